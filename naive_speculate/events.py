@@ -1,0 +1,143 @@
+"""Events: everything that a speculative run tells the world.
+
+A run is a stream of `Event`. The command line, the page, the metrics and a saved trace are functions of it and of nothing
+else. One flat record serves every kind; fields that do not apply are None and are left out of the JSON.
+"""
+
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import Any
+
+SCHEMA_VERSION = 1
+
+
+class EventKind(StrEnum):
+    """What happened. Members compare equal to their strings."""
+
+    STARTED = "started"
+    PROPOSED = "proposed"
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+    DISCARDED = "discarded"
+    RESAMPLED = "resampled"
+    BONUS = "bonus"
+    STEP = "step"
+    FINISHED = "finished"
+
+
+TOKEN_KINDS = frozenset(
+    {
+        EventKind.PROPOSED,
+        EventKind.ACCEPTED,
+        EventKind.REJECTED,
+        EventKind.DISCARDED,
+        EventKind.RESAMPLED,
+        EventKind.BONUS,
+    }
+)
+"""Kinds that speak of one token."""
+
+OUTPUT_KINDS = frozenset({EventKind.ACCEPTED, EventKind.RESAMPLED, EventKind.BONUS})
+"""Kinds whose joined `text` is the generated text, and whose `token_id` are the generated tokens."""
+
+
+class FinishReason(StrEnum):
+    """Why a run ended."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    CANCELLED = "cancelled"
+    ERROR = "error"
+
+
+@dataclass(slots=True)
+class TokenProb:
+    """One entry of a list of most probable tokens."""
+
+    token_id: int
+    text: str
+    prob: float
+
+
+@dataclass(slots=True)
+class Event:
+    """One thing that happened in a run.
+
+    Attributes:
+        kind: What happened.
+        row: Which sequence of a batch it happened to.
+        time: Seconds since the run began, monotonic.
+        step: Number of the speculative step, from 0.
+        index: Place in the draft window, from 0; the extra token of a step stands behind the drafts.
+        position: Place in the generated sequence, from 0.
+        token_id, token, text: The token, the vocabulary's piece, and the text that it adds to the output.
+        draft_prob, target_prob: Probability under draft and target, after temperature, top-p and the rest; under greedy
+            decoding, where temperature is ignored, at temperature 1.
+        accept_prob: Probability with which the verifier keeps the token.
+        uniform: The draw in [0, 1) that was compared with `accept_prob`; kept if smaller.
+        threshold: Typical acceptance's threshold on `target_prob`.
+        draft_top, target_top, residual_top: The most probable tokens of the three distributions.
+        draft_entropy, target_entropy: Entropies of the distributions, in nats.
+        reason: Why a token was discarded: "rejected" (an earlier draft was), "stop" or "length".
+        num_draft, num_accepted, draft_seconds, verify_seconds, total_seconds: A step's figures. `num_accepted` counts the
+            drafts that the verifier kept, before any cut by a stop or the length limit.
+        schema_version, prompt, prompt_token_ids, prompt_texts, settings, seed, models, device, cost_table: What a run
+            started with.
+        finish_reason, metrics, message: How it ended; `message` says what went wrong when it ended in an error.
+    """
+
+    kind: EventKind
+    row: int = 0
+    time: float = 0.0
+    step: int | None = None
+    index: int | None = None
+    position: int | None = None
+    token_id: int | None = None
+    token: str | None = None
+    text: str | None = None
+    draft_prob: float | None = None
+    target_prob: float | None = None
+    accept_prob: float | None = None
+    uniform: float | None = None
+    threshold: float | None = None
+    draft_top: list[TokenProb] | None = None
+    target_top: list[TokenProb] | None = None
+    residual_top: list[TokenProb] | None = None
+    draft_entropy: float | None = None
+    target_entropy: float | None = None
+    reason: str | None = None
+    num_draft: int | None = None
+    num_accepted: int | None = None
+    draft_seconds: float | None = None
+    verify_seconds: float | None = None
+    total_seconds: float | None = None
+    schema_version: int | None = None
+    prompt: str | None = None
+    prompt_token_ids: list[int] | None = None
+    prompt_texts: list[str] | None = None
+    settings: dict[str, Any] | None = None
+    seed: int | None = None
+    models: dict[str, str] | None = None
+    device: str | None = None
+    cost_table: dict[str, Any] | None = None
+    finish_reason: FinishReason | None = None
+    metrics: dict[str, Any] | None = None
+    message: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The event as plain JSON values, without the fields that do not apply."""
+        out: dict[str, Any] = {}
+        for name in _FIELD_NAMES:
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if name in _TOP_FIELDS:
+                value = [{"token_id": t.token_id, "text": t.text, "prob": t.prob} for t in value]
+            elif isinstance(value, StrEnum):
+                value = value.value
+            out[name] = value
+        return out
+
+
+_FIELD_NAMES = tuple(f.name for f in fields(Event))
+_TOP_FIELDS = frozenset({"draft_top", "target_top", "residual_top"})

@@ -1,0 +1,88 @@
+"""A cache that grows as tokens come: the plain implementation of `KVCache`."""
+
+from collections.abc import Sequence
+
+import torch
+
+from naive_speculate.infer.protocols import KVState
+
+
+def check_crop(num_tokens_crop: int, num_tokens: int) -> None:
+    """Refuse a crop that is negative or larger than the cache.
+
+    Raises:
+        ValueError: Says which of the two.
+    """
+    if num_tokens_crop < 0:
+        raise ValueError(f"num_tokens_crop must not be negative, got {num_tokens_crop}")
+    if num_tokens_crop > num_tokens:
+        raise ValueError(f"num_tokens_crop is {num_tokens_crop}, but the cache holds only {num_tokens} tokens")
+
+
+class DynamicKVCache:
+    """Keys and values of equally long rows, in buffers that double when they are full.
+
+    `crop` only moves the end back, so rolling back costs nothing; the next `update` writes over what was cropped.
+    """
+
+    def __init__(self) -> None:
+        self._keys: list[torch.Tensor] = []
+        self._values: list[torch.Tensor] = []
+        self._num_tokens = 0
+
+    def update(self, kv_states: Sequence[KVState]) -> None:
+        """Append the keys and values of new tokens, one `KVState` a layer.
+
+        Raises:
+            ValueError: If the number of layers is not that of earlier updates, or shapes differ between layers.
+        """
+        if not kv_states:
+            raise ValueError("kv_states is empty, expected one entry a layer")
+        if self._keys and len(kv_states) != len(self._keys):
+            raise ValueError(f"kv_states has {len(kv_states)} layers, the cache has {len(self._keys)}")
+        counts = {tensor.shape[2] for state in kv_states for tensor in state}
+        if len(counts) != 1:
+            raise ValueError(f"kv_states must have the same number of tokens in every layer, got {sorted(counts)}")
+        total = self._num_tokens + counts.pop()
+        if not self._keys:
+            self._keys = [_buffer_like(state.keys, total) for state in kv_states]
+            self._values = [_buffer_like(state.values, total) for state in kv_states]
+        for layer, (keys, values) in enumerate(kv_states):
+            self._keys[layer] = _grown(self._keys[layer], self._num_tokens, total)
+            self._values[layer] = _grown(self._values[layer], self._num_tokens, total)
+            self._keys[layer][:, :, self._num_tokens : total] = keys
+            self._values[layer][:, :, self._num_tokens : total] = values
+        self._num_tokens = total
+
+    def get_kv_states(self) -> list[KVState]:
+        """The stored keys and values (views), one entry a layer; `[]` while nothing was ever stored."""
+        return [
+            KVState(keys[:, :, : self._num_tokens], values[:, :, : self._num_tokens])
+            for keys, values in zip(self._keys, self._values, strict=True)
+        ]
+
+    def get_num_tokens(self) -> int:
+        """Number of tokens stored."""
+        return self._num_tokens
+
+    def crop(self, num_tokens_crop: int) -> None:
+        """Forget the latest `num_tokens_crop` tokens.
+
+        Raises:
+            ValueError: If it is negative or exceeds the number of stored tokens.
+        """
+        check_crop(num_tokens_crop, self._num_tokens)
+        self._num_tokens -= num_tokens_crop
+
+
+def _buffer_like(states: torch.Tensor, num_tokens: int) -> torch.Tensor:
+    batch_size, num_heads, _, head_dim = states.shape
+    return states.new_empty(batch_size, num_heads, max(2 * num_tokens, 64), head_dim)
+
+
+def _grown(buffer: torch.Tensor, used: int, needed: int) -> torch.Tensor:
+    if needed <= buffer.shape[2]:
+        return buffer
+    grown = _buffer_like(buffer, needed)
+    grown[:, :, :used] = buffer[:, :, :used]
+    return grown

@@ -1,0 +1,77 @@
+"""The plain inference engine: one forward a token."""
+
+import torch
+
+from naive_speculate.infer.protocols import DecodeOutput, KVCache, LanguageModel, PrefillOutput
+from naive_speculate.sampling.strategy import SampleStrategy, TokenSampler, choose
+
+
+class BasicInferencer:
+    """Implements `Inferencer` on top of a `LanguageModel`.
+
+    Attributes:
+        language_model: The model that processes the tokens.
+    """
+
+    def __init__(self, language_model: LanguageModel) -> None:
+        self.language_model = language_model
+        self._eos = frozenset(eos_token_ids(language_model))
+
+    def prefill(
+        self, query_token_ids: torch.Tensor, kv_cache: KVCache, sample_strategy: SampleStrategy | TokenSampler
+    ) -> PrefillOutput:
+        """Process the query in parallel and generate one token; see `Inferencer.prefill`.
+
+        Raises:
+            ValueError: If the query has no tokens or the strategy is unknown.
+        """
+        if query_token_ids.dim() != 2 or query_token_ids.shape[1] == 0:
+            shape = list(query_token_ids.shape)
+            raise ValueError(f"query_token_ids must have shape [batch_size, num_query_tokens > 0], got {shape}")
+        logits = self.language_model.forward(query_token_ids, kv_cache)
+        return PrefillOutput(choose(logits[:, -1], sample_strategy)[:, None], logits)
+
+    def decode(
+        self,
+        query_token_ids: torch.Tensor,
+        kv_cache: KVCache,
+        max_new_tokens: int,
+        sample_strategy: SampleStrategy | TokenSampler,
+    ) -> DecodeOutput:
+        """Generate up to `max_new_tokens` tokens; see `Inferencer.decode`.
+
+        Raises:
+            ValueError: If `max_new_tokens` is not positive, or the query is not one token a row.
+        """
+        if max_new_tokens <= 0:
+            raise ValueError(f"max_new_tokens must be positive, got {max_new_tokens}")
+        if query_token_ids.dim() != 2 or query_token_ids.shape[1] != 1:
+            raise ValueError(f"query_token_ids must have shape [batch_size, 1], got {list(query_token_ids.shape)}")
+        token_ids: list[torch.Tensor] = []
+        token_logits: list[torch.Tensor] = []
+        query = query_token_ids
+        done = [False] * len(query)
+        for _ in range(max_new_tokens):
+            output = self.prefill(query, kv_cache, sample_strategy)
+            query = output.token_ids
+            token_ids.append(query)
+            token_logits.append(output.token_logits[:, -1:])
+            if isinstance(sample_strategy, TokenSampler):
+                if sample_strategy.is_done(query[:, 0]):
+                    break
+            elif self._eos:
+                done = [was or token in self._eos for was, token in zip(done, query[:, 0].tolist(), strict=True)]
+                if all(done):
+                    break
+        return DecodeOutput(torch.cat(token_ids, dim=1), torch.cat(token_logits, dim=1))
+
+
+def eos_token_ids(language_model: LanguageModel) -> tuple[int, ...]:
+    """All end-of-sequence tokens of a model: `eos_token_ids` where it has that, else its one `eos_token_id`, else none."""
+    several = getattr(language_model, "eos_token_ids", None)
+    if several is not None:
+        return tuple(several)
+    try:
+        return (language_model.eos_token_id,)
+    except ValueError:
+        return ()

@@ -1,0 +1,175 @@
+"""What the decoder asks of a language model, its cache and an inference engine, as protocols.
+
+Anything that has these members can be decoded; nothing has to inherit from them.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import torch
+
+from naive_speculate.sampling.strategy import SampleStrategy, TokenSampler
+
+
+class KVState(NamedTuple):
+    """Keys and values of one transformer layer.
+
+    Attributes:
+        keys: Shape `[batch_size, num_attention_heads, num_tokens, head_dim]`.
+        values: Shape `[batch_size, num_attention_heads, num_tokens, head_dim]`.
+    """
+
+    keys: torch.Tensor
+    values: torch.Tensor
+
+
+class PrefillOutput(NamedTuple):
+    """Output of `Inferencer.prefill`.
+
+    Attributes:
+        token_ids: The new token ids, int64, shape `[batch_size, 1]`.
+        token_logits: The logits at the query positions, shape `[batch_size, num_query_tokens, vocab_size]`.
+    """
+
+    token_ids: torch.Tensor
+    token_logits: torch.Tensor
+
+
+class DecodeOutput(NamedTuple):
+    """Output of `Inferencer.decode`.
+
+    Attributes:
+        token_ids: The new token ids, int64, shape `[batch_size, num_generated_tokens]`.
+        token_logits: The logits that the new tokens were sampled from, shape
+            `[batch_size, num_generated_tokens, vocab_size]`.
+    """
+
+    token_ids: torch.Tensor
+    token_logits: torch.Tensor
+
+
+@runtime_checkable
+class KVCache(Protocol):
+    """Stores the keys and values of every layer, for the tokens that a model has seen."""
+
+    def update(self, kv_states: Sequence[KVState]) -> None:
+        """Append the keys and values of new tokens.
+
+        Args:
+            kv_states: One entry a layer; all tensors have the same shape.
+        """
+        ...
+
+    def get_kv_states(self) -> list[KVState]:
+        """The stored keys and values, one entry a layer; `[]` while nothing was ever stored."""
+        ...
+
+    def get_num_tokens(self) -> int:
+        """Number of tokens stored."""
+        ...
+
+    def crop(self, num_tokens_crop: int) -> None:
+        """Forget the latest `num_tokens_crop` tokens.
+
+        Raises:
+            ValueError: If it is negative or exceeds the number of stored tokens.
+        """
+        ...
+
+
+@runtime_checkable
+class LanguageModel(Protocol):
+    """Computes logits for tokens, given a cache of the tokens before them."""
+
+    @property
+    def eos_token_id(self) -> int:
+        """Id of the end-of-sequence token in the model's configuration.
+
+        Raises:
+            ValueError: If the configuration has none.
+        """
+        ...
+
+    def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache) -> torch.Tensor:
+        """Compute the logits at every query position and add the query's keys and values to the cache.
+
+        Args:
+            query_token_ids: int64, shape `[batch_size, num_query_tokens]`; the tokens that follow the cached ones.
+            kv_cache: Holds the keys and values of all tokens before the query.
+
+        Returns:
+            torch.Tensor: Shape `[batch_size, num_query_tokens, vocab_size]`; position i gives the logits of token i + 1.
+        """
+        ...
+
+
+@runtime_checkable
+class BatchLanguageModel(LanguageModel, Protocol):
+    """A language model that decodes rows of different lengths in one forward.
+
+    `forward` of such a model takes a `RaggedKVCache` (or a choice of its rows) and then has one more parameter.
+    """
+
+    @property
+    def vocab_size(self) -> int:
+        """Width of the logits."""
+        ...
+
+    @property
+    def max_positions(self) -> int | None:
+        """How many tokens a sequence may have; None where the model knows no limit."""
+        ...
+
+    @property
+    def device(self) -> torch.device:
+        """Where the logits are."""
+        ...
+
+    def new_cache(self, batch_size: int) -> KVCache:
+        """A cache for `batch_size` rows: a `RaggedKVCache`, or what behaves like one."""
+        ...
+
+    def forward(
+        self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None
+    ) -> torch.Tensor:
+        """As `LanguageModel.forward`; `num_logits` asks for the logits of the last so many positions only."""
+        ...
+
+
+class Inferencer(Protocol):
+    """Processes tokens and generates new ones with a sampling strategy."""
+
+    def prefill(
+        self, query_token_ids: torch.Tensor, kv_cache: KVCache, sample_strategy: SampleStrategy | TokenSampler
+    ) -> PrefillOutput:
+        """Process the query in parallel and generate one token.
+
+        Args:
+            query_token_ids: int64, shape `[batch_size, num_query_tokens]`, at least one token.
+            kv_cache: Holds the tokens before the query; gains the query's.
+            sample_strategy: How the new token is chosen from the last position's logits.
+        """
+        ...
+
+    def decode(
+        self,
+        query_token_ids: torch.Tensor,
+        kv_cache: KVCache,
+        max_new_tokens: int,
+        sample_strategy: SampleStrategy | TokenSampler,
+    ) -> DecodeOutput:
+        """Process one token and generate up to `max_new_tokens` more, one after the other.
+
+        Stops at `max_new_tokens` or at an end-of-sequence token, which is part of the output; with several rows, when every
+        row has had one. The cache gains the query and all new tokens but the last, which was never processed.
+
+        Args:
+            query_token_ids: int64, shape `[batch_size, 1]`.
+            kv_cache: Holds the tokens before the query.
+            max_new_tokens: Limit on new tokens, positive.
+            sample_strategy: How tokens are chosen.
+
+        Raises:
+            ValueError: If `max_new_tokens` is not positive.
+        """
+        ...

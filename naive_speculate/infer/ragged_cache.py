@@ -1,0 +1,200 @@
+"""A cache for rows of different lengths, so that sequences are decoded as one batch.
+
+Every row has a length of its own. New keys are written at each row's end and a mask hides everything behind it, so rolling
+back is lowering a length: what stands there is never attended to and is written over. (Zeroing rejected keys would not do: a
+zero key still takes softmax weight.)
+"""
+
+from collections.abc import Sequence
+
+import torch
+
+from naive_speculate.infer.dynamic_cache import check_crop
+from naive_speculate.infer.protocols import KVState
+
+_FIRST_CAPACITY = 128
+
+
+class RaggedKVCache:
+    """Keys and values of `batch_size` rows, each with its own length, in one buffer a layer.
+
+    Layers' buffers have shape `[batch_size, num_heads, capacity, head_dim]`; they appear with the first forward and double
+    when full. `rows()` gives some of the rows as a cache of their own that writes through to this one.
+    """
+
+    def __init__(self, batch_size: int) -> None:
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+        self._keys: list[torch.Tensor] = []
+        self._values: list[torch.Tensor] = []
+        self.lengths: list[int] = [0] * batch_size
+        self.capacity = _FIRST_CAPACITY
+
+    def rows(self, rows: Sequence[int]) -> "CacheRows":
+        """Some rows as a cache of their own, in that order."""
+        return CacheRows(self, list(rows))
+
+    def all_rows(self) -> "CacheRows":
+        """All rows."""
+        return CacheRows(self, list(range(len(self.lengths))))
+
+    def add_rows(self, count: int) -> None:
+        """Make room for `count` more rows behind the present ones."""
+        self.lengths.extend([0] * count)
+        for buffers in (self._keys, self._values):
+            for layer, old in enumerate(buffers):
+                new = old.new_zeros(len(self.lengths), *old.shape[1:])
+                new[: old.shape[0]] = old
+                buffers[layer] = new
+
+    def copy_row(self, source: int, destination: int) -> None:
+        """Give `destination` the tokens of `source`."""
+        length = self.lengths[source]
+        for buffer in (*self._keys, *self._values):
+            buffer[destination, :, :length] = buffer[source, :, :length]
+        self.lengths[destination] = length
+
+    def clear_row(self, row: int) -> None:
+        """Forget a row's tokens."""
+        self.lengths[row] = 0
+
+    def reserve(self, num_tokens: int) -> None:
+        """Make the buffers at least `num_tokens` long."""
+        if num_tokens <= self.capacity:
+            return
+        self.capacity = max(num_tokens, 2 * self.capacity)
+        for buffers in (self._keys, self._values):
+            for layer, old in enumerate(buffers):
+                new = old.new_zeros(*old.shape[:2], self.capacity, old.shape[3])
+                new[:, :, : old.shape[2]] = old
+                buffers[layer] = new
+
+    def layer(self, index: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The buffers of layer `index`; made to fit `keys` and `values` `[rows, num_heads, num_tokens, head_dim]` at first."""
+        while len(self._keys) <= index:
+            for buffers, like in ((self._keys, keys), (self._values, values)):
+                buffers.append(like.new_zeros(len(self.lengths), like.shape[1], self.capacity, like.shape[3]))
+        return self._keys[index], self._values[index]
+
+    @property
+    def num_layers(self) -> int:
+        """Number of layers that have stored anything."""
+        return len(self._keys)
+
+    def update(self, kv_states: Sequence[KVState]) -> None:
+        """Append new tokens to every row (see `KVCache`)."""
+        self.all_rows().update(kv_states)
+
+    def get_kv_states(self) -> list[KVState]:
+        """All rows' keys and values, up to the longest row (see `KVCache`)."""
+        return self.all_rows().get_kv_states()
+
+    def get_num_tokens(self) -> int:
+        """Number of tokens of the longest row."""
+        return max(self.lengths)
+
+    def crop(self, num_tokens_crop: int | Sequence[int]) -> None:
+        """Forget the latest tokens of every row; one number, or one a row (see `KVCache`)."""
+        self.all_rows().crop(num_tokens_crop)
+
+
+class CacheRows:
+    """Some rows of a `RaggedKVCache`, as a `KVCache`.
+
+    A model's forward over n query tokens does: `start = positions(n)`, then for each layer `write(layer, keys, values)`, which
+    returns what to attend to under `mask(n)`, then `advance(n)`.
+    """
+
+    def __init__(self, cache: RaggedKVCache, rows: list[int]) -> None:
+        if not rows or len(set(rows)) != len(rows):
+            raise ValueError(f"rows must be distinct and at least one, got {rows}")
+        self.cache = cache
+        self.indices = rows
+        self._contiguous = rows == list(range(rows[0], rows[0] + len(rows)))
+
+    @property
+    def lengths(self) -> list[int]:
+        """Number of tokens of each row."""
+        return [self.cache.lengths[row] for row in self.indices]
+
+    def positions(self, num_new: int, device: torch.device | None = None) -> torch.Tensor:
+        """Positions of the next `num_new` tokens, int64, shape `[rows, num_new]`."""
+        starts = torch.tensor(self.lengths, device=device)
+        return starts[:, None] + torch.arange(num_new, device=device)
+
+    def mask(self, num_new: int, device: torch.device | None = None, window: int | None = None) -> torch.Tensor:
+        """Which stored tokens each new one may attend to, once all are written.
+
+        Args:
+            num_new: Number of new tokens a row.
+            device: Where the mask is needed.
+            window: Sliding window in tokens, the token itself included; None for full attention.
+
+        Returns:
+            torch.Tensor: bool, shape `[rows, 1, num_new, longest + num_new]`; True where attention is allowed.
+        """
+        positions = self.positions(num_new, device)[:, None, :, None]
+        keys = torch.arange(self.get_num_tokens() + num_new, device=device)
+        allowed = keys <= positions
+        return allowed & (keys > positions - window) if window else allowed
+
+    def write(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Store a layer's new keys and values behind each row's end, without moving the end.
+
+        Args:
+            layer: Index of the layer.
+            keys, values: Shape `[rows, num_heads, num_new, head_dim]`.
+
+        Returns:
+            tuple: All keys and values to attend to, shape `[rows, num_heads, longest + num_new, head_dim]`; views of the
+            buffers where the rows stand side by side.
+        """
+        lengths, num_new = self.lengths, keys.shape[2]
+        end = max(lengths) + num_new
+        self.cache.reserve(end)
+        first, last = self.indices[0], self.indices[-1] + 1
+        out = []
+        for buffer, new in zip(self.cache.layer(layer, keys, values), (keys, values), strict=True):
+            if self._contiguous and min(lengths) == max(lengths):
+                buffer[first:last, :, lengths[0] : end] = new
+            else:
+                rows = torch.tensor(self.indices, device=new.device)[:, None]
+                buffer[rows, :, self.positions(num_new, new.device)] = new.transpose(1, 2)
+            out.append(buffer[first:last, :, :end] if self._contiguous else buffer[self.indices, :, :end])
+        return out[0], out[1]
+
+    def advance(self, num_new: int) -> None:
+        """Move every row's end behind the tokens just written."""
+        for row in self.indices:
+            self.cache.lengths[row] += num_new
+
+    def update(self, kv_states: Sequence[KVState]) -> None:
+        """Append new tokens to every row (see `KVCache`)."""
+        if not kv_states:
+            raise ValueError("kv_states is empty, expected one entry a layer")
+        if self.cache.num_layers and len(kv_states) != self.cache.num_layers:
+            raise ValueError(f"kv_states has {len(kv_states)} layers, the cache has {self.cache.num_layers}")
+        counts = {tensor.shape[2] for state in kv_states for tensor in state}
+        if len(counts) != 1:
+            raise ValueError(f"kv_states must have the same number of tokens in every layer, got {sorted(counts)}")
+        for layer, (keys, values) in enumerate(kv_states):
+            self.write(layer, keys, values)
+        self.advance(counts.pop())
+
+    def get_kv_states(self) -> list[KVState]:
+        """The rows' keys and values up to the longest; what stands behind a shorter row's end means nothing."""
+        end = self.get_num_tokens()
+        pairs = zip(self.cache._keys, self.cache._values, strict=True)
+        return [KVState(keys[self.indices, :, :end], values[self.indices, :, :end]) for keys, values in pairs]
+
+    def get_num_tokens(self) -> int:
+        """Number of tokens of the longest row."""
+        return max(self.lengths)
+
+    def crop(self, num_tokens_crop: int | Sequence[int]) -> None:
+        """Forget the latest tokens; one number for every row, or one a row (see `KVCache`)."""
+        counts = [num_tokens_crop] * len(self.indices) if isinstance(num_tokens_crop, int) else num_tokens_crop
+        for row, count in zip(self.indices, counts, strict=True):
+            check_crop(count, self.cache.lengths[row])
+        for row, count in zip(self.indices, counts, strict=True):
+            self.cache.lengths[row] -= count

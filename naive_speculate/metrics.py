@@ -1,0 +1,105 @@
+"""Numbers of a run, from its events alone, so that a replayed trace gives the same ones as the live run.
+
+Names follow vLLM's per-request speculative-decoding metrics; `alpha` is the acceptance rate of Leviathan et al. 2023
+(arXiv 2211.17192, definition 3.1 and section 3.5).
+"""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from naive_speculate.events import OUTPUT_KINDS, Event, EventKind
+
+
+@dataclass(slots=True)
+class Metrics:
+    """Figures of one sequence's run.
+
+    Attributes:
+        num_generated_tokens: Tokens of the output.
+        num_spec_steps: Steps (target forwards after the prefill), plain ones included.
+        num_draft_tokens: Drafted tokens.
+        num_accepted_draft_tokens: Drafted tokens that the verifier kept.
+        num_rejected_draft_tokens: Drafted tokens that the verifier refused; those behind them were never judged.
+        draft_acceptance_rate: Accepted ÷ drafted; None where nothing was drafted.
+        mean_acceptance_length: Tokens a step gave on average, the extra one included.
+        acceptance_histogram: Number of steps with 0, 1, 2 … accepted drafts.
+        alpha: Accepted ÷ (accepted + rejected), an estimate of the paper's α; None where nothing was judged.
+        acceptance_rate_per_position: Of the windows whose drafts before this place were all kept, the share that kept this
+            one too; None for a place that was never reached.
+        tokens_per_second: Output tokens ÷ seconds from the run's start to its last step.
+        draft_seconds, verify_seconds, total_seconds: Sums over the steps.
+        time_to_first_token: Seconds from the run's start to the end of the step that gave the first token.
+    """
+
+    num_generated_tokens: int = 0
+    num_spec_steps: int = 0
+    num_draft_tokens: int = 0
+    num_accepted_draft_tokens: int = 0
+    num_rejected_draft_tokens: int = 0
+    draft_acceptance_rate: float | None = None
+    mean_acceptance_length: float | None = None
+    acceptance_histogram: list[int] = field(default_factory=list)
+    alpha: float | None = None
+    acceptance_rate_per_position: list[float | None] = field(default_factory=list)
+    tokens_per_second: float | None = None
+    draft_seconds: float = 0.0
+    verify_seconds: float = 0.0
+    total_seconds: float = 0.0
+    time_to_first_token: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures as plain JSON values."""
+        return asdict(self)
+
+
+def summarize(events: Iterable[Event], row: int | None = None) -> Metrics:
+    """Compute the figures of a run.
+
+    Args:
+        events: The events of a run, whole or so far.
+        row: Count this sequence only; None counts every event.
+
+    Returns:
+        Metrics: The figures.
+    """
+    m = Metrics()
+    last_time = 0.0
+    windows: list[tuple[int, int]] = []
+    for event in events:
+        if row is not None and event.row != row:
+            continue
+        if event.kind in OUTPUT_KINDS:
+            m.num_generated_tokens += 1
+        elif event.kind == EventKind.REJECTED:
+            m.num_rejected_draft_tokens += 1
+        elif event.kind == EventKind.STEP:
+            drafted, accepted = event.num_draft or 0, event.num_accepted or 0
+            windows.append((drafted, accepted))
+            m.draft_seconds += event.draft_seconds or 0.0
+            m.verify_seconds += event.verify_seconds or 0.0
+            m.total_seconds += event.total_seconds or 0.0
+            last_time = event.time
+            if m.time_to_first_token is None:
+                m.time_to_first_token = event.time
+    m.num_spec_steps = len(windows)
+    m.num_draft_tokens = sum(drafted for drafted, _ in windows)
+    m.num_accepted_draft_tokens = sum(accepted for _, accepted in windows)
+    judged = m.num_accepted_draft_tokens + m.num_rejected_draft_tokens
+    if m.num_draft_tokens:
+        m.draft_acceptance_rate = m.num_accepted_draft_tokens / m.num_draft_tokens
+    if judged:
+        m.alpha = m.num_accepted_draft_tokens / judged
+    if windows:
+        m.mean_acceptance_length = (m.num_accepted_draft_tokens + len(windows)) / len(windows)
+        longest = max(drafted for drafted, _ in windows)
+        m.acceptance_histogram = [0] * (longest + 1)
+        for _, accepted in windows:
+            m.acceptance_histogram[accepted] += 1
+        for place in range(longest):
+            reached = sum(1 for drafted, accepted in windows if drafted > place and accepted >= place)
+            kept = sum(1 for _, accepted in windows if accepted > place)
+            m.acceptance_rate_per_position.append(kept / reached if reached else None)
+    if last_time > 0:
+        m.tokens_per_second = m.num_generated_tokens / last_time
+    return m
