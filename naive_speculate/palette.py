@@ -1,9 +1,10 @@
 """The one palette of terminal, page and charts: for every kind of token a colour, a mark and its meaning in a line.
 
 The colour says which distribution a token came from: purple was drafted, green is what draft and target agree on, red
-was refused, amber came from the residual, blue from the target itself. Both sets keep WCAG AA contrast (4.5 : 1) as text
-on their surfaces and on a 14% tint of themselves, and stay apart for deuteranopes, protanopes and tritanopes. Since
-colour alone must never carry the meaning, every kind has a mark and a line as well. `tests/test_palette.py` measures it.
+was refused, amber came from the residual, blue from the target itself. Both sets keep WCAG AA contrast (4.5 : 1) as
+text on their surfaces and on a 14% tint of themselves, and stay apart for deuteranopes, protanopes and tritanopes.
+Since colour alone must never carry the meaning, every kind has a mark and a line as well. `tests/test_palette.py`
+measures all of it.
 """
 
 from dataclasses import dataclass
