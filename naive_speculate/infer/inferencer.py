@@ -15,7 +15,7 @@ class BasicInferencer:
 
     def __init__(self, language_model: LanguageModel) -> None:
         self.language_model = language_model
-        self._eos = frozenset(eos_token_ids(language_model))
+        self.eos_token_ids = frozenset(eos_token_ids(language_model))
 
     def prefill(
         self, query_token_ids: torch.Tensor, kv_cache: KVCache, sample_strategy: SampleStrategy | TokenSampler
@@ -59,8 +59,8 @@ class BasicInferencer:
             if isinstance(sample_strategy, TokenSampler):
                 if sample_strategy.is_done(query[:, 0]):
                     break
-            elif self._eos:
-                done = [was or token in self._eos for was, token in zip(done, query[:, 0].tolist(), strict=True)]
+            elif self.eos_token_ids:
+                done = [was or token in self.eos_token_ids for was, token in zip(done, query[:, 0].tolist(), strict=True)]
                 if all(done):
                     break
         return DecodeOutput(torch.cat(token_ids, dim=1), torch.cat(token_logits, dim=1))

@@ -129,9 +129,7 @@ class BatchLanguageModel(LanguageModel, Protocol):
         """A cache for `batch_size` rows: a `RaggedKVCache`, or what behaves like one."""
         ...
 
-    def forward(
-        self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None
-    ) -> torch.Tensor:
+    def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None) -> torch.Tensor:
         """As `LanguageModel.forward`; `num_logits` asks for the logits of the last so many positions only."""
         ...
 

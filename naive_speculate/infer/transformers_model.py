@@ -88,9 +88,7 @@ class TransformersLanguageModel:
         return RaggedKVCache(batch_size)
 
     @torch.inference_mode()
-    def forward(
-        self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None
-    ) -> torch.Tensor:
+    def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None) -> torch.Tensor:
         """Compute logits and extend the cache; see `LanguageModel.forward`.
 
         Args:

@@ -1,0 +1,161 @@
+"""Guided decoding: which tokens keep the output within a grammar. The grammar engine is xgrammar."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    import xgrammar
+
+MAX_GRAMMAR_LENGTH = 20_000
+
+
+@dataclass(frozen=True)
+class GuidedDecodingParams:
+    """What the output must match; exactly one of the fields is given.
+
+    Attributes:
+        json: A JSON schema, as a string or a mapping.
+        regex: A regular expression.
+        choice: The output is one of these strings.
+        grammar: A grammar in EBNF (GBNF) whose first rule is `root`.
+        json_object: Any JSON object.
+
+    Raises:
+        ValueError: If not exactly one is given, or it does not parse.
+    """
+
+    json: str | Mapping[str, Any] | None = None
+    regex: str | None = None
+    choice: Sequence[str] | None = None
+    grammar: str | None = None
+    json_object: bool | None = None
+
+    def __post_init__(self) -> None:
+        given = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name)}
+        if len(given) != 1:
+            names = ", ".join(sorted(given)) or "none"
+            raise ValueError(f"guided_decoding needs exactly one of json, regex, choice, grammar, json_object, got {names}")
+        if self.choice is not None and not all(isinstance(text, str) and text for text in self.choice):
+            raise ValueError(f"guided_decoding choice must hold non-empty strings, got {list(self.choice)!r:.200}")
+        name, text = self.source
+        if len(text) > MAX_GRAMMAR_LENGTH:
+            raise ValueError(f"guided_decoding {name} may be {MAX_GRAMMAR_LENGTH} characters long, got {len(text)}")
+        parse(name, text)
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any]) -> "GuidedDecodingParams":
+        """Make one from a mapping of its fields.
+
+        Raises:
+            ValueError: If a key is not a field.
+        """
+        unknown = set(mapping) - {f.name for f in fields(cls)}
+        if unknown:
+            raise ValueError(
+                f"guided_decoding has no {sorted(unknown)[0]!r}; it takes json, regex, choice, grammar, json_object"
+            )
+        return cls(**mapping)
+
+    @property
+    def source(self) -> tuple[str, str]:
+        """The kind of grammar and its text."""
+        if self.json is not None:
+            return "json", self.json if isinstance(self.json, str) else json.dumps(self.json)
+        if self.regex is not None:
+            return "regex", self.regex
+        if self.choice is not None:
+            return "grammar", "root ::= " + " | ".join(json.dumps(text, ensure_ascii=False) for text in self.choice)
+        if self.grammar is not None:
+            return "grammar", self.grammar
+        return "json_object", ""
+
+
+@lru_cache(maxsize=64)
+def parse(name: str, text: str) -> "xgrammar.Grammar":
+    """Parse a grammar given as `GuidedDecodingParams.source`.
+
+    Raises:
+        ValueError: With the parser's message.
+    """
+    import xgrammar
+
+    try:
+        if name == "json":
+            return xgrammar.Grammar.from_json_schema(text)
+        if name == "regex":
+            return xgrammar.Grammar.from_regex(text)
+        if name == "grammar":
+            return xgrammar.Grammar.from_ebnf(text)
+        return xgrammar.Grammar.builtin_json_grammar()
+    except (RuntimeError, ValueError, TypeError) as error:
+        message = re.sub(r"^\[[\d:]+\] \S+: ", "", " ".join(str(error).split()))  # without the C++ source line
+        raise ValueError(f"guided_decoding {name} does not parse, got {text!r:.80}: {message:.300}") from None
+
+
+class GrammarCompiler:
+    """Compiles grammars for one tokenizer and keeps what it compiled.
+
+    Args:
+        tokenizer: The transformers tokenizer.
+        vocab_size: Width of the logits.
+        stop_token_ids: Tokens that may end the output once the grammar is complete.
+    """
+
+    def __init__(self, tokenizer: Any, vocab_size: int, stop_token_ids: Sequence[int]) -> None:
+        import xgrammar
+
+        if not stop_token_ids:
+            raise ValueError("guided_decoding needs a model with an end-of-sequence token")
+        info = xgrammar.TokenizerInfo.from_huggingface(tokenizer, vocab_size=vocab_size, stop_token_ids=list(stop_token_ids))
+        self._compiler = xgrammar.GrammarCompiler(info, max_threads=2)
+        self.vocab_size = vocab_size
+
+    def compile(self, params: GuidedDecodingParams) -> "GrammarMask":
+        """A fresh matcher for the grammar."""
+        return GrammarMask(self._compiler.compile_grammar(parse(*params.source)), self.vocab_size)
+
+
+class GrammarMask:
+    """Follows one output through a grammar and forbids the tokens that would leave it.
+
+    It can be asked about any history: it rolls back to what the history shares with the last one and goes on from there.
+    """
+
+    def __init__(self, compiled: "xgrammar.CompiledGrammar", vocab_size: int) -> None:
+        import xgrammar
+
+        self._matcher = xgrammar.GrammarMatcher(compiled)
+        self._bitmask = xgrammar.allocate_token_bitmask(1, vocab_size)
+        self._apply = xgrammar.apply_token_bitmask_inplace
+        self._consumed: list[int] = []
+
+    def apply(self, scores: torch.Tensor, history: list[int]) -> None:
+        """Set the scores of forbidden tokens to -inf, in place.
+
+        A history that the grammar refuses has probability 0 already; then nothing is forbidden.
+
+        Args:
+            scores: Shape `[vocab_size]`.
+            history: Generated tokens before this position.
+        """
+        shared = 0
+        for ours, theirs in zip(self._consumed, history, strict=False):
+            if ours != theirs:
+                break
+            shared += 1
+        if len(self._consumed) > shared:
+            self._matcher.rollback(len(self._consumed) - shared)
+            del self._consumed[shared:]
+        for token in history[shared:]:
+            if self._matcher.is_terminated() or not self._matcher.accept_token(token):
+                return
+            self._consumed.append(token)
+        if not self._matcher.is_terminated():
+            self._matcher.fill_next_token_bitmask(self._bitmask)
+            self._apply(scores, self._bitmask.to(scores.device))

@@ -1,0 +1,179 @@
+"""From logits to probabilities, for one sequence: every sampling parameter that changes the distribution.
+
+Target and draft go through the same pipeline. What depends on history (penalties, min_tokens, bad_words, grammars, custom
+processors) is computed at each place of the draft window with the drafted tokens before it; that keeps speculation lossless,
+because every place is then judged by the distribution that plain decoding would have used there.
+"""
+
+import inspect
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+from transformers import MinPLogitsWarper, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+
+from naive_speculate.sampling.guided import GrammarMask
+from naive_speculate.sampling.params import SamplingParams
+
+
+class LogitsPipeline:
+    """Turns logits into the distribution that a sequence's tokens are drawn from.
+
+    Args:
+        params: The request's parameters.
+        prompt_token_ids: The prompt, for the repetition penalty and custom processors.
+        vocab_size: Width of the logits.
+        stop_token_ids: End-of-sequence and stop tokens, which min_tokens forbids.
+        bad_words: Token sequences of the bad words.
+        grammar: The matcher of guided decoding.
+
+    Raises:
+        ValueError: If a parameter names a token outside the vocabulary, or together they leave no token.
+    """
+
+    def __init__(
+        self,
+        params: SamplingParams,
+        prompt_token_ids: Sequence[int],
+        vocab_size: int,
+        stop_token_ids: Sequence[int] = (),
+        bad_words: Sequence[Sequence[int]] = (),
+        grammar: GrammarMask | None = None,
+    ) -> None:
+        self.params = params
+        self._prompt = list(prompt_token_ids)
+        self._vocab_size = vocab_size
+        self._stops = [token for token in stop_token_ids if token < vocab_size]
+        self._grammar = grammar
+        self._bad_sequences = [list(word) for word in bad_words if len(word) > 1]
+        self._processors = [(f, _takes_prompt(f)) for f in params.logits_processors]
+        self._bias = self._static_bias([word[0] for word in bad_words if len(word) == 1])
+        self._seen_prompt: torch.Tensor | None = None
+        self._penalised = params.repetition_penalty != 1 or params.frequency_penalty != 0 or params.presence_penalty != 0
+        self.needs_history = bool(
+            self._penalised or self._bad_sequences or self._processors or grammar is not None or params.min_tokens
+        )
+        self.plain = not self.needs_history and self._bias is None
+        self._warpers = _warpers(params)
+        self.warp_key = (params.temperature, params.min_p, params.top_k, params.top_p)
+
+    def scores(self, logits: torch.Tensor, history: list[int], window: Sequence[int] = ()) -> torch.Tensor:
+        """Everything before temperature.
+
+        Args:
+            logits: Shape `[1 + len(window), vocab_size]`; row t follows `history + window[:t]`.
+            history: Tokens generated before the first row.
+            window: Drafted tokens after it.
+
+        Returns:
+            torch.Tensor: Same shape; forbidden tokens have -inf.
+
+        Raises:
+            ValueError: If a custom processor returns something of another shape.
+        """
+        if self.plain:
+            return logits
+        scores = logits.clone()
+        if self._bias is not None:
+            scores += self._bias.to(scores.device)
+        if self.needs_history:
+            for place in range(len(scores)):
+                self._apply_history(scores, place, history + list(window[:place]))
+        return scores
+
+    def probabilities(self, scores: torch.Tensor) -> torch.Tensor:
+        """Temperature, min_p, top_k, top_p and softmax.
+
+        At temperature 0 nothing is drawn, and the probabilities are those of temperature 1.
+
+        Args:
+            scores: Shape `[rows, vocab_size]`.
+
+        Returns:
+            torch.Tensor: Same shape; rows sum to 1.
+        """
+        for warper in self._warpers:
+            scores = warper(cast(torch.LongTensor, None), cast(torch.FloatTensor, scores))
+        return torch.softmax(scores, dim=-1)
+
+    def _apply_history(self, scores: torch.Tensor, place: int, history: list[int]) -> None:
+        row = scores[place]
+        for word in self._bad_sequences:
+            if len(history) >= len(word) - 1 and history[len(history) - len(word) + 1 :] == word[:-1]:
+                row[word[-1]] = -torch.inf
+        if len(history) < self.params.min_tokens:
+            row[self._stops] = -torch.inf
+        for processor, takes_prompt in self._processors:
+            out = processor(list(self._prompt), list(history), row) if takes_prompt else processor(list(history), row)
+            if not isinstance(out, torch.Tensor) or out.shape != row.shape:
+                raise ValueError(f"logits_processors: {processor!r} must return logits of shape {list(row.shape)}")
+            row = scores[place] = out
+        row = scores[place]
+        if self._grammar is not None:
+            self._grammar.apply(row, history)
+        if self._penalised:
+            self._penalise(row, history)
+
+    def _penalise(self, row: torch.Tensor, history: list[int]) -> None:
+        counts = torch.bincount(torch.tensor(history, dtype=torch.int64), minlength=self._vocab_size).to(row.device)
+        if self.params.repetition_penalty != 1:
+            if self._seen_prompt is None:
+                inside = torch.tensor([token for token in self._prompt if token < self._vocab_size], dtype=torch.int64)
+                self._seen_prompt = torch.bincount(inside, minlength=self._vocab_size).to(row.device) > 0
+            seen = self._seen_prompt | (counts > 0)
+            penalty = self.params.repetition_penalty
+            row.copy_(torch.where(seen, torch.where(row > 0, row / penalty, row * penalty), row))
+        row -= self.params.frequency_penalty * counts
+        row -= self.params.presence_penalty * (counts > 0)
+
+    def _static_bias(self, bad_tokens: list[int]) -> torch.Tensor | None:
+        params = self.params
+        if params.allowed_token_ids is None and not bad_tokens and not params.logit_bias:
+            return None
+        bias = torch.zeros(self._vocab_size)
+        for token, value in (params.logit_bias or {}).items():
+            self._check_token("logit_bias", token)
+            bias[token] += min(max(value, -100.0), 100.0)
+        if params.allowed_token_ids is not None:
+            for token in params.allowed_token_ids:
+                self._check_token("allowed_token_ids", token)
+            forbidden = torch.ones(self._vocab_size, dtype=torch.bool)
+            forbidden[list(params.allowed_token_ids)] = False
+            bias[forbidden] = -torch.inf
+        bias[bad_tokens] = -torch.inf
+        left = bias > -torch.inf
+        if params.min_tokens:
+            left[self._stops] = False
+        if not left.any():
+            given = (
+                f"allowed_token_ids={list(params.allowed_token_ids or [])!r:.80}, bad_words={list(params.bad_words)!r:.80}"
+            )
+            raise ValueError(f"no token is left to generate with {given}, min_tokens={params.min_tokens}")
+        return bias
+
+    def _check_token(self, name: str, token: int) -> None:
+        if token >= self._vocab_size:
+            raise ValueError(f"{name} holds token {token}, but the vocabulary ends at {self._vocab_size - 1}")
+
+
+def _warpers(params: SamplingParams) -> list[Any]:
+    warpers: list[Any] = []
+    if params.temperature not in (0, 1):
+        warpers.append(TemperatureLogitsWarper(float(params.temperature)))
+    if params.min_p > 0:
+        warpers.append(MinPLogitsWarper(float(params.min_p)))
+    if params.top_k != -1:
+        warpers.append(TopKLogitsWarper(params.top_k))
+    if params.top_p < 1:
+        warpers.append(TopPLogitsWarper(float(params.top_p)))
+    return warpers
+
+
+def _takes_prompt(processor: Any) -> bool:
+    """Whether a custom processor wants the prompt as its first of three arguments."""
+    try:
+        parameters = inspect.signature(processor).parameters.values()
+    except ValueError:  # built-in callables may have no signature
+        return False
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty]
+    return len(positional) == 3

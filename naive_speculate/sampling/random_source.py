@@ -1,0 +1,65 @@
+"""All randomness of a run: one small object per sequence."""
+
+import random
+import secrets
+from typing import Protocol
+
+import numpy as np
+import torch
+
+
+class RandomSource(Protocol):
+    """What a sequence draws from. A test can hand in one that walks every branch."""
+
+    def uniform(self) -> float:
+        """A number from [0, 1)."""
+        ...
+
+    def categorical(self, probs: torch.Tensor) -> torch.Tensor:
+        """An index drawn with these probabilities.
+
+        Args:
+            probs: Shape `[vocab_size]`, sums to 1.
+
+        Returns:
+            torch.Tensor: int64 scalar on the device of `probs`.
+        """
+        ...
+
+
+class SeededRandom:
+    """Draws that depend only on the seed, the index and the order of calls.
+
+    Categorical draws are exponential races: argmax p_i / E_i with E_i ~ Exp(1). Unlike an inverse cumulative distribution,
+    rounding noise in some p_i changes the outcome only where two runners nearly tie.
+
+    Args:
+        seed: The request's seed.
+        index: Tells the sequences of one request (n > 1) apart.
+        device: Where probabilities will be; on the CPU the noise comes from NumPy, which is faster there.
+    """
+
+    def __init__(self, seed: int, index: int = 0, device: torch.device | str = "cpu") -> None:
+        self._uniform = random.Random(f"{seed}/{index}")
+        self._noise: np.random.Generator | None = None
+        if torch.device(device).type == "cpu":
+            self._noise = np.random.Generator(np.random.SFC64([seed, index]))
+        else:
+            self._generator = torch.Generator(device).manual_seed((seed + index * 0x9E3779B97F4A7C15) % 2**63)
+
+    def uniform(self) -> float:
+        """A number from [0, 1)."""
+        return self._uniform.random()
+
+    def categorical(self, probs: torch.Tensor) -> torch.Tensor:
+        """An index drawn with these probabilities; see `RandomSource.categorical`."""
+        if self._noise is not None:
+            noise = torch.from_numpy(self._noise.standard_exponential(len(probs)))
+        else:
+            noise = torch.empty_like(probs).exponential_(generator=self._generator)
+        return (probs / noise.clamp_min_(1e-30)).argmax()
+
+
+def fresh_seed() -> int:
+    """A seed for a request that gave none; small enough to be copied by hand."""
+    return secrets.randbelow(2**32)

@@ -1,0 +1,99 @@
+"""The arithmetic of verification, on batches: shared by every sampler and verifier.
+
+Sources: speculative sampling, Leviathan et al. 2023 (arXiv 2211.17192, Algorithm 1) and Chen et al. 2023 (arXiv 2302.01318).
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+
+Generators = Mapping[int, torch.Generator] | None
+"""Random generators by row; rows without one use torch's global generator."""
+
+
+class Verdict(NamedTuple):
+    """What a verifier decides about a batch of draft windows.
+
+    Attributes:
+        num_accepted: int64, shape `[batch_size]`: how many drafts are kept, from the first on.
+        next_probs: Shape `[batch_size, vocab_size]`: what the token after them is drawn from: the residual distribution
+            after a rejection, the target's where the whole window was kept. None under greedy matching.
+        next_token_ids: int64, shape `[batch_size]`, where the token after them is not drawn; else None.
+        accept_probs: Shape `[batch_size, k]`: what each uniform draw was compared with; 1 or 0 where the rule is certain.
+        thresholds: Shape `[batch_size, k]` under typical acceptance; else None.
+    """
+
+    num_accepted: torch.Tensor
+    next_probs: torch.Tensor | None
+    next_token_ids: torch.Tensor | None
+    accept_probs: torch.Tensor
+    thresholds: torch.Tensor | None = None
+
+
+def count_leading(accepted: torch.Tensor) -> torch.Tensor:
+    """Number of True before the first False in each row, int64; `accepted` is bool of shape `[batch_size, k]`."""
+    return accepted.long().cumprod(dim=-1).sum(dim=-1)
+
+
+def pick(table: torch.Tensor, token_ids: torch.Tensor) -> torch.Tensor:
+    """`table[..., token_ids]`: one entry of the vocabulary axis for every place."""
+    return table.gather(-1, token_ids.unsqueeze(-1)).squeeze(-1)
+
+
+def residual(target_probs: torch.Tensor, draft_probs: torch.Tensor) -> torch.Tensor:
+    """The distribution ∝ max(0, target − draft); the target's own where nothing is left of it.
+
+    Nothing is left only where the two are equal, and there no draft is ever rejected.
+
+    Args:
+        target_probs, draft_probs: Shape `[..., vocab_size]`.
+
+    Returns:
+        torch.Tensor: Same shape; the last axis sums to 1.
+    """
+    left = (target_probs - draft_probs).clamp_min(0)
+    total = left.sum(dim=-1, keepdim=True)
+    return torch.where(total > 0, left / total.where(total > 0, 1.0), target_probs)
+
+
+def draw(probs: torch.Tensor, generators: Generators = None) -> torch.Tensor:
+    """Draw an index from each distribution by an exponential race.
+
+    Args:
+        probs: Shape `[batch_size, ..., vocab_size]`.
+        generators: Random generators by row.
+
+    Returns:
+        torch.Tensor: int64, shape `[batch_size, ...]`.
+    """
+    noise = torch.empty_like(probs).exponential_()
+    for row, generator in (generators or {}).items():
+        noise[row].exponential_(generator=generator)
+    return (probs / noise.clamp_min_(1e-30)).argmax(dim=-1)
+
+
+def draw_uniform(like: torch.Tensor, generators: Generators = None) -> torch.Tensor:
+    """Uniform numbers from [0, 1) in the shape `[batch_size, k]` of `like`."""
+    uniforms = torch.rand_like(like)
+    for row, generator in (generators or {}).items():
+        uniforms[row].uniform_(generator=generator)
+    return uniforms
+
+
+def next_token_probs(
+    target_probs: torch.Tensor, draft_probs: torch.Tensor, num_accepted: torch.Tensor, lengths: torch.Tensor
+) -> torch.Tensor:
+    """The residual at the first rejection, or the target's distribution behind a window that was kept whole."""
+    rows = torch.arange(len(num_accepted), device=num_accepted.device)
+    target = target_probs[rows, num_accepted]
+    if draft_probs.shape[1] == 0:
+        return target
+    rejected_at = num_accepted.clamp_max(draft_probs.shape[1] - 1)
+    rest = residual(target, draft_probs[rows, rejected_at])
+    return torch.where((num_accepted == lengths)[:, None], target, rest)
+
+
+def inside(lengths: torch.Tensor, k: int) -> torch.Tensor:
+    """Which of k places are in each row's window, bool, shape `[batch_size, k]`; the rest is padding."""
+    return torch.arange(k, device=lengths.device) < lengths[:, None]

@@ -1,0 +1,251 @@
+"""Samplers on batches, with vLLM's interface: which drafted tokens are kept, and what replaces the first that is not.
+
+Each has two faces over one rule. `judge` is what the decoder calls: a pure function from distributions and draws to a
+`Verdict`. `forward` draws by itself and returns token ids padded with -1.
+
+Sources: speculative sampling, Leviathan et al. 2023 (arXiv 2211.17192, Algorithm 1) and Chen et al. 2023 (arXiv 2302.01318);
+typical acceptance, Cai et al. 2024 (Medusa, arXiv 2401.10774, section 3.3.1).
+"""
+
+import torch
+
+from naive_speculate.speculate.rules import (
+    Generators,
+    Verdict,
+    count_leading,
+    draw,
+    draw_uniform,
+    inside,
+    next_token_probs,
+    pick,
+    residual,
+)
+
+
+class _Sampler:
+    """What the two samplers with vLLM's interface share: checks and the layout of the output."""
+
+    def __init__(self, strict_mode: bool = False) -> None:
+        self.strict_mode = strict_mode
+
+    def _check(
+        self,
+        target_with_bonus_probs: torch.Tensor,
+        bonus_token_ids: torch.Tensor,
+        draft_probs: torch.Tensor | None,
+        draft_token_ids: torch.Tensor,
+    ) -> None:
+        if not self.strict_mode:
+            return
+        batch_size, places, vocab_size = _shape("target_with_bonus_probs", target_with_bonus_probs, 3)
+        _expect_shape("draft_token_ids", draft_token_ids, (batch_size, places - 1))
+        if tuple(bonus_token_ids.shape) not in ((batch_size,), (batch_size, 1)):
+            got = list(bonus_token_ids.shape)
+            raise ValueError(f"bonus_token_ids must have shape [{batch_size}, 1], got {got}")
+        if not target_with_bonus_probs.is_floating_point():
+            raise ValueError(f"target_with_bonus_probs must be floating point, got {target_with_bonus_probs.dtype}")
+        if draft_probs is not None:
+            _expect_shape("draft_probs", draft_probs, (batch_size, places - 1, vocab_size))
+            if draft_probs.dtype != target_with_bonus_probs.dtype:
+                got, expected = draft_probs.dtype, target_with_bonus_probs.dtype
+                raise ValueError(f"draft_probs must have the dtype of target_with_bonus_probs, {expected}, got {got}")
+        named = {"bonus_token_ids": bonus_token_ids, "draft_probs": draft_probs, "draft_token_ids": draft_token_ids}
+        for name, tensor in named.items():
+            if tensor is not None and tensor.device != target_with_bonus_probs.device:
+                raise ValueError(f"{name} must be on {target_with_bonus_probs.device}, got {tensor.device}")
+        for name, tensor in (("bonus_token_ids", bonus_token_ids), ("draft_token_ids", draft_token_ids)):
+            if tensor.dtype != torch.int64:
+                raise ValueError(f"{name} must be int64, got {tensor.dtype}")
+            if tensor.numel() and (tensor.min() < 0 or tensor.max() >= vocab_size):
+                outside = tensor.min().item() if tensor.min() < 0 else tensor.max().item()
+                raise ValueError(f"{name} holds {outside}, outside the vocabulary of {vocab_size}")
+
+    @staticmethod
+    def _lay_out(
+        accepted: torch.Tensor,
+        recovered_token_ids: torch.Tensor,
+        bonus_token_ids: torch.Tensor,
+        draft_token_ids: torch.Tensor,
+    ) -> torch.Tensor:
+        """Kept drafts, then the recovered token of the first rejected place or the bonus token, then -1."""
+        batch_size, k = draft_token_ids.shape
+        num_accepted = count_leading(accepted)[:, None]
+        extra = torch.cat([recovered_token_ids, bonus_token_ids.reshape(batch_size, 1)], dim=1)
+        drafts = torch.cat([draft_token_ids, draft_token_ids.new_full((batch_size, 1), -1)], dim=1)
+        places = torch.arange(k + 1, device=draft_token_ids.device)
+        out = torch.where(places < num_accepted, drafts, extra)
+        return out.masked_fill(places > num_accepted, -1)
+
+
+class RejectionSampler(_Sampler):
+    """Speculative sampling: lossless token-level rejection sampling.
+
+    A draft x is kept with probability min(1, p_target(x) / p_draft(x)); the token at the first rejected place is drawn from
+    the distribution ∝ max(0, p_target − p_draft).
+    """
+
+    lossy = False
+    judges_all = False
+    needs_uniforms = True
+
+    def judge(
+        self,
+        target_probs: torch.Tensor,
+        draft_probs: torch.Tensor,
+        draft_token_ids: torch.Tensor,
+        uniforms: torch.Tensor,
+        lengths: torch.Tensor,
+    ) -> Verdict:
+        """Decide about a batch of windows.
+
+        Args:
+            target_probs: Shape `[batch_size, k + 1, vocab_size]`.
+            draft_probs: Shape `[batch_size, k, vocab_size]`.
+            draft_token_ids: int64, shape `[batch_size, k]`.
+            uniforms: Draws from [0, 1), shape `[batch_size, k]`.
+            lengths: int64, shape `[batch_size]`: drafts in each row; what stands behind them is padding.
+        """
+        k = draft_token_ids.shape[1]
+        accept_probs = self._acceptance(target_probs[:, :k], draft_probs, draft_token_ids)
+        num_accepted = count_leading((uniforms < accept_probs) & inside(lengths, k))
+        next_probs = next_token_probs(target_probs, draft_probs, num_accepted, lengths)
+        return Verdict(num_accepted, next_probs, None, accept_probs)
+
+    def forward(
+        self,
+        target_with_bonus_probs: torch.Tensor,
+        bonus_token_ids: torch.Tensor,
+        draft_probs: torch.Tensor,
+        draft_token_ids: torch.Tensor,
+        generators: Generators = None,
+    ) -> torch.Tensor:
+        """Sample the tokens of one step.
+
+        Args:
+            target_with_bonus_probs: Shape `[batch_size, k + 1, vocab_size]`.
+            bonus_token_ids: int64, shape `[batch_size, 1]`: used where all drafts are kept.
+            draft_probs: Shape `[batch_size, k, vocab_size]`.
+            draft_token_ids: int64, shape `[batch_size, k]`.
+            generators: Random generators by row; a row with one does not depend on its batch.
+
+        Returns:
+            torch.Tensor: int64, shape `[batch_size, k + 1]`; -1 behind the last token.
+
+        Raises:
+            ValueError: In strict mode, naming the argument whose shape, dtype, device or token ids are wrong.
+        """
+        self._check(target_with_bonus_probs, bonus_token_ids, draft_probs, draft_token_ids)
+        target_probs = target_with_bonus_probs[:, :-1]
+        accepted = self._get_accepted(target_probs, draft_probs, draft_token_ids, generators)
+        recovered = self._get_recovered_token_ids(self._get_recovered_probs(target_probs, draft_probs), generators)
+        return self._lay_out(accepted, recovered, bonus_token_ids, draft_token_ids)
+
+    __call__ = forward
+
+    def _get_accepted(
+        self,
+        target_probs: torch.Tensor,
+        draft_probs: torch.Tensor,
+        draft_token_ids: torch.Tensor,
+        generators: Generators = None,
+    ) -> torch.Tensor:
+        """Judge every place on its own, bool, shape `[batch_size, k]`; places behind a rejection must not be used."""
+        accept_probs = self._acceptance(target_probs, draft_probs, draft_token_ids)
+        return draw_uniform(accept_probs, generators) < accept_probs
+
+    def _get_recovered_probs(self, target_probs: torch.Tensor, draft_probs: torch.Tensor) -> torch.Tensor:
+        """The residual distribution of every place, shape `[batch_size, k, vocab_size]`."""
+        return residual(target_probs, draft_probs)
+
+    def _get_recovered_token_ids(self, recovered_probs: torch.Tensor, generators: Generators = None) -> torch.Tensor:
+        """A token drawn from each residual distribution, int64, shape `[batch_size, k]`."""
+        return draw(recovered_probs, generators)
+
+    @staticmethod
+    def _acceptance(target_probs: torch.Tensor, draft_probs: torch.Tensor, draft_token_ids: torch.Tensor) -> torch.Tensor:
+        """min(1, p_target(x) / p_draft(x)), shape `[batch_size, k]`; 0 for a token that the draft could not have drawn."""
+        target, draft = pick(target_probs, draft_token_ids), pick(draft_probs, draft_token_ids)
+        return torch.where(draft > 0, target / draft.where(draft > 0, 1.0), 0.0).clamp_max(1.0)
+
+
+class TypicalAcceptanceSampler(_Sampler):
+    """Typical acceptance: keeps what the target finds plausible enough. Lossy: the output is not the target's distribution.
+
+    A draft x is kept where p_target(x) > min(threshold, alpha · exp(−H(p_target))); the token at the first rejected place is
+    the target's most probable one.
+
+    Args:
+        posterior_threshold: The threshold's upper bound, 0 to 1.
+        posterior_alpha: Scales the entropy-based threshold; positive.
+        strict_mode: Check shapes, dtypes, devices and token ids at every call.
+    """
+
+    lossy = True
+    judges_all = False
+    needs_uniforms = False
+
+    def __init__(self, posterior_threshold: float = 0.09, posterior_alpha: float = 0.3, strict_mode: bool = False) -> None:
+        super().__init__(strict_mode)
+        if not 0 <= posterior_threshold <= 1:
+            raise ValueError(f"posterior_threshold must be from 0 to 1, got {posterior_threshold!r}")
+        if not posterior_alpha > 0:
+            raise ValueError(f"posterior_alpha must be positive, got {posterior_alpha!r}")
+        self._posterior_threshold = posterior_threshold
+        self._posterior_alpha = posterior_alpha
+
+    def judge(
+        self,
+        target_probs: torch.Tensor,
+        draft_probs: torch.Tensor | None,
+        draft_token_ids: torch.Tensor,
+        uniforms: torch.Tensor | None,
+        lengths: torch.Tensor,
+    ) -> Verdict:
+        """Decide about a batch of windows; arguments as in `RejectionSampler.judge`. The bonus token is drawn."""
+        k = draft_token_ids.shape[1]
+        thresholds = self._thresholds(target_probs[:, :k])
+        accepted = (pick(target_probs[:, :k], draft_token_ids) > thresholds) & inside(lengths, k)
+        num_accepted = count_leading(accepted)
+        at = target_probs[torch.arange(len(lengths), device=lengths.device), num_accepted]
+        best = torch.nn.functional.one_hot(at.argmax(dim=-1), at.shape[-1]).to(at.dtype)
+        next_probs = torch.where((num_accepted == lengths)[:, None], at, best)
+        return Verdict(num_accepted, next_probs, None, accepted.to(target_probs.dtype), thresholds)
+
+    def forward(
+        self,
+        target_with_bonus_probs: torch.Tensor,
+        bonus_token_ids: torch.Tensor,
+        draft_probs: torch.Tensor | None,
+        draft_token_ids: torch.Tensor,
+    ) -> torch.Tensor:
+        """Choose the tokens of one step; as `RejectionSampler.forward`, but `draft_probs` is not used and may be None."""
+        self._check(target_with_bonus_probs, bonus_token_ids, draft_probs, draft_token_ids)
+        target_probs = target_with_bonus_probs[:, :-1]
+        accepted = self._evaluate_accepted_tokens(target_probs, draft_token_ids)
+        recovered = self._get_recovered_token_ids(target_probs)
+        return self._lay_out(accepted, recovered, bonus_token_ids, draft_token_ids)
+
+    __call__ = forward
+
+    def _evaluate_accepted_tokens(self, target_probs: torch.Tensor, draft_token_ids: torch.Tensor) -> torch.Tensor:
+        """Judge every place on its own, bool, shape `[batch_size, k]`."""
+        return pick(target_probs, draft_token_ids) > self._thresholds(target_probs)
+
+    def _get_recovered_token_ids(self, target_probs: torch.Tensor) -> torch.Tensor:
+        """The target's most probable token of every place, int64, shape `[batch_size, k]`."""
+        return target_probs.argmax(dim=-1)
+
+    def _thresholds(self, target_probs: torch.Tensor) -> torch.Tensor:
+        entropy = torch.special.entr(target_probs).sum(dim=-1)
+        return (self._posterior_alpha * torch.exp(-entropy)).clamp_max(self._posterior_threshold)
+
+
+def _shape(name: str, tensor: torch.Tensor, dims: int) -> tuple[int, ...]:
+    if tensor.dim() != dims:
+        raise ValueError(f"{name} must have {dims} dimensions, got shape {list(tensor.shape)}")
+    return tuple(tensor.shape)
+
+
+def _expect_shape(name: str, tensor: torch.Tensor, shape: tuple[int, ...]) -> None:
+    if tuple(tensor.shape) != shape:
+        raise ValueError(f"{name} must have shape {list(shape)}, got {list(tensor.shape)}")

@@ -1,0 +1,63 @@
+"""Verification of a single draft window: the batch rules of `samplers`, for one sequence."""
+
+import torch
+
+from naive_speculate.speculate.samplers import GreedyVerifier, RejectionSampler, draw
+
+
+def greedy_match(target_dists: torch.Tensor, candidate_tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Verify candidate tokens against the target's most probable tokens.
+
+    Args:
+        target_dists: Probabilities, shape `[num_draft_tokens + 1, vocab_size]`.
+        candidate_tokens: int64, shape `[num_draft_tokens]`.
+
+    Returns:
+        tuple: `rejected_idx`, an int64 scalar from 0 to num_draft_tokens, which means that none was rejected; and
+        `resampled_token`, an int64 scalar: the target's most probable token at that place.
+
+    Raises:
+        ValueError: If the shapes do not fit each other.
+    """
+    _check(target_dists, candidate_tokens)
+    lengths = torch.full((1,), len(candidate_tokens), device=candidate_tokens.device)
+    verdict = GreedyVerifier().judge(target_dists[None], None, candidate_tokens[None], None, lengths)
+    assert verdict.next_token_ids is not None
+    return verdict.num_accepted[0], verdict.next_token_ids[0]
+
+
+def speculative_sampling(
+    target_dists: torch.Tensor, proposal_dists: torch.Tensor, candidate_tokens: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Verify candidate tokens by speculative sampling (Leviathan et al. 2023, arXiv 2211.17192, Algorithm 1).
+
+    Args:
+        target_dists: Probabilities, shape `[num_draft_tokens + 1, vocab_size]`.
+        proposal_dists: Probabilities that the candidates were drawn from, shape `[num_draft_tokens, vocab_size]`.
+        candidate_tokens: int64, shape `[num_draft_tokens]`.
+
+    Returns:
+        tuple: `rejected_idx`, an int64 scalar from 0 to num_draft_tokens, which means that none was rejected; and
+        `resampled_token`, an int64 scalar drawn from the residual distribution at that place, or from the extra target
+        distribution where none was rejected.
+
+    Raises:
+        ValueError: If the shapes do not fit each other.
+    """
+    _check(target_dists, candidate_tokens)
+    if tuple(proposal_dists.shape) != (len(candidate_tokens), target_dists.shape[1]):
+        expected = [len(candidate_tokens), target_dists.shape[1]]
+        raise ValueError(f"proposal_dists must have shape {expected}, got {list(proposal_dists.shape)}")
+    lengths = torch.full((1,), len(candidate_tokens), device=candidate_tokens.device)
+    uniforms = torch.rand(1, len(candidate_tokens), device=target_dists.device, dtype=target_dists.dtype)
+    verdict = RejectionSampler().judge(target_dists[None], proposal_dists[None], candidate_tokens[None], uniforms, lengths)
+    assert verdict.next_probs is not None
+    return verdict.num_accepted[0], draw(verdict.next_probs)[0]
+
+
+def _check(target_dists: torch.Tensor, candidate_tokens: torch.Tensor) -> None:
+    if candidate_tokens.dim() != 1:
+        raise ValueError(f"candidate_tokens must have shape [num_draft_tokens], got {list(candidate_tokens.shape)}")
+    if target_dists.dim() != 2 or len(target_dists) != len(candidate_tokens) + 1:
+        expected = f"[{len(candidate_tokens) + 1}, vocab_size]"
+        raise ValueError(f"target_dists must have shape {expected}, got {list(target_dists.shape)}")

@@ -1,0 +1,126 @@
+"""Verification strategies of the decoder: the registry, greedy matching and block verification.
+
+A verifier is a pure function from distributions and draws to a `Verdict`; see `RejectionSampler.judge` for its arguments.
+"""
+
+from enum import StrEnum
+from typing import Protocol
+
+import torch
+
+from naive_speculate.speculate.rules import Verdict, count_leading, inside, pick
+from naive_speculate.speculate.samplers import RejectionSampler, TypicalAcceptanceSampler
+
+
+class VerifyStrategy(StrEnum):
+    """How drafts are judged. All but typical acceptance give exactly the target's output."""
+
+    GREEDY_MATCH = "greedy_match"
+    SPECULATIVE_SAMPLING = "speculative_sampling"
+    TYPICAL_ACCEPTANCE = "typical_acceptance"
+    BLOCK_VERIFICATION = "block_verification"
+
+
+class Verifier(Protocol):
+    """Decides about a batch of draft windows.
+
+    Attributes:
+        lossy: Whether the output distribution differs from the target's.
+        judges_all: Whether drafts behind a refused one are judged too.
+        needs_uniforms: Whether a uniform draw decides at each place.
+    """
+
+    lossy: bool
+    judges_all: bool
+    needs_uniforms: bool
+
+    def judge(
+        self,
+        target_probs: torch.Tensor,
+        draft_probs: torch.Tensor,
+        draft_token_ids: torch.Tensor,
+        uniforms: torch.Tensor,
+        lengths: torch.Tensor,
+    ) -> Verdict:
+        """See `RejectionSampler.judge`."""
+        ...
+
+
+class GreedyVerifier:
+    """Keeps drafts while they are the target's most probable tokens."""
+
+    lossy = False
+    judges_all = False
+    needs_uniforms = False
+
+    def judge(
+        self,
+        target_probs: torch.Tensor,
+        draft_probs: torch.Tensor | None,
+        draft_token_ids: torch.Tensor,
+        uniforms: torch.Tensor | None,
+        lengths: torch.Tensor,
+    ) -> Verdict:
+        """See `RejectionSampler.judge`; scores do as well as probabilities, only their order matters."""
+        best = target_probs.argmax(dim=-1)
+        k = draft_token_ids.shape[1]
+        accepted = (draft_token_ids == best[:, :k]) & inside(lengths, k)
+        num_accepted = count_leading(accepted)
+        return Verdict(num_accepted, None, pick(best, num_accepted), accepted.to(target_probs.dtype))
+
+
+class BlockVerifier:
+    """Block verification: lossless, and never accepts fewer tokens on average than token-level verification.
+
+    With the running probability p_0 = 1, p_i = min(1, p_{i−1} · target(x_i) / draft(x_i)), place i < k passes with probability
+    h_i = S_i / (S_i + 1 − p_i), where S_i = Σ_x max(0, p_i · target(x | x_1…x_i) − draft(x | x_1…x_i)), and the last place
+    with h_k = p_k. The window is kept up to the *last* place i that passes; the next token is drawn from the distribution
+    ∝ max(0, p_i · target − draft).
+    """
+
+    lossy = False
+    judges_all = True
+    needs_uniforms = True
+
+    def judge(
+        self,
+        target_probs: torch.Tensor,
+        draft_probs: torch.Tensor,
+        draft_token_ids: torch.Tensor,
+        uniforms: torch.Tensor,
+        lengths: torch.Tensor,
+    ) -> Verdict:
+        """Decide about a batch of windows; arguments as in `RejectionSampler.judge`."""
+        batch_size, k = draft_token_ids.shape
+        rows = torch.arange(batch_size, device=lengths.device)
+        if k == 0:
+            return Verdict(lengths, target_probs[:, 0], None, target_probs.new_zeros(batch_size, 0))
+        target, draft = pick(target_probs[:, :k], draft_token_ids), pick(draft_probs, draft_token_ids)
+        ratio = torch.where(draft > 0, target / draft.where(draft > 0, 1.0), 0.0)
+        running = [target.new_ones(batch_size)]
+        for place in range(k):
+            running.append((running[-1] * ratio[:, place]).clamp_max(1.0))
+        p = torch.stack(running, dim=1)
+        excess = (p[:, 1:k, None] * target_probs[:, 1:k] - draft_probs[:, 1:]).clamp_min(0).sum(dim=-1)
+        denominator = excess + 1 - p[:, 1:k]
+        inner = torch.where(denominator > 0, excess / denominator.where(denominator > 0, 1.0), 1.0)
+        h = torch.cat([inner, p[:, k:]], dim=1)
+        last = torch.arange(1, k + 1, device=lengths.device) == lengths[:, None]
+        h = torch.where(last, p[:, 1:], h)
+        passed = (uniforms < h) & inside(lengths, k)
+        num_accepted = (passed * torch.arange(1, k + 1, device=lengths.device)).amax(dim=1)
+        at = target_probs[rows, num_accepted]
+        scaled = p[rows, num_accepted][:, None] * at
+        rest = (scaled - draft_probs[rows, num_accepted.clamp_max(k - 1)]).clamp_min(0)
+        total = rest.sum(dim=-1, keepdim=True)
+        rest = torch.where(total > 0, rest / total.where(total > 0, 1.0), at)
+        return Verdict(num_accepted, torch.where((num_accepted == lengths)[:, None], at, rest), None, h)
+
+
+VERIFIERS: dict[VerifyStrategy, Verifier] = {
+    VerifyStrategy.GREEDY_MATCH: GreedyVerifier(),
+    VerifyStrategy.SPECULATIVE_SAMPLING: RejectionSampler(),
+    VerifyStrategy.TYPICAL_ACCEPTANCE: TypicalAcceptanceSampler(),
+    VerifyStrategy.BLOCK_VERIFICATION: BlockVerifier(),
+}
+"""What the decoder uses for each strategy; a new one is a new class and a line here."""
