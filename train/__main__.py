@@ -1,0 +1,107 @@
+"""Make a pair: ``python -m train --corpus FOLDER --work FOLDER --out assets/pair [--minutes N] [--preset gpu]``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+
+from train import card
+from train.config import PRESETS
+from train.distil import train_draft
+from train.errors import TrainingError
+from train.export import export
+from train.loop import Budget
+from train.pipeline import Workshop, prepare, train_target
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(prog="python -m train", description="Train a target and a draft model for it.")
+    found.add_argument("--corpus", type=Path, required=True, help="folder of .txt and .txt.xz files (UTF-8)")
+    found.add_argument("--valid", type=Path, help="held-out text file; without it 1 %% of the corpus is held out")
+    found.add_argument("--work", type=Path, required=True, help="checkpoints and logs; run again to resume")
+    found.add_argument("--out", type=Path, required=True, help="where the finished pair goes")
+    found.add_argument("--minutes", type=float, default=60.0, help="training time of the target (default 60)")
+    found.add_argument("--draft-minutes", type=float, help="training time of the draft (default a quarter of --minutes)")
+    found.add_argument("--preset", choices=sorted(PRESETS), default="cpu", help="sizes and rates (default cpu)")
+    found.add_argument("--seed", type=int, default=1)
+    found.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, …")
+    found.add_argument("--threads", type=int, help="CPU threads (default: all cores)")
+    found.add_argument("--no-compile", action="store_true", help="do not use torch.compile")
+    return found
+
+
+def choose_device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise TrainingError(f"unknown --device: {name}") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise TrainingError(f"--device {name}: CUDA is not available here")
+    return device
+
+
+def make_pair(arguments: argparse.Namespace) -> None:
+    if arguments.minutes < 0 or (arguments.draft_minutes or 0) < 0:
+        raise TrainingError("--minutes and --draft-minutes must not be negative")
+    if arguments.threads is not None:
+        if arguments.threads < 1:
+            raise TrainingError("--threads must be at least 1")
+        torch.set_num_threads(arguments.threads)
+    shop = Workshop(
+        recipe=PRESETS[arguments.preset].with_seed(arguments.seed),
+        work=arguments.work,
+        device=choose_device(arguments.device),
+        compile=arguments.preset != "tiny" and not arguments.no_compile,
+    )
+    prepare(shop, arguments.corpus, arguments.valid)
+    target, target_step = train_target(shop, Budget(minutes=arguments.minutes))
+    draft_minutes = arguments.minutes / 4 if arguments.draft_minutes is None else arguments.draft_minutes
+    draft = train_draft(shop, target, target_step, draft_minutes)
+    tokenizer = shop.tokenizer()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    export(target, tokenizer, arguments.out / "target")
+    export(draft, tokenizer, arguments.out / "draft")
+    finish(shop, arguments.out, target_step)
+
+
+def finish(shop: Workshop, out: Path, target_step: int) -> None:
+    """Measure the exported pair and write its model card and loss curve."""
+    draft_log = shop.work / f"draft-of-{target_step:07d}" / "draft.csv"
+    logs = {"target": shop.work / "target.csv", "draft before distillation": shop.work / "draft-pretrain.csv"}
+    data = shop.data_card()
+    room = shop.recipe.positions - 32
+    measured = card.measure(out, shop.tokens("valid"), data["valid_bytes"], new_tokens=min(128, room))
+    parameters = {name: sum(p.numel() for p in card.load(out / name).parameters()) for name in ("target", "draft")}
+    nothing = {"step": "0", "tokens": "0", "seconds": "0"}
+    target_run, draft_run = ((card.read_log(path) or [nothing])[-1] for path in (logs["target"], draft_log))
+    text = card.model_card(asdict(shop.recipe), data, measured, parameters, target_run, draft_run, card.samples(out))
+    (out / "README.md").write_text(text, encoding="utf-8")
+    if not card.plot_losses(logs, out / "loss-curve.png"):
+        print("matplotlib is not installed: no loss curve drawn", file=sys.stderr)
+    for name, loss in (("target", measured.target_loss), ("draft", measured.draft_loss)):
+        print(f"{name}: {loss:.3f} nats per token, {measured.bits_per_byte(loss):.3f} bits per byte on held-out text")
+    for name, acceptance in (("greedy", measured.greedy), ("temperature 1", measured.sampled)):
+        print(f"{name}: mean accepted length {acceptance.mean_length:.2f}, accepted ÷ drafted {acceptance.rate:.2f}")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    try:
+        make_pair(parser().parse_args(argv))
+    except TrainingError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; the same command resumes from the last checkpoint", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,228 @@
+"""What a finished pair is worth, measured, and the model card that says so."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM, PreTrainedTokenizerBase
+
+from train.acceptance import Acceptance, measure_acceptance
+from train.data import TokenArray
+from train.loop import mean_loss
+from train.sampling import continue_prompts
+
+SAMPLE_PROMPTS = (
+    "Once upon a time there was a little girl named",
+    "There was once a fox who lived in the wood.",
+    "It was a dark night, and the wind",
+    '"Where have you been?" asked the old woman.',
+    "The king had three sons.",
+    "Tom and Lily went to the river to",
+    "One morning the captain came on deck and",
+    "In the garden there stood a great tree.",
+    "My dear Watson,",
+    "The rabbit sat down and began to cry, because",
+    "A miller had a donkey that",
+    '"I will tell you a story," said the owl.',
+)
+SAMPLE_TEMPERATURE = 0.7
+SAMPLE_TOKENS = 120
+
+
+CARD = """\
+---
+license: apache-2.0
+language: en
+library_name: transformers
+pipeline_tag: text-generation
+---
+
+# A small pair for speculative decoding
+
+Two Llama-architecture language models with one tokenizer: a *target* that writes simple English tales, and a *draft*
+that guesses what the target will write. They are here to show speculative decoding on an ordinary computer.
+
+| model | layers × width | parameters | nats per token | bits per byte |
+|---|---|---|---|---|
+{target_row}
+{draft_row}
+
+Losses are on held-out books that neither model was trained on.
+
+| 64 held-out prompts of 32 tokens, 128 new tokens, k = 4 | greedy | temperature 1 |
+|---|---|---|
+| mean accepted length, the extra token included | {greedy.mean_length:.2f} | {sampled.mean_length:.2f} |
+| accepted ÷ drafted | {greedy.rate:.2f} | {sampled.rate:.2f} |
+
+## Data
+
+English prose in the public domain (children's books, adventure, detective stories, from Project Gutenberg editions):
+{book_share} of the {train_tokens:.1f} M training tokens. The other {story_share} are simple stories from the generator in
+`train/stories/`, mixed in from the start.
+
+The tokenizer is a byte-level BPE with {vocab_size:,} pieces learned from the same text; `<|endoftext|>` separates
+passages, and nothing is added to a prompt.
+
+## Procedure
+
+Target: {target_tokens:.1f} M tokens in {target_steps:,} steps of {batch_tokens:,} tokens ({target_minutes:.0f} minutes),
+sequences of {sequence_length} and at last {positions} tokens. Muon on the matrices (rate {muon_rate}), AdamW on embeddings
+and norms (rate {adam_rate}), warm-up, constant rate, linear decay over the last {decay_share}; bfloat16 matrix products.
+
+Draft: trained on the corpus for a while, then distilled from the target on {draft_tokens:.1f} M tokens, half books, half
+text that the target wrote itself, with half total variation, half forward KL (DistillSpec, arXiv 2310.08461).
+
+```
+python -m train --corpus FOLDER --work FOLDER --out assets/pair
+```
+
+![Loss curves](loss-curve.png)
+
+## Limits
+
+The target is very small. It keeps to simple sentences for a while, forgets names and facts, knows nothing of the world
+after 1930, cannot answer questions or follow instructions, and repeats what old books say, their prejudices included.
+Text beyond 1,024 tokens is outside its positions. Use it to look at decoding, and for nothing that matters.
+
+## Twelve samples, unpicked
+
+Temperature {temperature}, {sample_tokens} tokens, seed 1; the prompt is in bold.
+"""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Losses in nats per token on held-out text, acceptance with four drafted tokens."""
+
+    target_loss: float
+    draft_loss: float
+    bytes_per_token: float
+    greedy: Acceptance
+    sampled: Acceptance
+
+    def bits_per_byte(self, loss: float) -> float:
+        return loss / math.log(2) / self.bytes_per_token
+
+
+def prompts_from(tokens: TokenArray, count: int, length: int) -> Tensor:
+    """``(count, length)`` token ids from evenly spaced places."""
+    starts = np.linspace(0, len(tokens) - length - 1, count).astype(int)
+    return torch.from_numpy(np.stack([tokens[start : start + length] for start in starts]).astype(np.int64))
+
+
+def load(folder: Path) -> LlamaForCausalLM:
+    model: LlamaForCausalLM = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    return model
+
+
+def measure(out: Path, valid: TokenArray, valid_bytes: int, *, prompts: int = 64, new_tokens: int = 128) -> Measured:
+    target, draft = load(out / "target"), load(out / "draft")
+    length = min(512, target.config.max_position_embeddings, len(valid) - 1)
+    beginnings = prompts_from(valid, prompts, min(32, length // 2))
+    found = [
+        measure_acceptance(target, draft, beginnings, new_tokens=new_tokens, temperature=temperature)
+        for temperature in (0.0, 1.0)
+    ]
+    losses = [mean_loss(model, valid, length, rows=8) for model in (target, draft)]
+    return Measured(losses[0], losses[1], valid_bytes / len(valid), found[0], found[1])
+
+
+def samples(out: Path) -> list[tuple[str, str]]:
+    """One continuation of each prompt, seed 1: the first that comes, not the best."""
+    model = load(out / "target")
+    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(out / "target")
+    generator = torch.Generator().manual_seed(1)
+    written = []
+    for prompt in SAMPLE_PROMPTS:
+        ids = torch.tensor([tokenizer.encode(prompt)])
+        room = model.config.max_position_embeddings - ids.shape[1]
+        tokens = continue_prompts(model, ids, min(SAMPLE_TOKENS, room), SAMPLE_TEMPERATURE, generator)[0]
+        continuation = tokens[ids.shape[1] :].tolist()
+        if tokenizer.eos_token_id in continuation:
+            continuation = continuation[: continuation.index(tokenizer.eos_token_id)]
+        written.append((prompt, str(tokenizer.decode(continuation))))
+    return written
+
+
+def read_log(path: Path) -> list[dict[str, str]]:
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def plot_losses(logs: dict[str, Path], picture: Path) -> bool:
+    """Loss over tokens, one line for each log; False when matplotlib is not installed."""
+    try:
+        import matplotlib
+    except ImportError:
+        return False
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(8, 4.5), dpi=110)
+    for label, path in logs.items():
+        rows = read_log(path)
+        tokens = [int(row["tokens"]) / 1e6 for row in rows]
+        axes.plot(tokens, [float(row["train_loss"]) for row in rows], label=f"{label}, training", alpha=0.6)
+        held_out = [(x, float(row["valid_loss"])) for x, row in zip(tokens, rows, strict=True) if row["valid_loss"]]
+        if held_out:
+            axes.plot(*zip(*held_out, strict=True), marker="o", markersize=3, label=f"{label}, held-out books")
+    axes.set_xlabel("million tokens")
+    axes.set_ylabel("nats per token")
+    axes.set_ylim(top=7.0)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(picture)
+    pyplot.close(figure)
+    return True
+
+
+def quoted(text: str) -> str:
+    return "\n".join(f"> {line}" if line else ">" for line in text.splitlines())
+
+
+def model_card(
+    recipe: dict[str, Any], data: dict[str, Any], measured: Measured, parameters: dict[str, int],
+    target_run: dict[str, str], draft_run: dict[str, str], written: Iterable[tuple[str, str]],
+) -> str:  # fmt: skip
+    target, draft = recipe["target"], recipe["draft"]
+    story_share = data["story_tokens"] / data["train_tokens"]
+    million = 1e6
+
+    def row(name: str, shape: dict[str, Any], loss: float) -> str:
+        return (
+            f"| {name} | {shape['layers']} × {shape['hidden']} | {parameters[name] / million:.1f} M | {loss:.3f} "
+            f"| {measured.bits_per_byte(loss):.3f} |"
+        )
+
+    def percent(share: float) -> str:
+        return f"{share:.0%}"
+
+    lines = CARD.format(
+        target_row=row("target", target, measured.target_loss),
+        draft_row=row("draft", draft, measured.draft_loss),
+        greedy=measured.greedy, sampled=measured.sampled,
+        book_share=percent(1 - story_share), story_share=percent(story_share),
+        train_tokens=data["train_tokens"] / million, vocab_size=recipe["vocab_size"],
+        target_tokens=int(target_run["tokens"]) / million, target_steps=int(target_run["step"]),
+        target_minutes=float(target_run["seconds"]) / 60, batch_tokens=recipe["batch_tokens"],
+        sequence_length=recipe["sequence_length"], positions=recipe["positions"],
+        muon_rate=recipe["muon_rate"], adam_rate=recipe["adam_rate"], decay_share=percent(recipe["decay_share"]),
+        draft_tokens=int(draft_run["tokens"]) / million,
+        temperature=SAMPLE_TEMPERATURE, sample_tokens=SAMPLE_TOKENS,
+    ).splitlines()  # fmt: skip
+    for prompt, text in written:
+        lines += ["", quoted(f"**{prompt}**{text}")]
+    lines += ["", "## Licence", "", f"Apache-2.0. Trained {date.today():%d %B %Y}.", ""]
+    return "\n".join(lines)

@@ -1,0 +1,120 @@
+"""Presets: the shapes of both models and the numbers of their training."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from transformers import LlamaConfig
+
+END_OF_TEXT = "<|endoftext|>"
+END_OF_TEXT_ID = 0
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """The size of one Llama-architecture model; every head is ``hidden / heads`` wide."""
+
+    layers: int
+    hidden: int
+    heads: int
+    intermediate: int
+
+    def llama_config(self, vocab_size: int, positions: int) -> LlamaConfig:
+        return LlamaConfig(
+            vocab_size=vocab_size,
+            hidden_size=self.hidden,
+            intermediate_size=self.intermediate,
+            num_hidden_layers=self.layers,
+            num_attention_heads=self.heads,
+            num_key_value_heads=self.heads,
+            max_position_embeddings=positions,
+            tie_word_embeddings=True,
+            bos_token_id=END_OF_TEXT_ID,
+            eos_token_id=END_OF_TEXT_ID,
+            pad_token_id=None,
+        )
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that decides what comes out of a training run. Lengths and sizes count tokens."""
+
+    vocab_size: int
+    positions: int
+    target: ModelShape
+    draft: ModelShape
+    story_share: float  # share of the training tokens that the story generator writes
+    sequence_length: int  # during warm-up and the stable phase; the decay runs at ``positions``
+    batch_tokens: int  # per optimizer step
+    micro_tokens: int  # per forward pass
+    draft_batch_tokens: int
+    muon_rate: float
+    adam_rate: float
+    warmup_steps: int
+    decay_share: float  # share of the budget spent on lowering the rates to zero
+    sample_tokens: int  # of the target's own text, for the draft to learn from
+    seed: int = 1
+
+    def target_settings(self) -> dict[str, Any]:
+        """What decides the target; a change of the draft alone leaves the target's checkpoints valid."""
+        every = asdict(self)
+        return {key: every[key] for key in every if key not in ("draft", "draft_batch_tokens", "sample_tokens")}
+
+    def draft_settings(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def with_seed(self, seed: int) -> Recipe:
+        return replace(self, seed=seed)
+
+
+PRESETS: dict[str, Recipe] = {
+    "cpu": Recipe(
+        vocab_size=4096,
+        positions=1024,
+        target=ModelShape(layers=8, hidden=320, heads=5, intermediate=864),
+        draft=ModelShape(layers=1, hidden=192, heads=3, intermediate=512),
+        story_share=0.25,
+        sequence_length=512,
+        batch_tokens=12_288,
+        micro_tokens=4096,
+        draft_batch_tokens=8192,
+        muon_rate=0.02,
+        adam_rate=0.006,
+        warmup_steps=40,
+        decay_share=0.25,
+        sample_tokens=500_000,
+    ),
+    "gpu": Recipe(
+        vocab_size=8192,
+        positions=1024,
+        target=ModelShape(layers=8, hidden=448, heads=7, intermediate=1216),
+        draft=ModelShape(layers=1, hidden=192, heads=3, intermediate=512),
+        story_share=0.1,
+        sequence_length=512,
+        batch_tokens=65_536,
+        micro_tokens=32_768,
+        draft_batch_tokens=65_536,
+        muon_rate=0.02,
+        adam_rate=0.004,
+        warmup_steps=100,
+        decay_share=0.25,
+        sample_tokens=8_000_000,
+    ),
+    "tiny": Recipe(
+        vocab_size=320,
+        positions=64,
+        target=ModelShape(layers=2, hidden=32, heads=2, intermediate=64),
+        draft=ModelShape(layers=1, hidden=16, heads=1, intermediate=32),
+        story_share=0.25,
+        sequence_length=32,
+        batch_tokens=256,
+        micro_tokens=128,
+        draft_batch_tokens=256,
+        muon_rate=0.02,
+        adam_rate=0.004,
+        warmup_steps=2,
+        decay_share=0.25,
+        sample_tokens=1024,
+    ),
+}

@@ -1,0 +1,57 @@
+"""Read a folder of text files (``.txt``, ``.txt.xz``) as passages separated by ``<|endoftext|>`` lines."""
+
+from __future__ import annotations
+
+import lzma
+from collections.abc import Iterator
+from pathlib import Path
+
+from train.config import END_OF_TEXT
+from train.errors import TrainingError
+
+SUFFIXES = (".txt", ".txt.xz")
+
+
+def text_files(folder: Path) -> list[Path]:
+    """The text files directly in ``folder``, sorted by name; raises ``TrainingError`` when there are none."""
+    if not folder.is_dir():
+        raise TrainingError(f"corpus folder not found: {folder}")
+    files = sorted(path for path in folder.iterdir() if path.name.endswith(SUFFIXES) and path.is_file())
+    if not files:
+        raise TrainingError(f"no .txt or .txt.xz file in the corpus folder: {folder}")
+    return files
+
+
+def read_text(path: Path) -> str:
+    """The whole file as text; raises ``TrainingError`` naming the file and what is wrong with it."""
+    try:
+        data = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
+    except lzma.LZMAError as error:
+        raise TrainingError(f"not a readable .xz file: {path} ({error})") from error
+    except OSError as error:
+        raise TrainingError(f"cannot read {path}: {error.strerror}") from error
+    if not data.strip():
+        raise TrainingError(f"empty file: {path}")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        wrong = data[error.start]
+        raise TrainingError(f"not UTF-8: {path} has byte 0x{wrong:02x} at offset {error.start}") from error
+
+
+def split_passages(text: str) -> Iterator[str]:
+    """The non-empty passages of ``text``, without the separator lines and surrounding white space."""
+    for passage in text.split(END_OF_TEXT):
+        passage = passage.strip()
+        if passage:
+            yield passage
+
+
+def read_passages(folder: Path) -> Iterator[str]:
+    for path in text_files(folder):
+        yield from split_passages(read_text(path))
+
+
+def fingerprint(folder: Path) -> dict[str, int]:
+    """File name → size in bytes: enough to notice that a work folder was made from other texts."""
+    return {path.name: path.stat().st_size for path in text_files(folder)}

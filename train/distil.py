@@ -1,0 +1,127 @@
+"""Distil the draft from the target (DistillSpec, arXiv 2310.08461), on books and on the target's own text.
+
+The acceptance rate of speculative sampling is one minus the total variation between draft and target, so that is what
+the draft finally learns; forward KL, whose gradient does not vanish where the draft is far off, goes along.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm import tqdm
+from transformers import LlamaForCausalLM
+
+from train.checkpoint import CheckpointFolder
+from train.config import Recipe
+from train.data import TokenStream, open_tokens
+from train.loop import Budget, LossFunction, Training, model_logits
+from train.pipeline import Workshop, compiled, language_model_loss, new_model, validation
+from train.sampling import continue_prompts
+
+PROMPT_TOKENS = 32
+PRETRAIN_SHARE = 0.15  # of the draft's minutes
+TOTAL_VARIATION_WEIGHT = 0.5  # the rest is forward KL
+TEMPERATURES = (1.0, 1.0, 0.7, 0.0)  # of the target's samples, in turn
+
+
+def total_variation(target_logits: Tensor, draft_logits: Tensor) -> Tensor:
+    """Mean over positions of ½ Σ |p − q|; logits ``(…, vocab)``."""
+    p = torch.softmax(target_logits.float(), -1)
+    q = torch.softmax(draft_logits.float(), -1)
+    return (p - q).abs().sum(-1).mean() / 2
+
+
+def forward_kl(target_logits: Tensor, draft_logits: Tensor) -> Tensor:
+    """Mean over positions of Σ p log(p / q), in nats; logits ``(…, vocab)``."""
+    log_p = torch.log_softmax(target_logits.float(), -1)
+    log_q = torch.log_softmax(draft_logits.float(), -1)
+    return (log_p.exp() * (log_p - log_q)).sum(-1).mean()
+
+
+def distillation_loss(target: LlamaForCausalLM, draft: LlamaForCausalLM, tv_weight: float) -> LossFunction:
+    def loss(tokens: Tensor) -> Tensor:
+        inputs = tokens[:, :-1]
+        with torch.no_grad():
+            teacher = model_logits(target, inputs)
+        student = model_logits(draft, inputs)
+        return tv_weight * total_variation(teacher, student) + (1 - tv_weight) * forward_kl(teacher, student)
+
+    return loss
+
+
+class HalfAndHalf(TokenStream):
+    """Batches whose rows come in equal parts from two streams."""
+
+    def __init__(self, first: TokenStream, second: TokenStream) -> None:
+        self.parts = (first, second)
+
+    @property
+    def position(self) -> int:
+        return sum(part.position for part in self.parts)
+
+    @position.setter
+    def position(self, value: int) -> None:
+        for part in self.parts:
+            part.position = value // 2
+
+    def next_batch(self, rows: int, length: int, device: torch.device) -> Tensor:
+        if rows % 2:
+            raise ValueError(f"an even number of rows is needed, not {rows}")
+        return torch.cat([part.next_batch(rows // 2, length, device) for part in self.parts])
+
+
+def write_samples(shop: Workshop, target: LlamaForCausalLM, path: Path) -> None:
+    """The target's continuations of training passages, each ``sequence_length`` tokens, one after another on disk."""
+    if path.exists():
+        return
+    length, rows = shop.recipe.sequence_length, max(2, shop.recipe.micro_tokens // 64)
+    start = min(PROMPT_TOKENS, length // 2)
+    prompts = TokenStream(shop.tokens("train"), shop.recipe.seed + 1)
+    generator = torch.Generator(shop.device).manual_seed(shop.recipe.seed)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    rounds = max(len(TEMPERATURES), -(-shop.recipe.sample_tokens // (rows * length)))
+    with partial.open("wb") as file:
+        for number in tqdm(range(rounds), desc="sample", unit=f"×{rows * length} tok"):
+            prompt = prompts.next_batch(rows, length, shop.device)[:, :start]
+            temperature = TEMPERATURES[number % len(TEMPERATURES)]
+            tokens = continue_prompts(target, prompt, length - start, temperature, generator)
+            tokens.cpu().numpy().astype(np.uint16).tofile(file)
+        np.zeros(1, dtype=np.uint16).tofile(file)  # the last window's last label
+    partial.replace(path)
+
+
+def for_drafts(recipe: Recipe) -> Recipe:
+    """The draft's schedule: the same rates, with batches of its own."""
+    return replace(recipe, batch_tokens=recipe.draft_batch_tokens, positions=recipe.sequence_length)
+
+
+def train_draft(shop: Workshop, target: LlamaForCausalLM, target_step: int, minutes: float) -> LlamaForCausalLM:
+    """Pre-train on the corpus, then distil; ``target_step`` keeps the drafts of different targets apart."""
+    recipe, data = shop.recipe, shop.data_card()["source"]
+    draft = new_model(shop, recipe.draft)
+    schedule = for_drafts(recipe)
+    settings = {"recipe": recipe.draft_settings(), "data": data}
+
+    def stage(name: str, folder: Path, loss: LossFunction, stream: TokenStream, share: float, **more: object) -> None:
+        Training(
+            name=name, model=draft, loss=compiled(shop, loss), stream=stream, recipe=schedule,
+            checkpoints=CheckpointFolder(folder, name, {**settings, **more}),
+            log_path=folder / f"{name}.csv", validate=lambda: validation(shop, draft, 32),
+        ).run(Budget(minutes=minutes * share))  # fmt: skip
+
+    stage("draft-pretrain", shop.work, language_model_loss(draft),
+          TokenStream(shop.tokens("train"), recipe.seed + 2), PRETRAIN_SHARE)  # fmt: skip
+    teacher = copy.deepcopy(target).bfloat16().eval().requires_grad_(False)
+    folder = shop.work / f"draft-of-{target_step:07d}"
+    write_samples(shop, teacher, folder / "samples.tokens")
+    samples = TokenStream(open_tokens(folder / "samples.tokens"), recipe.seed + 3)
+    books = TokenStream(shop.tokens("train"), recipe.seed + 4)
+    stage("draft", folder, distillation_loss(teacher, draft, TOTAL_VARIATION_WEIGHT),
+          HalfAndHalf(books, samples), 1 - PRETRAIN_SHARE, target_step=target_step)  # fmt: skip
+    return draft

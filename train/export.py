@@ -1,0 +1,29 @@
+"""Save a model with its tokenizer as ``transformers`` loads them: float16, small safetensors shards."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+from pathlib import Path
+
+from tokenizers import Tokenizer
+from transformers import GenerationConfig, LlamaForCausalLM
+
+from train.config import END_OF_TEXT_ID
+from train.tokenizer import for_transformers
+
+MAX_SHARD_SIZE = "9MB"
+
+
+def export(model: LlamaForCausalLM, tokenizer: Tokenizer, folder: Path) -> None:
+    """Write ``folder`` anew; what was there is replaced only once everything is written."""
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    half = copy.deepcopy(model).half()
+    half.generation_config = GenerationConfig(bos_token_id=END_OF_TEXT_ID, eos_token_id=END_OF_TEXT_ID, do_sample=False)
+    half.save_pretrained(partial, max_shard_size=MAX_SHARD_SIZE)
+    for_transformers(tokenizer, model.config.max_position_embeddings).save_pretrained(partial)
+    for path in partial.iterdir():
+        path.chmod(0o644)
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.rename(folder)

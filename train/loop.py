@@ -1,0 +1,170 @@
+"""The training loop that target and draft share: micro-batches, schedule, checkpoints, a CSV of the losses."""
+
+from __future__ import annotations
+
+import csv
+import math
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from train.checkpoint import CheckpointFolder
+from train.config import Recipe
+from train.data import TokenArray, TokenStream
+from train.optim import PairOptimizer, rate_factor
+
+LossFunction = Callable[[Tensor], Tensor]  # (rows, length + 1) token ids → scalar mean loss
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long to train: a number of steps, or minutes of training time (kept across interruptions)."""
+
+    steps: int | None = None
+    minutes: float | None = None
+
+    def progress(self, step: int, seconds: float) -> float:
+        if self.steps is not None:
+            return step / self.steps
+        return seconds / (60 * self.minutes) if self.minutes else 1.0
+
+
+def half_precision(device: torch.device) -> AbstractContextManager[object]:
+    """bfloat16 matrix products; parameters, norms and losses stay in float32."""
+    return torch.autocast(device.type, torch.bfloat16)
+
+
+def next_token_loss(logits: Tensor, labels: Tensor) -> Tensor:
+    """Mean cross-entropy in nats; logits ``(rows, length, vocab)``, labels ``(rows, length)``."""
+    return F.cross_entropy(logits.reshape(-1, logits.shape[-1]).float(), labels.reshape(-1))
+
+
+def model_logits(model: nn.Module, tokens: Tensor) -> Tensor:
+    logits: Tensor = model(input_ids=tokens, use_cache=False).logits
+    return logits
+
+
+@torch.no_grad()
+def mean_loss(model: nn.Module, tokens: TokenArray, length: int, rows: int, max_windows: int | None = None) -> float:
+    """Mean next-token loss (nats) over consecutive windows of held-out text."""
+    device = next(model.parameters()).device
+    count = (len(tokens) - 1) // length
+    starts = [index * length for index in range(count)]
+    if max_windows is not None and count > max_windows:
+        starts = [starts[index * count // max_windows] for index in range(max_windows)]
+    model.eval()
+    total = 0.0
+    for first in range(0, len(starts), rows):
+        windows = [torch.from_numpy(tokens[s : s + length + 1].astype("int64")) for s in starts[first : first + rows]]
+        batch = torch.stack(windows).to(device)
+        with half_precision(device):
+            logits = model_logits(model, batch[:, :-1])
+        total += next_token_loss(logits, batch[:, 1:]).item() * len(windows)
+    model.train()
+    return total / len(starts)
+
+
+class LossLog:
+    """``step, tokens, seconds, rate, train_loss, valid_loss`` in a CSV; what lies after a resumed step is dropped."""
+
+    FIELDS = ("step", "tokens", "seconds", "rate", "train_loss", "valid_loss")
+
+    def __init__(self, path: Path, resumed_step: int) -> None:
+        self.path = path
+        kept: list[list[str]] = []
+        if path.exists():
+            with path.open(newline="") as file:
+                kept = [row for row in list(csv.reader(file))[1:] if row and int(row[0]) <= resumed_step]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w", newline="") as file:
+            csv.writer(file).writerows([list(self.FIELDS), *kept])
+
+    def add(self, step: int, tokens: int, seconds: float, rate: float, train: float, valid: float | None) -> None:
+        with self.path.open("a", newline="") as file:
+            shown = "" if valid is None else f"{valid:.4f}"
+            csv.writer(file).writerow([step, tokens, f"{seconds:.1f}", f"{rate:.4f}", f"{train:.4f}", shown])
+
+
+@dataclass
+class Training:
+    """One model's training run; ``run`` returns when the budget is spent."""
+
+    name: str
+    model: nn.Module
+    loss: LossFunction
+    stream: TokenStream
+    recipe: Recipe
+    checkpoints: CheckpointFolder
+    log_path: Path
+    validate: Callable[[], float] | None = None
+    batch_tokens: int = 0
+    log_every: int = 10
+    valid_every: int = 100
+    save_every_seconds: float = 180.0
+
+    def run(self, budget: Budget) -> int:
+        """Train until the budget is spent; the number of steps made in all."""
+        recipe, device = self.recipe, next(self.model.parameters()).device
+        batch_tokens = self.batch_tokens or recipe.batch_tokens
+        optimizer = PairOptimizer(self.model, recipe.muon_rate, recipe.adam_rate)
+        step, tokens, seconds = 0, 0, 0.0
+        state = self.checkpoints.latest()
+        if state is not None:
+            self.model.load_state_dict(state["model"])
+            optimizer.load_state_dict(state["optimizer"])
+            step, tokens, seconds = state["step"], state["tokens"], state["seconds"]
+            self.stream.position = state["position"]
+        first_step = step
+        log = LossLog(self.log_path, step)
+
+        def snapshot() -> dict[str, object]:
+            return {
+                "model": self.model.state_dict(), "optimizer": optimizer.state_dict(), "step": step,
+                "tokens": tokens, "seconds": seconds, "position": self.stream.position,
+            }  # fmt: skip
+
+        decaying = budget.progress(step, seconds) > 1 - recipe.decay_share
+        saved_at = time.monotonic()
+        self.model.train()
+        bar = tqdm(desc=self.name, unit="tok", unit_scale=True, initial=tokens, mininterval=1.0)
+        while (progress := budget.progress(step, seconds)) < 1:
+            started = time.monotonic()
+            if progress > 1 - recipe.decay_share and not decaying:
+                decaying = True
+                self.checkpoints.write(snapshot(), self.checkpoints.folder / f"{self.name}-stable.pt")
+            length = recipe.positions if decaying else recipe.sequence_length
+            rows = max(1, recipe.micro_tokens // length)
+            passes = max(1, batch_tokens // (rows * length))
+            rate = rate_factor(step, progress, recipe.warmup_steps, recipe.decay_share)
+            optimizer.set_rate(rate)
+            total = 0.0
+            for _ in range(passes):
+                loss = self.loss(self.stream.next_batch(rows, length, device)) / passes
+                loss.backward()
+                total += loss.item()
+            if not math.isfinite(total):
+                raise FloatingPointError(f"{self.name}: the loss at step {step} is {total}")
+            optimizer.step()
+            step, tokens = step + 1, tokens + passes * rows * length
+            seconds += time.monotonic() - started
+            bar.update(passes * rows * length)
+            bar.set_postfix(step=step, loss=f"{total:.3f}", rate=f"{rate:.2f}", refresh=False)
+            if step % self.log_every == 0:
+                valid = self.validate() if self.validate and step % self.valid_every == 0 else None
+                log.add(step, tokens, seconds, rate, total, valid)
+            if time.monotonic() - saved_at > self.save_every_seconds:
+                self.checkpoints.save(snapshot(), step)
+                saved_at = time.monotonic()
+        bar.close()
+        if step > first_step:
+            if self.validate:
+                log.add(step, tokens, seconds, 0.0, total, self.validate())
+            self.checkpoints.save(snapshot(), step)
+        return step
