@@ -79,6 +79,9 @@ def prepare(shop: Workshop, corpus: Path, valid: Path | None) -> None:
     characters = int(sum(map(len, books)) * share / (1 - share))
     stories = list(tell_many(shop.recipe.seed, characters))
     tokenizer = train_tokenizer(books + stories, shop.recipe.vocab_size)
+    if tokenizer.get_vocab_size() < shop.recipe.vocab_size:
+        learned = tokenizer.get_vocab_size()
+        raise TrainingError(f"too little text: it gives {learned} of the {shop.recipe.vocab_size} pieces of the tokenizer")
     tokenizer.save(str(shop.tokenizer_path))
     book_arrays, story_arrays = encode(books, tokenizer), encode(stories, tokenizer)
     train_tokens = write_tokens(book_arrays + story_arrays, shop.work / "train.tokens", shop.recipe.seed)

@@ -1,0 +1,17 @@
+"""A tiny corpus, made here, and the arguments of a tiny run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from train.stories import tell
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    texts = [tell(seed) for seed in range(40)]
+    (folder / "one.txt").write_text("\n<|endoftext|>\n".join(texts), encoding="utf-8")
+    return folder

@@ -1,0 +1,48 @@
+"""Training reads every window of an epoch once, in an order that a resumed run continues."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from train.data import TokenStream
+from train.distil import HalfAndHalf
+
+
+def test_an_epoch_holds_every_window_once_and_the_next_is_in_another_order() -> None:
+    stream = TokenStream(np.arange(101, dtype=np.uint16), seed=1)
+    epochs = [[int(stream.next_window(10)[0]) for _ in range(10)] for _ in range(2)]
+    assert sorted(epochs[0]) == sorted(epochs[1]) == list(range(0, 100, 10))
+    assert epochs[0] != epochs[1]
+
+
+def test_a_window_carries_one_label_more_than_inputs() -> None:
+    batch = TokenStream(np.arange(50, dtype=np.uint16), seed=1).next_batch(3, 8, torch.device("cpu"))
+    assert batch.shape == (3, 9)
+    assert bool((batch[:, 1:] == batch[:, :-1] + 1).all())
+
+
+def test_a_stream_resumes_at_its_position() -> None:
+    tokens = np.arange(1000, dtype=np.uint16)
+    straight, first = TokenStream(tokens, seed=5), TokenStream(tokens, seed=5)
+    for _ in range(7):
+        straight.next_window(16)
+        first.next_window(16)
+    resumed = TokenStream(tokens, seed=5, position=first.position)
+    assert [straight.next_window(16)[0] for _ in range(90)] == [resumed.next_window(16)[0] for _ in range(90)]
+
+
+def test_half_and_half_takes_equal_parts_and_resumes() -> None:
+    low, high = np.arange(100, dtype=np.uint16), np.arange(500, 600, dtype=np.uint16)
+    both = HalfAndHalf(TokenStream(low, 1), TokenStream(high, 2))
+    batch = both.next_batch(4, 9, torch.device("cpu"))
+    assert [bool(row[0] >= 500) for row in batch] == [False, False, True, True]
+    again = HalfAndHalf(TokenStream(low, 1), TokenStream(high, 2))
+    again.position = both.position
+    assert torch.equal(both.next_batch(2, 9, torch.device("cpu")), again.next_batch(2, 9, torch.device("cpu")))
+
+
+def test_too_few_tokens_are_an_error() -> None:
+    with pytest.raises(ValueError, match="too few"):
+        TokenStream(np.arange(8, dtype=np.uint16), seed=1).next_window(8)

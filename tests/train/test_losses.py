@@ -1,0 +1,48 @@
+"""The distillation losses and the measured acceptance agree with their definitions."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from train.acceptance import keep_probabilities, play_rounds
+from train.distil import forward_kl, total_variation
+from train.optim import rate_factor
+
+P = torch.tensor([0.5, 0.3, 0.2])
+Q = torch.tensor([0.2, 0.3, 0.5])
+
+
+def test_total_variation_and_forward_kl_by_hand() -> None:
+    assert total_variation(P.log()[None], Q.log()[None]).item() == pytest.approx(0.3)
+    expected = 0.5 * math.log(0.5 / 0.2) + 0.2 * math.log(0.2 / 0.5)
+    assert forward_kl(P.log()[None], Q.log()[None]).item() == pytest.approx(expected, rel=1e-5)
+    assert forward_kl(P.log()[None], P.log()[None]).item() == pytest.approx(0, abs=1e-6)
+
+
+def test_kept_on_average_is_one_minus_total_variation() -> None:
+    """Σ p(y) · min(1, q(y) / p(y)) = Σ min(p, q)."""
+    kept = keep_probabilities(P.log().expand(3, 3), Q.log().expand(3, 3), torch.arange(3), temperature=1.0)
+    assert (P * kept).sum().item() == pytest.approx(0.7)
+
+
+def test_greedy_keeps_where_the_draft_agrees() -> None:
+    kept = keep_probabilities(P.log().expand(3, 3), Q.log().expand(3, 3), torch.arange(3), temperature=0.0)
+    assert kept.tolist() == [0, 0, 1]
+
+
+def test_rounds_played_by_hand() -> None:
+    row = [True, False, True, True, True, False, True, True, True, True]
+    found = play_rounds([row], num_draft_tokens=2)  # [T F] [T T T] [F] [T T T]: 1 + 2 + 0 + 2 accepted
+    assert found.mean_length == pytest.approx(1 + 5 / 4)
+    assert found.rate == pytest.approx(5 / 8)
+
+
+def test_the_rate_warms_up_stays_and_falls_to_zero() -> None:
+    rates = [rate_factor(step, step / 100, warmup_steps=10, decay_share=0.2) for step in range(101)]
+    assert rates[0] == pytest.approx(0.1)
+    assert rates[9:81] == pytest.approx([1.0] * 72)
+    assert rates[90] == pytest.approx(0.5)
+    assert rates[100] == pytest.approx(0.0)
