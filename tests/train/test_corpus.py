@@ -12,7 +12,7 @@ from train.errors import TrainingError
 
 
 def test_plain_and_compressed_files_are_read_in_order_of_their_names(tmp_path: Path) -> None:
-    (tmp_path / "b.txt.xz").write_bytes(lzma.compress("three\n<|endoftext|>\n\n".encode()))
+    (tmp_path / "b.txt.xz").write_bytes(lzma.compress(b"three\n<|endoftext|>\n\n"))
     (tmp_path / "a.txt").write_text("one\n<|endoftext|>\ntwo é\n")
     (tmp_path / "notes.md").write_text("not text")
     assert list(read_passages(tmp_path)) == ["one", "two é", "three"]
