@@ -1,0 +1,87 @@
+"""Model text made safe and visible: for sentences, for HTML, and for Plotly's labels, which read a subset of HTML.
+
+A model may write anything: markup, line breaks, characters that turn the direction of writing. Nothing of it may act on
+the page, and a space or a line break must be seen, since to the model it is a token like any other.
+"""
+
+import html
+import math
+import unicodedata
+
+MAX_LABEL = 24
+_SIGNS = {"\n": "⏎", "\r": "␍", "\t": "⇥", "\u00a0": "⍽"}
+_UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # controls, direction marks, surrogates, private and unassigned
+
+
+def visible(text: str | None, limit: int = MAX_LABEL) -> str:
+    """The text with its invisible characters written out, and cut when it is long.
+
+    Spaces become `␣` at both ends, where they would not be seen, and stay spaces inside. Line breaks and tabs get a
+    sign, other invisible characters their code point. An empty text, such as that of a token inside a multi-byte
+    character, becomes `∅`.
+    """
+    if not text:
+        return "∅"
+    if len(text) > limit:
+        text = text[: limit - 1] + "…"
+    inner = text.strip(" ")
+    left = len(text) - len(text.lstrip(" "))
+    right = len(text) - len(inner) - left
+    return "␣" * left + "".join(map(_sign, inner)) + "␣" * right
+
+
+def _sign(char: str) -> str:
+    if char in _SIGNS:
+        return _SIGNS[char]
+    return f"⟨{ord(char):X}⟩" if unicodedata.category(char) in _UNSEEN else char
+
+
+def label(text: str | None, limit: int = MAX_LABEL) -> str:
+    """The text as one Plotly label or piece of HTML."""
+    return html.escape(visible(text, limit))
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A probability or the like as a reader wants it: significant digits, no powers of ten, no false zero or one."""
+    if not math.isfinite(value):
+        return str(value)
+    if value == 0 or value == 1:
+        return str(int(value))
+    if 0 < value < 1e-4:
+        return "under 0.0001"
+    if value < 1:
+        decimals = digits - 1 - math.floor(math.log10(abs(value)))
+        shown = f"{value:.{decimals}f}".rstrip("0").rstrip(".")
+        return shown if shown not in ("1", "-1") else f"{value:.6f}".rstrip("0")
+    return f"{value:.{max(0, digits - 1 - math.floor(math.log10(value)))}f}"
+
+
+def apart(a: float, b: float) -> tuple[str, str]:
+    """Two numbers with as many digits as it takes to tell which is larger."""
+    for digits in range(3, 16):
+        shown = number(a, digits), number(b, digits)
+        if shown[0] != shown[1] or a == b:
+            return shown
+    return repr(a), repr(b)
+
+
+def percent(value: float) -> str:
+    """A share as whole percents; never 0% or 100% for a share that is not."""
+    if 0 < value < 0.005:
+        return "under 1%"
+    if 0.995 <= value < 1:
+        return "over 99%"
+    return f"{value:.0%}"
+
+
+def milliseconds(seconds: float) -> str:
+    """A duration in milliseconds, or seconds from ten on."""
+    if seconds >= 10:
+        return f"{seconds:.1f} s"
+    value = seconds * 1000
+    return f"{value:.0f} ms" if value >= 100 else f"{value:.1f} ms" if value >= 1 else f"{value:.2f} ms"
+
+
+def count(amount: int, noun: str) -> str:
+    """`1 token`, `2 tokens`."""
+    return f"{amount:,} {noun}" + ("" if amount == 1 else "s")

@@ -1,0 +1,32 @@
+"""A run's steps as the charts need them, whatever a loaded trace may claim."""
+
+from typing import NamedTuple
+
+from naive_speculate.events import Event, EventKind
+from naive_speculate.trace import Trace
+
+WAITING = "No round has ended yet."
+NO_DRAFTS = "Nothing was drafted in this run: plain decoding, one token a round."
+
+
+class Step(NamedTuple):
+    """The figures of one step; `number` counts from 1, as readers do."""
+
+    number: int
+    drafted: int
+    accepted: int
+    draft_seconds: float
+    verify_seconds: float
+    total_seconds: float
+
+
+def steps_of(trace: Trace) -> list[Step]:
+    """The steps of a run, in order."""
+    return [_step(number, e) for number, e in enumerate((e for e in trace if e.kind == EventKind.STEP), start=1)]
+
+
+def _step(number: int, event: Event) -> Step:
+    drafted = max(0, event.num_draft or 0)
+    draft, verify = max(0.0, event.draft_seconds or 0.0), max(0.0, event.verify_seconds or 0.0)
+    accepted = min(drafted, max(0, event.num_accepted or 0))
+    return Step(number, drafted, accepted, draft, verify, max(draft + verify, event.total_seconds or 0.0))
