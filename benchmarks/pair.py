@@ -1,0 +1,181 @@
+"""How well the bundled pair writes and how much speculation with it gains.
+
+    python benchmarks/pair.py [--valid FILE] [--pair FOLDER] [--json]
+
+64 prompts of 32 tokens, 128 new tokens, 4 drafted tokens a step, greedy and at temperature 1, each beside plain decoding
+of the same prompt by the same decoder, in turn, so that a busy machine slows both alike. The validation loss needs held-out
+text: ``--valid FILE`` (passages separated by ``<|endoftext|>`` lines), from which the prompts then come too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair  # noqa: E402
+from train.card import load, prompts_from  # noqa: E402
+from train.corpus import read_text, split_passages  # noqa: E402
+from train.errors import TrainingError  # noqa: E402
+from train.loop import mean_loss  # noqa: E402
+
+PROMPTS = Path(__file__).with_name("prompts.txt")
+PROMPT_TOKENS = 32
+LOSS_WINDOW = 512
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Speculative beside plain decoding over all prompts. Speeds are output tokens per second, prompt included."""
+
+    temperature: float
+    mean_acceptance_length: float
+    draft_acceptance_rate: float
+    alpha: float
+    plain_tokens_per_second: float
+    tokens_per_second: float
+
+    @property
+    def speedup(self) -> float:
+        return self.tokens_per_second / self.plain_tokens_per_second
+
+
+@dataclass(frozen=True)
+class Loss:
+    nats_per_token: float
+    bits_per_byte: float
+
+
+def encode_passages(tokenizer: Any, passages: Sequence[str]) -> np.ndarray[Any, np.dtype[np.uint16]]:
+    """All passages one after another, each ending with the end-of-text token."""
+    ids: list[int] = []
+    for passage in passages:
+        ids += [*tokenizer.encode(passage, add_special_tokens=False), tokenizer.eos_token_id]
+    return np.array(ids, dtype=np.uint16)
+
+
+def losses(folder: Path, tokenizer: Any, passages: Sequence[str]) -> dict[str, Loss]:
+    """Next-token loss of both models over windows of held-out text, in float32 weights and bfloat16 products."""
+    tokens = encode_passages(tokenizer, passages)
+    size = sum(len(passage.encode()) for passage in passages)
+    found = {}
+    for name in ("target", "draft"):
+        nats = mean_loss(load(folder / name), tokens, LOSS_WINDOW, rows=8)
+        found[name] = Loss(nats, nats * len(tokens) / size / math.log(2))
+    return found
+
+
+def measure(
+    decoder: SpeculativeDecoder, prompts: Sequence[list[int]], temperature: float, new_tokens: int, num_draft_tokens: int
+) -> Gain:
+    steps = drafted = accepted = rejected = 0
+    tokens = {"plain": 0, "speculative": 0}
+    seconds = {"plain": 0.0, "speculative": 0.0}
+    for seed, prompt in enumerate(prompts):
+        params = SamplingParams(temperature=temperature, max_tokens=new_tokens, seed=seed, ignore_eos=True)
+        for way, window in (("plain", 0), ("speculative", num_draft_tokens)):
+            run = decoder.generate(prompt, params, num_draft_tokens=window, detail="none").metrics
+            tokens[way] += run.num_generated_tokens
+            seconds[way] += run.num_generated_tokens / (run.tokens_per_second or math.inf)
+        steps += run.num_spec_steps
+        drafted += run.num_draft_tokens
+        accepted += run.num_accepted_draft_tokens
+        rejected += run.num_rejected_draft_tokens
+    return Gain(
+        temperature=temperature,
+        mean_acceptance_length=tokens["speculative"] / steps,
+        draft_acceptance_rate=accepted / drafted,
+        alpha=accepted / (accepted + rejected),
+        plain_tokens_per_second=tokens["plain"] / seconds["plain"],
+        tokens_per_second=tokens["speculative"] / seconds["speculative"],
+    )
+
+
+def show(gains: Sequence[Gain], found: dict[str, Loss], console: Console) -> None:
+    table = Table(title="Speculation with the bundled pair")
+    for heading in ("", "accepted length", "accepted ÷ drafted", "α", "plain tok/s", "speculative tok/s", "speedup"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for gain in gains:
+        table.add_row(
+            "greedy" if gain.temperature == 0 else f"temperature {gain.temperature:g}",
+            f"{gain.mean_acceptance_length:.2f}", f"{gain.draft_acceptance_rate:.2f}", f"{gain.alpha:.2f}",
+            f"{gain.plain_tokens_per_second:.0f}", f"{gain.tokens_per_second:.0f}", f"{gain.speedup:.2f}×",
+        )  # fmt: skip
+    console.print(table)
+    if found:
+        table = Table("", "nats per token", "bits per byte", title="Loss on held-out text")
+        for name, loss in found.items():
+            table.add_row(name, f"{loss.nats_per_token:.3f}", f"{loss.bits_per_byte:.3f}")
+        console.print(table)
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(description="Acceptance, speed and loss of a pair.")
+    found.add_argument("--pair", type=Path, default=ROOT / "assets" / "pair", help="folder with target/ and draft/")
+    found.add_argument("--valid", type=Path, help="held-out text (.txt or .txt.xz)")
+    found.add_argument("--prompts", type=int, default=64, help="number of prompts (default 64)")
+    found.add_argument("--new-tokens", type=int, default=128)
+    found.add_argument("--num-draft-tokens", type=int, default=4)
+    found.add_argument("--device", default="auto")
+    found.add_argument("--executor", default="auto")
+    found.add_argument("--json", action="store_true", help="print the numbers as JSON and nothing else")
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(argv)
+    try:
+        if min(options.prompts, options.new_tokens, options.num_draft_tokens) < 1:
+            raise ValueError("--prompts, --new-tokens and --num-draft-tokens must be at least 1")
+        if options.valid is not None and not options.valid.is_file():
+            raise ValueError(f"validation file not found: {options.valid}")
+        passages = list(split_passages(read_text(options.valid))) if options.valid is not None else []
+        bundled = options.pair.resolve() == (ROOT / "assets" / "pair").resolve() and options.executor == "auto"
+        where = () if bundled else (options.pair / "target", options.pair / "draft")
+        pair = load_pair(*where, device=options.device, executor=options.executor)
+    except (TrainingError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    if passages:
+        every = encode_passages(pair.tokenizer, passages)
+        prompts = prompts_from(every, options.prompts, PROMPT_TOKENS).tolist()
+    else:
+        lines = PROMPTS.read_text(encoding="utf-8").splitlines()[: options.prompts]
+        prompts = [pair.tokenizer.encode(line)[:PROMPT_TOKENS] for line in lines]
+    decoder = SpeculativeDecoder(pair)
+    measure(decoder, prompts[:1], 1.0, 16, options.num_draft_tokens)  # warm-up
+    gains = [
+        measure(decoder, prompts, temperature, options.new_tokens, options.num_draft_tokens) for temperature in (0.0, 1.0)
+    ]
+    found = losses(options.pair, pair.tokenizer, passages) if passages else {}
+    if options.json:
+        report = {
+            "device": str(decoder.device),
+            "threads": torch.get_num_threads(),
+            "prompts": len(prompts),
+            "new_tokens": options.new_tokens,
+            "num_draft_tokens": options.num_draft_tokens,
+            "runs": [{**asdict(gain), "speedup": gain.speedup} for gain in gains],
+            "loss": {name: asdict(loss) for name, loss in found.items()},
+        }
+        print(json.dumps(report, indent=2))
+    else:
+        show(gains, found, Console())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
