@@ -1,0 +1,109 @@
+// Legend, replay bar, and saving or opening a trace.
+
+const MAX_TRACE_BYTES = 32 * 1024 * 1024; // as ui/replay.py has it
+
+class Controls {
+  constructor(player, wake) {
+    this.player = player;
+    this.wake = wake;
+    this.counts = new Map();
+    this.slider = find(".ns-slider");
+    this.clock = find(".ns-clock");
+    this.toggle = find("[data-act='play']");
+    for (const button of element.querySelectorAll("[data-act]")) {
+      button.addEventListener("click", () => this.act(button.dataset.act));
+    }
+    this.slider.addEventListener("input", () => { player.seek(Number(this.slider.value)); wake(); });
+    const speed = find(".ns-speed");
+    speed.addEventListener("change", () => {
+      const [first, second] = speed.value.split(":");
+      player.change(Number(second || first), first === "rounds");
+      wake();
+    });
+    for (const key of element.querySelectorAll("[data-toggle]")) {
+      key.addEventListener("click", () => {
+        const on = key.getAttribute("aria-pressed") !== "true";
+        key.setAttribute("aria-pressed", String(on));
+        root.classList.toggle(`ns-off-${key.dataset.toggle}`, !on);
+      });
+    }
+    this.files();
+  }
+
+  reset() {
+    this.counts.clear();
+    for (const node of element.querySelectorAll("[data-count]")) node.textContent = "";
+  }
+
+  act(name) {
+    const { player } = this;
+    if (name === "play") {
+      if (player.playing || (player.following && !player.done)) player.pause(); else player.play();
+    }
+    if (name === "back") player.step(-1);
+    if (name === "forward") player.step(1);
+    if (name === "start") player.seek(1);
+    if (name === "end") player.end();
+    if (name === "save") this.save();
+    if (name === "open") find(".ns-file").click();
+    this.wake();
+  }
+
+  count(kind, change) {
+    this.counts.set(kind, (this.counts.get(kind) || 0) + change);
+  }
+
+  draw(live) {
+    const { player } = this;
+    for (const node of element.querySelectorAll("[data-count]")) {
+      const text = String(this.counts.get(node.dataset.count) || 0);
+      if (node.textContent !== text) node.textContent = text;
+    }
+    const going = player.playing || (player.following && !player.done);
+    const label = going ? "Pause" : "Play";
+    if (this.toggle.getAttribute("aria-label") !== label) {
+      this.toggle.setAttribute("aria-label", label);
+      this.toggle.title = label;
+      this.toggle.dataset.going = String(going);
+    }
+    const at = player.round(player.cursor);
+    const last = player.cursor > 0 ? player.events[player.cursor - 1] : undefined;
+    const text = `round ${at} of ${player.ends.length} · ${((last && last.time) || 0).toFixed(2)} s`;
+    if (this.clock.textContent !== text) {
+      this.clock.textContent = text;
+      this.slider.max = player.length;
+      this.slider.value = player.cursor;
+      this.slider.setAttribute("aria-valuetext", text);
+    }
+    find(".ns-badge").textContent = live && !player.done ? "live" : live ? "your run" : "recorded";
+  }
+
+  async save() {
+    const id = root.dataset.run;
+    const text = await server.trace(id);
+    if (!text) return trigger("lost", {});
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([text], { type: "application/jsonl" }));
+    link.download = "naive-speculate-trace.jsonl";
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  }
+
+  files() {
+    const input = find(".ns-file");
+    input.addEventListener("change", () => { this.open(input.files[0]); input.value = ""; });
+    root.addEventListener("dragover", (e) => { e.preventDefault(); root.classList.add("ns-drop"); });
+    root.addEventListener("dragleave", (e) => { if (!root.contains(e.relatedTarget)) root.classList.remove("ns-drop"); });
+    root.addEventListener("drop", (e) => {
+      e.preventDefault();
+      root.classList.remove("ns-drop");
+      if (e.dataTransfer.files.length) this.open(e.dataTransfer.files[0]);
+    });
+  }
+
+  async open(file) {
+    if (!file) return;
+    const text = file.size <= MAX_TRACE_BYTES ? await file.text() : null;
+    trigger("open", { name: file.name, size: file.size, text });
+  }
+}

@@ -1,0 +1,40 @@
+// Moving between tokens with the keyboard: one token of a box is in the tab order, the arrows move on from it.
+
+function focusToken(box, node) {
+  for (const other of box.querySelectorAll("[tabindex='0']")) other.tabIndex = -1;
+  node.tabIndex = 0;
+  node.focus({ preventScroll: false });
+}
+
+function moveByKey(box, event, choose) {
+  const current = document.activeElement;
+  if (!current || !current.token || !box.contains(current)) return;
+  if (event.key === "Enter" || event.key === " ") {
+    choose(current);
+  } else {
+    const next = neighbour(box, current, event.key);
+    if (next === undefined) return;
+    if (next) focusToken(box, next);
+  }
+  event.preventDefault();
+}
+
+// The token that a key leads to; null at an end, undefined for keys that do not move.
+function neighbour(box, current, key) {
+  const all = [...box.querySelectorAll(".ns-token")].filter((node) => node.token && node.offsetParent !== null);
+  const at = all.indexOf(current);
+  const step = Number(current.dataset.step);
+  switch (key) {
+    case "ArrowRight": return all[at + 1] || null;
+    case "ArrowLeft": return all[at - 1] || null;
+    case "Home": return all[0] || null;
+    case "End": return all[all.length - 1] || null;
+    case "ArrowDown": return all.find((node) => Number(node.dataset.step) > step) || null;
+    case "ArrowUp": {
+      const before = all.filter((node) => Number(node.dataset.step) < step);
+      const last = before.length && before[before.length - 1].dataset.step;
+      return before.find((node) => node.dataset.step === last) || null;
+    }
+    default: return undefined;
+  }
+}

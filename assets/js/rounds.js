@@ -1,0 +1,85 @@
+// One row a step: what was drafted and what became of it, and how long the two models took.
+
+class Rounds {
+  constructor(box) {
+    this.box = box;
+    this.rows = new Map();
+    this.pinnedToEnd = true;
+    this.longest = 0;
+    box.addEventListener("scroll", () => {
+      this.pinnedToEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 60;
+    }, { passive: true });
+  }
+
+  clear() {
+    this.box.replaceChildren();
+    this.rows.clear();
+    this.pinnedToEnd = true;
+    this.longest = 0;
+  }
+
+  row(step) {
+    let row = this.rows.get(step);
+    if (!row) {
+      const node = make("div", "ns-round");
+      node.dataset.round = step;
+      row = { node, chips: make("div", "ns-chips"), time: make("div", "ns-time"), gain: make("span", "ns-gain"), shown: 0 };
+      node.append(make("span", "ns-round-no", String(step + 1)), row.chips, row.gain, row.time);
+      node.setAttribute("role", "group");
+      node.setAttribute("aria-label", `Round ${step + 1}`);
+      this.rows.set(step, row);
+      this.box.append(node);
+    }
+    return row;
+  }
+
+  add(event) {
+    const row = this.row(event.step);
+    const chip = make("span", "ns-token ns-chip", event.text === "\n" ? "⏎" : (event.text || event.token || "").replace(/\n/g, "⏎"));
+    mark(chip, event);
+    row.chips.append(chip);
+    return chip;
+  }
+
+  // A row is there while at least one of its tokens is.
+  count(event, change) {
+    const row = this.row(event.step);
+    row.shown += change;
+    row.node.hidden = row.shown === 0;
+  }
+
+  // The first step may hold the prompt's forward, so it does not set the scale, unless it is the only one.
+  finish(event) {
+    const row = this.row(event.step);
+    const draft = event.draft_seconds || 0;
+    const verify = event.verify_seconds || 0;
+    if (event.step !== 0 || this.longest === 0) this.rescale(draft + verify, event.step === 1);
+    if (!row.time.firstChild) {
+      const bar = make("span", "ns-bar");
+      const parts = [make("i", "ns-bar-draft"), make("i", "ns-bar-verify")];
+      parts[0].style.setProperty("--ms", (draft * 1000).toFixed(3));
+      parts[1].style.setProperty("--ms", (verify * 1000).toFixed(3));
+      bar.append(...parts);
+      row.time.append(bar, make("span", "ns-ms", milliseconds(draft + verify)));
+      row.time.title = `draft ${milliseconds(draft)}, verify ${milliseconds(verify)}`;
+      const kept = event.num_accepted || 0;
+      row.gain.textContent = `${kept}/${event.num_draft || 0}`;
+      row.node.setAttribute("aria-label", `Round ${event.step + 1}: ${kept} of ${event.num_draft || 0} drafted tokens accepted; ${row.time.title}`);
+    }
+    row.node.classList.add("ns-done");
+  }
+
+  unfinish(event) {
+    this.row(event.step).node.classList.remove("ns-done");
+  }
+
+  rescale(seconds, anew) {
+    if (!anew && seconds <= this.longest) return;
+    this.longest = seconds;
+    this.box.style.setProperty("--longest", (seconds * 1000).toFixed(3));
+  }
+
+  follow() {
+    if (this.pinnedToEnd) this.box.scrollTop = this.box.scrollHeight;
+  }
+}

@@ -1,0 +1,47 @@
+// The card beside a hovered or focused token: its numbers, in the terms of the strategy that judged it.
+
+class Tip {
+  constructor(node) {
+    this.node = node;
+  }
+
+  show(anchor, event, proposed) {
+    const lines = describe(event, proposed);
+    this.node.replaceChildren(...lines.map(([name, value], i) => {
+      const row = make("div", i === 0 ? "ns-tip-head" : "ns-tip-row");
+      row.append(make("span", "", name), make("b", "", value));
+      if (i === 0) row.dataset.kind = event.kind;
+      return row;
+    }));
+    this.node.hidden = false;
+    const spot = anchor.getClientRects()[0] || anchor.getBoundingClientRect();
+    const own = this.node.getBoundingClientRect();
+    const left = Math.max(8, Math.min(spot.left, window.innerWidth - own.width - 8));
+    const below = spot.bottom + 8 + own.height < window.innerHeight;
+    this.node.style.left = `${left}px`;
+    this.node.style.top = `${below ? spot.bottom + 8 : Math.max(8, spot.top - own.height - 8)}px`;
+  }
+
+  hide() {
+    this.node.hidden = true;
+  }
+}
+
+function describe(event, proposed) {
+  const lines = [[visible(event), event.kind === "proposed" ? "drafted" : event.kind]];
+  const draft = event.draft_prob ?? (proposed && proposed.draft_prob);
+  if (draft !== undefined) lines.push(["draft gave it", percent(draft)]);
+  if (event.target_prob !== undefined) lines.push(["target gave it", percent(event.target_prob)]);
+  if (event.threshold !== undefined) lines.push(["needed at least", percent(event.threshold)]);
+  if (event.accept_prob !== undefined) lines.push(["chance to be kept", percent(event.accept_prob)]);
+  if (event.uniform !== undefined) lines.push(["draw", number(event.uniform)]);
+  if (event.reason) lines.push(["because", REASONS[event.reason] || event.reason]);
+  lines.push(["token", `#${event.token_id}`]);
+  return lines;
+}
+
+const REASONS = { rejected: "an earlier draft was rejected", stop: "the text ended", length: "the length limit" };
+
+function spoken(event, proposed) {
+  return describe(event, proposed).map(([name, value]) => `${name}: ${value}`).join(", ");
+}

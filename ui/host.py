@@ -1,0 +1,82 @@
+"""What this host offers: its model pairs, loaded once and shared, each with its measured speed of plain decoding."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, load_pair
+from naive_speculate.events import Event
+from naive_speculate.speculate.sequence import Detail
+from naive_speculate.trace import Trace
+from ui.settings import Settings
+
+WARM_PROMPT = "Once upon a time there was"
+PLAIN_TOKENS = 64
+PLAIN_SECONDS = 5.0
+
+
+@dataclass
+class Offer:
+    """One pair that visitors can use.
+
+    Attributes:
+        pair: The models and their tokenizer.
+        decoder: Shared by all; its runs share no state.
+        plain_rate: Tokens a second of plain decoding, measured once on this machine; None where it was not.
+    """
+
+    pair: ModelPair
+    decoder: SpeculativeDecoder
+    plain_rate: float | None = None
+
+    @property
+    def has_chat_template(self) -> bool:
+        """Whether prompts can be wrapped for chatting."""
+        return bool(getattr(self.pair.tokenizer, "chat_template", None))
+
+    def stream(self, settings: Settings, cancel: threading.Event, *, detail: Detail = "full") -> Iterator[Event]:
+        """Decode for a visitor.
+
+        Args:
+            settings: What the visitor chose.
+            cancel: Set it to end the run.
+            detail: "none" where only tokens and times are wanted, for the numbers take time of their own.
+
+        Raises:
+            ValueError: Names the setting that cannot be.
+        """
+        prompt: str | list[int] = settings.prompt
+        if not settings.prompt.strip():
+            raise ValueError("prompt is empty: write the beginning of a text")
+        if settings.chat and self.has_chat_template:
+            messages = [{"role": "user", "content": settings.prompt}]
+            prompt = self.pair.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+        params = settings.params()
+        return self.decoder.stream(prompt, params, **settings.decoding(), detail=detail, cancel=cancel)
+
+
+def offer(target: str | None = None, draft: str | None = None, *, device: str = "auto", dtype: str = "auto") -> Offer:
+    """Load a pair, warm it up and measure its plain decoding; arguments as for `load_pair`."""
+    pair = load_pair(target, draft, device=device, dtype=dtype)
+    made = Offer(pair, SpeculativeDecoder(pair))
+    made.plain_rate = measure_plain(made)
+    return made
+
+
+def measure_plain(made: Offer) -> float | None:
+    """Tokens a second of plain decoding, from one run of at most `PLAIN_SECONDS`, after a short one that warms up."""
+    for tokens in (8, PLAIN_TOKENS):
+        trace = Trace(plain_run(made, WARM_PROMPT, tokens))
+    return trace.metrics.tokens_per_second
+
+
+def plain_run(made: Offer, prompt: str, tokens: int) -> Iterator[Event]:
+    """A plain autoregressive run, ended after `PLAIN_SECONDS`."""
+    cancel = threading.Event()
+    timer = threading.Timer(PLAIN_SECONDS, cancel.set)
+    timer.start()
+    try:
+        params = SamplingParams(max_tokens=tokens, seed=0, ignore_eos=True)
+        yield from made.decoder.stream(prompt, params, num_draft_tokens=0, detail="full", cancel=cancel)
+    finally:
+        timer.cancel()

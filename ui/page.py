@@ -1,0 +1,38 @@
+"""The page: its tabs, and what happens when it is opened, left, or called by a program."""
+
+import gradio as gr
+
+from ui.api import add_api
+from ui.host import Offer
+from ui.recorded import recorded_run
+from ui.runs import Runs
+from ui.workbench import Workbench
+
+TAGLINE = (
+    "Speculative decoding, live: a small model guesses ahead, a large one checks all guesses in a single pass. "
+    "Same text, sooner."
+)
+
+
+def build_page(offer: Offer, runs: Runs) -> gr.Blocks:
+    """The whole page.
+
+    Args:
+        offer: The model pair that visitors use.
+        runs: Where their runs are kept.
+    """
+    first = recorded_run()
+    runs.pin(first)
+
+    def forget(request: gr.Request) -> None:
+        if request.session_hash:
+            runs.forget(request.session_hash)
+
+    with gr.Blocks(title="Naive Speculate", fill_width=True, analytics_enabled=False) as page:
+        gr.HTML(f'<header class="ns-top"><h1>Naive Speculate</h1><p>{TAGLINE}</p></header>', apply_default_css=False)
+        with gr.Tabs(), gr.Tab("Run", id="run"):
+            workbench = Workbench(offer, runs, first)
+        page.load(workbench.follow_link, None, workbench.settings, show_progress="hidden", api_visibility="private")
+        page.unload(forget)
+        add_api(offer)
+    return page

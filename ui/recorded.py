@@ -1,0 +1,19 @@
+"""The recorded run that every visitor meets first: a real run of the bundled pair, beside one of plain decoding."""
+
+from naive_speculate.trace import Trace
+from ui.assets import ROOT
+from ui.runs import Run
+from ui.stats import title
+
+FOLDER = ROOT / "recorded"
+SPECULATIVE = FOLDER / "speculative.jsonl"
+PLAIN = FOLDER / "plain.jsonl"
+
+
+def recorded_run() -> Run:
+    """The recorded run, with the speed of plain decoding that was recorded with it on the same machine."""
+    trace = Trace.load(SPECULATIVE)
+    run = Run(trace, id="recorded", title=title(trace))
+    run.plain_rate = Trace.load(PLAIN).metrics.tokens_per_second
+    run.plain_where = "in the same recording"
+    return run

@@ -1,0 +1,159 @@
+"""Runs: a decoder working in its own thread, what it has emitted so far, and which visitor it belongs to."""
+
+import asyncio
+import itertools
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from secrets import token_urlsafe
+
+from naive_speculate.events import Event
+from naive_speculate.trace import Trace
+
+Stream = Callable[[threading.Event], Iterator[Event]]
+"""Starts a run: takes the event that cancels it, gives the run's events."""
+
+BATCH_SECONDS = 0.05
+FIRST_BATCH_SECONDS = 0.005
+ABANDONED_SECONDS = 20.0
+KEPT_RUNS = 200
+
+_serials = itertools.count(time.time_ns() // 1000)
+"""Grows over a restart of the server too, since a page that was open stays open."""
+
+
+class Run:
+    """One run, live or replayed, that the page can ask about by its unguessable `id`.
+
+    Attributes:
+        id: Names the run towards the browser.
+        serial: Later runs have larger ones.
+        events: What was emitted so far; only ever appended to.
+        live: Whether a decoder made it here and now.
+        title: Shown above its tokens.
+        plain_rate: Measured tokens a second of plain decoding that it is compared with; None where that is not known.
+        plain_where: Where that was measured.
+        error: What ended the decoder's thread, when it did not end by itself.
+    """
+
+    def __init__(self, events: Iterable[Event] = (), *, id: str | None = None, title: str = "") -> None:
+        self.id = id or token_urlsafe(16)
+        self.serial = next(_serials)
+        self.events: list[Event] = list(events)
+        self.live = False
+        self.title = title
+        self.plain_rate: float | None = None
+        self.plain_where = "on this machine"
+        self.error: BaseException | None = None
+        self.cancel = threading.Event()
+        self.done = threading.Event()
+        self.done.set()
+        self._last_read = time.monotonic()
+
+    @property
+    def trace(self) -> Trace:
+        """The run so far."""
+        return Trace(self.events)
+
+    def start(self, stream: Stream) -> None:
+        """Decode in a thread of its own, which no reader can slow down."""
+        self.live = True
+        self.done.clear()
+        self._last_read = time.monotonic()
+        threading.Thread(target=self._work, args=(stream,), name=f"run-{self.serial}", daemon=True).start()
+
+    def _work(self, stream: Stream) -> None:
+        try:
+            for event in stream(self.cancel):
+                self.events.append(event)
+                if time.monotonic() - self._last_read > ABANDONED_SECONDS:
+                    self.cancel.set()
+        except Exception as error:  # told to the visitor by whoever reads the batches
+            self.error = error
+        finally:
+            self.done.set()
+
+    async def batches(self) -> AsyncIterator[tuple[int, list[Event]]]:
+        """The events as they come, some 20 batches a second; each with the number of its first event.
+
+        The last batch comes after `done`; it may be empty. The first ones do not wait for their share of time, so that
+        the first token is on the screen at once.
+        """
+        sent = 0
+        while True:
+            done = self.done.is_set()
+            self._last_read = time.monotonic()
+            events = self.events[sent:]
+            if events or done:
+                yield sent, events
+                sent += len(events)
+            if done:
+                return
+            await asyncio.sleep(BATCH_SECONDS if sent > 1 else FIRST_BATCH_SECONDS)
+
+
+class Runs:
+    """Every run that the page may still ask about: each visitor's current one and the one before it.
+
+    Runs are found by their unguessable id only, so that no visitor can see another's.
+    """
+
+    def __init__(self, kept: int = KEPT_RUNS) -> None:
+        self._kept = kept
+        self._lock = threading.Lock()
+        self._runs: OrderedDict[str, Run] = OrderedDict()
+        self._of: dict[str, list[Run]] = {}
+        self._pinned: dict[str, Run] = {}
+
+    def pin(self, run: Run) -> None:
+        """Keep a run for good; the recorded run that every visitor meets first."""
+        self._pinned[run.id] = run
+
+    def add(self, session: str, run: Run) -> None:
+        """Make a run the visitor's current one; the one before is cancelled, the one before that forgotten."""
+        with self._lock:
+            own = self._of.setdefault(session, [])
+            for before in own:
+                before.cancel.set()
+            own.append(run)
+            self._runs[run.id] = run
+            for old in own[:-2]:
+                self._runs.pop(old.id, None)
+            del own[:-2]
+            while len(self._runs) > self._kept:
+                _, oldest = self._runs.popitem(last=False)
+                oldest.cancel.set()
+
+    def drop(self, session: str, run: Run) -> None:
+        """Forget a run that never came to anything, so that the one before stays."""
+        with self._lock:
+            own = self._of.get(session, [])
+            if run in own:
+                own.remove(run)
+            self._runs.pop(run.id, None)
+
+    def get(self, run_id: object) -> Run | None:
+        """The run of that id, where it is still kept."""
+        if not isinstance(run_id, str):
+            return None
+        return self._pinned.get(run_id) or self._runs.get(run_id)
+
+    def cancel(self, session: str) -> None:
+        """End the visitor's decoding; what it emitted stays."""
+        with self._lock:
+            for run in self._of.get(session, []):
+                run.cancel.set()
+
+    def forget(self, session: str) -> None:
+        """The visitor has gone: end the decoding and drop the runs."""
+        with self._lock:
+            for run in self._of.pop(session, []):
+                run.cancel.set()
+                self._runs.pop(run.id, None)
+
+    def cancel_all(self) -> None:
+        """End every decoding; the server stops."""
+        with self._lock:
+            for run in self._runs.values():
+                run.cancel.set()

@@ -1,0 +1,182 @@
+"""The first tab: prompt and controls, the run's tokens and rounds, its numbers, the inspector, the charts."""
+
+import html
+from collections.abc import AsyncIterator
+from typing import Any
+
+import gradio as gr
+
+from naive_speculate.events import TOKEN_KINDS, EventKind
+from naive_speculate.trace import Trace
+from ui import controls as parts
+from ui.board import board, build_board
+from ui.host import Offer
+from ui.inspector import distributions, explain, to_html
+from ui.replay import opened
+from ui.runs import Run, Runs
+from ui.settings import Settings, from_query
+from ui.stage import build_stage, whole
+from ui.stats import headline, title
+from ui.wire import batch
+
+NO_RUN = "This run is no longer kept on the server. Press Run to make a new one."
+COPY_LINK = """(query) => {
+    const link = location.origin + location.pathname + (query ? "?" + query : "");
+    history.replaceState(null, "", link);
+    if (navigator.clipboard) navigator.clipboard.writeText(link).catch(() => {});
+}"""
+
+
+class Workbench:
+    """Builds the tab inside the current Blocks context, and answers its events.
+
+    Attributes:
+        settings: The controls, in the order of the fields of `Settings`.
+    """
+
+    def __init__(self, offer: Offer, runs: Runs, first: Run) -> None:
+        self._offer = offer
+        self._runs = runs
+        start = Settings(prompt=next(iter(parts.EXAMPLES.values())))
+        with gr.Row(elem_classes="ns-bench"):
+            with gr.Column(elem_classes="ns-side", scale=0, min_width=320):
+                made = parts.build_prompt(start)
+                with gr.Row(elem_classes="ns-go"):
+                    self.run = gr.Button("Run", variant="primary", elem_id="run")
+                    self.stop = gr.Button("Stop", elem_id="stop")
+                made |= parts.build_main(start)
+                made |= parts.build_more(start, chat_template=offer.has_chat_template)
+                self.share = gr.Button("Copy link to these settings", size="sm", elem_id="share")
+            with gr.Column(elem_classes="ns-show"):
+                self._stats = gr.HTML(
+                    headline(first.trace, first.plain_rate, first.plain_where), elem_id="stats", apply_default_css=False
+                )
+                with gr.Row(elem_classes="ns-view"):
+                    with gr.Column(elem_classes="ns-main"):
+                        self.stage = build_stage(runs, first)
+                    with gr.Column(elem_id="inspector", elem_classes="ns-inspector"):
+                        chosen = _first_of(first.trace, EventKind.REJECTED)
+                        self._why = gr.HTML(
+                            to_html(explain(first.trace, chosen)),
+                            html_template='<h2>Why?</h2><div aria-live="polite">${value}</div>',
+                            elem_id="why",
+                            apply_default_css=False,
+                        )
+                        self._bars = gr.Plot(
+                            distributions(first.trace, chosen), show_label=False, elem_id="distributions", buttons=[]
+                        )
+                self._charts = build_board(first.trace, first.plain_rate)
+        self.settings = parts.ordered(made)
+        self._wire(made)
+
+    def _wire(self, made: parts.Controls) -> None:
+        quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+        direct = {**quiet, "queue": False}
+        link = gr.State("")
+        for trigger in (self.run.click, made["prompt"].submit):
+            trigger(self._halt, None, None, trigger_mode="multiple", **direct).then(
+                self._decode, self.settings, self.stage, trigger_mode="multiple", concurrency_limit=8, **quiet
+            )
+        self.stop.click(self._halt, None, None, trigger_mode="multiple", **direct)
+        self.stage.seek(self._seek, None, [self._stats, self._charts], trigger_mode="always_last", **direct)
+        self.stage.inspect(self._inspect, None, [self._why, self._bars], trigger_mode="always_last", **quiet)
+        self.stage.open(self._open, None, self.stage, **quiet)
+        self.stage.lost(lambda: gr.Warning(NO_RUN), None, None, **quiet)
+        self.share.click(self._link, self.settings, link, **quiet).success(None, link, None, js=COPY_LINK, **quiet)
+
+    async def _decode(self, request: gr.Request, *values: Any) -> AsyncIterator[Any]:
+        """Run: decode in a thread, hand over what came, some 20 times a second."""
+        session = request.session_hash or ""
+        try:
+            settings = parts.read(values)
+        except ValueError as error:
+            warn(error)
+            yield gr.skip()
+            return
+        run = Run()
+        run.plain_rate = self._offer.plain_rate
+        self._runs.add(session, run)
+        run.start(lambda cancel: self._offer.stream(settings, cancel))
+        try:
+            async for first, events in run.batches():
+                if first == 0 and events:
+                    run.title = title(Trace(events))
+                if run.done.is_set() and run.error is not None:
+                    warn(run.error)
+                if run.events:
+                    done = run.done.is_set() and first + len(events) == len(run.events)
+                    yield batch(run.id, run.serial, events, first, done=done, live=True, title=run.title)
+        finally:
+            run.cancel.set()
+        if not run.events:
+            self._runs.drop(session, run)
+            yield gr.skip()
+
+    def _halt(self, request: gr.Request) -> None:
+        self._runs.cancel(request.session_hash or "")
+
+    def _seek(self, event: gr.EventData) -> tuple[Any, Any]:
+        """Numbers and charts of a run up to the reader's place in it."""
+        asked = _asked(event)
+        run, upto = self._runs.get(asked.get("run")), asked.get("upto")
+        if run is None or not isinstance(upto, int):
+            return gr.skip(), gr.skip()
+        trace = Trace(run.events[: max(0, upto)])
+        dark = bool(asked.get("dark"))
+        return headline(trace, run.plain_rate, run.plain_where), board(trace, run.plain_rate, dark)
+
+    def _inspect(self, event: gr.EventData) -> tuple[Any, Any]:
+        """Why one token was kept or not."""
+        asked = _asked(event)
+        run, number = self._runs.get(asked.get("run")), asked.get("event")
+        if run is None:
+            warn(NO_RUN)
+            return gr.skip(), gr.skip()
+        trace = run.trace
+        if not isinstance(number, int) or not 0 <= number < len(trace) or trace[number].kind not in TOKEN_KINDS:
+            return to_html(None), gr.skip()
+        return to_html(explain(trace, number)), distributions(trace, number, bool(asked.get("dark")))
+
+    def _open(self, event: gr.EventData, request: gr.Request) -> Any:
+        """Replay a dropped trace file."""
+        asked = _asked(event)
+        try:
+            run = opened(asked.get("name"), asked.get("text"))
+        except ValueError as error:
+            warn(error)
+            return gr.skip()
+        self._runs.add(request.session_hash or "", run)
+        return whole(run)
+
+    def _link(self, *values: Any) -> Any:
+        try:
+            query = parts.read(values).query()
+        except ValueError as error:
+            warn(error)
+            return gr.skip()
+        gr.Info("The link is in the address bar, and copied where the browser allows it.")
+        return query
+
+    def follow_link(self, request: gr.Request) -> list[Any]:
+        """The controls as the page's link has them."""
+        try:
+            settings = from_query(dict(request.query_params))
+        except ValueError as error:
+            warn(error)
+            settings = None
+        return [gr.skip()] * len(self.settings) if settings is None else parts.filled(settings)
+
+
+def warn(problem: object) -> None:
+    """Tell the visitor, as text: toasts are drawn as HTML."""
+    gr.Warning(html.escape(str(problem))[:600], title="This cannot be run")
+
+
+def _asked(event: gr.EventData) -> dict[str, Any]:
+    return event._data if isinstance(event._data, dict) else {}
+
+
+def _first_of(trace: Trace, kind: EventKind) -> int:
+    """The number of the run's first event of a kind; of its first token where there is none."""
+    tokens = [number for number, event in enumerate(trace) if event.kind in TOKEN_KINDS]
+    return next((number for number in tokens if trace[number].kind == kind), tokens[0])
