@@ -29,6 +29,7 @@ class RaggedKVCache:
         self._values: list[torch.Tensor] = []
         self.lengths: list[int] = [0] * batch_size
         self.capacity = _FIRST_CAPACITY
+        self.version = 0  # counts replacements of buffers, for those that keep their addresses
 
     def rows(self, rows: Sequence[int]) -> "CacheRows":
         """Some rows as a cache of their own, in that order."""
@@ -41,6 +42,7 @@ class RaggedKVCache:
     def add_rows(self, count: int) -> None:
         """Make room for `count` more rows behind the present ones."""
         self.lengths.extend([0] * count)
+        self.version += 1
         for buffers in (self._keys, self._values):
             for layer, old in enumerate(buffers):
                 new = old.new_zeros(len(self.lengths), *old.shape[1:])
@@ -63,6 +65,7 @@ class RaggedKVCache:
         if num_tokens <= self.capacity:
             return
         self.capacity = max(num_tokens, 2 * self.capacity)
+        self.version += 1
         for buffers in (self._keys, self._values):
             for layer, old in enumerate(buffers):
                 new = old.new_zeros(*old.shape[:2], self.capacity, old.shape[3])
@@ -70,11 +73,32 @@ class RaggedKVCache:
                 buffers[layer] = new
 
     def layer(self, index: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The buffers of layer `index`; made to fit `keys` and `values` `[rows, num_heads, num_tokens, head_dim]` at first."""
+        """The buffers of layer `index`; first made to fit `keys` and `values` `[rows, num_heads, num_tokens, head_dim]`."""
         while len(self._keys) <= index:
             for buffers, like in ((self._keys, keys), (self._values, values)):
                 buffers.append(like.new_zeros(len(self.lengths), like.shape[1], self.capacity, like.shape[3]))
         return self._keys[index], self._values[index]
+
+    def require(self, num_layers: int, num_heads: int, head_dim: int, dtype: torch.dtype, device: torch.device) -> None:
+        """Make the buffers for a model of this shape if there are none yet.
+
+        Raises:
+            ValueError: If the buffers are those of a model of another shape, dtype or device.
+        """
+        if not self._keys:
+            like = torch.empty(len(self.lengths), num_heads, 0, head_dim, dtype=dtype, device=device)
+            self.layer(num_layers - 1, like, like)
+            return
+        keys = self._keys[0]
+        found = (self.num_layers, keys.shape[1], keys.shape[3], keys.dtype, keys.device.type)
+        wanted = (num_layers, num_heads, head_dim, dtype, device.type)
+        if found != wanted:
+            names = "layers, key heads, head width, dtype, device"
+            raise ValueError(f"kv_cache belongs to another model: its {names} are {found}, this model's are {wanted}")
+
+    def buffers(self) -> list[KVState]:
+        """The whole buffers, one entry a layer."""
+        return [KVState(*pair) for pair in zip(self._keys, self._values, strict=True)]
 
     @property
     def num_layers(self) -> int:
@@ -101,8 +125,8 @@ class RaggedKVCache:
 class CacheRows:
     """Some rows of a `RaggedKVCache`, as a `KVCache`.
 
-    A model's forward over n query tokens does: `start = positions(n)`, then for each layer `write(layer, keys, values)`, which
-    returns what to attend to under `mask(n)`, then `advance(n)`.
+    A model's forward over n query tokens takes `positions(n)`, then calls for each layer `write(layer, keys, values)`, which
+    returns what to attend to under `mask(n)`, and then `advance(n)`.
     """
 
     def __init__(self, cache: RaggedKVCache, rows: list[int]) -> None:

@@ -1,0 +1,222 @@
+"""A Llama-like model as an ONNX graph, built node by node.
+
+Attention has two forms, chosen at every call by the input `by_mask`:
+
+- `GroupQueryAttention` (an operator of ONNX Runtime), the fastest: rotary embedding, writing the new keys and values into
+  the cache and attending, in one node. It takes several rows of one new token, or one row of several.
+- For several rows of several tokens: `RotaryEmbedding`, `TensorScatter` into the cache, `Attention` under a mask. Layers
+  with a sliding window, and heads that the first form has no code for, always take this one.
+
+Both write in place, since the caller binds each `past` input and its `present` output to the same memory. The weights are
+not in the graph: they are external initializers, which the caller hands to the session.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import onnx
+import torch
+from onnx import TensorProto, helper
+
+from naive_speculate.infer.llama_weights import LlamaLayer, LlamaShape, LlamaWeights
+
+_ORT = "com.microsoft"
+_LAST = 2**63 - 1
+
+
+def has_fast_form(shape: LlamaShape, layer: int) -> bool:
+    """Whether a layer can do without masks."""
+    return shape.windows[layer] is None and shape.head_dim % 16 == 0
+
+
+class LlamaGraph:
+    """Builds the graph; afterwards `model` is the ONNX model and `initializers` its weights by name.
+
+    Inputs of the graph (`b` rows, `s` new tokens a row, `c` the cache's capacity):
+        token_ids: int64 `[b, s]`.
+        logits_from: int64 `[1]`, where the positions whose logits are wanted begin; negative, counted from the end.
+        last: int32 `[b]`, each row's last position after this forward.
+        total: int32 `[]`, the longest row's length after this forward.
+        cos, sin: float32 `[at least c, head_dim / 2]`.
+        by_mask: bool `[]`, which form of attention; the four below are read only by the second.
+        positions: int64 `[b, s]`; `starts`: int64 `[b]`, each row's length before this forward.
+        mask: float32 `[b, 1, s, c]`, 0 or the lowest float.
+        window_mask: The same for layers with a sliding window.
+        past_key_i, past_value_i: float32 `[b, num_kv_heads, c, head_dim]`.
+
+    Outputs: `logits` float32 `[b, -logits_from, vocab_size]`, and `present_key_i`, `present_value_i` like the past.
+    """
+
+    def __init__(self, shape: LlamaShape, weights: LlamaWeights) -> None:
+        self.shape = shape
+        self.initializers: dict[str, torch.Tensor] = {}
+        self._constants: list[onnx.TensorProto] = []
+        self._nodes: list[onnx.NodeProto] = []
+        outputs = [_value("logits", TensorProto.FLOAT, ["b", "n", shape.vocab_size])]
+        self._constant("query_shape", [0, -1, shape.num_heads, shape.head_dim])
+        self._constant("key_shape", [0, -1, shape.num_kv_heads, shape.head_dim])
+        self._constant("flat_shape", [0, 0, -1])
+        widths = [shape.num_heads * shape.head_dim] + 2 * [shape.num_kv_heads * shape.head_dim]
+        self._constant("qkv_widths", widths)
+
+        self._weight("embedding", weights.embedding)
+        self._add("Gather", ["embedding", "token_ids"], ["embedded"])
+        self._weight("0.attention_norm", weights.layers[0].attention_norm)
+        self._add("SimplifiedLayerNormalization", ["embedded", "0.attention_norm"], ["0.in"], epsilon=shape.norm_epsilon)
+        residual = "embedded"
+        for index, layer in enumerate(weights.layers):
+            last = index + 1 == shape.num_layers
+            next_norm = weights.norm if last else weights.layers[index + 1].attention_norm
+            residual = self._layer(index, layer, residual, next_norm)
+            for kind in ("key", "value"):
+                outputs.append(_value(f"present_{kind}_{index}", TensorProto.FLOAT, None))
+
+        self._constant("last_position", [_LAST])
+        self._constant("token_axis", [1])
+        self._add("Slice", [f"{shape.num_layers}.in", "logits_from", "last_position", "token_axis"], ["selected"])
+        tied = weights.head is weights.embedding or weights.head.data_ptr() == weights.embedding.data_ptr()
+        self._linear("selected", weights.embedding if tied else weights.head, "embedding" if tied else "head", "logits")
+        graph = helper.make_graph(self._nodes, "llama", self._inputs(), outputs, self._constants)
+        self.model = helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", 24), helper.make_opsetid(_ORT, 1)], ir_version=11
+        )
+
+    def _inputs(self) -> list[onnx.ValueInfoProto]:
+        shape = self.shape
+        inputs = [
+            _value("token_ids", TensorProto.INT64, ["b", "s"]),
+            _value("logits_from", TensorProto.INT64, [1]),
+            _value("last", TensorProto.INT32, ["b"]),
+            _value("total", TensorProto.INT32, []),
+            _value("cos", TensorProto.FLOAT, ["p", shape.head_dim // 2]),
+            _value("sin", TensorProto.FLOAT, ["p", shape.head_dim // 2]),
+            _value("by_mask", TensorProto.BOOL, []),
+            _value("positions", TensorProto.INT64, ["b2", "s2"]),
+            _value("starts", TensorProto.INT64, ["b2"]),
+            _value("mask", TensorProto.FLOAT, ["b2", 1, "s2", "c2"]),
+        ]
+        if any(shape.windows):
+            inputs.append(_value("window_mask", TensorProto.FLOAT, ["b2", 1, "s2", "c2"]))
+        for index in range(shape.num_layers):
+            for kind in ("key", "value"):
+                dims: list[int | str] = ["b", shape.num_kv_heads, "c", shape.head_dim]
+                inputs.append(_value(f"past_{kind}_{index}", TensorProto.FLOAT, dims))
+        return inputs
+
+    def _layer(self, index: int, layer: LlamaLayer, residual: str, next_norm: torch.Tensor) -> str:
+        """Add one layer and the norm behind it; returns the name of the residual stream after it."""
+        at = f"{index}."
+        self._linear(at + "in", layer.qkv, at + "qkv_weight", at + "qkv", layer.qkv_bias)
+        self._attention(index, layer)
+        self._linear(at + "attended", layer.output, at + "output_weight", at + "attention_out", layer.output_bias)
+        residual = self._add_and_norm(residual, at + "attention_out", layer.mlp_norm, at + "mlp_in")
+        # Two products, not one fused: their rows need not be split afterwards, which measures faster.
+        gate, up = layer.gate_up.chunk(2)
+        self._linear(at + "mlp_in", gate, at + "gate_weight", at + "gate")
+        self._linear(at + "mlp_in", up, at + "up_weight", at + "up")
+        self._add("QuickGelu", [at + "gate"], [at + "activated"], _ORT, alpha=1.0)  # x * sigmoid(x): SiLU
+        self._add("Mul", [at + "activated", at + "up"], [at + "mlp"])
+        self._linear(at + "mlp", layer.down, at + "down_weight", at + "mlp_out")
+        return self._add_and_norm(residual, at + "mlp_out", next_norm, f"{index + 1}.in")
+
+    def _attention(self, index: int, layer: LlamaLayer) -> None:
+        at = f"{index}."
+        outputs = [at + "attended", f"present_key_{index}", f"present_value_{index}"]
+        packed = [at + "qkv", "", ""]
+        if layer.q_norm is not None and layer.k_norm is not None:
+            self._nodes.append(_split_heads(at))
+            queries = self._head_norm(at + "q", layer.q_norm, "query_shape")
+            keys = self._head_norm(at + "k", layer.k_norm, "key_shape")
+            packed = [queries, keys, at + "v"]
+        if not has_fast_form(self.shape, index):
+            self._nodes += self._masked_attention(index, packed, outputs)
+            return
+        past = [f"past_key_{index}", f"past_value_{index}"]
+        fast = _node(
+            "GroupQueryAttention",
+            [*packed, *past, "last", "total", "cos", "sin"],
+            [name + "/fast" for name in outputs],
+            _ORT,
+            num_heads=self.shape.num_heads,
+            kv_num_heads=self.shape.num_kv_heads,
+            do_rotary=1,
+        )
+        masked = _branch("masked", self._masked_attention(index, packed, [name + "/masked" for name in outputs]), outputs)
+        self._add("If", ["by_mask"], outputs, then_branch=masked, else_branch=_branch("fast", [fast], outputs))
+
+    def _masked_attention(self, index: int, packed: Sequence[str], outputs: Sequence[str]) -> list[onnx.NodeProto]:
+        at, shape = f"{index}.masked.", self.shape
+        mask = "mask" if shape.windows[index] is None else "window_mask"
+        nodes, (queries, keys, values) = [], packed
+        if not keys:
+            nodes.append(_split_heads(f"{index}."))
+            queries, keys, values = f"{index}.q", f"{index}.k", f"{index}.v"
+        for name, source, heads in (("q", queries, shape.num_heads), ("k", keys, shape.num_kv_heads)):
+            rotary = [source, "positions", "cos", "sin"]
+            nodes.append(_node("RotaryEmbedding", rotary, [at + name], _ORT, num_heads=heads))
+        for name, source in (("q", at + "q"), ("k", at + "k"), ("v", values)):
+            split = "query_shape" if name == "q" else "key_shape"
+            nodes.append(_node("Reshape", [source, split], [at + name + "_split"]))
+            nodes.append(_node("Transpose", [at + name + "_split"], [at + name + "_heads"], perm=[0, 2, 1, 3]))
+        for name, kind, present in (("k", "key", outputs[1]), ("v", "value", outputs[2])):
+            scatter = [f"past_{kind}_{index}", f"{at}{name}_heads", "starts"]
+            nodes.append(_node("TensorScatter", scatter, [present], axis=2))
+        nodes.append(_node("Attention", [at + "q_heads", outputs[1], outputs[2], mask], [at + "out_heads"]))
+        nodes.append(_node("Transpose", [at + "out_heads"], [at + "out"], perm=[0, 2, 1, 3]))
+        nodes.append(_node("Reshape", [at + "out", "flat_shape"], [outputs[0]]))
+        return nodes
+
+    def _head_norm(self, name: str, weight: torch.Tensor, split: str) -> str:
+        self._weight(name + "_norm", weight)
+        self._add("Reshape", [name, split], [name + "_split"])
+        epsilon = self.shape.norm_epsilon
+        self._add("SimplifiedLayerNormalization", [name + "_split", name + "_norm"], [name + "_scaled"], epsilon=epsilon)
+        self._add("Reshape", [name + "_scaled", "flat_shape"], [name + "_normed"])
+        return name + "_normed"
+
+    def _add_and_norm(self, residual: str, delta: str, weight: torch.Tensor, output: str) -> str:
+        self._weight(output + "_norm", weight)
+        outputs = [output, "", "", output + "_residual"]
+        epsilon = self.shape.norm_epsilon
+        self._add("SkipSimplifiedLayerNormalization", [residual, delta, output + "_norm"], outputs, _ORT, epsilon=epsilon)
+        return outputs[3]
+
+    def _linear(self, source: str, weight: torch.Tensor, name: str, output: str, bias: torch.Tensor | None = None) -> None:
+        self._weight(name, weight)
+        product = output if bias is None else output + "_unbiased"
+        self._add("FusedMatMul", [source, name], [product], _ORT, transB=1)
+        if bias is not None:
+            self._weight(output + "_bias", bias)
+            self._add("Add", [product, output + "_bias"], [output])
+
+    def _add(self, kind: str, inputs: Sequence[str], outputs: Sequence[str], domain: str = "", **attributes: Any) -> None:
+        self._nodes.append(_node(kind, inputs, outputs, domain, **attributes))
+
+    def _constant(self, name: str, values: list[int]) -> None:
+        self._constants.append(helper.make_tensor(name, TensorProto.INT64, [len(values)], values))
+
+    def _weight(self, name: str, weight: torch.Tensor) -> None:
+        if name in self.initializers:
+            return
+        self.initializers[name] = weight
+        proto = onnx.TensorProto(name=name, data_type=TensorProto.FLOAT, dims=weight.shape)
+        proto.data_location = TensorProto.EXTERNAL
+        proto.external_data.add(key="location", value="handed over in memory")
+        self._constants.append(proto)
+
+
+def _node(kind: str, inputs: Sequence[str], outputs: Sequence[str], domain: str = "", **attributes: Any) -> onnx.NodeProto:
+    return helper.make_node(kind, list(inputs), list(outputs), domain=domain, **attributes)
+
+
+def _split_heads(at: str) -> onnx.NodeProto:
+    return _node("Split", [at + "qkv", "qkv_widths"], [at + "q", at + "k", at + "v"], axis=-1)
+
+
+def _value(name: str, kind: int, dims: Sequence[int | str] | None) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, kind, dims)
+
+
+def _branch(name: str, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]) -> onnx.GraphProto:
+    values = [_value(f"{output}/{name}", TensorProto.FLOAT, None) for output in outputs]
+    return helper.make_graph(list(nodes), name, [], values)

@@ -1,0 +1,189 @@
+"""The fast language model for the Llama family: Llama, Qwen2, Qwen3, Mistral."""
+
+import importlib.metadata
+import logging
+from typing import Literal, Protocol
+
+import torch
+from transformers import PreTrainedModel
+
+from naive_speculate.infer.llama_torch import TorchLlama
+from naive_speculate.infer.llama_weights import LlamaShape, is_supported, rotary_of, shape_of, weights_of
+from naive_speculate.infer.protocols import KVCache, KVState
+from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
+from naive_speculate.infer.transformers_model import TransformersLanguageModel, check_query
+
+Executor = Literal["auto", "onnx", "torch"]
+
+# The graph's operators work in these versions; earlier ones lack some or were not tried.
+_ONNXRUNTIME, _ONNX = "1.31", "1.19"
+
+_logger = logging.getLogger(__name__)
+
+
+class _Forward(Protocol):
+    shape: LlamaShape
+    dtype: torch.dtype
+    device: torch.device
+
+    def forward(self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int) -> torch.Tensor: ...
+
+
+class LlamaLanguageModel:
+    """A `BatchLanguageModel` that computes with ONNX Runtime (`OnnxLlama`) or lean torch operations (`TorchLlama`).
+
+    Made with `from_transformers`. Its logits are those of transformers up to rounding.
+
+    Attributes:
+        eos_token_ids: All end-of-sequence tokens of the configuration; empty where it has none.
+        name: Where the model was loaded from, or its class.
+        vocab_size: Width of the logits.
+        max_positions: How many tokens a sequence may have; None where the configuration has no limit.
+        num_parameters: Number of parameters.
+        executor: "onnx" or "torch".
+    """
+
+    def __init__(self, reference: TransformersLanguageModel, forward: _Forward, executor: str) -> None:
+        self.eos_token_ids = reference.eos_token_ids
+        self.name = reference.name
+        self.vocab_size = reference.vocab_size
+        self.max_positions = reference.max_positions
+        self.num_parameters = reference.num_parameters
+        self.executor = executor
+        self._forward = forward
+
+    @classmethod
+    def from_transformers(cls, model: PreTrainedModel, executor: Executor = "auto") -> "LlamaLanguageModel":
+        """Take the weights of a loaded model. No reference to the model is kept: drop it to have the weights once only.
+
+        Args:
+            model: A model of the Llama family, on its device, in its dtype.
+            executor: "onnx" needs onnxruntime, the CPU and float32; "auto" takes it where it can, and "torch" elsewhere.
+
+        Raises:
+            ValueError: If the model is not supported, with the reason, or the executor cannot run it.
+        """
+        shape = shape_of(model)
+        onnx_possible = _onnx_obstacle(model) is None
+        chosen = executor if executor != "auto" else ("onnx" if onnx_possible else "torch")
+        reference = TransformersLanguageModel(model)
+        if chosen == "torch":
+            return cls(reference, TorchLlama(shape, weights_of(model), rotary_of(model)), chosen)
+        if chosen != "onnx":
+            raise ValueError(f'executor must be "auto", "onnx" or "torch", got {executor!r}')
+        if (obstacle := _onnx_obstacle(model)) is not None:
+            raise ValueError(f'executor "onnx" {obstacle}')
+        from naive_speculate.infer.llama_onnx import OnnxLlama  # onnxruntime is optional
+
+        return cls(reference, OnnxLlama(shape, weights_of(model), rotary_of(model)), chosen)
+
+    @property
+    def eos_token_id(self) -> int:
+        """The (first) end-of-sequence token of the configuration.
+
+        Raises:
+            ValueError: If the configuration has none.
+        """
+        if not self.eos_token_ids:
+            raise ValueError(f"eos_token_id: the configuration of {self.name} has none")
+        return self.eos_token_ids[0]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the logits are."""
+        return self._forward.device
+
+    def new_cache(self, batch_size: int) -> RaggedKVCache:
+        """An empty cache for `batch_size` rows."""
+        return RaggedKVCache(batch_size)
+
+    @torch.inference_mode()
+    def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None) -> torch.Tensor:
+        """Compute logits and extend the cache; see `LanguageModel.forward`.
+
+        Args:
+            query_token_ids: int64, shape `[batch_size, num_query_tokens]`.
+            kv_cache: A `RaggedKVCache`, a choice of its rows, or any `KVCache` (whose states are copied at every call).
+            num_logits: Only the last so many positions' logits; None for all.
+
+        Returns:
+            torch.Tensor: Shape `[batch_size, num_query_tokens or num_logits, vocab_size]`.
+
+        Raises:
+            ValueError: If the query is not of that shape, its rows are not the cache's, a token is not in the vocabulary, or
+                the cache belongs to a model of another shape.
+        """
+        check_query(query_token_ids)
+        batch_size, num_new = query_token_ids.shape
+        if num_logits is None:
+            num_logits = num_new
+        elif not 1 <= num_logits <= num_new:
+            raise ValueError(f"num_logits must be between 1 and the query's {num_new} tokens, got {num_logits}")
+        ragged = isinstance(kv_cache, (RaggedKVCache, CacheRows))
+        rows = _rows_of(kv_cache, batch_size)
+        if len(rows.indices) != batch_size:
+            raise ValueError(f"query_token_ids has {batch_size} rows, kv_cache has {len(rows.indices)}")
+        shape, forward = self._forward.shape, self._forward
+        rows.cache.require(shape.num_layers, shape.num_kv_heads, shape.head_dim, forward.dtype, forward.device)
+        logits = forward.forward(query_token_ids.to(forward.device), rows, num_logits)
+        rows.advance(num_new)
+        if not ragged:
+            states = rows.get_kv_states()
+            kv_cache.update([KVState(s.keys[:, :, -num_new:], s.values[:, :, -num_new:]) for s in states])
+        return logits
+
+
+def fast_language_model(
+    model: PreTrainedModel, executor: Executor = "auto"
+) -> LlamaLanguageModel | TransformersLanguageModel:
+    """The fastest language model for a loaded model: `LlamaLanguageModel`, or `TransformersLanguageModel` with one log line.
+
+    Args:
+        model: A decoder-only model, on its device, in its dtype.
+        executor: See `LlamaLanguageModel.from_transformers`; other than "auto" it is refused where it cannot run the model.
+
+    Raises:
+        ValueError: If the model's state cannot be rolled back, or the executor cannot run it.
+    """
+    reason = is_supported(model.config)
+    if reason is None or executor != "auto":
+        return LlamaLanguageModel.from_transformers(model, executor)
+    _logger.warning("%s runs with transformers: %s", model.name_or_path or type(model).__name__, reason)
+    return TransformersLanguageModel(model)
+
+
+def _onnx_obstacle(model: PreTrainedModel) -> str | None:
+    if not _is_installed("onnxruntime", _ONNXRUNTIME) or not _is_installed("onnx", _ONNX):
+        return f"needs the packages onnx>={_ONNX} and onnxruntime>={_ONNXRUNTIME}"
+    if model.device.type != "cpu" or model.dtype != torch.float32:
+        return f"runs float32 on the CPU; the model is {model.dtype} on {model.device}"
+    return None
+
+
+def _is_installed(package: str, at_least: str) -> bool:
+    try:
+        found = importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return [int(part) for part in found.split(".")[:2]] >= [int(part) for part in at_least.split(".")]
+
+
+def _rows_of(kv_cache: KVCache, batch_size: int) -> CacheRows:
+    """The cache's rows, or those of a ragged copy of a plain cache.
+
+    Raises:
+        ValueError: If it is no cache.
+    """
+    if isinstance(kv_cache, CacheRows):
+        return kv_cache
+    if isinstance(kv_cache, RaggedKVCache):
+        return kv_cache.all_rows()
+    if not isinstance(kv_cache, KVCache):
+        raise ValueError(f"kv_cache must be a KVCache, got {type(kv_cache).__name__}")
+    states = kv_cache.get_kv_states()
+    if states and states[0].keys.shape[0] != batch_size:
+        raise ValueError(f"query_token_ids has {batch_size} rows, kv_cache has {states[0].keys.shape[0]}")
+    rows = RaggedKVCache(batch_size).all_rows()
+    if states:
+        rows.update(states)
+    return rows

@@ -1,0 +1,197 @@
+"""Runs a Llama-like model with ONNX Runtime on the CPU, in float32.
+
+Nothing is copied between the cache and the graph: the ragged cache's buffers are bound to the graph's inputs and outputs,
+once for as long as the buffers stay where they are, and the attention nodes write the new keys and values into them.
+"""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import onnxruntime
+import torch
+
+from naive_speculate.infer.llama_graph import LlamaGraph, has_fast_form
+from naive_speculate.infer.llama_weights import LlamaShape, LlamaWeights, RotaryTable
+from naive_speculate.infer.onnx_threads import session_options
+from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
+
+_LOWEST = np.finfo(np.float32).min
+_SEEN = np.float32(0)
+
+
+@dataclass
+class _Binding:
+    """A run of neighbouring rows, bound to a session's inputs and outputs.
+
+    The arrays are bound by their addresses, so that a forward only writes numbers into them.
+    """
+
+    io: Any
+    cache_version: int
+    last: np.ndarray[Any, Any]
+    total: np.ndarray[Any, Any]
+    logits_from: np.ndarray[Any, Any]
+    by_mask: np.ndarray[Any, Any]
+    tables: tuple[torch.Tensor, torch.Tensor]
+
+
+class OnnxLlama:
+    """A forward of a Llama-like model, as `TorchLlama`.
+
+    Args:
+        shape: The model's shape.
+        weights: Its weights, float32 on the CPU; not needed any more once this object is made.
+        rotary: Its rotary embedding.
+    """
+
+    dtype = torch.float32
+    device = torch.device("cpu")
+
+    def __init__(self, shape: LlamaShape, weights: LlamaWeights, rotary: RotaryTable) -> None:
+        self.shape = shape
+        self._window = next((window for window in shape.windows if window is not None), None)
+        self._always_by_mask = not all(has_fast_form(shape, layer) for layer in range(shape.num_layers))
+        self._rotary = rotary
+        graph = LlamaGraph(shape, weights)
+        options = session_options()
+        options.log_severity_level = 4  # what goes wrong is raised, not logged as well
+        values = [_or_value(weight) for weight in graph.initializers.values()]
+        options.add_external_initializers(list(graph.initializers), values)
+        self._session = onnxruntime.InferenceSession(
+            graph.model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+        self._lock = threading.Lock()  # the bound arrays serve one forward at a time
+        self._bindings: WeakKeyDictionary[RaggedKVCache, dict[tuple[int, int], _Binding]] = WeakKeyDictionary()
+
+    def forward(self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int) -> torch.Tensor:
+        """Compute logits and write keys and values behind the rows' ends, without moving the ends.
+
+        Args:
+            token_ids: int64, shape `[rows, num_query_tokens]`.
+            rows: Rows of a cache of this model.
+            num_logits: The last so many positions' logits.
+
+        Returns:
+            torch.Tensor: float32, shape `[rows, num_logits, vocab_size]`.
+
+        Raises:
+            ValueError: If a token is not in the vocabulary.
+        """
+        token_ids = token_ids.contiguous()
+        num_new = token_ids.shape[1]
+        logits = torch.empty(token_ids.shape[0], num_logits, self.shape.vocab_size)
+        with self._lock:
+            rows.cache.reserve(max(rows.lengths) + num_new)
+            for begin, end in _neighbours(rows.indices):
+                part = slice(begin, end)
+                self._run(token_ids[part], rows.cache, rows.indices[begin], logits[part])
+        return logits
+
+    def _run(self, token_ids: torch.Tensor, cache: RaggedKVCache, first: int, logits: torch.Tensor) -> None:
+        """One forward over neighbouring rows, `first` and those behind it."""
+        count, num_new = token_ids.shape
+        binding = self._binding(cache, first, count)
+        lengths = cache.lengths[first : first + count]
+        longest = max(lengths)
+        binding.last[:] = lengths
+        binding.last += num_new - 1
+        binding.total[...] = longest + num_new
+        binding.logits_from[0] = -logits.shape[1]
+        # The fast form takes several tokens a row for one row, or for rows that are all empty.
+        by_mask = count > 1 and num_new > 1 and longest > 0
+        binding.by_mask[...] = by_mask
+        kept: list[np.ndarray[Any, Any]] = []
+        if by_mask or self._always_by_mask:
+            kept = self._bind_masks(binding.io, lengths, num_new, cache.capacity)
+        _bind_input(binding.io, "token_ids", token_ids)
+        _bind_output(binding.io, "logits", logits)
+        try:
+            self._session.run_with_iobinding(binding.io)
+        except RuntimeError as error:
+            if int(token_ids.min()) < 0 or int(token_ids.max()) >= self.shape.vocab_size:
+                raise ValueError(f"query_token_ids must be in [0, {self.shape.vocab_size})") from error
+            raise
+        del kept  # bound by address: had to live until here
+
+    def _binding(self, cache: RaggedKVCache, first: int, count: int) -> _Binding:
+        bindings = self._bindings.setdefault(cache, {})
+        tables = self._rotary.up_to(cache.capacity)
+        binding = bindings.get((first, count))
+        if binding is None or binding.cache_version != cache.version or binding.tables[0] is not tables[0]:
+            binding = bindings[first, count] = self._bind(cache, first, count, tables)
+        return binding
+
+    def _bind(self, cache: RaggedKVCache, first: int, count: int, tables: tuple[torch.Tensor, torch.Tensor]) -> _Binding:
+        io = self._session.io_binding()
+        binding = _Binding(
+            io=io,
+            cache_version=cache.version,
+            last=np.zeros(count, np.int32),
+            total=np.zeros((), np.int32),
+            logits_from=np.zeros(1, np.int64),
+            by_mask=np.zeros((), np.bool_),
+            tables=tables,
+        )
+        for name in ("last", "total", "logits_from", "by_mask"):
+            _bind_array(io, name, getattr(binding, name))
+        _bind_input(io, "cos", tables[0])
+        _bind_input(io, "sin", tables[1])
+        # The masked form's inputs must be bound even when it is not taken.
+        _bind_array(io, "positions", _UNUSED_INDEX[:, None])
+        _bind_array(io, "starts", _UNUSED_INDEX)
+        _bind_array(io, "mask", _UNUSED_MASK)
+        for index, state in enumerate(cache.buffers()):
+            for kind, buffer in (("key", state.keys), ("value", state.values)):
+                _bind_input(io, f"past_{kind}_{index}", buffer[first : first + count])
+                _bind_output(io, f"present_{kind}_{index}", buffer[first : first + count])
+        return binding
+
+    def _bind_masks(self, io: Any, lengths: list[int], num_new: int, capacity: int) -> list[np.ndarray[Any, Any]]:
+        """Bind what the masked form of attention reads; returns the arrays, which have to outlive the run.
+
+        In numpy, whose single thread does not meet ONNX Runtime's spinning ones, as torch's would.
+        """
+        starts = np.array(lengths, np.int64)
+        positions = starts[:, None] + np.arange(num_new)
+        slots, at = np.arange(capacity), positions[:, None, :, None]
+        arrays = {"starts": starts, "positions": positions, "mask": np.where(slots > at, _LOWEST, _SEEN)}
+        if self._window is not None:
+            arrays["window_mask"] = np.where((slots > at) | (slots <= at - self._window), _LOWEST, _SEEN)
+        for name, array in arrays.items():
+            _bind_array(io, name, array)
+        return list(arrays.values())
+
+
+_UNUSED_INDEX = np.zeros(1, np.int64)
+_UNUSED_MASK = np.zeros((1, 1, 1, 1), np.float32)
+_NUMPY_TYPES = {torch.int64: np.int64, torch.float32: np.float32}
+
+
+def _neighbours(rows: list[int]) -> Iterator[tuple[int, int]]:
+    """Cut a list of rows into runs `[begin, end)` of consecutive numbers, each a slice of the cache's buffers."""
+    begin = 0
+    for place in range(1, len(rows) + 1):
+        if place == len(rows) or rows[place] != rows[place - 1] + 1:
+            yield begin, place
+            begin = place
+
+
+def _bind_array(io: Any, name: str, array: np.ndarray[Any, Any]) -> None:
+    io.bind_input(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
+
+
+def _bind_input(io: Any, name: str, tensor: torch.Tensor) -> None:
+    io.bind_input(name, "cpu", 0, _NUMPY_TYPES[tensor.dtype], tensor.shape, tensor.data_ptr())
+
+
+def _bind_output(io: Any, name: str, tensor: torch.Tensor) -> None:
+    io.bind_output(name, "cpu", 0, _NUMPY_TYPES[tensor.dtype], tensor.shape, tensor.data_ptr())
+
+
+def _or_value(weight: torch.Tensor) -> onnxruntime.OrtValue:
+    """A weight as ONNX Runtime sees it: the same memory."""
+    return onnxruntime.OrtValue.ortvalue_from_numpy(weight.contiguous().numpy())

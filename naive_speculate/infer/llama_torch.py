@@ -1,0 +1,94 @@
+"""Runs a Llama-like model with plain torch operations, on any device and in any dtype.
+
+Leaner than the modules of transformers: fused projections, no wrappers, keys and values written straight into the cache.
+"""
+
+import torch
+import torch.nn.functional as F
+
+from naive_speculate.infer.llama_weights import LlamaLayer, LlamaShape, LlamaWeights, RotaryTable
+from naive_speculate.infer.ragged_cache import CacheRows
+
+
+class TorchLlama:
+    """A forward of a Llama-like model.
+
+    Args:
+        shape: The model's shape.
+        weights: Its weights, all on one device and in one dtype.
+        rotary: Its rotary embedding.
+    """
+
+    def __init__(self, shape: LlamaShape, weights: LlamaWeights, rotary: RotaryTable) -> None:
+        self.shape = shape
+        self.dtype = weights.embedding.dtype
+        self.device = weights.embedding.device
+        self._weights = weights
+        self._rotary = rotary
+
+    def forward(self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int) -> torch.Tensor:
+        """Compute logits and write keys and values behind the rows' ends, without moving the ends.
+
+        Args:
+            token_ids: int64, shape `[rows, num_query_tokens]`.
+            rows: Rows of a cache of this model.
+            num_logits: The last so many positions' logits.
+
+        Returns:
+            torch.Tensor: Shape `[rows, num_logits, vocab_size]`.
+
+        Raises:
+            ValueError: If a token is not in the vocabulary (on the CPU; CUDA ends the process).
+        """
+        num_new = token_ids.shape[1]
+        lengths = rows.lengths
+        cos, sin = self._rotary.up_to(max(lengths) + num_new)
+        positions = rows.positions(num_new, self.device)
+        rotation = (cos[positions][:, None].to(self.dtype), sin[positions][:, None].to(self.dtype))
+        masks: dict[int | None, torch.Tensor | None] = {}
+        for window in set(self.shape.windows):
+            # One new token of equally long rows sees everything there is.
+            sees_all = num_new == 1 and window is None and min(lengths) == max(lengths)
+            masks[window] = None if sees_all else rows.mask(num_new, self.device, window)
+        try:
+            hidden = F.embedding(token_ids, self._weights.embedding)
+        except IndexError as error:
+            raise ValueError(f"query_token_ids must be in [0, {self.shape.vocab_size})") from error
+        for index, layer in enumerate(self._weights.layers):
+            hidden = hidden + self._attention(index, layer, hidden, rows, rotation, masks[self.shape.windows[index]])
+            gate, up = F.linear(self._norm(hidden, layer.mlp_norm), layer.gate_up).chunk(2, dim=-1)
+            hidden = hidden + F.linear(F.silu(gate).mul_(up), layer.down)
+        return F.linear(self._norm(hidden[:, num_new - num_logits :], self._weights.norm), self._weights.head)
+
+    def _attention(
+        self,
+        index: int,
+        layer: LlamaLayer,
+        hidden: torch.Tensor,
+        rows: CacheRows,
+        rotation: tuple[torch.Tensor, torch.Tensor],
+        mask: torch.Tensor | None,
+    ) -> torch.Tensor:
+        shape = self.shape
+        heads = (shape.num_heads, shape.num_kv_heads)
+        qkv = F.linear(self._norm(hidden, layer.attention_norm), layer.qkv, layer.qkv_bias)
+        qkv = qkv.unflatten(-1, (-1, shape.head_dim)).transpose(1, 2)  # [rows, heads, tokens, head_dim]
+        queries_keys, values = qkv[:, : sum(heads)], qkv[:, sum(heads) :]
+        if layer.q_norm is not None and layer.k_norm is not None:
+            queries, keys = queries_keys.split(heads, dim=1)
+            queries_keys = torch.cat([self._norm(queries, layer.q_norm), self._norm(keys, layer.k_norm)], dim=1)
+        queries, keys = _rotated(queries_keys, *rotation).split(heads, dim=1)
+        all_keys, all_values = rows.write(index, keys, values)
+        attended = F.scaled_dot_product_attention(
+            queries, all_keys, all_values, attn_mask=mask, enable_gqa=heads[0] != heads[1]
+        )
+        return F.linear(attended.transpose(1, 2).flatten(2), layer.output, layer.output_bias)
+
+    def _norm(self, hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return F.rms_norm(hidden, weight.shape, weight, self.shape.norm_epsilon)
+
+
+def _rotated(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """Rotate each pair of the first and second half of the head's dimensions (RoFormer, arXiv 2104.09864)."""
+    first, second = states.chunk(2, dim=-1)
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)

@@ -1,0 +1,179 @@
+"""The shape and the weights of a Llama-like model, taken from a loaded transformers model.
+
+Llama, Qwen2, Qwen3 and Mistral differ in four details only, all of them fields here: a bias on the query, key and value
+projections (Qwen2), RMS norms on each head's queries and keys (Qwen3), a sliding window (Mistral, some Qwen2), and how the
+rotary frequencies are scaled.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+_FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+# Rotary kinds whose frequencies do not depend on the length of the sequence.
+_ROPE_KINDS = ("default", "linear", "llama3", "yarn")
+
+
+@dataclass(frozen=True)
+class LlamaShape:
+    """The numbers that say how the weights are used.
+
+    Attributes:
+        windows: One entry a layer: the sliding window in tokens, the token itself included, or None for full attention.
+    """
+
+    vocab_size: int
+    hidden_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    norm_epsilon: float
+    windows: tuple[int | None, ...]
+
+
+@dataclass
+class LlamaLayer:
+    """One layer's weights; matrices are `[out, in]` as in `torch.nn.Linear`.
+
+    Attributes:
+        qkv: Queries, keys and values below one another, `[(num_heads + 2 * num_kv_heads) * head_dim, hidden_size]`.
+        gate_up: Gate and up projection below one another, `[2 * intermediate_size, hidden_size]`.
+        q_norm, k_norm: Weights of the RMS norms over each head, `[head_dim]`; None where the family has none.
+    """
+
+    attention_norm: torch.Tensor
+    qkv: torch.Tensor
+    qkv_bias: torch.Tensor | None
+    q_norm: torch.Tensor | None
+    k_norm: torch.Tensor | None
+    output: torch.Tensor
+    output_bias: torch.Tensor | None
+    mlp_norm: torch.Tensor
+    gate_up: torch.Tensor
+    down: torch.Tensor
+
+
+@dataclass
+class LlamaWeights:
+    """All weights. `head` is the same tensor as `embedding` where they are tied."""
+
+    embedding: torch.Tensor
+    layers: list[LlamaLayer]
+    norm: torch.Tensor
+    head: torch.Tensor
+
+
+class RotaryTable:
+    """Cosines and sines of the rotary embedding, computed for as many positions as were ever asked for.
+
+    Args:
+        inv_freq: Frequencies, float32, shape `[head_dim / 2]`.
+        scaling: Factor on both tables (YaRN's attention factor; 1 otherwise).
+    """
+
+    def __init__(self, inv_freq: torch.Tensor, scaling: float) -> None:
+        self._inv_freq = inv_freq.float()
+        self._scaling = scaling
+        self._tables = self._compute(1)
+
+    def up_to(self, num_positions: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Cosines and sines, float32, shape `[at least num_positions, head_dim / 2]`; the same ones until more is asked."""
+        if num_positions > self._tables[0].shape[0]:
+            self._tables = self._compute(num_positions)
+        return self._tables
+
+    def _compute(self, num_positions: int) -> tuple[torch.Tensor, torch.Tensor]:
+        positions = torch.arange(num_positions, device=self._inv_freq.device, dtype=torch.float32)
+        angles = positions[:, None] * self._inv_freq
+        return angles.cos() * self._scaling, angles.sin() * self._scaling
+
+
+def is_supported(config: Any) -> str | None:
+    """Why a configuration cannot be run by `LlamaLanguageModel`, or None if it can.
+
+    Args:
+        config: A transformers configuration.
+    """
+    if config.model_type not in _FAMILIES:
+        return f"model_type is {config.model_type}, not one of {', '.join(_FAMILIES)}"
+    rope: dict[str, Any] = config.rope_parameters or {}
+    if (kind := rope.get("rope_type", "default")) not in _ROPE_KINDS:
+        return f"rope_type is {kind}, not one of {', '.join(_ROPE_KINDS)}"
+    if rope.get("partial_rotary_factor", 1.0) != 1.0:
+        return "the rotary embedding covers a part of each head only"
+    if config.hidden_act not in ("silu", "swish"):
+        return f"hidden_act is {config.hidden_act}, not silu"
+    if getattr(config, "mlp_bias", False):
+        return "the MLP has biases"
+    if getattr(config, "quantization_config", None) is not None:
+        return "the weights are quantized"
+    return None
+
+
+def shape_of(model: PreTrainedModel) -> LlamaShape:
+    """Read the shape from a model's configuration.
+
+    Raises:
+        ValueError: If the configuration is not supported, with the reason.
+    """
+    config = model.config
+    if (reason := is_supported(config)) is not None:
+        raise ValueError(f"model {model.name_or_path or type(model).__name__}: {reason}")
+    window = getattr(config, "sliding_window", None)
+    default = "full_attention" if window is None or config.model_type == "llama" else "sliding_attention"
+    kinds = getattr(config, "layer_types", None) or [default] * config.num_hidden_layers
+    return LlamaShape(
+        vocab_size=config.vocab_size,
+        hidden_size=config.hidden_size,
+        num_layers=config.num_hidden_layers,
+        num_heads=config.num_attention_heads,
+        num_kv_heads=config.num_key_value_heads,
+        head_dim=getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads,
+        norm_epsilon=config.rms_norm_eps,
+        windows=tuple(window if kind == "sliding_attention" else None for kind in kinds),
+    )
+
+
+def weights_of(model: PreTrainedModel) -> LlamaWeights:
+    """Take the weights out of a model; what is not fused shares the model's memory."""
+    decoder: Any = model.model
+    head: Any = model.lm_head
+    return LlamaWeights(
+        embedding=decoder.embed_tokens.weight.detach(),
+        layers=[_layer_of(layer) for layer in decoder.layers],
+        norm=decoder.norm.weight.detach(),
+        head=head.weight.detach(),
+    )
+
+
+def rotary_of(model: PreTrainedModel) -> RotaryTable:
+    """The model's own rotary frequencies, with whatever scaling its configuration asks for."""
+    rotary: Any = model.model.rotary_emb
+    return RotaryTable(rotary.inv_freq, rotary.attention_scaling)
+
+
+def _layer_of(layer: Any) -> LlamaLayer:
+    attention, mlp = layer.self_attn, layer.mlp
+    projections = (attention.q_proj, attention.k_proj, attention.v_proj)
+    biased = attention.q_proj.bias is not None
+    with torch.no_grad():
+        return LlamaLayer(
+            attention_norm=layer.input_layernorm.weight.detach(),
+            qkv=torch.cat([projection.weight for projection in projections]),
+            qkv_bias=torch.cat([projection.bias for projection in projections]) if biased else None,
+            q_norm=_detached(getattr(attention, "q_norm", None)),
+            k_norm=_detached(getattr(attention, "k_norm", None)),
+            output=attention.o_proj.weight.detach(),
+            output_bias=_detached(attention.o_proj, "bias"),
+            mlp_norm=layer.post_attention_layernorm.weight.detach(),
+            gate_up=torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight]),
+            down=mlp.down_proj.weight.detach(),
+        )
+
+
+def _detached(module: Any, name: str = "weight") -> torch.Tensor | None:
+    parameter = getattr(module, name, None)
+    return None if parameter is None else parameter.detach()

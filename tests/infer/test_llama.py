@@ -1,0 +1,292 @@
+"""The fast models of the Llama family give transformers' logits, whatever the cache holds."""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    GPT2Config,
+    LlamaConfig,
+    MistralConfig,
+    PreTrainedModel,
+    Qwen2Config,
+    Qwen3Config,
+)
+
+from naive_speculate.infer import BatchLanguageModel, DynamicKVCache, KVCache, KVState, TransformersLanguageModel
+from naive_speculate.infer.llama_model import LlamaLanguageModel, fast_language_model
+from naive_speculate.infer.llama_weights import is_supported
+
+VOCAB = 97
+TOLERANCE = 1e-4
+SHAPE: dict[str, Any] = {
+    "vocab_size": VOCAB,
+    "hidden_size": 64,
+    "intermediate_size": 48,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 512,
+    "bos_token_id": 0,
+    "eos_token_id": 1,
+}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 1e4,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 128}
+FAMILIES: dict[str, Callable[[], Any]] = {
+    "llama": lambda: LlamaConfig(**SHAPE),
+    "llama tied": lambda: LlamaConfig(**SHAPE, tie_word_embeddings=True),
+    "llama biased": lambda: LlamaConfig(**SHAPE, attention_bias=True),
+    "llama all heads": lambda: LlamaConfig(**SHAPE | {"num_key_value_heads": 4}),
+    "llama narrow heads": lambda: LlamaConfig(**SHAPE, head_dim=8),
+    "llama linear rope": lambda: LlamaConfig(
+        **SHAPE, rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}
+    ),
+    "llama3 rope": lambda: LlamaConfig(**SHAPE, rope_parameters=LLAMA3),
+    "llama yarn": lambda: LlamaConfig(**SHAPE, rope_parameters=YARN),
+    "mistral": lambda: MistralConfig(**SHAPE, sliding_window=None),
+    "mistral window": lambda: MistralConfig(**SHAPE, sliding_window=6),
+    "qwen2": lambda: Qwen2Config(**SHAPE),
+    "qwen2 mixed windows": lambda: Qwen2Config(**SHAPE, use_sliding_window=True, sliding_window=5, max_window_layers=1),
+    "qwen3": lambda: Qwen3Config(**SHAPE, head_dim=32),
+    "qwen3 tied": lambda: Qwen3Config(**SHAPE, head_dim=16, tie_word_embeddings=True),
+}
+EXECUTORS = ("onnx", "torch")
+
+
+def random_model(config: Any, seed: int = 0) -> PreTrainedModel:
+    """A model whose every parameter matters: also norms and biases are random."""
+    torch.manual_seed(seed)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+    for parameter in model.parameters():
+        centre = 1.0 if parameter.dim() == 1 and parameter.mean() > 0.5 else 0.0
+        torch.nn.init.normal_(parameter, centre, 0.2)
+    return model
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def source(request: pytest.FixtureRequest) -> PreTrainedModel:
+    return random_model(FAMILIES[request.param]())
+
+
+@pytest.fixture(params=EXECUTORS)
+def model(request: pytest.FixtureRequest, source: PreTrainedModel) -> LlamaLanguageModel:
+    return LlamaLanguageModel.from_transformers(source, request.param)
+
+
+@pytest.fixture(scope="module", params=EXECUTORS)
+def llama(request: pytest.FixtureRequest) -> LlamaLanguageModel:
+    return LlamaLanguageModel.from_transformers(random_model(FAMILIES["llama"]()), request.param)
+
+
+def tokens(rows: int, count: int) -> torch.Tensor:
+    return torch.randint(0, VOCAB, (rows, count))
+
+
+def direct_logits(source: PreTrainedModel, token_ids: Sequence[int]) -> torch.Tensor:
+    """transformers' logits at every position of a sequence, without any cache."""
+    with torch.inference_mode():
+        return source(torch.tensor([token_ids]), use_cache=False).logits[0]
+
+
+class Rows:
+    """Runs forwards over a ragged cache, knows what every row holds, and compares with the whole sequence run afresh."""
+
+    def __init__(self, model: BatchLanguageModel, source: PreTrainedModel, count: int) -> None:
+        self.model, self.source = model, source
+        self.cache: Any = model.new_cache(count)
+        self.held: list[list[int]] = [[] for _ in range(count)]
+
+    def forward(
+        self, count: int, rows: Sequence[int], crop: Sequence[int] | None = None, num_logits: int | None = None
+    ) -> None:
+        view = self.cache.rows(rows)
+        query = tokens(len(rows), count)
+        logits = self.model.forward(query, view, num_logits=num_logits)
+        wanted = num_logits or count
+        assert logits.shape == (len(rows), wanted, VOCAB)
+        for row, new, got in zip(rows, query.tolist(), logits, strict=True):
+            self.held[row] += new
+            expected = direct_logits(self.source, self.held[row])[-wanted:]
+            torch.testing.assert_close(got, expected, rtol=0, atol=TOLERANCE)
+        if crop is not None:
+            view.crop(list(crop))
+            for row, surplus in zip(rows, crop, strict=True):
+                self.held[row] = self.held[row][: len(self.held[row]) - surplus]
+        assert self.cache.lengths == [len(held) for held in self.held]
+
+
+def test_prefill_then_windows_and_crops_give_transformers_logits_at_every_position(
+    model: LlamaLanguageModel, source: PreTrainedModel
+) -> None:
+    rows = Rows(model, source, 1)
+    rows.forward(11, [0])
+    for count, surplus in ((1, 0), (5, 3), (5, 5), (1, 1), (9, 2), (2, 0)):
+        rows.forward(count, [0], crop=[surplus])
+
+
+def test_rows_of_different_lengths_give_transformers_logits(model: LlamaLanguageModel, source: PreTrainedModel) -> None:
+    rows = Rows(model, source, 4)
+    everything = [0, 1, 2, 3]
+    rows.forward(7, everything, crop=[0, 2, 4, 7])  # right-padded prompts, one of them empty
+    rows.forward(1, everything)
+    rows.forward(5, everything, crop=[4, 3, 0, 1])
+    rows.forward(5, [2], crop=[2])
+    rows.forward(4, [1, 2], num_logits=2)
+    rows.forward(3, [3, 0], crop=[0, 3])
+    rows.forward(2, [3, 1, 2])
+    rows.forward(1, [2, 0])
+
+
+def test_caches_grow_beyond_their_first_capacity(model: LlamaLanguageModel, source: PreTrainedModel) -> None:
+    rows = Rows(model, source, 2)
+    rows.forward(120, [0])
+    rows.forward(5, [0, 1])
+    rows.forward(150, [1])
+    rows.forward(5, [0, 1], crop=[5, 2])
+    rows.cache.add_rows(2)
+    rows.held += [[], []]
+    rows.forward(3, [0, 1, 2, 3])
+
+
+def test_a_plain_cache_is_read_and_extended(model: LlamaLanguageModel, source: PreTrainedModel) -> None:
+    cache, reference_cache = DynamicKVCache(), DynamicKVCache()
+    reference = TransformersLanguageModel(source)
+    for count, surplus in ((6, 2), (1, 0), (5, 4), (3, 0)):
+        query = tokens(2, count)
+        expected = reference.forward(query, reference_cache)
+        torch.testing.assert_close(model.forward(query, cache), expected, rtol=0, atol=TOLERANCE)
+        for ours, theirs in zip(cache.get_kv_states(), reference_cache.get_kv_states(), strict=True):
+            torch.testing.assert_close(ours.keys, theirs.keys, rtol=0, atol=TOLERANCE)
+            torch.testing.assert_close(ours.values, theirs.values, rtol=0, atol=TOLERANCE)
+        cache.crop(surplus)
+        reference_cache.crop(surplus)
+
+
+def test_it_describes_itself_as_the_transformers_model_does(model: LlamaLanguageModel, source: PreTrainedModel) -> None:
+    reference = TransformersLanguageModel(source)
+    assert isinstance(model, BatchLanguageModel)
+    for name in ("eos_token_id", "eos_token_ids", "name", "vocab_size", "max_positions", "device", "num_parameters"):
+        assert getattr(model, name) == getattr(reference, name)
+
+
+def test_a_ragged_cache_of_one_model_serves_transformers_too(llama: LlamaLanguageModel) -> None:
+    source = random_model(FAMILIES["llama"]())
+    reference = TransformersLanguageModel(source)
+    cache = llama.new_cache(1)
+    first, second = tokens(1, 6), tokens(1, 3)
+    llama.forward(first, cache)
+    logits = reference.forward(second, cache)
+    expected = direct_logits(source, first[0].tolist() + second[0].tolist())[-3:]
+    torch.testing.assert_close(logits[0], expected, rtol=0, atol=TOLERANCE)
+
+
+def test_logits_stay_as_they_were_when_the_model_runs_again(llama: LlamaLanguageModel) -> None:
+    cache, query = llama.new_cache(1), tokens(1, 4)
+    logits = llama.forward(query, cache)
+    before = logits.clone()
+    llama.forward(query, cache)
+    assert torch.equal(logits, before)
+
+
+def test_half_precision_runs_with_torch_operations() -> None:
+    source = random_model(FAMILIES["llama"]())
+    expected = direct_logits(source, [3, 1, 4, 1, 5])
+    model = LlamaLanguageModel.from_transformers(source.to(torch.bfloat16))
+    assert model.executor == "torch"
+    logits = model.forward(torch.tensor([[3, 1, 4, 1, 5]]), model.new_cache(1))[0]
+    assert logits.dtype == torch.bfloat16
+    assert (logits - expected).norm() < 0.05 * expected.norm()
+
+
+def test_a_model_of_another_family_runs_with_transformers_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    source = random_model(GPT2Config(vocab_size=VOCAB, n_embd=16, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=1))
+    with caplog.at_level(logging.WARNING):
+        model = fast_language_model(source)
+    assert isinstance(model, TransformersLanguageModel)
+    assert len(caplog.records) == 1
+    assert "gpt2" in caplog.text
+    with pytest.raises(ValueError, match="gpt2"):
+        fast_language_model(source, "torch")
+
+
+def test_a_llama_on_the_cpu_runs_with_onnx_runtime() -> None:
+    model = fast_language_model(random_model(FAMILIES["llama"]()))
+    assert isinstance(model, LlamaLanguageModel)
+    assert model.executor == "onnx"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"hidden_act": "gelu"}, "gelu"),
+        ({"mlp_bias": True}, "bias"),
+        ({"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}}, "dynamic"),
+    ],
+)
+def test_what_cannot_be_run_exactly_is_named(change: dict[str, Any], reason: str) -> None:
+    found = is_supported(LlamaConfig(**SHAPE, **change))
+    assert found is not None
+    assert reason in found
+
+
+class Elsewhere:
+    """Has a `KVCache`'s members, but states of two rows."""
+
+    def get_kv_states(self) -> list[KVState]:
+        return [KVState(torch.zeros(2, 2, 1, 16), torch.zeros(2, 2, 1, 16)) for _ in range(3)]
+
+    def get_num_tokens(self) -> int:
+        return 1
+
+    def update(self, kv_states: Sequence[KVState]) -> None:
+        raise AssertionError("a refused forward must not store anything")
+
+    def crop(self, num_tokens_crop: int) -> None:
+        raise AssertionError("a refused forward must not store anything")
+
+
+def test_bad_input_is_refused_by_the_name_of_the_argument(llama: LlamaLanguageModel) -> None:
+    cache = llama.new_cache(2)
+    with pytest.raises(ValueError, match=r"query_token_ids must have shape"):
+        llama.forward(tokens(2, 0), cache)
+    with pytest.raises(ValueError, match=r"query_token_ids must have shape"):
+        llama.forward(torch.zeros(3, dtype=torch.int64), cache)
+    with pytest.raises(ValueError, match=r"query_token_ids has 3 rows, kv_cache has 2"):
+        llama.forward(tokens(3, 1), cache)
+    with pytest.raises(ValueError, match=r"query_token_ids has 1 rows, kv_cache has 2"):
+        llama.forward(tokens(1, 1), Elsewhere())
+    with pytest.raises(ValueError, match=r"num_logits must be between 1 and"):
+        llama.forward(tokens(2, 2), cache, num_logits=3)
+    with pytest.raises(ValueError, match=r"query_token_ids must be in \[0, 97\)"):
+        llama.forward(torch.tensor([[1], [VOCAB]]), cache)
+    not_a_cache: Any = {}
+    with pytest.raises(ValueError, match=r"kv_cache must be a KVCache, got dict"):
+        llama.forward(tokens(2, 1), not_a_cache)
+    assert cache.lengths == [0, 0]
+
+
+def test_a_cache_of_a_model_of_another_shape_is_refused(llama: LlamaLanguageModel) -> None:
+    other = LlamaLanguageModel.from_transformers(random_model(LlamaConfig(**SHAPE | {"num_hidden_layers": 2})))
+    cache: KVCache = other.new_cache(1)
+    other.forward(tokens(1, 2), cache)
+    with pytest.raises(ValueError, match="kv_cache belongs to another model"):
+        llama.forward(tokens(1, 1), cache)
+
+
+def test_an_executor_that_cannot_run_the_model_is_refused() -> None:
+    source = random_model(FAMILIES["llama"]())
+    unknown: Any = "tpu"
+    with pytest.raises(ValueError, match="executor must be"):
+        LlamaLanguageModel.from_transformers(source, unknown)
+    with pytest.raises(ValueError, match='executor "onnx" runs float32 on the CPU'):
+        LlamaLanguageModel.from_transformers(source.to(torch.bfloat16), "onnx")
