@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import gradio as gr
+from gradio.events import api
 
 from ui.host import Offer
 from ui.runs import Run
@@ -60,4 +61,4 @@ def add_api(offer: Offer) -> None:
         finally:
             run.cancel.set()
 
-    gr.api(generate, api_name="generate")
+    api(generate, api_name="generate")

@@ -27,7 +27,7 @@ Controls = dict[str, Component]
 """The components by the name of the `Settings` field that they hold."""
 
 
-def build_prompt(start: Settings) -> Controls:
+def build_prompt(start: Settings) -> gr.Textbox:
     """The prompt and its examples."""
     prompt = gr.Textbox(
         start.prompt,
@@ -42,7 +42,7 @@ def build_prompt(start: Settings) -> Controls:
         for name, text in EXAMPLES.items():
             button = gr.Button(name, size="sm", variant="secondary", elem_classes="ns-example")
             button.click(fn=None, js=f"() => {text!r}", outputs=prompt, show_progress="hidden", api_visibility="private")
-    return {"prompt": prompt}
+    return prompt
 
 
 def build_main(start: Settings) -> Controls:

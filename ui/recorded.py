@@ -2,12 +2,16 @@
 
 from naive_speculate.trace import Trace
 from ui.assets import ROOT
+from ui.controls import EXAMPLES
 from ui.runs import Run
+from ui.settings import Settings
 from ui.stats import title
 
 FOLDER = ROOT / "recorded"
 SPECULATIVE = FOLDER / "speculative.jsonl"
 PLAIN = FOLDER / "plain.jsonl"
+START = Settings(prompt=next(iter(EXAMPLES.values())))
+"""What was recorded, and what the controls hold at first."""
 
 
 def recorded_run() -> Run:

@@ -2,19 +2,22 @@
 
 import html
 
-from naive_speculate.events import EventKind, FinishReason
+from naive_speculate.events import FinishReason
 from naive_speculate.metrics import Metrics
 from naive_speculate.trace import Trace
 from ui.labels import count, percent
 
 
-def headline(trace: Trace, plain_rate: float | None = None, plain_where: str = "on this machine") -> str:
+def headline(
+    trace: Trace, plain_rate: float | None = None, plain_where: str = "on this machine", *, live: bool = True
+) -> str:
     """Sentence and four numbers.
 
     Args:
         trace: A run, whole or so far.
         plain_rate: Measured tokens a second of plain decoding with the same target; None where that is not known.
         plain_where: Where `plain_rate` was measured, as the label says it.
+        live: Whether the run is the visitor's own rather than a recording.
     """
     m = trace.metrics
     tiles = [
@@ -23,10 +26,10 @@ def headline(trace: Trace, plain_rate: float | None = None, plain_where: str = "
         _tile("Tokens per second", _decimal(m.tokens_per_second, 0), _plain(plain_rate, plain_where)),
         _tile("Speedup", _times(m.tokens_per_second, plain_rate), "against plain decoding, measured"),
     ]
-    return f'<p class="ns-sentence">{sentence(trace)}</p><dl class="ns-tiles">{"".join(tiles)}</dl>'
+    return f'<p class="ns-sentence">{sentence(trace, live=live)}</p><dl class="ns-tiles">{"".join(tiles)}</dl>'
 
 
-def sentence(trace: Trace) -> str:
+def sentence(trace: Trace, *, live: bool = True) -> str:
     """What is seen, in one sentence of HTML."""
     m = trace.metrics
     if not m.num_spec_steps:
@@ -40,6 +43,8 @@ def sentence(trace: Trace) -> str:
             f"{_guesser(trace)} guessed ahead, the target model checked each guess and kept {kept} of them: "
             f"<strong>{tokens} in {passes}</strong> of the target model instead of {m.num_generated_tokens:,}."
         )
+    if not live:
+        said = "In this recorded run, " + said[0].lower() + said[1:]
     return said + _ending(trace)
 
 
@@ -100,10 +105,3 @@ def title(trace: Trace) -> str:
         f"seed {started.seed}" if started and started.seed is not None else "",
     ]
     return " · ".join(part for part in parts if part)[:200]
-
-
-def outcome(trace: Trace) -> str:
-    """How many tokens of each kind the run has: a line for logs and screen readers."""
-    kinds = [event.kind for event in trace]
-    named = (EventKind.ACCEPTED, EventKind.REJECTED, EventKind.RESAMPLED, EventKind.BONUS)
-    return ", ".join(f"{kinds.count(kind)} {kind.value}" for kind in named)

@@ -12,9 +12,10 @@ from ui import controls as parts
 from ui.board import board, build_board
 from ui.host import Offer
 from ui.inspector import distributions, explain, to_html
+from ui.recorded import START
 from ui.replay import opened
 from ui.runs import Run, Runs
-from ui.settings import Settings, from_query
+from ui.settings import from_query
 from ui.stage import build_stage, whole
 from ui.stats import headline, title
 from ui.wire import batch
@@ -37,19 +38,19 @@ class Workbench:
     def __init__(self, offer: Offer, runs: Runs, first: Run) -> None:
         self._offer = offer
         self._runs = runs
-        start = Settings(prompt=next(iter(parts.EXAMPLES.values())))
         with gr.Row(elem_classes="ns-bench"):
             with gr.Column(elem_classes="ns-side", scale=0, min_width=320):
-                made = parts.build_prompt(start)
+                self._prompt = parts.build_prompt(START)
+                made: parts.Controls = {"prompt": self._prompt}
                 with gr.Row(elem_classes="ns-go"):
                     self.run = gr.Button("Run", variant="primary", elem_id="run")
                     self.stop = gr.Button("Stop", elem_id="stop")
-                made |= parts.build_main(start)
-                made |= parts.build_more(start, chat_template=offer.has_chat_template)
+                made |= parts.build_main(START)
+                made |= parts.build_more(START, chat_template=offer.has_chat_template)
                 self.share = gr.Button("Copy link to these settings", size="sm", elem_id="share")
             with gr.Column(elem_classes="ns-show"):
                 self._stats = gr.HTML(
-                    headline(first.trace, first.plain_rate, first.plain_where), elem_id="stats", apply_default_css=False
+                    headline(first.trace, first.plain_rate, first.plain_where, live=False), elem_id="stats", apply_default_css=False
                 )
                 with gr.Row(elem_classes="ns-view"):
                     with gr.Column(elem_classes="ns-main"):
@@ -73,7 +74,7 @@ class Workbench:
         quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
         direct = {**quiet, "queue": False}
         link = gr.State("")
-        for trigger in (self.run.click, made["prompt"].submit):
+        for trigger in (self.run.click, self._prompt.submit):
             trigger(self._halt, None, None, trigger_mode="multiple", **direct).then(
                 self._decode, self.settings, self.stage, trigger_mode="multiple", concurrency_limit=8, **quiet
             )
@@ -123,7 +124,7 @@ class Workbench:
             return gr.skip(), gr.skip()
         trace = Trace(run.events[: max(0, upto)])
         dark = bool(asked.get("dark"))
-        return headline(trace, run.plain_rate, run.plain_where), board(trace, run.plain_rate, dark)
+        return headline(trace, run.plain_rate, run.plain_where, live=run.live), board(trace, run.plain_rate, dark)
 
     def _inspect(self, event: gr.EventData) -> tuple[Any, Any]:
         """Why one token was kept or not."""

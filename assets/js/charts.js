@@ -39,10 +39,7 @@ function withTakeaway(place, layout) {
   const takeaway = layout.meta || "";
   caption.lastElementChild.textContent = takeaway;
   place.setAttribute("aria-label", `${caption.firstChild.textContent}. ${takeaway}`);
-  const annotations = (layout.annotations || []).filter((note) => note.text !== takeaway);
-  return annotations.length < (layout.annotations || []).length
-    ? { ...layout, annotations, margin: { ...layout.margin, t: 30 } }
-    : layout;
+  return layout.title ? { ...layout, title: undefined, margin: { ...layout.margin, t: 30 } } : layout;
 }
 
 // A place changes its width with the window, and gets one when its tab is opened.
