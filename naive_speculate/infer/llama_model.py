@@ -97,7 +97,7 @@ class LlamaLanguageModel:
         """An empty cache for `batch_size` rows."""
         return RaggedKVCache(batch_size)
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None) -> torch.Tensor:
         """Compute logits and extend the cache; see `LanguageModel.forward`.
 

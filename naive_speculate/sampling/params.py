@@ -109,15 +109,17 @@ class SamplingParams:
         return self.temperature == 0
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields that differ from their defaults, as plain JSON values; processors as their number."""
-        changed = {f.name: getattr(self, f.name) for f in fields(self) if not _is_default(f.default, getattr(self, f.name))}
-        if "logits_processors" in changed:
-            changed["logits_processors"] = len(self.logits_processors)
+        """All fields as plain JSON values; processors as their number."""
+        out = {f.name: getattr(self, f.name) for f in fields(self)}
+        out["logits_processors"] = len(self.logits_processors)
         if isinstance(self.guided_decoding, GuidedDecodingParams):
-            changed["guided_decoding"] = {k: v for k, v in asdict(self.guided_decoding).items() if v is not None}
+            out["guided_decoding"] = {k: v for k, v in asdict(self.guided_decoding).items() if v is not None}
         if self.logit_bias is not None:
-            changed["logit_bias"] = {str(token): bias for token, bias in self.logit_bias.items()}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in changed.items()}
+            out["logit_bias"] = {str(token): bias for token, bias in self.logit_bias.items()}
+        return {
+            name: list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+            for name, value in out.items()
+        }
 
     def _check_numbers(self) -> None:
         _check_int("n", self.n, 1)
@@ -181,10 +183,6 @@ class SamplingParams:
             )
         if self.stop and not self.detokenize:
             raise ValueError(f"stop={list(self.stop)!r} needs the text, but detokenize is False")
-
-
-def _is_default(default: Any, value: Any) -> bool:
-    return bool(value == default) or (default == () and value == [])
 
 
 def _check_int(name: str, value: Any, lowest: int, highest: int | None = None, hint: str | None = None) -> None:

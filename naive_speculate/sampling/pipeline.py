@@ -61,7 +61,8 @@ class LogitsPipeline:
         """Everything before temperature.
 
         Args:
-            logits: Shape `[1 + len(window), vocab_size]`; row t follows `history + window[:t]`.
+            logits: Shape `[1 + len(window) or more, vocab_size]`; row t follows `history + window[:t]`. Rows behind the
+                window are padding.
             history: Tokens generated before the first row.
             window: Drafted tokens after it.
 
@@ -77,7 +78,7 @@ class LogitsPipeline:
         if self._bias is not None:
             scores += self._bias.to(scores.device)
         if self.needs_history:
-            for place in range(len(scores)):
+            for place in range(min(len(scores), len(window) + 1)):
                 self._apply_history(scores, place, history + list(window[:place]))
         return scores
 

@@ -1,0 +1,1 @@
+"""Speculative decoding: draft, score, verify, roll back, emit."""

@@ -1,0 +1,146 @@
+"""Places in a model's cache for sequences that come and go, and forwards over any choice of them.
+
+A model with `new_cache` gets one ragged cache whose rows are lent out, and a true batch a forward; a plain `LanguageModel`
+gets a `DynamicKVCache` a sequence and is called one sequence at a time.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from naive_speculate.infer.dynamic_cache import DynamicKVCache
+from naive_speculate.infer.protocols import KVCache, LanguageModel
+from naive_speculate.infer.ragged_cache import RaggedKVCache
+
+PREFILL_CHUNK = 512
+"""Prompt tokens a forward, so that a long prompt can be cancelled and needs bounded memory."""
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """One sequence's place in a cache: a row of a shared ragged cache, or a cache of its own (`row` is None)."""
+
+    cache: KVCache
+    row: int | None
+
+    @property
+    def num_tokens(self) -> int:
+        """Number of cached tokens."""
+        if self.row is None:
+            return self.cache.get_num_tokens()
+        assert isinstance(self.cache, RaggedKVCache)
+        return self.cache.lengths[self.row]
+
+    def keep(self, num_tokens: int) -> None:
+        """Roll back to at most `num_tokens` tokens."""
+        surplus = self.num_tokens - num_tokens
+        if surplus > 0:
+            self.view().crop(surplus)
+
+    def view(self) -> KVCache:
+        """The sequence's own cache."""
+        if self.row is None:
+            return self.cache
+        assert isinstance(self.cache, RaggedKVCache)
+        return self.cache.rows([self.row])
+
+    def copy_from(self, other: "Slot") -> None:
+        """Hold the same tokens as another slot of the same pool."""
+        if self.row is None:
+            self.cache.update(other.cache.get_kv_states())
+        else:
+            assert isinstance(self.cache, RaggedKVCache)
+            assert other.row is not None
+            self.cache.copy_row(other.row, self.row)
+
+
+class SlotPool:
+    """Lends out slots of one model's cache.
+
+    Attributes:
+        model: The model.
+    """
+
+    def __init__(self, model: LanguageModel) -> None:
+        self.model = model
+        self._cache: RaggedKVCache | None = None
+        self._free: list[int] = []
+
+    @property
+    def batched(self) -> bool:
+        """Whether the model decodes its rows in one forward."""
+        return hasattr(self.model, "new_cache")
+
+    def take(self) -> Slot:
+        """An empty slot; rows are added when none is free."""
+        if not self.batched:
+            return Slot(DynamicKVCache(), None)
+        if self._cache is None:
+            self._cache = self.model.new_cache(1)  # type: ignore[attr-defined]
+            self._free = [0]
+        if not self._free:
+            count = len(self._cache.lengths)
+            self._cache.add_rows(count)
+            self._free = list(range(count, 2 * count))
+        row = min(self._free)  # low rows stay together, so that a batch is a slice of the buffers
+        self._free.remove(row)
+        self._cache.clear_row(row)
+        return Slot(self._cache, row)
+
+    def give_back(self, slot: Slot) -> None:
+        """Make a slot free for another sequence."""
+        if slot.row is not None:
+            self._free.append(slot.row)
+
+    def forward(self, slots: Sequence[Slot], query: torch.Tensor) -> torch.Tensor:
+        """One forward over some slots; every slot gains all tokens of its row.
+
+        Args:
+            slots: Slots of this pool.
+            query: int64, shape `[len(slots), num_query_tokens]`.
+
+        Returns:
+            torch.Tensor: Logits, shape `[len(slots), num_query_tokens, vocab_size]`.
+        """
+        if not self.batched:
+            rows = zip(slots, query, strict=True)
+            return torch.cat([self.model.forward(row[None], slot.cache) for slot, row in rows])
+        return self.model.forward(query, joint_view(slots))
+
+    def catch_up(
+        self, slots: Sequence[Slot], token_ids: Sequence[list[int]], should_stop: Callable[[], bool] = bool
+    ) -> None:
+        """Feed every slot all of its tokens but the last.
+
+        Args:
+            slots: Slots of this pool.
+            token_ids: All tokens of each sequence.
+            should_stop: Asked between chunks; True ends the feeding early.
+        """
+        behind = [(slot, tokens) for slot, tokens in zip(slots, token_ids, strict=True) if slot.num_tokens < len(tokens) - 1]
+        while behind and not should_stop():
+            chunks = [tokens[slot.num_tokens : len(tokens) - 1][:PREFILL_CHUNK] for slot, tokens in behind]
+            if self.batched:
+                width = max(map(len, chunks))
+                query = torch.tensor([chunk + [0] * (width - len(chunk)) for chunk in chunks], device=_device(self.model))
+                self.model.forward(query, joint_view([slot for slot, _ in behind]), num_logits=1)  # type: ignore[call-arg]
+                for (slot, _), chunk in zip(behind, chunks, strict=True):
+                    slot.keep(slot.num_tokens - (width - len(chunk)))
+            else:
+                for (slot, _), chunk in zip(behind, chunks, strict=True):
+                    self.model.forward(torch.tensor([chunk], device=_device(self.model)), slot.cache)
+            behind = [(slot, tokens) for slot, tokens in behind if slot.num_tokens < len(tokens) - 1]
+
+
+def joint_view(slots: Sequence[Slot]) -> KVCache:
+    """The slots' rows of their shared cache as one cache, or the one slot's own cache."""
+    cache = slots[0].cache
+    if slots[0].row is None:
+        return cache
+    assert isinstance(cache, RaggedKVCache)
+    return cache.rows([slot.row for slot in slots if slot.row is not None])
+
+
+def _device(model: LanguageModel) -> torch.device:
+    return getattr(model, "device", torch.device("cpu"))

@@ -1,0 +1,235 @@
+"""Model pairs: the bundled one, and any other from the Hub or a local folder."""
+
+import json
+import logging
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from naive_speculate.infer.dynamic_cache import DynamicKVCache
+from naive_speculate.infer.protocols import LanguageModel
+from naive_speculate.infer.transformers_model import TransformersLanguageModel
+from naive_speculate.speculate.window import CostTable
+
+BUNDLED_PAIR = Path(__file__).resolve().parent.parent / "assets" / "pair"
+COSTS_FILE = "costs.json"
+_VERIFY_GROWTH = 0.03
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ModelPair:
+    """A target model, and what drafts for it.
+
+    Attributes:
+        target: The model whose output is wanted.
+        draft: A smaller model with the same tokens; None where only prompt lookup or plain decoding is wanted.
+        tokenizer: A transformers tokenizer; None where prompts are token ids.
+        measured_costs: Costs measured for this pair, for `num_draft_tokens="auto"`; else they are estimated.
+
+    Raises:
+        ValueError: If target or draft is not a language model.
+    """
+
+    target: LanguageModel
+    draft: LanguageModel | None = None
+    tokenizer: Any = None
+    measured_costs: CostTable | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("target", "draft"):
+            model = getattr(self, name)
+            if not callable(getattr(model, "forward", None)) and not (name == "draft" and model is None):
+                raise ValueError(
+                    f"{name} must be a LanguageModel with forward(query_token_ids, kv_cache), got {model!r:.80}"
+                )
+
+    @cached_property
+    def vocab_size(self) -> int:
+        """Number of token ids that both models know. Embeddings of one family may be padded differently; what the larger
+        one has beyond the smaller is padding that no token uses."""
+        sizes = [_vocab_size(self.target)]
+        if self.draft is not None:
+            sizes.append(_vocab_size(self.draft))
+        if self.tokenizer is not None and len(self.tokenizer) > min(sizes):
+            raise ValueError(f"tokenizer has {len(self.tokenizer)} tokens, but the models' logits only {min(sizes)}")
+        return min(sizes)
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """The models' names, for people."""
+        return {role: _name(model) for role, model in (("target", self.target), ("draft", self.draft)) if model is not None}
+
+    def costs(self, drafter: str) -> CostTable:
+        """Costs of drafting and verifying, in target forwards over one token.
+
+        They do not depend on how fast this machine is just now, so that a seed repeats a run everywhere. Without measured
+        ones, a forward is taken to cost its share of the weights.
+
+        Args:
+            drafter: "model" or "prompt_lookup".
+        """
+        if self.measured_costs is not None:
+            costs = self.measured_costs
+        else:
+            share = min(1.0, _num_parameters(self.draft) / max(1, _num_parameters(self.target))) if self.draft else 0.0
+            costs = CostTable(max(share, 0.02), tuple(1 + _VERIFY_GROWTH * k for k in range(9)))
+        return costs if drafter == "model" else CostTable(0.0, costs.verify)
+
+
+def load_pair(
+    target: str | Path | None = None,
+    draft: str | Path | None = None,
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    executor: str = "auto",
+) -> ModelPair:
+    """Load a pair of models.
+
+    Args:
+        target: Hub id or local folder; None for the bundled pair, which needs no network.
+        draft: Hub id or local folder; with a given target, None for no draft model.
+        device: "auto" (CUDA where there is one), "cpu", "cuda", "cuda:1" …
+        dtype: "auto" (float32 on the CPU; on CUDA what the weights are stored in), or a torch floating-point type's name.
+        executor: "auto" (the fastest that can run the model), "transformers", or one of the fast ones by name.
+
+    Returns:
+        ModelPair: Target, draft and tokenizer.
+
+    Raises:
+        ValueError: Naming the argument, when a model cannot be found or loaded, the tokenizers differ, the device is not
+            there, or the models' states cannot be rolled back.
+    """
+    where = _device(device)
+    costs = None
+    if target is None:
+        if draft is not None:
+            raise ValueError(f"draft={str(draft)!r} was given without a target")
+        target, draft = BUNDLED_PAIR / "target", BUNDLED_PAIR / "draft"
+        costs = _read_costs(BUNDLED_PAIR / COSTS_FILE) if where.type == "cpu" else None
+    tokenizer = _load_tokenizer("target", target)
+    if draft is not None:
+        _refuse_other_tokens(tokenizer, _load_tokenizer("draft", draft), target, draft)
+    target_model = _load_model("target", target, where, dtype, executor)
+    draft_model = None if draft is None else _load_model("draft", draft, where, dtype, executor)
+    return ModelPair(target_model, draft_model, tokenizer, costs)
+
+
+def _load_model(argument: str, source: str | Path, device: torch.device, dtype: str, executor: str) -> LanguageModel:
+    name = str(source)
+    try:
+        config = AutoConfig.from_pretrained(name, trust_remote_code=False)
+        stored = getattr(config, "dtype", None)
+        model = AutoModelForCausalLM.from_pretrained(
+            name,
+            dtype=_dtype(dtype, device, stored),
+            trust_remote_code=False,
+            use_safetensors=True,
+            attn_implementation="sdpa",
+        )
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise _load_error(argument, name, error) from None
+    try:
+        model = model.to(device)
+    except torch.OutOfMemoryError as error:
+        raise ValueError(f"{argument}={name!r} does not fit on {device}: {_one_line(error)}") from None
+    return wrap(model, executor)
+
+
+def wrap(model: Any, executor: str = "auto") -> LanguageModel:
+    """A loaded transformers model as a `LanguageModel`, by the fastest executor that can run it.
+
+    Raises:
+        ValueError: If the executor is unknown or the model's state cannot be rolled back.
+    """
+    if executor in ("auto", "transformers"):
+        return TransformersLanguageModel(model)
+    raise ValueError(f"executor must be 'auto' or 'transformers', got {executor!r}")
+
+
+def _load_tokenizer(argument: str, source: str | Path) -> Any:
+    name = str(source)
+    if Path(name).exists() and not (Path(name) / "config.json").is_file():
+        raise ValueError(f"{argument}={name!r} is not a model: the folder has no config.json")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise _load_error(argument, name, error) from None
+    if not hasattr(tokenizer, "backend_tokenizer"):
+        raise ValueError(f"{argument}={name!r} has a tokenizer without a fast backend, which is needed here")
+    return tokenizer
+
+
+def _refuse_other_tokens(tokenizer: Any, other: Any, target: str | Path, draft: str | Path) -> None:
+    """Compare tokenizers rather than vocabulary sizes, which differ by padding within one family."""
+    ours, theirs = tokenizer.get_vocab(), other.get_vocab()
+    if ours == theirs:
+        return
+    token = next((t for t in sorted(ours.keys() | theirs.keys()) if ours.get(t) != theirs.get(t)), "")
+    raise ValueError(
+        f"draft={str(draft)!r} has another tokenizer than target={str(target)!r}: token {token!r} is "
+        f"{theirs.get(token, 'missing')} there and {ours.get(token, 'missing')} here"
+    )
+
+
+def _load_error(argument: str, name: str, error: Exception) -> ValueError:
+    if name.startswith((".", "/", "~")) and not Path(name).exists():
+        return ValueError(f"{argument}={name!r}: there is no such folder")
+    return ValueError(f"{argument}={name!r} cannot be loaded: {_one_line(error)}")
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]
+
+
+def _device(device: str) -> torch.device:
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(device)
+        torch.empty(0, device=found)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device={device!r} is not there: {_one_line(error)}") from None
+    return found
+
+
+def _dtype(dtype: str, device: torch.device, stored: Any) -> torch.dtype:
+    if dtype == "auto":
+        if device.type == "cpu":
+            return torch.float32
+        return stored if isinstance(stored, torch.dtype) else torch.bfloat16
+    found = getattr(torch, dtype, None)
+    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+        raise ValueError(f"dtype must be 'auto' or a floating-point type such as 'float32' or 'bfloat16', got {dtype!r}")
+    return found
+
+
+def _read_costs(path: Path) -> CostTable | None:
+    if not path.is_file():
+        return None
+    data = json.loads(path.read_text(encoding="utf-8"))
+    return CostTable(float(data["draft"]), tuple(float(cost) for cost in data["verify"]))
+
+
+def _vocab_size(model: LanguageModel) -> int:
+    known = getattr(model, "vocab_size", None)
+    if known is not None:
+        return int(known)
+    return model.forward(torch.zeros(1, 1, dtype=torch.int64), DynamicKVCache()).shape[-1]
+
+
+def _num_parameters(model: Any) -> int:
+    return int(getattr(model, "num_parameters", 1))
+
+
+def _name(model: LanguageModel) -> str:
+    name = str(getattr(model, "name", type(model).__name__))
+    path = Path(name)
+    if BUNDLED_PAIR in path.parents:
+        return f"bundled {path.name}"
+    return path.name if path.is_dir() else name

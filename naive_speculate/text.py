@@ -1,0 +1,166 @@
+"""Tokens to text, one token at a time, so that the pieces joined are exactly the text."""
+
+import copy
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from tokenizers.decoders import DecodeStream
+
+_CONTEXT_TOKENS = 6
+
+
+class Vocabulary:
+    """What the engine asks of a tokenizer. With `tokenizer=None`, prompts are token ids and every text is "".
+
+    Args:
+        tokenizer: A transformers tokenizer with a fast backend, or None.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+        self.backend = None if tokenizer is None else tokenizer.backend_tokenizer
+        self.special_ids = frozenset(() if tokenizer is None else tokenizer.all_special_ids)
+        self.piece = lru_cache(maxsize=None)(self._piece)
+        self.text_of = lru_cache(maxsize=None)(self._text_of)
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of a prompt.
+
+        Raises:
+            ValueError: If there is no tokenizer.
+        """
+        if self.tokenizer is None:
+            raise ValueError("prompt must be a list of token ids: this pair has no tokenizer")
+        return list(self.tokenizer(text).input_ids)
+
+    def _piece(self, token_id: int) -> str:
+        if self.tokenizer is None:
+            return ""
+        return self.tokenizer.convert_ids_to_tokens(token_id) or ""
+
+    def _text_of(self, token_id: int) -> str:
+        return "" if self.backend is None else self.backend.decode([token_id], skip_special_tokens=False)
+
+    def texts(self, token_ids: Sequence[int]) -> list[str]:
+        """The text that each token adds, special ones included."""
+        stream = TextStream(self, skip_special_tokens=False)
+        texts = [stream.append(token) for token in token_ids]
+        if texts:
+            texts[-1] += stream.flush()
+        return texts
+
+    def bad_word_sequences(self, words: Sequence[str]) -> list[list[int]]:
+        """Token sequences that spell a word, at the start of the text and after a space."""
+        sequences = []
+        for word in words:
+            if self.tokenizer is None:
+                raise ValueError(f"bad_words={list(words)!r} needs a tokenizer, and this pair has none")
+            for text in (word, " " + word.lstrip()):
+                token_ids = self.tokenizer(text, add_special_tokens=False).input_ids
+                if token_ids and token_ids not in sequences:
+                    sequences.append(token_ids)
+        return sequences
+
+
+class TextStream:
+    """Incremental detokenization of one sequence.
+
+    A token inside a multi-byte character gives "", and the token that completes it gives the character.
+
+    Args:
+        vocabulary: The tokenizer.
+        prompt_token_ids: Context, so that a leading space of the first token is kept.
+        skip_special_tokens: Leave special tokens out of the text.
+        spaces_between_special_tokens: Put a space between two special tokens that follow each other.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        prompt_token_ids: Sequence[int] = (),
+        skip_special_tokens: bool = True,
+        spaces_between_special_tokens: bool = False,
+    ) -> None:
+        self._vocabulary = vocabulary
+        self._skip = skip_special_tokens
+        self._spaces = spaces_between_special_tokens and not skip_special_tokens
+        self._stream = DecodeStream(skip_special_tokens=skip_special_tokens)
+        self._after_special = False
+        self._undecided: list[int] = []
+        for token in prompt_token_ids[-_CONTEXT_TOKENS:]:
+            self.append(token)
+        self.flush()
+
+    def append(self, token_id: int) -> str:
+        """The text that a token adds."""
+        backend = self._vocabulary.backend
+        if backend is None:
+            return ""
+        special = token_id in self._vocabulary.special_ids
+        text = self._stream.step(backend, token_id)
+        if text is None:
+            if not (special and self._skip):
+                self._undecided.append(token_id)
+            text = ""
+        else:
+            self._undecided.clear()
+            if self._spaces and special and self._after_special:
+                text = " " + text
+        self._after_special = special
+        return text
+
+    def flush(self) -> str:
+        """What is left of an unfinished character at the end of the text, as replacement characters."""
+        if not self._undecided:
+            return ""
+        backend = self._vocabulary.backend
+        assert backend is not None
+        text = backend.decode(self._undecided, skip_special_tokens=self._skip)
+        self._undecided.clear()
+        self._stream = DecodeStream(skip_special_tokens=self._skip)
+        return text
+
+    def fork(self) -> "TextStream":
+        """A copy, to see what drafted tokens would add."""
+        twin = copy.copy(self)
+        twin._stream = copy.copy(self._stream)
+        twin._undecided = list(self._undecided)
+        return twin
+
+
+class StopStrings:
+    """Finds the first stop string in a text that grows.
+
+    Args:
+        stops: The strings.
+        include: Whether the text keeps the stop string.
+    """
+
+    def __init__(self, stops: Sequence[str], include: bool) -> None:
+        self._stops = list(stops)
+        self._include = include
+        self._longest = max(map(len, self._stops), default=0)
+        self.text = ""
+
+    def append(self, piece: str, search: bool = True) -> int | None:
+        """Add text; returns where to cut the whole text when a stop string is complete, if it is searched for."""
+        searched = max(0, len(self.text) - self._longest + 1)
+        self.text += piece
+        if not search:
+            return None
+        found = [(at, stop) for stop in self._stops if (at := self.text.find(stop, searched)) >= 0]
+        if not found:
+            return None
+        # The one that completes first ends the text, as if characters came one at a time.
+        at, stop = min(found, key=lambda pair: (pair[0] + len(pair[1]), pair[0]))
+        return at + len(stop) if self._include else at
+
+    @property
+    def safe_length(self) -> int:
+        """How much of the text no stop string can still take back."""
+        for size in range(min(self._longest - 1, len(self.text)), 0, -1):
+            tail = self.text[-size:]
+            if any(stop.startswith(tail) for stop in self._stops):
+                return len(self.text) - size
+        return len(self.text)
