@@ -32,7 +32,8 @@ class Workbench:
     """Builds the tab inside the current Blocks context, and answers its events.
 
     Attributes:
-        settings: The controls, in the order of the fields of `Settings`.
+        controls: The components that hold the settings, by field.
+        settings: The same in the order of the fields of `Settings`.
     """
 
     def __init__(self, offer: Offer, runs: Runs, first: Run) -> None:
@@ -49,9 +50,8 @@ class Workbench:
                 made |= parts.build_more(START, chat_template=offer.has_chat_template)
                 self.share = gr.Button("Copy link to these settings", size="sm", elem_id="share")
             with gr.Column(elem_classes="ns-show"):
-                self._stats = gr.HTML(
-                    headline(first.trace, first.plain_rate, first.plain_where, live=False), elem_id="stats", apply_default_css=False
-                )
+                seen = headline(first.trace, first.plain_rate, first.plain_where, live=False)
+                self._stats = gr.HTML(seen, elem_id="stats", apply_default_css=False)
                 with gr.Row(elem_classes="ns-view"):
                     with gr.Column(elem_classes="ns-main"):
                         self.stage = build_stage(runs, first)
@@ -67,10 +67,11 @@ class Workbench:
                             distributions(first.trace, chosen), show_label=False, elem_id="distributions", buttons=[]
                         )
                 self._charts = build_board(first.trace, first.plain_rate)
+        self.controls = made
         self.settings = parts.ordered(made)
-        self._wire(made)
+        self._wire()
 
-    def _wire(self, made: parts.Controls) -> None:
+    def _wire(self) -> None:
         quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
         direct = {**quiet, "queue": False}
         link = gr.State("")

@@ -1,0 +1,76 @@
+"""What a visitor does, and what is on the page then."""
+
+import re
+from pathlib import Path
+
+from playwright.sync_api import Page, expect
+
+from naive_speculate import Trace
+
+OUTPUT = "#tokens [data-kind=accepted], #tokens [data-kind=resampled], #tokens [data-kind=bonus]"
+ENDED = ".ns-stage[data-state=done]"
+
+
+def set_number(page: Page, elem_id: str, value: object) -> None:
+    """Type into a number field, and leave it, so that the page knows."""
+    field = page.locator(f"#{elem_id} input[type=number]").first
+    field.fill(str(value))
+    field.press("Tab")
+
+
+def start(page: Page, prompt: str, **numbers: object) -> str:
+    """Type a prompt, set controls by their ids, press Run; gives the name of the run that was shown before."""
+    page.locator("#prompt textarea").fill(prompt)
+    for elem_id, value in numbers.items():
+        set_number(page, elem_id.replace("_", "-"), value)
+    before = shown_run(page)
+    page.locator("#run").click()
+    return before
+
+
+def run(page: Page, prompt: str, **numbers: object) -> None:
+    """The same, and wait until it has ended and every token is on the page."""
+    before = start(page, prompt, **numbers)
+    another_run(page, before)
+    ended(page)
+
+
+def shown_run(page: Page) -> str:
+    return page.locator(".ns-stage").get_attribute("data-run") or ""
+
+
+def another_run(page: Page, before: str) -> None:
+    expect(page.locator(".ns-stage")).not_to_have_attribute("data-run", before)
+
+
+def ended(page: Page) -> None:
+    """The run is over and everything is shown."""
+    page.locator(ENDED).wait_for()
+    page.wait_for_function("() => { const s = document.querySelector('.ns-slider'); return s.value === s.max; }")
+
+
+def text(page: Page) -> str:
+    """The generated text, as the elements have it."""
+    return page.evaluate(
+        "(s) => [...document.querySelectorAll(s)].filter(e => !e.hidden).map(e => e.textContent).join('')", OUTPUT
+    )
+
+
+def visible_tokens(page: Page) -> int:
+    return page.locator("#tokens [data-step]:not([hidden])").count()
+
+
+def trace(page: Page) -> Trace:
+    """The trace that `Save trace` downloads."""
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save trace").click()
+    return Trace.load(Path(download.value.path()))
+
+
+def toast(page: Page, words: str) -> None:
+    """A toast says this."""
+    expect(page.get_by_test_id("toast-body").filter(has_text=re.compile(words)).first).to_be_visible()
+
+
+def scrolls_sideways(page: Page) -> bool:
+    return page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
