@@ -28,6 +28,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--minutes", type=float, default=60.0, help="training time of the target (default 60)")
     found.add_argument("--draft-minutes", type=float, help="training time of the draft (default a quarter of --minutes)")
     found.add_argument("--preset", choices=sorted(PRESETS), default="cpu", help="sizes and rates (default cpu)")
+    found.add_argument("--init", type=Path, help="an exported target to go on from, with its tokenizer")
     found.add_argument("--seed", type=int, default=1)
     found.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, …")
     found.add_argument("--threads", type=int, help="CPU threads (default: all cores)")
@@ -59,6 +60,7 @@ def make_pair(arguments: argparse.Namespace) -> None:
         work=arguments.work,
         device=choose_device(arguments.device),
         compile=arguments.preset != "tiny" and not arguments.no_compile,
+        init=arguments.init,
     )
     prepare(shop, arguments.corpus, arguments.valid)
     target, target_step = train_target(shop, Budget(minutes=arguments.minutes))

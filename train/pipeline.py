@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor
-from transformers import LlamaForCausalLM
+from transformers import AutoModelForCausalLM, LlamaForCausalLM
 
 from train.checkpoint import CheckpointFolder, differences
 from train.config import ModelShape, Recipe
@@ -34,6 +34,7 @@ class Workshop:
     work: Path
     device: torch.device
     compile: bool
+    init: Path | None = None  # an exported target whose tokenizer and weights the run starts from
 
     @property
     def tokenizer_path(self) -> Path:
@@ -58,6 +59,7 @@ def prepare(shop: Workshop, corpus: Path, valid: Path | None) -> None:
         "vocab_size": shop.recipe.vocab_size,
         "story_share": shop.recipe.story_share,
         "seed": shop.recipe.seed,
+        "init": shop.init.name if shop.init else None,
     }
     card_path = shop.work / "data.json"
     if card_path.exists():
@@ -78,7 +80,7 @@ def prepare(shop: Workshop, corpus: Path, valid: Path | None) -> None:
     share = shop.recipe.story_share
     characters = int(sum(map(len, books)) * share / (1 - share))
     stories = list(tell_many(shop.recipe.seed, characters))
-    tokenizer = train_tokenizer(books + stories, shop.recipe.vocab_size)
+    tokenizer = given_tokenizer(shop.init) if shop.init else train_tokenizer(books + stories, shop.recipe.vocab_size)
     if tokenizer.get_vocab_size() < shop.recipe.vocab_size:
         learned = tokenizer.get_vocab_size()
         raise TrainingError(f"too little text: it gives {learned} of the {shop.recipe.vocab_size} pieces of the tokenizer")
@@ -105,6 +107,23 @@ def read_passages_of(path: Path) -> list[str]:
     if not path.is_file():
         raise TrainingError(f"validation file not found: {path}")
     return list(split_passages(read_text(path)))
+
+
+def given_tokenizer(folder: Path) -> Tokenizer:
+    if not (folder / "tokenizer.json").is_file():
+        raise TrainingError(f"--init: no exported model in {folder}")
+    return load_tokenizer(folder / "tokenizer.json")
+
+
+def given_weights(shop: Workshop, model: LlamaForCausalLM, folder: Path) -> None:
+    """Put an exported model's weights into ``model``, which must be of the same shape."""
+    given = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    keys = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+    there, here = ({key: getattr(each.config, key) for key in keys} for each in (given, model))
+    found = differences(there, here)
+    if found:
+        raise TrainingError(f"--init: {folder} has another shape ({'; '.join(found)})")
+    model.load_state_dict(given.state_dict())
 
 
 def new_model(shop: Workshop, shape: ModelShape) -> LlamaForCausalLM:
@@ -142,6 +161,8 @@ def validation(shop: Workshop, model: LlamaForCausalLM, max_windows: int | None 
 def train_target(shop: Workshop, budget: Budget) -> tuple[LlamaForCausalLM, int]:
     """The model and the number of steps it has been trained for."""
     model = new_model(shop, shop.recipe.target)
+    if shop.init:
+        given_weights(shop, model, shop.init)
     step = Training(
         name="target",
         model=model,

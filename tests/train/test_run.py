@@ -88,6 +88,19 @@ def test_the_target_learns(corpus: Path, tmp_path: Path) -> None:
     assert losses[-1] < losses[0] - 0.5
 
 
+def test_training_goes_on_from_an_exported_target(
+    finished: tuple[Path, Path], corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    exported = finished[1] / "target"
+    more = ["--init", str(exported), "--seed", "2"]
+    assert main([*arguments(corpus, tmp_path / "work", tmp_path / "pair", minutes=0), *more]) == 0
+    first, second = (AutoModelForCausalLM.from_pretrained(f).state_dict() for f in (exported, tmp_path / "pair" / "target"))
+    assert all(torch.equal(first[key], second[key]) for key in first)
+    assert (exported / "tokenizer.json").read_text() == (tmp_path / "pair" / "target" / "tokenizer.json").read_text()
+    message = says(capsys, [*arguments(corpus, tmp_path / "new", tmp_path / "pair"), "--init", str(tmp_path / "none")])
+    assert "no exported model in" in message
+
+
 def says(capsys: pytest.CaptureFixture[str], argv: list[str]) -> str:
     assert main(argv) == 2
     message = capsys.readouterr().err.strip().splitlines()[-1]
