@@ -73,6 +73,11 @@ def random_model(config: Any, seed: int = 0) -> PreTrainedModel:
     return model
 
 
+def halved(model: Any) -> PreTrainedModel:
+    """The model in bfloat16."""
+    return model.to(torch.bfloat16)
+
+
 @pytest.fixture(scope="module", params=FAMILIES)
 def source(request: pytest.FixtureRequest) -> PreTrainedModel:
     return random_model(FAMILIES[request.param]())
@@ -201,7 +206,7 @@ def test_logits_stay_as_they_were_when_the_model_runs_again(llama: LlamaLanguage
 def test_half_precision_runs_with_torch_operations() -> None:
     source = random_model(FAMILIES["llama"]())
     expected = direct_logits(source, [3, 1, 4, 1, 5])
-    model = LlamaLanguageModel.from_transformers(source.to(torch.bfloat16))
+    model = LlamaLanguageModel.from_transformers(halved(source))
     assert model.executor == "torch"
     logits = model.forward(torch.tensor([[3, 1, 4, 1, 5]]), model.new_cache(1))[0]
     assert logits.dtype == torch.bfloat16
@@ -289,4 +294,4 @@ def test_an_executor_that_cannot_run_the_model_is_refused() -> None:
     with pytest.raises(ValueError, match="executor must be"):
         LlamaLanguageModel.from_transformers(source, unknown)
     with pytest.raises(ValueError, match='executor "onnx" runs float32 on the CPU'):
-        LlamaLanguageModel.from_transformers(source.to(torch.bfloat16), "onnx")
+        LlamaLanguageModel.from_transformers(halved(source), "onnx")

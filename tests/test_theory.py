@@ -1,0 +1,88 @@
+"""The formulas against the paper, a simulation and their limits."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from naive_speculate.theory import best_k, expected_tokens, speedup, step_cost
+
+ALPHAS = st.floats(0, 1, allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "k", "tokens"), [(0.6, 2, 1.96), (0.8, 5, 3.68928), (0.0, 7, 1.0), (1.0, 7, 8.0), (0.5, 0, 1.0)]
+)
+def test_expected_tokens_are_those_of_equation_1(alpha: float, k: int, tokens: float) -> None:
+    assert expected_tokens(alpha, k) == pytest.approx(tokens)
+
+
+@given(alpha=st.floats(0, 0.999), k=st.integers(0, 40))
+def test_the_sum_equals_the_closed_form(alpha: float, k: int) -> None:
+    assert expected_tokens(alpha, k) == pytest.approx((1 - alpha ** (k + 1)) / (1 - alpha))
+
+
+def test_expected_tokens_are_what_a_simulated_step_yields() -> None:
+    draw, alpha, k, steps = random.Random(7), 0.7, 4, 40_000
+    total = 0
+    for _ in range(steps):
+        kept = 0
+        while kept < k and draw.random() < alpha:
+            kept += 1
+        total += kept + 1
+    assert total / steps == pytest.approx(expected_tokens(alpha, k), rel=0.02)
+
+
+@pytest.mark.parametrize(  # the paper's Table 2 columns: alpha, gamma, speedup at c near 0
+    ("alpha", "k", "factor"),
+    [(0.6, 2, 1.96), (0.7, 3, 2.53), (0.8, 2, 2.44), (0.8, 5, 3.69), (0.9, 2, 2.71), (0.9, 10, 6.86)],
+)
+def test_speedups_without_drafting_cost_are_the_papers(alpha: float, k: int, factor: float) -> None:
+    assert speedup(alpha, k, 1e-9) == pytest.approx(factor, abs=0.01)
+
+
+@given(alpha=ALPHAS, k=st.integers(1, 16), draft_cost=st.floats(0.01, 1))
+def test_theorem_3_8_is_the_case_of_a_free_wider_verification(alpha: float, k: int, draft_cost: float) -> None:
+    assert speedup(alpha, k, draft_cost) == pytest.approx(expected_tokens(alpha, k) / (k * draft_cost + 1))
+    assert speedup(alpha, k, draft_cost, 1.5) < speedup(alpha, k, draft_cost)
+
+
+@pytest.mark.parametrize("costs", [[1.0, 1.1, 1.2], {0: 1.0, 1: 1.1, 2: 1.2}, lambda k: 1 + 0.1 * k])
+def test_verification_costs_come_as_a_list_a_table_or_a_function(
+    costs: list[float] | dict[int, float] | Callable[[int], float],
+) -> None:
+    assert step_cost(2, 0.05, costs) == pytest.approx(1.3)
+    assert best_k(0.8, 0.05, costs, max_k=2) == 2
+
+
+@given(alpha=ALPHAS, draft_cost=st.floats(0.01, 1), slope=st.floats(0, 0.5))
+def test_no_other_k_beats_the_best(alpha: float, draft_cost: float, slope: float) -> None:
+    def verify(k: int) -> float:
+        return 1 + slope * k
+
+    best = best_k(alpha, draft_cost, verify, max_k=12)
+    assert all(speedup(alpha, best, draft_cost, verify) >= speedup(alpha, k, draft_cost, verify) for k in range(13))
+
+
+def test_drafting_that_does_not_pay_is_best_left() -> None:
+    assert best_k(0.1, 0.5) == 0  # Corollary 3.9: there is a gain only where alpha > c
+    assert best_k(0.6, 0.5) > 0
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: expected_tokens(1.1, 2), "alpha must be between 0 and 1"),
+        (lambda: expected_tokens(float("nan"), 2), "alpha must be between 0 and 1"),
+        (lambda: expected_tokens(0.5, -1), "k must not be negative"),
+        (lambda: speedup(0.5, 2, 0.0), "draft_cost must be positive"),
+        (lambda: speedup(0.5, 2, 0.1, -1.0), "verify_cost must be positive"),
+        (lambda: speedup(0.5, 2, 0.1, [1.0]), "no entry for k=2"),
+        (lambda: best_k(0.5, 0.1, 1.0, -1), "max_k must not be negative"),
+    ],
+)
+def test_arguments_out_of_range_are_named(call: Callable[[], float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
