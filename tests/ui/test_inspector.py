@@ -221,7 +221,7 @@ def test_distributions_stand_side_by_side_with_the_chosen_token_marked():
     figure = distributions(refused(), 3)
     assert [bars.name for bars in figure.data] == ["draft", "target"]
     assert list(figure.layout.yaxis.ticktext) == ["␣queen", "<b>▸ ␣king</b>", "the"]
-    draft, target = figure.data
+    target = figure.data[1]
     assert list(draft.x) == [0.2, 0.55, 0.05]
     assert list(target.x) == [0.31, 0.12, 0.1]
     assert draft.marker.pattern.shape != target.marker.pattern.shape
@@ -231,7 +231,7 @@ def test_distributions_stand_side_by_side_with_the_chosen_token_marked():
 def test_a_token_outside_the_top_lists_is_shown_by_its_own_probability():
     numbers = {**KING, "target_top": top((" queen", 0.5)), "draft_top": top(("the", 0.9)), "target_prob": 0.001}
     figure = distributions(step_of(token(REJECTED, " king", **numbers)), 1)
-    draft, target = figure.data
+    target = figure.data[1]
     assert list(figure.layout.yaxis.ticktext)[1] == "<b>▸ ␣king</b>"
     assert target.x[1] == 0.001
     assert target.x[2] is None  # not recorded, which is not the same as zero
