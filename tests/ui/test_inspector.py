@@ -221,7 +221,7 @@ def test_distributions_stand_side_by_side_with_the_chosen_token_marked():
     figure = distributions(refused(), 3)
     assert [bars.name for bars in figure.data] == ["draft", "target"]
     assert list(figure.layout.yaxis.ticktext) == ["␣queen", "<b>▸ ␣king</b>", "the"]
-    target = figure.data[1]
+    draft, target = figure.data
     assert list(draft.x) == [0.2, 0.55, 0.05]
     assert list(target.x) == [0.31, 0.12, 0.1]
     assert draft.marker.pattern.shape != target.marker.pattern.shape
