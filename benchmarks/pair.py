@@ -63,7 +63,7 @@ def encode_passages(tokenizer: Any, passages: Sequence[str]) -> np.ndarray[Any, 
     """All passages one after another, each ending with the end-of-text token."""
     ids: list[int] = []
     for passage in passages:
-        ids += [*tokenizer.encode(passage, add_special_tokens=False), tokenizer.eos_token_id]
+        ids += [*tokenizer.encode(passage, add_special_tokens=False, verbose=False), tokenizer.eos_token_id]
     return np.array(ids, dtype=np.uint16)
 
 
@@ -106,8 +106,9 @@ def measure(
 
 def show(gains: Sequence[Gain], found: dict[str, Loss], console: Console) -> None:
     table = Table(title="Speculation with the bundled pair")
-    for heading in ("", "accepted length", "accepted ÷ drafted", "α", "plain tok/s", "speculative tok/s", "speedup"):
-        table.add_column(heading, justify="right" if heading else "left")
+    table.add_column(no_wrap=True)
+    for heading in ("mean accepted length", "accepted ÷ drafted", "α", "plain tokens/s", "speculative tokens/s", "speedup"):
+        table.add_column(heading, justify="right")
     for gain in gains:
         table.add_row(
             "greedy" if gain.temperature == 0 else f"temperature {gain.temperature:g}",
@@ -154,7 +155,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         prompts = prompts_from(every, options.prompts, PROMPT_TOKENS).tolist()
     else:
         lines = PROMPTS.read_text(encoding="utf-8").splitlines()[: options.prompts]
-        prompts = [pair.tokenizer.encode(line)[:PROMPT_TOKENS] for line in lines]
+        prompts = [pair.tokenizer.encode(line, verbose=False)[:PROMPT_TOKENS] for line in lines]
     decoder = SpeculativeDecoder(pair)
     measure(decoder, prompts[:1], 1.0, 16, options.num_draft_tokens)  # warm-up
     gains = [
