@@ -5,18 +5,21 @@ import logging
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from naive_speculate.infer.dynamic_cache import DynamicKVCache
+from naive_speculate.infer.llama_model import LlamaLanguageModel
+from naive_speculate.infer.llama_weights import is_supported
 from naive_speculate.infer.protocols import LanguageModel
 from naive_speculate.infer.transformers_model import TransformersLanguageModel
 from naive_speculate.speculate.window import CostTable
 
 BUNDLED_PAIR = Path(__file__).resolve().parent.parent / "assets" / "pair"
 COSTS_FILE = "costs.json"
+EXECUTORS = ("auto", "onnx", "torch", "transformers")
 _VERIFY_GROWTH = 0.03
 _log = logging.getLogger(__name__)
 
@@ -96,7 +99,7 @@ def load_pair(
         draft: Hub id or local folder; with a given target, None for no draft model.
         device: "auto" (CUDA where there is one), "cpu", "cuda", "cuda:1" …
         dtype: "auto" (float32 on the CPU; on CUDA what the weights are stored in), or a torch floating-point type's name.
-        executor: "auto" (the fastest that can run the model), "transformers", or one of the fast ones by name.
+        executor: As for `wrap`.
 
     Returns:
         ModelPair: Target, draft and tokenizer.
@@ -142,14 +145,25 @@ def _load_model(argument: str, source: str | Path, device: torch.device, dtype: 
 
 
 def wrap(model: Any, executor: str = "auto") -> LanguageModel:
-    """A loaded transformers model as a `LanguageModel`, by the fastest executor that can run it.
+    """A loaded transformers model as a `LanguageModel`.
+
+    Args:
+        model: A transformers causal language model on its device.
+        executor: "auto" takes the fast implementation for the Llama family and transformers' own for everything else;
+            "onnx" and "torch" ask for one of the fast ones, "transformers" for the plain one.
 
     Raises:
-        ValueError: If the executor is unknown or the model's state cannot be rolled back.
+        ValueError: If the executor is unknown or cannot run the model, or the model's state cannot be rolled back.
     """
-    if executor in ("auto", "transformers"):
+    if executor not in EXECUTORS:
+        raise ValueError(f"executor must be one of {', '.join(EXECUTORS)}, got {executor!r}")
+    if executor == "transformers":
         return TransformersLanguageModel(model)
-    raise ValueError(f"executor must be 'auto' or 'transformers', got {executor!r}")
+    obstacle = is_supported(model.config)
+    if executor == "auto" and obstacle is not None:
+        _log.info("%s runs in transformers: %s", model.name_or_path or type(model).__name__, obstacle)
+        return TransformersLanguageModel(model)
+    return LlamaLanguageModel.from_transformers(model, cast(Any, executor))
 
 
 def _load_tokenizer(argument: str, source: str | Path) -> Any:

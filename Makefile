@@ -1,0 +1,47 @@
+# Two commands do everything: `make run` opens the page, `make test` runs every test. Both make what they need.
+
+PORT ?= 7860
+HOST ?= 127.0.0.1
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: run test lint clean
+
+run: $(VENV)/.run
+	$(BIN)/python app.py --host $(HOST) --port $(PORT)
+
+test: $(VENV)/.test chromium lint
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed, $$($(PYTHON) --version) found; try make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { \
+		echo "venv is missing; trying to install it with apt"; \
+		rm -rf $(VENV); \
+		$(AS_ROOT) apt-get update -qq && $(AS_ROOT) apt-get install -y -qq python3-venv && $(PYTHON) -m venv $(VENV); }
+
+$(VENV)/.run: requirements.txt | $(BIN)/python
+	$(BIN)/python -m pip install --disable-pip-version-check -q -r requirements.txt
+	@touch $@
+
+$(VENV)/.test: requirements.txt requirements-dev.txt | $(BIN)/python
+	$(BIN)/python -m pip install --disable-pip-version-check -q -r requirements-dev.txt
+	@touch $@ $(VENV)/.run
+
+# The browser tests drive Debian's Chromium; it is installed when there is none and the user may.
+AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n)
+.PHONY: chromium
+chromium:
+	@command -v chromium >/dev/null || { \
+		echo "Chromium is missing; installing it with apt for the browser tests"; \
+		$(AS_ROOT) apt-get update -qq && $(AS_ROOT) apt-get install -y -qq chromium >/dev/null; } || { \
+		echo "Chromium could not be installed: run 'apt-get install chromium' as root, then make test again"; exit 1; }

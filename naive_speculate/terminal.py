@@ -1,0 +1,81 @@
+"""A run in the terminal: tokens in the palette's colours, as they come, with a legend and the figures at the end."""
+
+from rich.console import Console
+from rich.style import Style as RichStyle
+from rich.table import Table
+from rich.text import Text
+
+from naive_speculate.events import OUTPUT_KINDS, Event, EventKind
+from naive_speculate.palette import STYLES
+
+_SHOWN = (EventKind.ACCEPTED, EventKind.REJECTED, EventKind.RESAMPLED, EventKind.BONUS)
+
+
+class TerminalView:
+    """Prints events. Where standard output is not a terminal, only the generated text."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(highlight=False, soft_wrap=True)
+
+    def show(self, event: Event) -> None:
+        """Print what one event adds."""
+        if not self.console.is_terminal:
+            self._plain(event)
+        elif event.kind == EventKind.STARTED:
+            self._legend()
+            self.console.print(Text("".join(event.prompt_texts or []), style="dim"), end="")
+        elif event.kind in _SHOWN:
+            self.console.print(Text(_visible(event), style=token_style(event.kind)), end="")
+        elif event.kind == EventKind.FINISHED:
+            self._figures(event)
+
+    def _plain(self, event: Event) -> None:
+        if event.kind in OUTPUT_KINDS:
+            self.console.file.write(event.text or "")
+        elif event.kind == EventKind.FINISHED:
+            self.console.file.write("\n")
+        self.console.file.flush()
+
+    def _legend(self) -> None:
+        legend = Text()
+        for kind in _SHOWN:
+            legend.append(f"{STYLES[kind].mark} {STYLES[kind].label}", style=token_style(kind))
+            legend.append("  ")
+        self.console.print(legend, end="\n\n")
+
+    def _figures(self, event: Event) -> None:
+        metrics = event.metrics or {}
+        table = Table(show_header=False, box=None, pad_edge=False)
+        rows = {
+            "ended by": str(event.finish_reason),
+            "tokens": metrics.get("num_generated_tokens"),
+            "tokens per target forward": metrics.get("mean_acceptance_length"),
+            "drafts accepted": metrics.get("draft_acceptance_rate"),
+            "tokens per second": metrics.get("tokens_per_second"),
+        }
+        for name, value in rows.items():
+            if value is not None:
+                table.add_row(Text(name, style="dim"), f"{value:.2f}" if isinstance(value, float) else str(value))
+        self.console.print("\n")
+        self.console.print(table)
+        if event.message:
+            self.console.print(Text(event.message))
+
+
+def token_style(kind: EventKind) -> RichStyle:
+    """The palette's style for a terminal; the light colours are dark enough for light grounds, so the dark ones are used on
+    the terminal's own, which is dark far more often; underline and strike tell the kinds apart without colour."""
+    style = STYLES[kind]
+    double = "double" in style.line
+    return RichStyle(
+        color=style.dark,
+        underline="underline" in style.line and not double,
+        underline2=double,
+        strike="line-through" in style.line,
+    )
+
+
+def _visible(event: Event) -> str:
+    """The token's text; a struck-through line break would break the line, so it is shown as a sign."""
+    text = event.text or ""
+    return text.replace("\n", "⏎") if event.kind == EventKind.REJECTED else text
