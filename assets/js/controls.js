@@ -69,12 +69,13 @@ class Controls {
     const at = player.round(player.cursor);
     const last = player.cursor > 0 ? player.events[player.cursor - 1] : undefined;
     const text = `round ${at} of ${player.ends.length} · ${((last && last.time) || 0).toFixed(2)} s`;
+    root.dataset.cursor = player.cursor;
     if (this.clock.textContent !== text) {
       this.clock.textContent = text;
-      this.slider.max = player.length;
-      this.slider.value = player.cursor;
       this.slider.setAttribute("aria-valuetext", text);
     }
+    this.slider.max = player.length;
+    this.slider.value = player.cursor;
     find(".ns-badge").textContent = live && !player.done ? "live" : live ? "your run" : "recorded";
   }
 

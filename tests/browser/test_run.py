@@ -2,7 +2,7 @@
 
 import pytest
 from playwright.sync_api import expect
-from steps import another_run, ended, run, set_number, shown_run, start, text, toast, trace, visible_tokens
+from tests.browser.steps import another_run, ended, run, set_number, shown_run, start, text, toast, trace, visible_tokens
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 

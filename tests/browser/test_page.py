@@ -1,0 +1,135 @@
+"""The page itself: links, themes, widths, what it fetches, programs that call it, and its end."""
+
+import json
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+from conftest import ROOT, Server
+from gradio_client import Client
+from playwright.sync_api import expect
+from tests.browser.steps import ended, run, scrolls_sideways, set_number, start, toast
+
+from naive_speculate import SamplingParams, SpeculativeDecoder, Trace, load_pair
+
+PROMPT = "Once upon a time there was a hen"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1440, 1024, 768, 390])
+def test_no_width_scrolls_sideways(open_page, theme, width):
+    page = open_page(f"?__theme={theme}", width=width, color_scheme=theme)
+    ended(page)
+    page.locator("#chart-speedup .main-svg").first.wait_for(state="attached")
+    assert not scrolls_sideways(page)
+    assert page.evaluate("document.body.classList.contains('dark')") == (theme == "dark")
+
+
+def test_charts_take_the_theme_s_colours(open_page):
+    page = open_page("?__theme=dark", color_scheme="dark")
+    page.wait_for_function("() => document.querySelector('#chart-lengths').layout?.font.color === '#f4f4f5'")
+
+
+def test_nothing_is_fetched_from_elsewhere(open_page, server):
+    page = open_page()
+    seen: list[str] = []
+    page.on("request", lambda request: seen.append(request.url))
+    page.reload()
+    ended(page)
+    page.locator("#chart-speedup .main-svg").first.wait_for(state="attached")
+    run(page, PROMPT, max_tokens=4)
+    elsewhere = [url for url in seen if not url.startswith((server.url, "data:", "blob:"))]
+    assert len(seen) > 10
+    assert elsewhere == []
+
+
+def test_a_link_reproduces_the_settings(open_page):
+    first = open_page()
+    first.locator("#prompt textarea").fill("A goose & a <gander>")
+    set_number(first, "seed", 41)
+    set_number(first, "temperature", 0.3)
+    first.locator("#share").click()
+    first.wait_for_url("**seed=41**")
+    query = "?" + first.url.split("?", 1)[1]
+    second = open_page(query)
+    expect(second.locator("#prompt textarea")).to_have_value("A goose & a <gander>")
+    expect(second.locator("#seed input")).to_have_value("41")
+    expect(second.locator("#temperature input[type=number]")).to_have_value("0.3")
+
+
+def test_a_link_with_nonsense_is_told_and_the_page_works(open_page):
+    page = open_page("?seed=abc&prompt=%3Cimg%20src=x%20onerror=window.hit=1%3E")
+    toast(page, "seed in the link cannot be")
+    run(page, PROMPT, max_tokens=4)
+    assert page.evaluate("window.hit") is None
+
+
+def test_programs_get_the_events_that_the_library_makes(server):
+    client = Client(server.url, verbose=False)
+    job = client.submit(PROMPT, max_tokens=24, seed=11, num_draft_tokens=3, api_name="/generate")
+    job.result(timeout=120)
+    lines = [json.dumps(event) for part in job.outputs() for event in part]
+    received = Trace.from_jsonl("\n".join(lines))
+    decoder = SpeculativeDecoder(load_pair(device="cpu"))
+    params = SamplingParams(temperature=0.7, max_tokens=24, seed=11)
+    assert received.text == decoder.generate(PROMPT, params, num_draft_tokens=3).text
+    assert received.finished.finish_reason == "length"
+
+
+def test_programs_may_leave_out_all_but_the_prompt(server):
+    job = Client(server.url, verbose=False).submit("Once", api_name="/generate")
+    assert job.result(timeout=120)[-1]["kind"] == "finished"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"prompt": ""}, "prompt is empty"),
+        ({"prompt": "a", "temperature": -1}, "temperature"),
+        ({"prompt": "a", "max_tokens": 0}, "max_tokens"),
+        ({"prompt": "a", "max_tokens": "many"}, "max_tokens"),
+        ({"prompt": "a", "num_draft_tokens": -1}, "num_draft_tokens"),
+        ({"prompt": "a", "verify_strategy": "hope"}, "verify_strategy"),
+    ],
+)
+def test_programs_are_told_what_is_wrong(server, arguments, reason):
+    with pytest.raises(Exception, match=reason):
+        Client(server.url, verbose=False).predict(**arguments, api_name="/generate")
+
+
+def test_two_visitors_do_not_see_each_other(open_page):
+    mine, yours = open_page(), open_page()
+    before = start(mine, "The frog said", max_tokens=200)
+    run(yours, "The toad said", max_tokens=8)
+    expect(mine.locator(".ns-stage")).not_to_have_attribute("data-run", before)
+    ended(mine)
+    assert "toad" not in "".join(mine.locator("#tokens [data-kind=prompt]").all_text_contents())
+    assert "frog" not in "".join(yours.locator("#tokens [data-kind=prompt]").all_text_contents())
+
+
+def test_help_names_the_options():
+    shown = subprocess.run([sys.executable, "app.py", "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    for option in ("--host", "--port", "--share", "--target", "--draft", "--device"):
+        assert option in shown.stdout
+
+
+def test_a_model_folder_that_is_not_there_is_one_clear_line():
+    tried = subprocess.run(
+        [sys.executable, "app.py", "--target", "/no/such/folder"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert tried.returncode == 2
+    assert "/no/such/folder" in tried.stderr.strip().splitlines()[-1]
+
+
+def test_the_app_ends_soon_after_it_is_told_to(chromium):
+    server = Server()
+    page = chromium.new_page()
+    page.goto(server.url)
+    page.locator("#tokens [data-step]").first.wait_for()
+    start(page, PROMPT, max_tokens=900)
+    with urllib.request.urlopen(server.url) as answer:
+        assert answer.status == 200
+    assert server.end() < 10
+    assert server.process.returncode == 0
+    page.close()

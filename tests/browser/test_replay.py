@@ -1,0 +1,156 @@
+"""The recorded run on arrival, replaying, saving and opening traces."""
+
+import json
+
+from playwright.sync_api import expect
+from tests.browser.steps import another_run, ended, shown_run, text, toast, trace, visible_tokens
+
+from naive_speculate import Trace
+from ui.recorded import SPECULATIVE
+
+SLIDER = ".ns-slider"
+
+
+def go_to(page, n: int) -> None:
+    page.locator(SLIDER).evaluate("(s, n) => { s.value = n; s.dispatchEvent(new Event('input')); }", n)
+    page.locator(f".ns-stage[data-cursor='{n}']").wait_for()
+
+
+def press(page, name: str) -> None:
+    page.get_by_role("button", name=name, exact=True).click()
+
+
+def rounds(page) -> int:
+    return page.locator("#rounds .ns-round.ns-done:not([hidden])").count()
+
+
+def test_a_recorded_run_is_there_on_arrival(page):
+    recorded = Trace.load(SPECULATIVE)
+    ended(page)
+    assert shown_run(page) == "recorded"
+    assert text(page) == recorded.text
+    expect(page.locator("#stats")).to_contain_text("In this recorded run")
+    expect(page.locator(".ns-badge")).to_have_text("recorded")
+    expect(page.locator("#inspector h3")).to_be_visible()
+    expect(page.locator("#distributions .main-svg").first).to_be_visible()
+
+
+def test_stepping_moves_by_whole_rounds_both_ways(page):
+    ended(page)
+    last = rounds(page)
+    press(page, "One round back")
+    expect(page.locator(".ns-clock")).to_contain_text(f"round {last - 1} of {last}")
+    press(page, "To the start")
+    expect(page.locator(".ns-clock")).to_contain_text(f"round 0 of {last}")
+    assert visible_tokens(page) == 0
+    press(page, "One round forward")
+    press(page, "One round forward")
+    expect(page.locator(".ns-clock")).to_contain_text(f"round 2 of {last}")
+    assert rounds(page) == 2
+    recorded = Trace.load(SPECULATIVE)
+    upto = [n for n, event in enumerate(recorded) if event.kind == "step"][1]
+    assert text(page) == Trace(recorded[n] for n in range(upto + 1)).text
+    press(page, "To the end")
+    ended(page)
+    assert text(page) == recorded.text
+
+
+def test_a_token_is_drafted_before_it_is_judged(page):
+    ended(page)
+    recorded = Trace.load(SPECULATIVE)
+    judged = next(n for n, event in enumerate(recorded) if event.kind in ("accepted", "rejected"))
+    go_to(page, judged)
+    assert page.locator("#tokens [data-kind=proposed]:not([hidden])").count() == judged - 1
+    go_to(page, judged + 1)
+    kind = recorded[judged].kind.value
+    assert page.locator(f"#tokens [data-kind={kind}]:not([hidden])").count() == 1
+
+
+def test_numbers_and_charts_follow_the_cursor(page):
+    ended(page)
+    recorded = Trace.load(SPECULATIVE)
+    third = [n for n, event in enumerate(recorded) if event.kind == "step"][2]
+    part = Trace(recorded[n] for n in range(third + 1))
+    go_to(page, third + 1)
+    expect(page.locator("#stats")).to_contain_text(f"{len(part.token_ids)} tokens in 3 passes")
+    page.wait_for_function("() => document.querySelector('#chart-acceptance').data?.[0]?.x.length <= 3")
+
+
+def test_playing_reaches_the_end_by_itself_and_can_be_paused(page):
+    ended(page)
+    press(page, "To the start")
+    page.locator(".ns-speed").select_option("rounds:1")
+    press(page, "Play")
+    page.wait_for_function("() => Number(document.querySelector('.ns-slider').value) > 2")
+    press(page, "Pause")
+    at = page.locator(SLIDER).input_value()
+    page.locator(".ns-speed").select_option("1")
+    assert page.locator(SLIDER).input_value() == at
+    press(page, "Play")
+    ended(page)
+    expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
+
+
+def test_a_saved_trace_opens_again_and_shows_the_same(page, tmp_path):
+    ended(page)
+    saved = trace(page)
+    assert saved.to_jsonl() == Trace.load(SPECULATIVE).to_jsonl()
+    before, shown = shown_run(page), text(page)
+    saved.save(tmp_path / "mine.jsonl")
+    page.locator(".ns-file").set_input_files(tmp_path / "mine.jsonl")
+    another_run(page, before)
+    ended(page)
+    assert text(page) == shown
+    expect(page.locator(".ns-title")).to_contain_text("mine.jsonl")
+
+
+def test_a_dropped_file_is_opened(page):
+    ended(page)
+    before = shown_run(page)
+    page.evaluate(
+        """(text) => {
+            const data = new DataTransfer();
+            data.items.add(new File([text], "dropped.jsonl"));
+            document.querySelector(".ns-stage").dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true }));
+        }""",
+        Trace.load(SPECULATIVE).to_jsonl(),
+    )
+    another_run(page, before)
+    expect(page.locator(".ns-title")).to_contain_text("dropped.jsonl")
+
+
+def test_a_broken_trace_is_refused_and_the_old_run_stays(page, tmp_path):
+    ended(page)
+    before, shown = shown_run(page), text(page)
+    (tmp_path / "broken.jsonl").write_text('{"kind":"started"}\n{"kind":')
+    page.locator(".ns-file").set_input_files(tmp_path / "broken.jsonl")
+    toast(page, "trace line 2: not JSON")
+    assert (shown_run(page), text(page)) == (before, shown)
+
+
+def test_markup_in_every_field_of_a_trace_is_only_text(page, tmp_path):
+    ended(page)
+    evil = "<img src=x onerror='window.hit=1'><script>window.hit=1</script>"
+    lines = []
+    for event in list(Trace.load(SPECULATIVE))[:60]:
+        fields = event.to_dict()
+        for name in ("text", "token", "prompt", "device", "message"):
+            fields[name] = evil
+        fields["prompt_texts"] = [evil] * len(fields.get("prompt_token_ids", []))
+        fields["settings"] = {"verify_strategy": evil, "drafter": evil, "num_draft_tokens": evil}
+        for name in ("draft_top", "target_top", "residual_top"):
+            for entry in fields.get(name, []):
+                entry["text"] = evil
+        lines.append(json.dumps(fields))
+    lines.append(json.dumps({"kind": "finished", "finish_reason": "error", "message": evil}))
+    path = tmp_path / f"{'x' * 40}.jsonl"
+    path.write_text("\n".join(lines))
+    before = shown_run(page)
+    page.locator(".ns-file").set_input_files(path)
+    another_run(page, before)
+    ended(page)
+    page.locator("#tokens [data-step]").first.click()
+    expect(page.locator("#inspector h3")).to_contain_text("<img")
+    expect(page.locator("#stats")).to_contain_text("It ended in an error")
+    assert page.evaluate("window.hit") is None
+    assert page.locator("#tokens img, #rounds img, #inspector img, #stats img").count() == 0
