@@ -1,6 +1,5 @@
 """The fast models of the Llama family give transformers' logits, whatever the cache holds."""
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +16,7 @@ from transformers import (
 )
 
 from naive_speculate.infer import BatchLanguageModel, DynamicKVCache, KVCache, KVState, TransformersLanguageModel
-from naive_speculate.infer.llama_model import LlamaLanguageModel, fast_language_model
+from naive_speculate.infer.llama_model import LlamaLanguageModel
 from naive_speculate.infer.llama_weights import is_supported
 
 VOCAB = 97
@@ -213,21 +212,14 @@ def test_half_precision_runs_with_torch_operations() -> None:
     assert (logits - expected).norm() < 0.05 * expected.norm()
 
 
-def test_a_model_of_another_family_runs_with_transformers_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_model_of_another_family_is_refused_with_the_reason() -> None:
     source = random_model(GPT2Config(vocab_size=VOCAB, n_embd=16, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=1))
-    with caplog.at_level(logging.WARNING):
-        model = fast_language_model(source)
-    assert isinstance(model, TransformersLanguageModel)
-    assert len(caplog.records) == 1
-    assert "gpt2" in caplog.text
-    with pytest.raises(ValueError, match="gpt2"):
-        fast_language_model(source, "torch")
+    with pytest.raises(ValueError, match="model_type is gpt2"):
+        LlamaLanguageModel.from_transformers(source)
 
 
 def test_a_llama_on_the_cpu_runs_with_onnx_runtime() -> None:
-    model = fast_language_model(random_model(FAMILIES["llama"]()))
-    assert isinstance(model, LlamaLanguageModel)
-    assert model.executor == "onnx"
+    assert LlamaLanguageModel.from_transformers(random_model(FAMILIES["llama"]())).executor == "onnx"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from handmade import run
+from tests.ui.handmade import run
 
 from naive_speculate.events import Event, EventKind
 from naive_speculate.trace import Trace

@@ -6,7 +6,7 @@ import time
 
 import plotly.graph_objects as go
 import pytest
-from handmade import run
+from tests.ui.handmade import run
 
 from naive_speculate.palette import DARK, LIGHT
 from naive_speculate.theory import speedup as expected_speedup

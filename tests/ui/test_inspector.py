@@ -1,7 +1,7 @@
 """What the inspector says of a token: the right reason, in the terms of the rule that judged it, with its own numbers."""
 
 import pytest
-from handmade import run, step_of, token, top
+from tests.ui.handmade import run, step_of, token, top
 
 from naive_speculate.events import Event, EventKind
 from naive_speculate.trace import Trace

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from handmade import run
+from tests.ui.handmade import run
 
 from ui.replay import MAX_TRACE_EVENTS, opened
 

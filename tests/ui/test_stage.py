@@ -2,7 +2,7 @@
 
 import json
 
-from handmade import run
+from tests.ui.handmade import run
 
 from naive_speculate.events import TOKEN_KINDS
 from naive_speculate.palette import STYLES

@@ -1,6 +1,6 @@
 """The headline says what the metrics say, and nothing that was not measured."""
 
-from handmade import run
+from tests.ui.handmade import run
 
 from naive_speculate.events import Event, EventKind, FinishReason
 from ui.stats import headline, sentence, title

@@ -2,7 +2,7 @@
 
 import json
 
-from handmade import run
+from tests.ui.handmade import run
 
 from naive_speculate.events import Event, EventKind, TokenProb
 from ui.wire import batch, slim
