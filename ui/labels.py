@@ -45,8 +45,8 @@ def number(value: float, digits: int = 3) -> str:
     """A probability or the like as a reader wants it: significant digits, no powers of ten, no false zero or one."""
     if not math.isfinite(value):
         return str(value)
-    if value == 0 or value == 1:
-        return str(int(value))
+    if value == 0 or abs(value - 1) < 1e-6:  # a probability of 1 may have lost its last digits on the way
+        return "0" if value == 0 else "1"
     if 0 < value < 1e-4:
         return "under 0.0001"
     if value < 1:

@@ -52,7 +52,7 @@ def costs_of(trace: Trace, plain_tokens_per_second: float | None = None) -> Cost
     drafted = sum(s.drafted for s in steps)
     return Costs(
         alpha=accepted / judged,
-        draft_cost=sum(s.draft_seconds for s in steps) / drafted / step_seconds,
+        draft_cost=max(1e-6, sum(s.draft_seconds for s in steps) / drafted / step_seconds),  # theory wants it positive
         mean_drafts=drafted / len(steps),
         measured=(accepted + len(steps)) / seconds * step_seconds,
         estimated=plain is None,

@@ -211,7 +211,7 @@ def _bonus(case: Case) -> list[str]:
     how = "is the target's most probable token" if greedy else "was drawn from the target's own distribution"
     chosen = f"{quoted(event)} {how}{_with(event, greedy)}."
     if not drafts:
-        return ["Nothing was drafted in this round: this is plain decoding, one target pass for one token.", chosen]
+        return ["Nothing was drafted in this round, so it was one of plain decoding: one target pass for one token.", chosen]
     kept = "The one draft was kept." if drafts == 1 else f"All {drafts} drafts were kept."
     free = "The pass that checked them also told what comes next, so this token costs nothing extra."
     return [f"{kept} {free}", chosen]
