@@ -1,14 +1,13 @@
 """The fast language model for the Llama family: Llama, Qwen2, Qwen3, Mistral."""
 
 import importlib.metadata
-import logging
 from typing import Literal, Protocol
 
 import torch
 from transformers import PreTrainedModel
 
 from naive_speculate.infer.llama_torch import TorchLlama
-from naive_speculate.infer.llama_weights import LlamaShape, is_supported, rotary_of, shape_of, weights_of
+from naive_speculate.infer.llama_weights import LlamaShape, rotary_of, shape_of, weights_of
 from naive_speculate.infer.protocols import KVCache, KVState
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
 from naive_speculate.infer.transformers_model import TransformersLanguageModel, check_query
@@ -17,8 +16,6 @@ Executor = Literal["auto", "onnx", "torch"]
 
 # The graph's operators work in these versions; earlier ones lack some or were not tried.
 _ONNXRUNTIME, _ONNX = "1.31", "1.19"
-
-_logger = logging.getLogger(__name__)
 
 
 class _Forward(Protocol):
@@ -131,25 +128,6 @@ class LlamaLanguageModel:
             states = rows.get_kv_states()
             kv_cache.update([KVState(s.keys[:, :, -num_new:], s.values[:, :, -num_new:]) for s in states])
         return logits
-
-
-def fast_language_model(
-    model: PreTrainedModel, executor: Executor = "auto"
-) -> LlamaLanguageModel | TransformersLanguageModel:
-    """The fastest language model for a loaded model: `LlamaLanguageModel`, or `TransformersLanguageModel` with one log line.
-
-    Args:
-        model: A decoder-only model, on its device, in its dtype.
-        executor: See `LlamaLanguageModel.from_transformers`; other than "auto" it is refused where it cannot run the model.
-
-    Raises:
-        ValueError: If the model's state cannot be rolled back, or the executor cannot run it.
-    """
-    reason = is_supported(model.config)
-    if reason is None or executor != "auto":
-        return LlamaLanguageModel.from_transformers(model, executor)
-    _logger.warning("%s runs with transformers: %s", model.name_or_path or type(model).__name__, reason)
-    return TransformersLanguageModel(model)
 
 
 def _onnx_obstacle(model: PreTrainedModel) -> str | None:

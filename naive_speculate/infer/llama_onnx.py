@@ -87,8 +87,7 @@ class OnnxLlama:
         with self._lock:
             rows.cache.reserve(max(rows.lengths) + num_new)
             for begin, end in _neighbours(rows.indices):
-                part = slice(begin, end)
-                self._run(token_ids[part], rows.cache, rows.indices[begin], logits[part])
+                self._run(token_ids[begin:end], rows.cache, rows.indices[begin], logits[begin:end])
         return logits
 
     def _run(self, token_ids: torch.Tensor, cache: RaggedKVCache, first: int, logits: torch.Tensor) -> None:

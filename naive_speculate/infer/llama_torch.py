@@ -26,6 +26,7 @@ class TorchLlama:
         self._weights = weights
         self._rotary = rotary
 
+    @torch.inference_mode()
     def forward(self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int) -> torch.Tensor:
         """Compute logits and write keys and values behind the rows' ends, without moving the ends.
 
