@@ -74,7 +74,7 @@ class Workbench:
     def _wire(self) -> None:
         quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
         direct = {**quiet, "queue": False}
-        link = gr.State("")
+        link = gr.Textbox(visible=False)  # a gr.State would stay on the server
         for trigger in (self.run.click, self._prompt.submit):
             trigger(self._halt, None, None, trigger_mode="multiple", **direct).then(
                 self._decode, self.settings, self.stage, trigger_mode="multiple", concurrency_limit=8, **quiet

@@ -6,12 +6,12 @@ import sys
 import urllib.request
 
 import pytest
-from conftest import ROOT, Server
 from gradio_client import Client
 from playwright.sync_api import expect
-from tests.browser.steps import ended, run, scrolls_sideways, set_number, start, toast
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, Trace, load_pair
+from tests.browser.conftest import ROOT, Server
+from tests.browser.steps import ended, run, scrolls_sideways, set_number, start, toast
 
 PROMPT = "Once upon a time there was a hen"
 

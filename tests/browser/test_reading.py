@@ -1,6 +1,7 @@
 """Reading a run: legend, pointing, the keyboard, the inspector."""
 
 from playwright.sync_api import expect
+
 from tests.browser.steps import ended
 
 

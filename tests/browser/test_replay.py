@@ -3,9 +3,9 @@
 import json
 
 from playwright.sync_api import expect
-from tests.browser.steps import another_run, ended, shown_run, text, toast, trace, visible_tokens
 
 from naive_speculate import Trace
+from tests.browser.steps import another_run, ended, shown_run, text, toast, trace, visible_tokens
 from ui.recorded import SPECULATIVE
 
 SLIDER = ".ns-slider"

@@ -2,9 +2,9 @@
 
 import pytest
 from playwright.sync_api import expect
-from tests.browser.steps import another_run, ended, run, set_number, shown_run, start, text, toast, trace, visible_tokens
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
+from tests.browser.steps import another_run, ended, run, set_number, shown_run, start, text, toast, trace, visible_tokens
 
 PROMPT = "Once upon a time there was a fox who"
 KINDS = ("accepted", "rejected", "discarded", "resampled", "bonus")

@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from tests.ui.handmade import run
 
 from naive_speculate.events import Event, EventKind
 from naive_speculate.trace import Trace
+from tests.ui.handmade import run
 from ui.board import TITLES, board, template
 from ui.charts import CHARTS
 

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from tests.ui.handmade import run
 
+from tests.ui.handmade import run
 from ui.replay import MAX_TRACE_EVENTS, opened
 
 STARTED = '{"kind":"started","schema_version":1}'

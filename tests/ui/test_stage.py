@@ -2,10 +2,9 @@
 
 import json
 
-from tests.ui.handmade import run
-
 from naive_speculate.events import TOKEN_KINDS
 from naive_speculate.palette import STYLES
+from tests.ui.handmade import run
 from ui.assets import script, styles, variables
 from ui.replay import opened
 from ui.runs import Run, Runs

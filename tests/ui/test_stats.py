@@ -1,8 +1,7 @@
 """The headline says what the metrics say, and nothing that was not measured."""
 
-from tests.ui.handmade import run
-
 from naive_speculate.events import Event, EventKind, FinishReason
+from tests.ui.handmade import run
 from ui.stats import headline, sentence, title
 
 

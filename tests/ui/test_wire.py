@@ -2,9 +2,8 @@
 
 import json
 
-from tests.ui.handmade import run
-
 from naive_speculate.events import Event, EventKind, TokenProb
+from tests.ui.handmade import run
 from ui.wire import batch, slim
 
 
