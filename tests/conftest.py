@@ -2,7 +2,39 @@
 
 import os
 
+import pytest
 import torch
 
+from naive_speculate import ModelPair, SpeculativeDecoder, load_pair
+from naive_speculate.infer import TransformersLanguageModel
+from tests.tiny import tiny_llama
+
 os.environ.setdefault("NAIVE_SPECULATE_THREADS", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing is fetched in tests
 torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def bundled_pair() -> ModelPair:
+    return load_pair()
+
+
+@pytest.fixture(scope="session")
+def bundled_decoder(bundled_pair) -> SpeculativeDecoder:
+    return SpeculativeDecoder(bundled_pair)
+
+
+@pytest.fixture(scope="session")
+def tiny_pair() -> ModelPair:
+    """A random target, and a draft that is the target with a little noise, so that some drafts are kept and some not."""
+    target, draft = tiny_llama(2, seed=0), tiny_llama(2, seed=0)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in draft.parameters():
+            parameter += 0.03 * torch.randn(parameter.shape, generator=generator)
+    return ModelPair(TransformersLanguageModel(target), TransformersLanguageModel(draft))
+
+
+@pytest.fixture(scope="session")
+def tiny_decoder(tiny_pair) -> SpeculativeDecoder:
+    return SpeculativeDecoder(tiny_pair)

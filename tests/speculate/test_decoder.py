@@ -1,0 +1,277 @@
+"""The decoder on random models: batches, caches, limits, stops, what results carry."""
+
+import itertools
+import threading
+
+import pytest
+import torch
+
+from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder, Trace, VerifyStrategy
+from naive_speculate.infer import TransformersLanguageModel
+from tests.tiny import tiny_llama
+
+STRATEGIES = list(VerifyStrategy)
+PROMPTS = [[5, 6, 7], [1], list(range(17)), [9, 8, 7, 6, 5, 4, 3, 2, 1], list(range(40, 70))]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("k", [0, 1, 3, 8, "auto"])
+def test_greedy_output_is_the_targets_whatever_drafts_and_strategy(tiny_decoder, tiny_pair, k, strategy):
+    for prompt in PROMPTS[:3]:
+        query = torch.tensor([prompt])
+        output = tiny_pair.target.model.generate(
+            query, attention_mask=torch.ones_like(query), do_sample=False, max_new_tokens=24, pad_token_id=0
+        )
+        expected = output[0, len(prompt) :].tolist()
+        params = SamplingParams(temperature=0, max_tokens=24)
+        found = tiny_decoder.generate(prompt, params, num_draft_tokens=k, verify_strategy=strategy, detail="none")
+        assert found.token_ids == expected
+
+
+def test_greedy_match_ignores_temperature(tiny_decoder):
+    hot = SamplingParams(temperature=5.0, max_tokens=20)
+    cold = SamplingParams(temperature=0, max_tokens=20)
+    found = tiny_decoder.generate(PROMPTS[0], hot, verify_strategy="greedy_match")
+    assert found.token_ids == tiny_decoder.generate(PROMPTS[0], cold).token_ids
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("k", [0, 3, "auto"])
+def test_a_row_of_a_batch_gives_what_it_gives_alone(tiny_decoder, strategy, k):
+    every = [
+        SamplingParams(max_tokens=30, seed=7),
+        SamplingParams(max_tokens=20, seed=7, temperature=0),
+        SamplingParams(max_tokens=33, seed=8, temperature=0.7, top_k=10),
+        SamplingParams(max_tokens=25, seed=9, frequency_penalty=0.5, min_p=0.05),
+        SamplingParams(max_tokens=11, seed=1, top_p=0.8),
+    ]
+    batch = tiny_decoder.generate(PROMPTS, every, num_draft_tokens=k, verify_strategy=strategy)
+    for prompt, params, row in zip(PROMPTS, every, batch, strict=True):
+        alone = tiny_decoder.generate(prompt, params, num_draft_tokens=k, verify_strategy=strategy)
+        assert row.token_ids == alone.token_ids
+    assert [row.trace.events[0].row for row in batch] == [0, 1, 2, 3, 4]
+
+
+def test_sequences_join_and_leave_between_steps(tiny_decoder):
+    params = [SamplingParams(max_tokens=n, seed=n) for n in (30, 5, 12)]
+    alone = [tiny_decoder.generate(p, q).token_ids for p, q in zip(PROMPTS, params, strict=False)]
+    workspace = tiny_decoder.new_workspace()
+    running, done = [], {}
+    waiting = list(enumerate(zip(PROMPTS, params, strict=False)))
+    while waiting or running:
+        if waiting:
+            row, (prompt, one) = waiting.pop(0)
+            running.append(tiny_decoder.new_sequence(prompt, one, workspace=workspace, row=row)[0])
+        for _ in range(2):
+            tiny_decoder.step(running)
+        for sequence in [s for s in running if s.finish_reason is not None]:
+            done[sequence.row] = sequence.output_token_ids
+            workspace.release(sequence)
+            running.remove(sequence)
+    assert [done[row] for row in range(3)] == alone
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_after_a_step_no_cache_holds_an_uncommitted_token(tiny_decoder, tiny_pair, strategy):
+    workspace = tiny_decoder.new_workspace()
+    params = [SamplingParams(max_tokens=40, seed=seed) for seed in range(3)]
+    sequences = [
+        tiny_decoder.new_sequence(p, q, workspace=workspace, verify_strategy=strategy, num_draft_tokens=4)[0]
+        for p, q in zip(PROMPTS, params, strict=False)
+    ]
+    accepted = set()
+    while any(s.finish_reason is None for s in sequences):
+        events = tiny_decoder.step(sequences)
+        accepted |= {e.num_accepted for e in events if e.kind == EventKind.STEP}
+        for sequence in sequences:
+            for slot, model in ((sequence.target_slot, tiny_pair.target), (sequence.draft_slot, tiny_pair.draft)):
+                assert slot.num_tokens < len(sequence.token_ids) or sequence.finish_reason is not None
+                held = sequence.token_ids[: slot.num_tokens]
+                fresh = model.new_cache(1)
+                model.forward(torch.tensor([held]), fresh)
+                keys, expected = slot.view().get_kv_states()[0].keys, fresh.get_kv_states()[0].keys
+                torch.testing.assert_close(keys, expected, atol=1e-4, rtol=1e-4)
+    assert {0, 4} <= accepted or strategy == VerifyStrategy.TYPICAL_ACCEPTANCE
+
+
+class Plain:
+    """A user's model: the reference's two members and nothing else."""
+
+    def __init__(self, model):
+        self._model = TransformersLanguageModel(model)
+
+    @property
+    def eos_token_id(self) -> int:
+        raise ValueError("the configuration has no eos_token_id")
+
+    def forward(self, query_token_ids, kv_cache):
+        return self._model.forward(query_token_ids, kv_cache)
+
+
+def test_a_plain_language_model_gives_the_same_as_a_batched_one(tiny_decoder, tiny_pair):
+    plain = SpeculativeDecoder(ModelPair(Plain(tiny_pair.target.model), Plain(tiny_pair.draft.model)))
+    params = [SamplingParams(max_tokens=15, seed=3), SamplingParams(max_tokens=9, temperature=0)]
+    for ours, theirs in zip(
+        plain.generate(PROMPTS[:2], params), tiny_decoder.generate(PROMPTS[:2], params), strict=True
+    ):
+        assert ours.token_ids == theirs.token_ids
+    several = SamplingParams(n=3, seed=1, max_tokens=6)
+    assert [o.token_ids for o in plain.generate(PROMPTS[2], several).outputs] == [
+        o.token_ids for o in tiny_decoder.generate(PROMPTS[2], several).outputs
+    ]
+
+
+@pytest.mark.parametrize("k", [3, "auto"])
+def test_a_seed_gives_the_same_output_every_time(tiny_decoder, k):
+    params = SamplingParams(max_tokens=30, seed=11)
+    outputs = {tuple(tiny_decoder.generate(PROMPTS[0], params, num_draft_tokens=k).token_ids) for _ in range(3)}
+    assert len(outputs) == 1
+    other = tiny_decoder.generate(PROMPTS[0], SamplingParams(max_tokens=30, seed=12), num_draft_tokens=k)
+    assert tuple(other.token_ids) not in outputs
+
+
+def test_a_drawn_seed_is_reported_and_repeats_the_run(tiny_decoder):
+    first = tiny_decoder.generate(PROMPTS[0], SamplingParams(max_tokens=20))
+    again = tiny_decoder.generate(PROMPTS[0], SamplingParams(max_tokens=20, seed=first.trace.started.seed))
+    assert again.token_ids == first.token_ids
+
+
+def test_the_auto_windows_costs_stand_in_the_started_event(tiny_decoder):
+    started = tiny_decoder.generate(PROMPTS[0], num_draft_tokens="auto").trace.started
+    assert started.cost_table["draft"] > 0
+    assert started.cost_table["verify"][0] == 1.0
+    assert tiny_decoder.generate(PROMPTS[0]).trace.started.cost_table is None
+
+
+def test_n_sequences_share_a_prompt_and_are_ranked(tiny_decoder):
+    params = SamplingParams(n=2, best_of=4, seed=1, max_tokens=8)
+    result = tiny_decoder.generate(PROMPTS[2], params)
+    assert len(result.outputs) == 2
+    assert result.outputs[0].token_ids == result.token_ids
+    scores = [output.cumulative_logprob for output in result.outputs]
+    assert scores == sorted(scores, reverse=True)
+    assert result.outputs[0].token_ids != result.outputs[1].token_ids
+
+
+def test_logprobs_agree_with_a_plain_forward(tiny_decoder, tiny_pair):
+    prompt = PROMPTS[3]
+    params = SamplingParams(max_tokens=12, seed=2, logprobs=3, prompt_logprobs=2, temperature=0.7, top_k=5)
+    result = tiny_decoder.generate(prompt, params)
+    whole = prompt + result.token_ids
+    with torch.no_grad():
+        raw = torch.log_softmax(tiny_pair.target.model(torch.tensor([whole])).logits[0], -1)
+    for place, entry in enumerate(result.logprobs, start=len(prompt)):
+        token = whole[place]
+        assert len(entry) in (3, 4)
+        assert entry[token].rank == (raw[place - 1] > raw[place - 1, token]).sum() + 1
+        for other, found in entry.items():
+            assert found.logprob == pytest.approx(raw[place - 1, other].item(), abs=1e-4)
+    assert result.prompt_logprobs[0] is None
+    assert len(result.prompt_logprobs) == len(prompt)
+    for place, entry in enumerate(result.prompt_logprobs[1:], start=1):
+        assert entry[prompt[place]].logprob == pytest.approx(raw[place - 1, prompt[place]].item(), abs=1e-4)
+
+
+def test_a_run_ends_with_length_at_the_models_last_position():
+    pair = ModelPair(*(TransformersLanguageModel(tiny_llama(n, seed=3, positions=20)) for n in (2, 1)))
+    decoder = SpeculativeDecoder(pair)
+    for size, k in itertools.product((5, 19, 20), (0, 4)):
+        result = decoder.generate(list(range(size)), SamplingParams(max_tokens=50, seed=1), num_draft_tokens=k)
+        assert len(result.token_ids) == 20 - size
+        assert result.finish_reason == "length"
+    with pytest.raises(ValueError, match=r"prompt has 27 tokens, 7 more than the 20"):
+        decoder.generate(list(range(27)))
+
+
+def test_a_draft_with_fewer_positions_stops_drafting_but_not_decoding():
+    target, draft = (TransformersLanguageModel(tiny_llama(1, seed=3, positions=p)) for p in (60, 16))
+    decoder = SpeculativeDecoder(ModelPair(target, draft))
+    params = SamplingParams(max_tokens=40, temperature=0)
+    result = decoder.generate(PROMPTS[0], params)
+    assert result.token_ids == decoder.generate(PROMPTS[0], params, num_draft_tokens=0).token_ids
+    assert len(result.token_ids) == 40
+
+
+def test_a_stop_token_in_a_window_ends_the_output_behind_it(tiny_decoder):
+    free = tiny_decoder.generate(PROMPTS[0], SamplingParams(temperature=0, max_tokens=30)).token_ids
+    stop = free[12]
+    for k in (0, 1, 5, 8):
+        params = SamplingParams(temperature=0, max_tokens=30, stop_token_ids=[stop])
+        result = tiny_decoder.generate(PROMPTS[0], params, num_draft_tokens=k)
+        assert result.token_ids == free[: free.index(stop) + 1]
+        assert result.finish_reason == "stop"
+
+
+def test_cancelling_ends_the_run_with_its_tokens_so_far(tiny_decoder):
+    cancel = threading.Event()
+    seen = []
+    for event in tiny_decoder.stream(PROMPTS[0], SamplingParams(max_tokens=150, seed=1), cancel=cancel):
+        seen.append(event)
+        if event.kind == EventKind.STEP and event.step == 2:
+            cancel.set()
+    assert seen[-1].finish_reason == "cancelled"
+    assert 3 <= len(Trace(seen).token_ids) < 150
+    assert [e.step for e in seen if e.kind == EventKind.STEP] == [0, 1, 2]
+
+
+def test_a_failing_step_ends_the_trace_with_error_and_is_raised(tiny_decoder):
+    def fail(output_token_ids, logits):
+        if len(output_token_ids) >= 3:
+            raise RuntimeError("no more")
+        return logits
+
+    seen = []
+    with pytest.raises(RuntimeError, match="no more"):
+        for event in tiny_decoder.stream(PROMPTS[0], SamplingParams(logits_processors=[fail], seed=1)):
+            seen.append(event)
+    assert seen[-1].kind == EventKind.FINISHED
+    assert seen[-1].finish_reason == "error"
+    assert "no more" in seen[-1].message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"prompt": ""}, "prompt is empty"),
+        ({"prompt": []}, "prompt is an empty list"),
+        ({"prompt": [[]]}, "prompt is empty"),
+        ({"prompt": [97]}, "prompt holds 97, expected token ids from 0 to 96"),
+        ({"prompt": [1, "x"]}, "prompt must be text, token ids, or a list of either"),
+        ({"prompt": 3}, "prompt must be text, token ids"),
+        ({"prompt": "words"}, "prompt must be a list of token ids: this pair has no tokenizer"),
+        ({"prompt": [1], "num_draft_tokens": -1}, "num_draft_tokens must be 'auto' or from 0 to 64, got -1"),
+        ({"prompt": [1], "num_draft_tokens": 10**6}, "num_draft_tokens must be .* got 1000000"),
+        ({"prompt": [1], "num_draft_tokens": 1.5}, "num_draft_tokens must be .* got 1.5"),
+        ({"prompt": [1], "verify_strategy": "luck"}, "verify_strategy must be one of greedy_match, .* got 'luck'"),
+        ({"prompt": [1], "drafter": "oracle"}, "drafter must be one of model, prompt_lookup, got 'oracle'"),
+        ({"prompt": [1], "detail": "some"}, "detail must be 'full', 'probs' or 'none', got 'some'"),
+        ({"prompt": [[1], [2]], "params": [SamplingParams()]}, "params has 1 entries for 2 prompts"),
+        ({"prompt": [1], "params": {"n": 1}}, "params must be SamplingParams"),
+        ({"prompt": [1], "params": SamplingParams(allowed_token_ids=[200])}, "allowed_token_ids holds token 200"),
+        ({"prompt": [1], "params": SamplingParams(logit_bias={98: 1.0})}, "logit_bias holds token 98"),
+        ({"prompt": [1], "params": SamplingParams(bad_words=["x"])}, r"bad_words=\['x'\] needs a tokenizer"),
+    ],
+)
+def test_bad_input_is_refused_by_name_before_any_model_runs(tiny_decoder, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        tiny_decoder.generate(**arguments)
+
+
+def test_streaming_several_sequences_is_refused(tiny_decoder):
+    with pytest.raises(ValueError, match="n must be 1 to stream, got n=2"):
+        tiny_decoder.stream([1], SamplingParams(n=2))
+
+
+def test_sequences_of_two_workspaces_are_refused(tiny_decoder):
+    two = [tiny_decoder.new_sequence([1])[0] for _ in range(2)]
+    with pytest.raises(ValueError, match="one workspace"):
+        tiny_decoder.step(two)
+
+
+def test_a_pair_without_draft_model_needs_prompt_lookup(tiny_pair):
+    decoder = SpeculativeDecoder(ModelPair(tiny_pair.target))
+    with pytest.raises(ValueError, match="no draft model; use 'prompt_lookup'"):
+        decoder.generate([1])
+    params = SamplingParams(temperature=0, max_tokens=9)
+    looked_up = decoder.generate([1, 2, 3, 1, 2], params, drafter="prompt_lookup")
+    assert looked_up.token_ids == decoder.generate([1, 2, 3, 1, 2], params, num_draft_tokens=0).token_ids
