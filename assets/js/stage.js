@@ -38,7 +38,8 @@ function begin(message) {
   waiting = new Map();
   pinned = null;
   resyncing = false;
-  lastSeek.upto = -1;
+  // The page comes with the recorded run's charts, in light.
+  lastSeek.upto = message.run === "recorded" && !isDark() ? message.events.length : -1;
   tip.hide();
   find(".ns-title").textContent = message.title;
   root.dataset.run = message.run;
@@ -100,7 +101,7 @@ function draw() {
     rounds.follow();
   }
   controls.draw(run.live);
-  tellCharts();
+  if (player.cursor === target) tellCharts();
   if (player.busy) wake();
 }
 
