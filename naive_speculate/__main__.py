@@ -35,7 +35,7 @@ def _bias(text: str) -> dict[int, float]:
     try:
         return {int(token): float(bias) for token, bias in json.loads(text).items()}
     except (ValueError, AttributeError, TypeError):
-        raise argparse.ArgumentTypeError(f"must be JSON such as {{\"42\": -5}}, got {text!r}") from None
+        raise argparse.ArgumentTypeError(f'must be JSON such as {{"42": -5}}, got {text!r}') from None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -54,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_decoding(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("speculation")
-    group.add_argument("--num-draft-tokens", type=_window, default=5, metavar="K", help="tokens to draft, 0 for none, or auto")
+    group.add_argument("--num-draft-tokens", type=_window, default=5, metavar="K", help="tokens to draft, 0 or auto")
     group.add_argument("--verify-strategy", default="speculative_sampling", metavar="V", help="how drafts are judged")
     group.add_argument("--drafter", default="model", metavar="D", help="model or prompt_lookup")
 
@@ -91,11 +91,33 @@ def _add_sampling(parser: argparse.ArgumentParser) -> None:
     add("--guided-grammar", metavar="EBNF")
 
 
-_SAMPLING = (
-    "n best_of presence_penalty frequency_penalty repetition_penalty temperature top_p top_k min_p seed stop stop_token_ids "
-    "bad_words include_stop_str_in_output ignore_eos max_tokens min_tokens logprobs prompt_logprobs detokenize "
-    "skip_special_tokens spaces_between_special_tokens truncate_prompt_tokens logit_bias allowed_token_ids"
-).split()
+_SAMPLING = [
+    "n",
+    "best_of",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "seed",
+    "stop",
+    "stop_token_ids",
+    "bad_words",
+    "include_stop_str_in_output",
+    "ignore_eos",
+    "max_tokens",
+    "min_tokens",
+    "logprobs",
+    "prompt_logprobs",
+    "detokenize",
+    "skip_special_tokens",
+    "spaces_between_special_tokens",
+    "truncate_prompt_tokens",
+    "logit_bias",
+    "allowed_token_ids",
+]
 
 
 def _generate(args: argparse.Namespace) -> int:

@@ -47,9 +47,7 @@ class ModelPair:
         for name in ("target", "draft"):
             model = getattr(self, name)
             if not callable(getattr(model, "forward", None)) and not (name == "draft" and model is None):
-                raise ValueError(
-                    f"{name} must be a LanguageModel with forward(query_token_ids, kv_cache), got {model!r:.80}"
-                )
+                raise ValueError(f"{name} must be a LanguageModel with forward(query_token_ids, kv_cache), got {model!r:.80}")
 
     @cached_property
     def vocab_size(self) -> int:
@@ -138,7 +136,7 @@ def _load_model(argument: str, source: str | Path, device: torch.device, dtype: 
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise _load_error(argument, name, error) from None
     try:
-        model = model.to(device)
+        cast(torch.nn.Module, model).to(device)
     except torch.OutOfMemoryError as error:
         raise ValueError(f"{argument}={name!r} does not fit on {device}: {_one_line(error)}") from None
     return wrap(model, executor)

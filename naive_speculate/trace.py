@@ -127,9 +127,7 @@ def _parse_line(number: int, line: str) -> Event:
         raise ValueError(f"trace line {number}: expected an object, got {type(data).__name__}")
     version = data.get("schema_version")
     if isinstance(version, int) and version > SCHEMA_VERSION:
-        raise ValueError(
-            f"trace line {number}: schema version {version} is newer than this program knows ({SCHEMA_VERSION})"
-        )
+        raise ValueError(f"trace line {number}: schema version {version} is newer than this program knows ({SCHEMA_VERSION})")
     try:
         return _EVENT.validate_python(data)
     except ValidationError as error:

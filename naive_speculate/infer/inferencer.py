@@ -56,7 +56,7 @@ class BasicInferencer:
             query = output.token_ids
             token_ids.append(query)
             token_logits.append(output.token_logits[:, -1:])
-            if isinstance(sample_strategy, TokenSampler):
+            if not isinstance(sample_strategy, str):  # a TokenSampler; asking a protocol takes long in every forward
                 if sample_strategy.is_done(query[:, 0]):
                     break
             elif self.eos_token_ids:

@@ -108,9 +108,7 @@ class SlotPool:
             return torch.cat([self.model.forward(row[None], slot.cache) for slot, row in rows])
         return self.model.forward(query, joint_view(slots))
 
-    def catch_up(
-        self, slots: Sequence[Slot], token_ids: Sequence[list[int]], should_stop: Callable[[], bool] = bool
-    ) -> None:
+    def catch_up(self, slots: Sequence[Slot], token_ids: Sequence[list[int]], should_stop: Callable[[], bool] = bool) -> None:
         """Feed every slot all of its tokens but the last.
 
         Args:

@@ -12,7 +12,7 @@ from naive_speculate.sampling.guided import GuidedDecodingParams
 LogitsProcessor = (
     Callable[[list[int], torch.Tensor], torch.Tensor] | Callable[[list[int], list[int], torch.Tensor], torch.Tensor]
 )
-"""`f(output_token_ids, logits)` or `f(prompt_token_ids, output_token_ids, logits)`; logits and result of shape `[vocab_size]`."""
+"""`f(output_token_ids, logits)` or `f(prompt_token_ids, output_token_ids, logits)`; logits of shape `[vocab_size]`."""
 
 MAX_STOP_STRINGS = 64
 MAX_STOP_LENGTH = 512

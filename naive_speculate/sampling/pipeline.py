@@ -46,7 +46,7 @@ class LogitsPipeline:
         self._stops = [token for token in stop_token_ids if token < vocab_size]
         self._grammar = grammar
         self._bad_sequences = [list(word) for word in bad_words if len(word) > 1]
-        self._processors = [(f, _takes_prompt(f)) for f in params.logits_processors]
+        self._processors: list[tuple[Any, bool]] = [(f, _takes_prompt(f)) for f in params.logits_processors]
         self._bias = self._static_bias([word[0] for word in bad_words if len(word) == 1])
         self._seen_prompt: torch.Tensor | None = None
         self._penalised = params.repetition_penalty != 1 or params.frequency_penalty != 0 or params.presence_penalty != 0
@@ -146,9 +146,7 @@ class LogitsPipeline:
         if params.min_tokens:
             left[self._stops] = False
         if not left.any():
-            given = (
-                f"allowed_token_ids={list(params.allowed_token_ids or [])!r:.80}, bad_words={list(params.bad_words)!r:.80}"
-            )
+            given = f"allowed_token_ids={list(params.allowed_token_ids or [])!r:.80}, bad_words={list(params.bad_words)!r:.80}"
             raise ValueError(f"no token is left to generate with {given}, min_tokens={params.min_tokens}")
         return bias
 

@@ -1,6 +1,7 @@
 """Turns what steps did to one sequence into its events, and finds where the sequence ends."""
 
-from collections.abc import Callable, Sequence as Seq
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
 from typing import Any
 
 from naive_speculate.events import OUTPUT_KINDS, SCHEMA_VERSION, Event, EventKind, FinishReason

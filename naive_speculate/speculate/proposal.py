@@ -1,6 +1,7 @@
 """Proposals: where a step's draft tokens come from. A new way to draft is one class here and a line in the registry."""
 
-from collections.abc import Callable, Sequence as Seq
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
 from typing import NamedTuple, Protocol
 
 import torch
@@ -85,7 +86,7 @@ class ModelProposer:
 
 
 class PromptLookupProposer:
-    """Drafts what followed the latest n-gram when it last occurred in prompt or output (Saxena 2023, prompt lookup decoding).
+    """Drafts what followed the latest n-gram when it last occurred in prompt or output (prompt lookup, Saxena 2023).
 
     The proposal is a point mass, so verification stays lossless. Longest n-grams are tried first; without a match nothing
     is drafted.

@@ -47,8 +47,8 @@ class _Sampler:
         if draft_probs is not None:
             _expect_shape("draft_probs", draft_probs, (batch_size, places - 1, vocab_size))
             if draft_probs.dtype != target_with_bonus_probs.dtype:
-                got, expected = draft_probs.dtype, target_with_bonus_probs.dtype
-                raise ValueError(f"draft_probs must have the dtype of target_with_bonus_probs, {expected}, got {got}")
+                wanted = target_with_bonus_probs.dtype
+                raise ValueError(f"draft_probs must be {wanted} like target_with_bonus_probs, got {draft_probs.dtype}")
         named = {"bonus_token_ids": bonus_token_ids, "draft_probs": draft_probs, "draft_token_ids": draft_token_ids}
         for name, tensor in named.items():
             if tensor is not None and tensor.device != target_with_bonus_probs.device:

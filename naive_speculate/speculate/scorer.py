@@ -1,6 +1,7 @@
 """Scoring: one forward of the target over every sequence's last token and its drafts."""
 
-from collections.abc import Callable, Sequence as Seq
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
 
 import torch
 

@@ -72,10 +72,10 @@ class GreedyVerifier:
 class BlockVerifier:
     """Block verification: lossless, and never accepts fewer tokens on average than token-level verification.
 
-    With the running probability p_0 = 1, p_i = min(1, p_{i−1} · target(x_i) / draft(x_i)), place i < k passes with probability
-    h_i = S_i / (S_i + 1 − p_i), where S_i = Σ_x max(0, p_i · target(x | x_1…x_i) − draft(x | x_1…x_i)), and the last place
-    with h_k = p_k. The window is kept up to the *last* place i that passes; the next token is drawn from the distribution
-    ∝ max(0, p_i · target − draft).
+    With the running probability p_0 = 1, p_i = min(1, p_{i−1} · target(x_i) / draft(x_i)), place i < k passes with the
+    probability h_i = S_i / (S_i + 1 − p_i), where S_i = Σ_x max(0, p_i · target(x | x_1…x_i) − draft(x | x_1…x_i)), and the
+    last place with h_k = p_k. The window is kept up to the *last* place i that passes; the next token is drawn from the
+    distribution ∝ max(0, p_i · target − draft).
     """
 
     lossy = False
@@ -104,7 +104,7 @@ class BlockVerifier:
         excess = (p[:, 1:k, None] * target_probs[:, 1:k] - draft_probs[:, 1:]).clamp_min(0).sum(dim=-1)
         denominator = excess + 1 - p[:, 1:k]
         inner = torch.where(denominator > 0, excess / denominator.where(denominator > 0, 1.0), 1.0)
-        h = torch.cat([inner, p[:, k:]], dim=1)
+        h = torch.cat([inner.clamp_max(1.0), p[:, k:]], dim=1)  # rounding may give a little more than 1
         last = torch.arange(1, k + 1, device=lengths.device) == lengths[:, None]
         h = torch.where(last, p[:, 1:], h)
         passed = (uniforms < h) & inside(lengths, k)

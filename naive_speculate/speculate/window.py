@@ -1,13 +1,14 @@
 """How many tokens to draft: a fixed number, or "auto", which aims at the least time per token.
 
-For "auto", drafting one more token costs a draft forward and a wider verification, and gains a token with the probability that
-all drafts up to it are kept. Drafting goes on while that lowers the expected cost per token of the step (the trade-off of
+For "auto", drafting one more token costs a draft forward and a wider verification, and gains a token with the probability
+that all drafts up to it are kept. Drafting goes on while that lowers the expected cost per token of the step (the trade-off of
 Leviathan et al. 2023, arXiv 2211.17192, section 3.5, taken token by token). How likely a draft is kept is learned while
 running, separately for degrees of the draft model's confidence. Costs come from a table that is fixed for the run, so that a
 seed repeats the run exactly.
 """
 
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any
 
 MAX_AUTO_WINDOW = 16
@@ -116,4 +117,4 @@ def _bucket(confidence: float) -> int:
 
 def _middles() -> list[float]:
     edges = (0.0, *_BUCKETS, 1.0)
-    return [(low + high) / 2 for low, high in zip(edges, edges[1:], strict=False)]
+    return [(low + high) / 2 for low, high in pairwise(edges)]

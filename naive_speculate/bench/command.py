@@ -1,0 +1,172 @@
+"""The command `python -m naive_speculate bench`."""
+
+import argparse
+import json
+import platform
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+from rich.console import Console
+from rich.progress import Progress
+
+from naive_speculate.bench.measure import Line, by_batch, by_context, compare, event_overhead, forward_costs, memory_mib
+from naive_speculate.bench.report import save_plots, show
+from naive_speculate.bench.ways import Transformers, Way, our_way
+from naive_speculate.models import BUNDLED_PAIR, ModelPair, load_pair
+from naive_speculate.speculate.decoder import SpeculativeDecoder
+
+PROMPTS = (
+    "Once upon a time there was a king who had three sons, and",
+    "The old woman looked out of the window and saw",
+    "In the middle of the forest stood a little house, where",
+    "“I have never seen such a thing in my life,” said the captain,",
+    "Early in the morning the children went down to the river to",
+    "There was once a poor fisherman who lived with his wife in",
+    "When the fox heard this, he laughed and said to the crow,",
+    "The wind blew hard that night, and nobody in the village could",
+)
+STRATEGIES = ("greedy_match", "block_verification", "typical_acceptance")
+CONTEXTS, BATCHES = (100, 250, 500, 1000), (1, 2, 4, 8, 16)
+MODES = {"greedy": 0.0, "temperature 0.8": 0.8}
+_COST_CONTEXT = 100
+_WIDTH = 160  # of tables that go to a file or a pipe
+_MIDDLE = 4  # the window of the comparisons that have only one
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\n")
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a positive whole number, got {text!r}")
+    return int(text)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="naive_speculate bench", description=__doc__)
+    add = parser.add_argument
+    add("--target", metavar="M", help="Hub id or local folder; the bundled pair without it")
+    add("--draft", metavar="M", help="Hub id or local folder")
+    add("--device", default="auto", help="auto, cpu, cuda …")
+    add("--dtype", default="auto", help="auto, float32, bfloat16 …")
+    add("--executor", default="auto", help="auto, onnx, torch or transformers")
+    add("--prompts", type=Path, metavar="FILE", help="one prompt a line; eight beginnings of stories without it")
+    add("--new-tokens", type=_positive, default=96, metavar="N", help="tokens to generate (default 96)")
+    add("--max-draft-tokens", type=_positive, default=8, metavar="K", help="largest window (default 8)")
+    add("--quick", action="store_true", help="only the comparison at greedy, with half the prompts")
+    add("--json", action="store_true", help="print the numbers as JSON and nothing else on standard output")
+    add("--plots", type=Path, metavar="FOLDER", help="save pictures there")
+    add("--write-costs", type=Path, metavar="FILE", help='save the forwards\' costs for num_draft_tokens="auto"')
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the benchmark; returns the exit status."""
+    options = _parser().parse_args(argv)
+    console = Console(stderr=True)
+    try:
+        with redirect_stdout(sys.stderr):
+            report, lines = _run(options, console)
+            if options.plots is not None:
+                for path in save_plots(report, lines, options.plots):
+                    console.print(f"saved {path}")
+            if options.write_costs is not None:
+                costs = {"draft": report["costs"]["draft"], "verify": report["costs"]["verify"]}
+                options.write_costs.write_text(json.dumps(costs) + "\n", encoding="utf-8")
+    except (ValueError, OSError) as error:
+        print(f"naive_speculate bench: {error}", file=sys.stderr)
+        return 2
+    if options.json:
+        print(json.dumps(report, indent=2))
+    else:
+        output = Console()
+        show(report, lines, output if output.is_terminal else Console(width=_WIDTH))
+    return 0
+
+
+def _run(options: argparse.Namespace, console: Console) -> tuple[dict[str, Any], dict[str, list[Line]]]:
+    pair = load_pair(options.target, options.draft, device=options.device, dtype=options.dtype, executor=options.executor)
+    if pair.draft is None:
+        raise ValueError("a draft model is needed: give --draft")
+    decoder = SpeculativeDecoder(pair)
+    prompts = [decoder.encode(text) for text in _prompts(options.prompts)]
+    if options.quick:
+        prompts = prompts[: max(1, len(prompts) // 2)]
+    modes = {"greedy": 0.0} if options.quick else MODES
+    windows = list(range(1, options.max_draft_tokens + 1))
+    middle = min(_MIDDLE, options.max_draft_tokens)
+    target, draft = _load_for_transformers(options, pair)
+    peer = Transformers(target, draft, options.new_tokens)
+    cores = torch.get_num_threads()
+    peer.choose_threads(prompts[0], sorted({1, max(1, cores - 1), cores}))
+    if decoder.device.type == "cpu":
+        torch.set_num_threads(1)  # the decoder's own tensors are small; `peer` sets its number for its runs
+
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("measuring", total=None)
+
+        def tick() -> None:
+            progress.advance(task)
+
+        costs = forward_costs(pair.target, pair.draft, _COST_CONTEXT, options.max_draft_tokens + 1)  # type: ignore[arg-type]
+        lines = {}
+        for mode, temperature in modes.items():
+            progress.update(task, description=f"decoding, {mode}")
+            every: list[int | str] = [0, *windows, "auto"]
+            ways: list[Way] = [our_way(decoder, k, temperature, options.new_tokens) for k in every]
+            if temperature > 0:
+                ways += [our_way(decoder, middle, temperature, options.new_tokens, name) for name in STRATEGIES]
+            ways += [peer.way(k, temperature) for k in (0, *windows)]
+            for way in ways:
+                way.decode(prompts[0], 0)
+            lines[mode] = compare(ways, prompts, costs, tick)
+        both, tokens = (0, middle), options.new_tokens
+        limit = decoder.max_positions
+        contexts = [length for length in CONTEXTS if limit is None or length + 20 <= limit]
+        progress.update(task, description="contexts, batches, events")
+        text = [token for prompt in prompts for token in prompt]
+        report = {
+            "target": pair.names["target"],
+            "draft": pair.names["draft"],
+            "device": str(decoder.device),
+            "executor": getattr(pair.target, "executor", "transformers"),
+            "machine": platform.machine(),
+            "threads": f"transformers in {peer.threads} threads",
+            "new_tokens": tokens,
+            "num_prompts": len(prompts),
+            "decoding": {mode: [line.to_dict() for line in found] for mode, found in lines.items()},
+            "forwards": {"context": costs.context, "draft_ms": costs.draft_ms, "verify_ms": costs.verify_ms},
+            "costs": {"draft": costs.draft, "verify": costs.verify},
+            "by_context": {} if options.quick else by_context(decoder, text, contexts, both, tick),
+            "by_batch": {} if options.quick else by_batch(decoder, prompts, BATCHES, both, tokens, tick),
+            "event_overhead": {} if options.quick else event_overhead(decoder, prompts, middle, tokens, tick),
+            "memory_mib": memory_mib(decoder.device),
+        }
+    return report, lines
+
+
+def _prompts(path: Path | None) -> list[str]:
+    if path is None:
+        return list(PROMPTS)
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    if not lines:
+        raise ValueError(f"--prompts {path}: the file has no lines")
+    return lines
+
+
+def _load_for_transformers(options: argparse.Namespace, pair: ModelPair) -> tuple[Any, Any]:
+    """The same weights as plain transformers models, in the same precision on the same device."""
+    folders = (options.target, options.draft)
+    if options.target is None:
+        folders = (str(BUNDLED_PAIR / "target"), str(BUNDLED_PAIR / "draft"))
+    plain = load_pair(*folders, device=options.device, dtype=options.dtype, executor="transformers")
+    found = []
+    for model in (plain.target, plain.draft):
+        found.append(getattr(model, "model"))  # noqa: B009
+    return found[0], found[1]

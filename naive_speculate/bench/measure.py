@@ -1,0 +1,227 @@
+"""The measurements: ways to decode side by side, forwards, context lengths, batch sizes, events."""
+
+import resource
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean, median
+from typing import Any
+
+import torch
+
+from naive_speculate.bench.ways import Run, Way, our_way
+from naive_speculate.infer.protocols import BatchLanguageModel
+from naive_speculate.sampling.params import SamplingParams
+from naive_speculate.speculate.decoder import SpeculativeDecoder
+from naive_speculate.theory import speedup
+
+Tick = Callable[[], None]
+_DRAFTS_IN_A_ROW = 4
+
+
+@dataclass(frozen=True)
+class Line:
+    """How one way did over all prompts.
+
+    Attributes:
+        tokens_per_second: Median over the prompts, prompt processing included.
+        over_plain: Speed relative to this decoder's plain decoding.
+        tokens_per_forward: Tokens per target forward.
+        acceptance: Accepted ÷ drafted.
+        alpha: Accepted ÷ (accepted + rejected).
+        draft_ms, verify_ms, step_ms: Medians over the prompts of the mean step.
+        predicted: `over_plain` as theory has it from alpha and the forwards' costs.
+        same_as_plain: Share of prompts with the very tokens of this decoder's plain decoding (at temperature 0 a check).
+    """
+
+    name: str
+    num_draft_tokens: int | str
+    ours: bool
+    tokens_per_second: float
+    over_plain: float
+    tokens_per_forward: float
+    acceptance: float | None = None
+    alpha: float | None = None
+    draft_ms: float | None = None
+    verify_ms: float | None = None
+    step_ms: float | None = None
+    predicted: float | None = None
+    same_as_plain: float = 0.0
+
+    @property
+    def efficiency(self) -> float | None:
+        """Measured speedup over plain decoding ÷ predicted."""
+        return None if self.predicted is None else self.over_plain / self.predicted
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return asdict(self) | {"efficiency": self.efficiency}
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Milliseconds of forwards at some length of context.
+
+    Attributes:
+        draft_ms: Draft model, one token.
+        verify_ms: Target, 1, 2, 3 … tokens.
+    """
+
+    context: int
+    draft_ms: float
+    verify_ms: list[float]
+
+    @property
+    def draft(self) -> float:
+        """A draft forward, in target forwards of one token."""
+        return self.draft_ms / self.verify_ms[0]
+
+    @property
+    def verify(self) -> list[float]:
+        """Verifying 0, 1, 2 … drafts, in target forwards of one token."""
+        return [ms / self.verify_ms[0] for ms in self.verify_ms]
+
+
+def compare(ways: Sequence[Way], prompts: Sequence[list[int]], costs: Costs | None, tick: Tick) -> list[Line]:
+    """Decode every prompt every way, in turn. The first way must be this decoder's plain decoding."""
+    runs: list[list[Run]] = [[] for _ in ways]
+    for seed, prompt in enumerate(prompts):
+        for way, done in zip(ways, runs, strict=True):
+            done.append(way.decode(prompt, seed))
+            tick()
+    plain = runs[0]
+    return [_line(way, done, plain, costs) for way, done in zip(ways, runs, strict=True)]
+
+
+def forward_costs(
+    target: BatchLanguageModel, draft: BatchLanguageModel, context: int, max_tokens: int, rounds: int = 25
+) -> Costs:
+    """Time forwards over 1 … `max_tokens` tokens of the target and over one of the draft, in turn.
+
+    The draft's is the mean of several in a row, as in a step: the first finds its weights pushed out of the processor's
+    caches by the target's.
+    """
+    targets = [_forward_timer(target, context, count) for count in range(1, max_tokens + 1)]
+    one_draft = _forward_timer(draft, context, 1)
+    timers = [lambda: fmean(one_draft() for _ in range(_DRAFTS_IN_A_ROW)), *targets]
+    seconds: list[list[float]] = [[] for _ in timers]
+    for turn in range(rounds + 2):
+        for timer, found in zip(timers, seconds, strict=True):
+            took = timer()
+            if turn >= 2:
+                found.append(took)
+    ms = [median(found) * 1e3 for found in seconds]
+    return Costs(context, ms[0], ms[1:])
+
+
+def by_context(
+    decoder: SpeculativeDecoder, text: list[int], lengths: Sequence[int], windows: Sequence[int], tick: Tick, rounds: int = 5
+) -> dict[int, dict[int, float]]:
+    """Milliseconds of a step at some lengths of context, prompt processing left out; by window, then by length."""
+    found: dict[int, dict[int, list[float]]] = {window: {length: [] for length in lengths} for window in windows}
+    for turn in range(rounds):
+        for length in lengths:
+            prompt = (text * (length // len(text) + 1))[:length]
+            for window in windows:
+                run = our_way(decoder, window, 0.0, 20).decode(prompt, turn)
+                assert run.metrics is not None
+                found[window][length].append(run.metrics.total_seconds / run.metrics.num_spec_steps * 1e3)
+                tick()
+    return {window: {length: median(ms) for length, ms in row.items()} for window, row in found.items()}
+
+
+def by_batch(
+    decoder: SpeculativeDecoder,
+    prompts: Sequence[list[int]],
+    sizes: Sequence[int],
+    windows: Sequence[int],
+    new_tokens: int,
+    tick: Tick,
+    rounds: int = 3,
+) -> dict[int, dict[int, float]]:
+    """Tokens per second of all rows together; by window, then by batch size."""
+    found: dict[int, dict[int, list[float]]] = {window: {size: [] for size in sizes} for window in windows}
+    params = SamplingParams(temperature=0.0, max_tokens=new_tokens, ignore_eos=True)
+    for _ in range(rounds):
+        for size in sizes:
+            batch = [prompts[row % len(prompts)] for row in range(size)]
+            for window in windows:
+                began = time.perf_counter()
+                decoder.generate(batch, params, num_draft_tokens=window, detail="none")
+                found[window][size].append(size * new_tokens / (time.perf_counter() - began))
+                tick()
+    return {window: {size: median(speeds) for size, speeds in row.items()} for window, row in found.items()}
+
+
+def event_overhead(
+    decoder: SpeculativeDecoder, prompts: Sequence[list[int]], window: int, new_tokens: int, tick: Tick, rounds: int = 3
+) -> dict[str, float]:
+    """What events of more detail cost, as a share of the time with none: medians over pairs of neighbouring runs."""
+    ways = {detail: our_way(decoder, window, 0.8, new_tokens, detail=detail) for detail in ("none", "probs", "full")}
+    ratios: dict[str, list[float]] = {"probs": [], "full": []}
+    for turn in range(rounds):
+        for seed, prompt in enumerate(prompts):
+            seconds = {}
+            for detail, way in ways.items():
+                seconds[detail] = way.decode(prompt, seed + turn).seconds
+                tick()
+            for detail, found in ratios.items():
+                found.append(seconds[detail] / seconds["none"] - 1)
+    return {detail: median(found) for detail, found in ratios.items()}
+
+
+def memory_mib(device: torch.device) -> dict[str, float]:
+    """The most memory this process has had so far, and on CUDA the most that torch held there."""
+    found = {"process": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+    if device.type == "cuda":
+        found["device"] = torch.cuda.max_memory_allocated(device) / 2**20
+    return found
+
+
+def _line(way: Way, runs: list[Run], plain: list[Run], costs: Costs | None) -> Line:
+    pairs = list(zip(runs, plain, strict=True))
+    known = [run.metrics for run in runs if run.metrics is not None]
+    drafted = sum(m.num_draft_tokens for m in known)
+    accepted = sum(m.num_accepted_draft_tokens for m in known)
+    judged = accepted + sum(m.num_rejected_draft_tokens for m in known)
+    alpha, k = (accepted / judged if judged else None), way.num_draft_tokens
+
+    def step_ms(name: str) -> float | None:
+        return median(getattr(m, name) / m.num_spec_steps for m in known) * 1e3 if known else None
+
+    fixed = isinstance(k, int) and 0 < k < len(costs.verify_ms) if costs is not None else False
+    return Line(
+        name=way.name,
+        num_draft_tokens=k,
+        ours=way.ours,
+        tokens_per_second=median(len(run.token_ids) / run.seconds for run in runs),
+        over_plain=median((len(run.token_ids) / run.seconds) / (len(other.token_ids) / other.seconds) for run, other in pairs),
+        tokens_per_forward=sum(len(run.token_ids) for run in runs) / max(1, sum(run.target_forwards for run in runs)),
+        acceptance=accepted / drafted if drafted else None,
+        alpha=alpha,
+        draft_ms=step_ms("draft_seconds"),
+        verify_ms=step_ms("verify_seconds"),
+        step_ms=step_ms("total_seconds"),
+        predicted=speedup(alpha, k, costs.draft, costs.verify)
+        if costs is not None and alpha is not None and fixed and isinstance(k, int)
+        else None,
+        same_as_plain=fmean(run.token_ids == other.token_ids for run, other in pairs),
+    )
+
+
+def _forward_timer(model: BatchLanguageModel, context: int, count: int) -> Callable[[], float]:
+    """A function that runs a forward over `count` tokens behind `context` others and returns its seconds."""
+    cache: Any = model.new_cache(1)
+    tokens = torch.arange(context + count, device=model.device)[None] % model.vocab_size
+    model.forward(tokens[:, :context], cache, num_logits=1)
+
+    def run() -> float:
+        began = time.perf_counter()
+        model.forward(tokens[:, context:], cache)
+        if model.device.type == "cuda":
+            torch.cuda.synchronize(model.device)
+        seconds = time.perf_counter() - began
+        cache.crop(count)
+        return seconds
+
+    return run

@@ -1,0 +1,124 @@
+"""What was measured, as tables for people and as pictures."""
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from naive_speculate.bench.measure import Line
+
+
+_MAIN_NAMES = {"plain", *(f"k = {k}" for k in range(1, 65))}
+
+
+def show(report: dict[str, Any], lines: dict[str, list[Line]], console: Console) -> None:
+    """Print the whole report."""
+    console.print(f"[bold]{report['target']}[/] with [bold]{report['draft']}[/] on {report['device']}, {report['threads']}")
+    for mode, found in lines.items():
+        console.print(_comparison(mode, found))
+    forwards = Table(title="A forward at 100 tokens of context, ms")
+    forwards.add_column("draft, 1 token", justify="right")
+    for count in range(1, len(report["forwards"]["verify_ms"]) + 1):
+        forwards.add_column(f"target, {count}" if count == 1 else str(count), justify="right")
+    forwards.add_row(f"{report['forwards']['draft_ms']:.2f}", *(f"{ms:.2f}" for ms in report["forwards"]["verify_ms"]))
+    console.print(forwards)
+    for key, title in (("by_context", "A step by tokens of context, ms"), ("by_batch", "All rows' tokens/s by batch size")):
+        if report[key]:
+            console.print(_grid(title, report[key]))
+    overhead = ", ".join(f"{detail} {share:+.1%}" for detail, share in report["event_overhead"].items())
+    memory = ", ".join(f"{name} {mib:.0f} MiB" for name, mib in report["memory_mib"].items())
+    console.print(f"Events cost: {overhead}. Memory at most: {memory}.")
+
+
+def save_plots(report: dict[str, Any], lines: dict[str, list[Line]], folder: Path) -> list[Path]:
+    """Save pictures; returns their paths.
+
+    Raises:
+        ValueError: If matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ValueError("plots need matplotlib, which is not installed") from None
+    folder.mkdir(parents=True, exist_ok=True)
+    saved = []
+
+    def figure(name: str, title: str, across: str, up: str, curves: dict[str, dict[Any, float]]) -> None:
+        canvas = Figure(figsize=(6, 4), layout="constrained")
+        axes = canvas.add_subplot(title=title, xlabel=across, ylabel=up)
+        for (label, points), marker in zip(curves.items(), "osD^vx" * len(curves), strict=False):
+            axes.plot(list(points), list(points.values()), marker=marker, label=label)
+        axes.set_ylim(bottom=0)
+        axes.legend()
+        saved.append(folder / f"{name}.png")
+        canvas.savefig(saved[-1], dpi=130)
+
+    speeds: dict[str, dict[Any, float]] = {}
+    for mode, found in lines.items():
+        fixed = [line for line in found if isinstance(line.num_draft_tokens, int) and line.name in _MAIN_NAMES]
+        speeds[f"measured, {mode}"] = {line.num_draft_tokens: line.over_plain for line in fixed if line.ours}
+        speeds[f"theory, {mode}"] = {
+            line.num_draft_tokens: line.predicted for line in fixed if line.ours and line.predicted is not None
+        }
+    figure("speedup", "Speedup over plain decoding", "drafted tokens k", "×", speeds)
+    for key, title, across, up in (
+        ("by_context", "A step's time", "tokens of context", "ms"),
+        ("by_batch", "Throughput of a batch", "batch size", "tokens/s"),
+    ):
+        if report[key]:
+            curves = {_window_name(window): points for window, points in report[key].items()}
+            figure(key, title, across, up, curves)
+    return saved
+
+
+def _comparison(mode: str, lines: list[Line]) -> Table:
+    best = max((line.tokens_per_second for line in lines if not line.ours), default=None)
+    table = Table(title=f"Decoding, {mode}")
+    table.add_column("", no_wrap=True)
+    headings = (
+        "tokens/s",
+        "× plain",
+        "× transformers",
+        "accepted",
+        "α",
+        "tokens/forward",
+        "draft ms",
+        "verify ms",
+        "step ms",
+    )
+    for heading in (*headings, "theory", "efficiency", "same tokens"):
+        table.add_column(heading, justify="right")
+    for line in lines:
+        table.add_row(
+            line.name,
+            f"{line.tokens_per_second:.0f}",
+            f"{line.over_plain:.2f}",
+            "" if best is None else f"{line.tokens_per_second / best:.2f}",
+            _number(line.acceptance),
+            _number(line.alpha),
+            f"{line.tokens_per_forward:.2f}",
+            *(_number(ms) for ms in (line.draft_ms, line.verify_ms, line.step_ms)),
+            _number(line.predicted),
+            "" if line.efficiency is None else f"{line.efficiency:.0%}",
+            f"{line.same_as_plain:.0%}",
+        )
+    return table
+
+
+def _grid(title: str, rows: dict[int, dict[int, float]]) -> Table:
+    table = Table(title=title)
+    table.add_column("")
+    for column in next(iter(rows.values())):
+        table.add_column(str(column), justify="right")
+    for window, points in rows.items():
+        table.add_row(_window_name(window), *(f"{value:.2f}" if value < 100 else f"{value:.0f}" for value in points.values()))
+    return table
+
+
+def _window_name(window: int) -> str:
+    return f"k = {window}" if window else "plain"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"

@@ -1,0 +1,139 @@
+"""Ways to decode a prompt that are compared: this decoder in its modes, transformers plain and assisted."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import GenerationConfig
+
+from naive_speculate.metrics import Metrics
+from naive_speculate.sampling.params import SamplingParams
+from naive_speculate.speculate.decoder import SpeculativeDecoder
+
+
+@dataclass(frozen=True)
+class Run:
+    """One prompt decoded one way.
+
+    Attributes:
+        token_ids: The output.
+        seconds: Wall time of the whole call, prompt included.
+        target_forwards: Forwards of the target after the prompt's (or with it, where one forward does both).
+        metrics: This decoder's figures; None for transformers.
+    """
+
+    token_ids: list[int]
+    seconds: float
+    target_forwards: int
+    metrics: Metrics | None
+
+
+Decode = Callable[[list[int], int], Run]
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to decode: `decode(prompt token ids, seed)`.
+
+    Attributes:
+        name: What it is called in tables.
+        num_draft_tokens: Drafts a step, "auto", or 0 for plain decoding.
+        ours: Whether this decoder does it.
+    """
+
+    name: str
+    num_draft_tokens: int | str
+    ours: bool
+    decode: Decode
+
+
+def our_way(
+    decoder: SpeculativeDecoder,
+    num_draft_tokens: int | str,
+    temperature: float,
+    new_tokens: int,
+    verify_strategy: str = "speculative_sampling",
+    detail: str = "none",
+) -> Way:
+    """This decoder. Without events' details, which transformers does not compute either."""
+
+    def decode(prompt: list[int], seed: int) -> Run:
+        params = SamplingParams(temperature=temperature, max_tokens=new_tokens, seed=seed, ignore_eos=True)
+        began = time.perf_counter()
+        result = decoder.generate(
+            prompt, params, num_draft_tokens=num_draft_tokens, verify_strategy=verify_strategy, detail=detail
+        )
+        seconds = time.perf_counter() - began
+        return Run(list(result.token_ids), seconds, result.metrics.num_spec_steps, result.metrics)
+
+    name = "plain" if num_draft_tokens == 0 else f"k = {num_draft_tokens}"
+    if verify_strategy != "speculative_sampling":
+        name = f"{verify_strategy.replace('_', ' ')}, {name}"
+    return Way(name, num_draft_tokens, True, decode)
+
+
+class Transformers:
+    """transformers' `generate` with a target and a draft model, in as many torch threads as suit it best.
+
+    Args:
+        target: The target model.
+        draft: The assistant of assisted generation.
+        new_tokens: Tokens to generate.
+    """
+
+    def __init__(self, target: Any, draft: Any, new_tokens: int) -> None:
+        self.target, self.draft = target, draft
+        self.new_tokens = new_tokens
+        self.threads = torch.get_num_threads()
+        self.forwards = 0
+        target.register_forward_pre_hook(self._count)
+
+    def choose_threads(self, prompt: list[int], candidates: list[int]) -> None:
+        """Take the number of torch threads with which plain greedy generation is fastest."""
+
+        def seconds(threads: int) -> float:
+            self.threads = threads
+            way = self.way(0, 0.0)
+            return min(way.decode(prompt, 0).seconds for _ in range(2))
+
+        self.threads = min(candidates, key=seconds)
+
+    def way(self, num_draft_tokens: int, temperature: float) -> Way:
+        """Plain generation, or assisted with a constant number of drafts."""
+
+        def decode(prompt: list[int], seed: int) -> Run:
+            torch.manual_seed(seed)
+            query = torch.tensor([prompt], device=self.target.device)
+            options: dict[str, Any] = {}
+            if num_draft_tokens:
+                draft_config = self.draft.generation_config
+                draft_config.num_assistant_tokens = num_draft_tokens
+                draft_config.num_assistant_tokens_schedule = "constant"
+                draft_config.assistant_confidence_threshold = 0.0
+                options["assistant_model"] = self.draft
+            self.forwards = 0
+            others = torch.get_num_threads()
+            torch.set_num_threads(self.threads)
+            began = time.perf_counter()
+            output = self.target.generate(
+                query, attention_mask=torch.ones_like(query), generation_config=self._config(temperature), **options
+            )
+            token_ids = output[0, len(prompt) :].tolist()
+            seconds = time.perf_counter() - began
+            torch.set_num_threads(others)
+            return Run(token_ids, seconds, self.forwards, None)
+
+        name = f"transformers assisted, k = {num_draft_tokens}" if num_draft_tokens else "transformers plain"
+        return Way(name, num_draft_tokens, False, decode)
+
+    def _config(self, temperature: float) -> GenerationConfig:
+        config = GenerationConfig(max_new_tokens=self.new_tokens, do_sample=temperature > 0, pad_token_id=0)
+        config.eos_token_id = None
+        if temperature > 0:
+            config.temperature, config.top_k, config.top_p = temperature, 0, 1.0
+        return config
+
+    def _count(self, *_: Any) -> None:
+        self.forwards += 1
