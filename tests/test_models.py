@@ -1,0 +1,86 @@
+"""Loading pairs: local folders, other tokenizers, padded vocabularies."""
+
+import shutil
+
+import pytest
+import torch
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
+from naive_speculate.infer import TransformersLanguageModel
+from naive_speculate.models import BUNDLED_PAIR
+
+
+def test_the_bundled_pair_has_names_and_one_vocabulary(bundled_pair):
+    assert bundled_pair.names == {"target": "bundled target", "draft": "bundled draft"}
+    assert bundled_pair.vocab_size == len(bundled_pair.tokenizer)
+
+
+def test_a_local_folder_gives_what_the_bundled_pair_gives(bundled_decoder):
+    pair = load_pair(BUNDLED_PAIR / "target", BUNDLED_PAIR / "draft", device="cpu", dtype="float32")
+    params = SamplingParams(max_tokens=12, seed=1)
+    assert SpeculativeDecoder(pair).generate("The fox", params).text == bundled_decoder.generate("The fox", params).text
+
+
+@pytest.mark.parametrize("executor", ["transformers", "torch", "onnx"])
+def test_every_executor_gives_the_same_greedy_text(bundled_decoder, executor):
+    decoder = SpeculativeDecoder(load_pair(executor=executor))
+    params = SamplingParams(max_tokens=24, temperature=0)
+    assert decoder.generate("The fox", params).token_ids == bundled_decoder.generate("The fox", params).token_ids
+
+
+def test_a_draft_with_another_tokenizer_is_refused(tmp_path):
+    shutil.copytree(BUNDLED_PAIR / "draft", tmp_path / "draft")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "draft")
+    tokenizer.add_tokens(["<|other|>"])
+    tokenizer.save_pretrained(tmp_path / "draft")
+    with pytest.raises(ValueError, match=r"draft='.*' has another tokenizer than target=.*token '<\|other\|>'"):
+        load_pair(BUNDLED_PAIR / "target", tmp_path / "draft")
+
+
+def test_vocabularies_padded_to_different_widths_work_together(tmp_path, bundled_pair):
+    size = len(bundled_pair.tokenizer)
+    for name, width, seed in (("target", size + 64, 0), ("draft", size + 16, 1)):
+        torch.manual_seed(seed)
+        config = LlamaConfig(vocab_size=width, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2)
+        LlamaForCausalLM(config).save_pretrained(tmp_path / name)
+        bundled_pair.tokenizer.save_pretrained(tmp_path / name)
+    pair = load_pair(tmp_path / "target", tmp_path / "draft")
+    assert pair.vocab_size == size + 16
+    params = SamplingParams(temperature=0, max_tokens=10)
+    decoder = SpeculativeDecoder(pair)
+    assert decoder.generate("The fox", params).token_ids == decoder.generate("The fox", params, num_draft_tokens=0).token_ids
+
+
+def test_other_architectures_fall_back_to_transformers(tmp_path, bundled_pair):
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(vocab_size=len(bundled_pair.tokenizer), n_embd=16, n_layer=1, n_head=2, eos_token_id=0, bos_token_id=0)
+    GPT2LMHeadModel(config).save_pretrained(tmp_path)
+    bundled_pair.tokenizer.save_pretrained(tmp_path)
+    pair = load_pair(tmp_path)
+    assert isinstance(pair.target, TransformersLanguageModel)
+    assert pair.draft is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"draft": "x"}, "draft='x' was given without a target"),
+        ({"target": "/no/such"}, "target='/no/such': there is no such folder"),
+        ({"device": "toaster"}, "device='toaster' is not there"),
+        ({"dtype": "int8"}, "dtype must be 'auto' or a floating-point type"),
+        ({"executor": "abacus"}, "executor must be one of auto, onnx, torch, transformers, got 'abacus'"),
+    ],
+)
+def test_bad_arguments_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        load_pair(**options)
+
+
+def test_pickled_weights_are_refused(tmp_path, bundled_pair):
+    shutil.copy(BUNDLED_PAIR / "draft" / "config.json", tmp_path)
+    bundled_pair.tokenizer.save_pretrained(tmp_path)
+    torch.save({}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(ValueError, match="cannot be loaded"):
+        load_pair(tmp_path)
