@@ -8,7 +8,6 @@ from rich.table import Table
 
 from naive_speculate.bench.measure import Line
 
-
 _MAIN_NAMES = {"plain", *(f"k = {k}" for k in range(1, 65))}
 
 

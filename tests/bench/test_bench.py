@@ -1,0 +1,96 @@
+"""The benchmark's figures follow from the runs it is given, and its command line keeps its promises."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from naive_speculate.bench import main
+from naive_speculate.bench.measure import Costs, compare
+from naive_speculate.bench.ways import Run, Way
+from naive_speculate.metrics import Metrics
+from naive_speculate.theory import speedup
+
+COSTS = Costs(context=100, draft_ms=0.1, verify_ms=[1.0, 1.1, 1.2])
+
+
+def metrics(steps: int, drafted: int, accepted: int, rejected: int) -> Metrics:
+    return Metrics(
+        num_spec_steps=steps,
+        num_draft_tokens=drafted,
+        num_accepted_draft_tokens=accepted,
+        num_rejected_draft_tokens=rejected,
+        total_seconds=0.01 * steps,
+    )
+
+
+def way(name: str, k: int, seconds: float, tokens: list[int], found: Metrics | None, forwards: int) -> Way:
+    return Way(name, k, found is not None, lambda prompt, seed: Run(tokens, seconds, forwards, found))
+
+
+def test_lines_give_ratios_acceptance_and_theory() -> None:
+    tokens = list(range(12))
+    ticks: list[None] = []
+    plain, fast, peer = compare(
+        [
+            way("plain", 0, 1.2, tokens, metrics(12, 0, 0, 0), 12),
+            way("k = 2", 2, 0.6, tokens, metrics(6, 12, 6, 2), 6),
+            way("transformers plain", 0, 2.4, [*tokens[:-1], 99], None, 12),
+        ],
+        [[1, 2], [3]],
+        COSTS,
+        lambda: ticks.append(None),
+    )
+    assert len(ticks) == 6
+    assert plain.over_plain == 1.0
+    assert plain.predicted is None
+    assert fast.over_plain == pytest.approx(2.0)
+    assert fast.acceptance == pytest.approx(0.5)
+    assert fast.alpha == pytest.approx(0.75)
+    assert fast.tokens_per_forward == pytest.approx(2.0)
+    assert fast.step_ms == pytest.approx(10.0)
+    assert fast.predicted == pytest.approx(speedup(0.75, 2, 0.1, [1.0, 1.1, 1.2]))
+    assert fast.predicted is not None
+    assert fast.efficiency == pytest.approx(2.0 / fast.predicted)
+    assert fast.same_as_plain == 1.0
+    assert peer.over_plain == pytest.approx(0.5)
+    assert peer.same_as_plain == 0.0
+
+
+def test_json_is_all_that_is_printed_and_plots_and_costs_are_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prompts, costs = tmp_path / "prompts.txt", tmp_path / "costs.json"
+    prompts.write_text("Once upon a time\n", encoding="utf-8")
+    arguments = ["--quick", "--json", "--new-tokens", "4", "--max-draft-tokens", "2", "--prompts", str(prompts)]
+    arguments += ["--plots", str(tmp_path / "plots"), "--write-costs", str(costs)]
+    assert main(arguments) == 0
+    report: dict[str, Any] = json.loads(capsys.readouterr().out)
+    lines = report["decoding"]["greedy"]
+    assert [line["num_draft_tokens"] for line in lines] == [0, 1, 2, "auto", 0, 1, 2]
+    assert all(line["tokens_per_second"] > 0 for line in lines)
+    assert all(line["same_as_plain"] == 1.0 for line in lines if line["ours"])
+    assert set(json.loads(costs.read_text(encoding="utf-8"))) == {"draft", "verify"}
+    assert [path.name for path in (tmp_path / "plots").iterdir()] == ["speedup.png"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--target", "./no-such-folder", "--draft", "./no-such-folder"], "no such folder"),
+        (["--device", "abacus"], "abacus"),
+        (["--prompts", "no-such-file.txt"], "no-such-file.txt"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert message in captured.err
+    assert "Traceback" not in captured.err
+
+
+def test_a_number_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--new-tokens", "many"])
+    assert ended.value.code == 2
+    assert "many" in capsys.readouterr().err
