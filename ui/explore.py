@@ -3,7 +3,7 @@
 import html
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -11,53 +11,69 @@ from typing import Any
 import gradio as gr
 
 from ui import controls as parts
+from ui.heatmaps import acceptance_map, speedup_map
 from ui.host import Offer
 from ui.plot import build_plot, themed
 from ui.settings import Settings
-from ui.sweep import Cell, acceptance_map, best_cells, speedup_map, sweep, to_csv
+from ui.sweep import Cell, best_cells, sweep, to_csv
 from ui.workbench import warn
 
 INTRO = (
-    "How many tokens should the draft guess at once? Every field of these maps is a real run with your prompt and settings, "
-    "measured against a plain run at the same temperature."
+    "How many tokens should the draft guess at once? Every field of these maps is a real run with the prompt and settings "
+    "of the Run tab, measured against a plain run at the same temperature."
 )
 KS = [1, 2, 3, 4, 5, 6, 8, 12]
 TEMPERATURES = [0.0, 0.3, 0.7, 1.0, 1.3, 1.6]
 
 
-def build_explore(offer: Offer, controls: parts.Controls) -> None:
+@dataclass(frozen=True)
+class Explore:
+    """The tab's own controls."""
+
+    ks: gr.CheckboxGroup
+    temperatures: gr.CheckboxGroup
+    tokens: gr.Slider
+
+
+def build_explore(offer: Offer, controls: parts.Controls) -> Explore:
     """Build the tab inside the current Blocks context.
 
     Args:
         offer: The models.
         controls: The components that hold the settings, by field.
+
+    Returns:
+        Explore: The controls, for whoever wants to turn them.
     """
-    gr.HTML(f'<p class="ns-intro">{INTRO}</p>', apply_default_css=False)
-    with gr.Row():
-        ks = gr.CheckboxGroup(
-            [(str(k), k) for k in KS], value=[1, 2, 4, 6, 8], label="Drafts a round, k", elem_id="explore-k"
+    with gr.Column(elem_classes="ns-experiment"):
+        gr.HTML(f'<p class="ns-intro">{INTRO}</p>', apply_default_css=False)
+        with gr.Row():
+            ks = gr.CheckboxGroup(
+                [(str(k), k) for k in KS], value=[1, 2, 4, 6, 8], label="Drafts a round, k", elem_id="explore-k"
+            )
+            temperatures = gr.CheckboxGroup(
+                [(f"{t:g}", t) for t in TEMPERATURES],
+                value=[0.0, 0.7, 1.0, 1.3],
+                label="Temperatures",
+                elem_id="explore-temperature",
+            )
+            tokens = gr.Slider(
+                16, 256, 64, step=16, label="Tokens a run", info="More take longer and say more.", elem_id="explore-tokens"
+            )
+        with gr.Row(elem_classes="ns-go"):
+            run = gr.Button("Explore", variant="primary", elem_id="explore-run")
+            stop = gr.Button("Stop", elem_id="explore-stop")
+        status = gr.HTML(
+            elem_id="explore-status", apply_default_css=False, html_template='<p role="status">${value}</p>', min_height=40
         )
-        temperatures = gr.CheckboxGroup(
-            [(f"{t:g}", t) for t in TEMPERATURES],
-            value=[0.0, 0.7, 1.0, 1.3],
-            label="Temperatures",
-            elem_id="explore-temperature",
+        with gr.Row(elem_id="explore-heatmap", elem_classes="ns-maps"):
+            faster = build_plot("explore-speedup", "Speedup over plain decoding; ★ marks the best k")
+            kept = build_plot("explore-acceptance", "Share of drafts kept")
+        table = gr.HTML(elem_id="explore-table", apply_default_css=False)
+        download = gr.DownloadButton(
+            "Download as CSV", visible=False, elem_id="explore-csv", size="sm", elem_classes="ns-small"
         )
-        tokens = gr.Slider(
-            16, 256, 64, step=16, label="Tokens a run", info="More take longer and say more.", elem_id="explore-tokens"
-        )
-    with gr.Row(elem_classes="ns-go"):
-        run = gr.Button("Explore", variant="primary", elem_id="explore-run")
-        stop = gr.Button("Stop", elem_id="explore-stop")
-    status = gr.HTML(
-        elem_id="explore-status", apply_default_css=False, html_template='<p role="status">${value}</p>', min_height=40
-    )
-    with gr.Row(elem_id="explore-heatmap", elem_classes="ns-maps"):
-        faster = build_plot("explore-speedup", "Speedup over plain decoding; ★ marks the best k")
-        kept = build_plot("explore-acceptance", "Share of drafts kept")
-    table = gr.HTML(elem_id="explore-table", apply_default_css=False)
-    download = gr.DownloadButton("Download as CSV", visible=False, elem_id="explore-csv", size="sm")
-    outputs = [status, faster, kept, table, download]
+        outputs = [status, faster, kept, table, download]
 
     def start(chosen_ks: list[int], chosen: list[float], amount: int, *values: Any, progress: Any = gr.Progress()) -> Any:  # noqa: B008
         yield "Starting …", gr.skip(), gr.skip(), gr.skip(), gr.skip()
@@ -79,6 +95,7 @@ def build_explore(offer: Offer, controls: parts.Controls) -> None:
         **quiet,
     )
     stop.click(lambda: "Stopped; the maps show what was run.", None, status, cancels=going, queue=False, **quiet)
+    return Explore(ks, temperatures, tokens)
 
 
 def _explore(
@@ -95,9 +112,7 @@ def _explore(
                 continue
             shown = len(place.cells)
             said = (
-                f"{place.done} of {place.total} runs done; now {place.running}."
-                if place.running
-                else _conclusion(place.cells)
+                f"{place.done} of {place.total} runs done; now {place.running}." if place.running else _conclusion(place.cells)
             )
             yield (said, *_maps(place.cells, ks, temperatures), _table(place.cells), _file(place.cells, bool(place.running)))
     finally:

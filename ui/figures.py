@@ -45,6 +45,7 @@ def figure(
         "gridcolor": colors.rule,
         "linecolor": colors.rule,
         "zeroline": False,
+        "ticks": "",
         "automargin": True,
         "fixedrange": True,
         "title": {"font": {"color": colors.muted, "size": 12}, "standoff": 6},

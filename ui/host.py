@@ -47,14 +47,23 @@ class Offer:
         Raises:
             ValueError: Names the setting that cannot be.
         """
-        prompt: str | list[int] = settings.prompt
+        return self.decoder.stream(
+            self.prompt(settings), settings.params(), **settings.decoding(), detail=detail, cancel=cancel
+        )
+
+    def prompt(self, settings: Settings) -> str | list[int]:
+        """The prompt as the decoder takes it: text, or the tokens of a chat.
+
+        Raises:
+            ValueError: If it is empty.
+        """
         if not settings.prompt.strip():
             raise ValueError("prompt is empty: write the beginning of a text")
         if settings.chat and self.has_chat_template:
             messages = [{"role": "user", "content": settings.prompt}]
-            prompt = self.pair.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
-        params = settings.params()
-        return self.decoder.stream(prompt, params, **settings.decoding(), detail=detail, cancel=cancel)
+            tokens: list[int] = self.pair.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+            return tokens
+        return settings.prompt
 
 
 def offer(target: str | None = None, draft: str | None = None, *, device: str = "auto", dtype: str = "auto") -> Offer:

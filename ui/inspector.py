@@ -184,8 +184,6 @@ def _tokens_shown(event: Event, draft_top: list[TokenProb] | None) -> list[Token
 
 def _ticks(event: Event, tokens: list[TokenProb]) -> list[str]:
     return [
-        ("<b>▸ " if t.token_id == event.token_id else "")
-        + label(t.text, 14)
-        + ("</b>" if t.token_id == event.token_id else "")
+        ("<b>▸ " if t.token_id == event.token_id else "") + label(t.text, 14) + ("</b>" if t.token_id == event.token_id else "")
         for t in tokens
     ]

@@ -5,6 +5,7 @@ import gradio as gr
 from ui.api import add_api
 from ui.explore import build_explore
 from ui.host import Offer
+from ui.learn import Places, build_learn
 from ui.race import build_race
 from ui.recorded import recorded_run
 from ui.runs import Runs
@@ -32,13 +33,15 @@ def build_page(offer: Offer, runs: Runs) -> gr.Blocks:
 
     with gr.Blocks(title="Naive Speculate", fill_width=True, analytics_enabled=False) as page:
         gr.HTML(f'<header class="ns-top"><h1>Naive Speculate</h1><p>{TAGLINE}</p></header>', apply_default_css=False)
-        with gr.Tabs(elem_id="tabs"):
+        with gr.Tabs(elem_id="tabs") as tabs:
             with gr.Tab("Run", id="run"):
                 workbench = Workbench(offer, runs, first)
             with gr.Tab("Race", id="race"):
                 build_race(offer, workbench.controls)
             with gr.Tab("Explore", id="explore"):
-                build_explore(offer, workbench.controls)
+                explore = build_explore(offer, workbench.controls)
+            with gr.Tab("Learn", id="learn"):
+                build_learn(offer, Places(tabs, workbench.controls, explore))
         page.load(workbench.follow_link, None, workbench.settings, show_progress="hidden", api_visibility="private")
         page.unload(forget)
         add_api(offer)

@@ -24,7 +24,7 @@ from ui.settings import Settings
 from ui.workbench import warn
 
 INTRO = (
-    "The same prompt and seed, decoded twice by the same target model: once plainly, once with drafts. "
+    "The prompt, seed and settings of the Run tab, decoded twice by the same target model: once plainly, once with drafts. "
     "Both are run one after the other, then replayed together at the speeds they really had."
 )
 WARM_UP_TOKENS = 4
@@ -108,19 +108,20 @@ def build_race(offer: Offer, controls: parts.Controls) -> None:
         offer: The models.
         controls: The components that hold the settings, by field.
     """
-    gr.HTML(f'<p class="ns-intro">{INTRO}</p>', apply_default_css=False)
-    with gr.Row(elem_classes="ns-go"):
-        run = gr.Button("Race", variant="primary", elem_id="race-run")
-        stop = gr.Button("Stop", elem_id="race-stop")
-    status = gr.HTML(elem_id="race-status", apply_default_css=False, html_template='<p role="status">${value}</p>')
-    view = gr.HTML(
-        "",
-        html_template=(ROOT / "race.html").read_text(encoding="utf-8"),
-        js_on_load=script("race"),
-        apply_default_css=False,
-        elem_id="race-view",
-        label="Race",
-    )
+    with gr.Column(elem_classes="ns-experiment"):
+        gr.HTML(f'<p class="ns-intro">{INTRO}</p>', apply_default_css=False)
+        with gr.Row(elem_classes="ns-go"):
+            run = gr.Button("Race", variant="primary", elem_id="race-run")
+            stop = gr.Button("Stop", elem_id="race-stop")
+        status = gr.HTML(elem_id="race-status", apply_default_css=False, html_template='<p role="status">${value}</p>')
+        view = gr.HTML(
+            "",
+            html_template=(ROOT / "race.html").read_text(encoding="utf-8"),
+            js_on_load=script("race"),
+            apply_default_css=False,
+            elem_id="race-view",
+            label="Race",
+        )
 
     def start(*values: Any) -> Iterator[tuple[Any, Any]]:
         try:

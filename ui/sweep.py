@@ -1,17 +1,16 @@
-"""A sweep over k and temperature: the runs, what they measured, its heat maps, its table."""
+"""A sweep over k and temperature: the runs, what they measured, and the table of it."""
 
 import csv
 import io
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 
-import plotly.graph_objects as go
-
+from naive_speculate.events import EventKind
+from naive_speculate.metrics import Metrics
 from naive_speculate.trace import Trace
-from ui.figures import empty, figure, surface
 from ui.host import Offer
-from ui.labels import percent
 from ui.settings import Settings
 
 COLUMNS = (
@@ -34,8 +33,9 @@ class Cell:
 
     Attributes:
         temperature, k, seed: What it was run with.
-        acceptance_rate, alpha, tokens_per_pass, tokens_per_second, tokens: Of the run; see `Metrics`.
-        plain_tokens_per_second: Of the plain run at the same temperature.
+        acceptance_rate, alpha, tokens_per_pass, tokens: Of the run; see `Metrics`.
+        tokens_per_second: Tokens a round over the median round's time, so that a hiccup of the machine does not count.
+        plain_tokens_per_second: The same of the plain run at this temperature.
     """
 
     temperature: float
@@ -90,17 +90,37 @@ def sweep(
             name = f"temperature {temperature:g}, " + (f"k = {k}" if k else "plain")
             yield Progress(list(cells), done, total, name)
             chosen = replace(settings, temperature=temperature, num_draft_tokens=k, auto=False, seed=seed)
-            m = _run(offer, chosen, cancel).metrics
+            trace = _run(offer, chosen, cancel)
             if cancel.is_set():
                 return
+            speed = steady_speed(trace)
             if not k:
-                plain_rate = m.tokens_per_second
-            elif plain_rate and m.tokens_per_second:
-                rate, alpha, length = m.draft_acceptance_rate or 0.0, m.alpha or 0.0, m.mean_acceptance_length or 0.0
-                speeds = (m.tokens_per_second, plain_rate)
-                cells.append(Cell(temperature, k, rate, alpha, length, *speeds, m.num_generated_tokens, seed))
+                plain_rate = speed
+            elif plain_rate and speed:
+                cells.append(_cell(temperature, k, seed, trace.metrics, speed, plain_rate))
             done += 1
     yield Progress(list(cells), done, total, "")
+
+
+def _cell(temperature: float, k: int, seed: int, m: Metrics, speed: float, plain: float) -> Cell:
+    return Cell(
+        temperature=temperature,
+        k=k,
+        acceptance_rate=m.draft_acceptance_rate or 0.0,
+        alpha=m.alpha or 0.0,
+        tokens_per_pass=m.mean_acceptance_length or 0.0,
+        tokens_per_second=speed,
+        plain_tokens_per_second=plain,
+        tokens=m.num_generated_tokens,
+        seed=seed,
+    )
+
+
+def steady_speed(trace: Trace) -> float | None:
+    """Tokens a second of a run whose rounds had all taken as long as its median round; None where it has no times."""
+    times = [event.total_seconds for event in trace if event.kind == EventKind.STEP and event.total_seconds]
+    length = trace.metrics.mean_acceptance_length
+    return length / median(times) if times and length else None
 
 
 def _run(offer: Offer, settings: Settings, cancel: threading.Event) -> Trace:
@@ -114,92 +134,6 @@ def best_cells(cells: Sequence[Cell]) -> dict[float, Cell]:
         if cell.temperature not in best or cell.speedup > best[cell.temperature].speedup:
             best[cell.temperature] = cell
     return best
-
-
-def acceptance_map(cells: Sequence[Cell], ks: Sequence[int], temperatures: Sequence[float], dark: bool = False) -> go.Figure:
-    """Share of the drafts that were kept, for each k and temperature."""
-    if not cells:
-        return empty("Nothing has been run yet.", dark=dark)
-    values = {(c.temperature, c.k): c.acceptance_rate for c in cells}
-    texts = {key: percent(value) for key, value in values.items()}
-    low, high = min(values.values()), max(values.values())
-    return _heat_map(
-        values,
-        texts,
-        ks,
-        temperatures,
-        dark,
-        takeaway=f"Between {percent(low)} and {percent(high)} of the drafts were kept",
-        colors={"colorscale": "Cividis", "zmin": 0, "zmax": 1},
-    )
-
-
-def speedup_map(cells: Sequence[Cell], ks: Sequence[int], temperatures: Sequence[float], dark: bool = False) -> go.Figure:
-    """Speed as a multiple of plain decoding's, for each k and temperature; the best k of every temperature has a star."""
-    if not cells:
-        return empty("Nothing has been run yet.", dark=dark)
-    values = {(c.temperature, c.k): c.speedup for c in cells}
-    stars = {(c.temperature, c.k) for c in best_cells(cells).values()}
-    texts = {key: f"<b>★ {value:.2f}×</b>" if key in stars else f"{value:.2f}×" for key, value in values.items()}
-    best = max(cells, key=lambda c: c.speedup)
-    reach = max(0.5, *(abs(value - 1) for value in values.values()))
-    return _heat_map(
-        values,
-        texts,
-        ks,
-        temperatures,
-        dark,
-        takeaway=f"Best: k = {best.k} at temperature {best.temperature:g}, {best.speedup:.2f} × plain",
-        # Amber is slower than plain decoding and blue is faster, which colour-blind readers tell apart, too.
-        colors={
-            "colorscale": [[0, "#a85a00"], [0.5, "#f5f3ee"], [1, "#1b4fa8"]],
-            "zmin": 1 - reach,
-            "zmax": 1 + reach,
-        },
-    )
-
-
-def _heat_map(
-    values: dict[tuple[float, int], float],
-    texts: dict[tuple[float, int], str],
-    ks: Sequence[int],
-    temperatures: Sequence[float],
-    dark: bool,
-    *,
-    takeaway: str,
-    colors: dict[str, object],
-) -> go.Figure:
-    columns, rows = list(range(len(ks))), list(range(len(temperatures)))
-    trace = {
-        "type": "heatmap",
-        "x": columns,
-        "y": rows,
-        "z": [[values.get((t, k)) for k in ks] for t in temperatures],
-        "text": [[texts.get((t, k), "") for k in ks] for t in temperatures],
-        "texttemplate": "%{text}",
-        "textfont": {"size": 13},
-        "xgap": 3,
-        "ygap": 3,
-        "showscale": False,
-        "hoverinfo": "skip",
-        **colors,
-    }
-    ticks = {"showgrid": False, "tickfont": {"color": surface(dark).muted, "size": 12}}
-    return figure(
-        [trace],
-        dark=dark,
-        takeaway=takeaway,
-        x={**ticks, "tickvals": columns, "ticktext": [str(k) for k in ks], "title": {"text": "drafts a round, k"}},
-        y={
-            **ticks,
-            "tickvals": rows,
-            "ticktext": [f"{t:g}" for t in temperatures],
-            "title": {"text": "temperature"},
-            "range": [-0.5, len(temperatures) - 0.5],
-        },
-        height=120 + 46 * len(temperatures),
-        layout={"margin": {"l": 8, "r": 8, "t": 40, "b": 8}},
-    )
 
 
 def to_csv(cells: Sequence[Cell]) -> str:
