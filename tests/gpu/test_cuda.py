@@ -1,0 +1,48 @@
+"""On CUDA, the decoder does what it does on the CPU. Run with `pytest -m gpu` on a machine that has a GPU."""
+
+import collections
+
+import pytest
+import torch
+
+from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
+
+pytestmark = pytest.mark.gpu
+
+PROMPTS = ["Once upon a time", "The old king said", "In the forest there was", "She opened the door and"]
+
+
+@pytest.fixture(scope="module")
+def cuda_decoder():
+    return SpeculativeDecoder(load_pair(device="cuda", dtype="float32"))
+
+
+@pytest.mark.parametrize("k", [0, 1, 4, 8])
+def test_greedy_tokens_are_those_of_the_cpu(bundled_decoder, cuda_decoder, k):
+    params = SamplingParams(temperature=0, max_tokens=48)
+    ours = cuda_decoder.generate(PROMPTS, params, num_draft_tokens=k)
+    theirs = bundled_decoder.generate(PROMPTS, params, num_draft_tokens=k)
+    assert [r.token_ids for r in ours] == [r.token_ids for r in theirs]
+
+
+@pytest.mark.parametrize("strategy", ["speculative_sampling", "block_verification"])
+def test_first_tokens_are_drawn_from_the_targets_distribution(cuda_decoder, strategy):
+    prompt, count = cuda_decoder.encode(PROMPTS[0]), 4000
+    params = SamplingParams(n=count, max_tokens=2, top_k=6, seed=3, ignore_eos=True)
+    result = cuda_decoder.generate(prompt, params, num_draft_tokens=1, verify_strategy=strategy, detail="none")
+    seen = collections.Counter(output.token_ids[0] for output in result.outputs)
+    model = cuda_decoder.pair.target
+    logits = model.forward(torch.tensor([prompt], device=model.device), model.new_cache(1))[0, -1]
+    best = logits.float().topk(6)
+    expected = dict(zip(best.indices.tolist(), (torch.softmax(best.values, -1) * count).tolist(), strict=True))
+    assert seen.keys() <= expected.keys()
+    statistic = sum((seen[token] - wanted) ** 2 / wanted for token, wanted in expected.items())
+    assert statistic < 25  # chi-square with 5 degrees of freedom: 1.4e-4
+
+
+@pytest.mark.parametrize("k", [3, "auto"])
+def test_a_row_of_a_batch_gives_what_it_gives_alone(cuda_decoder, k):
+    params = [SamplingParams(max_tokens=24, seed=seed, temperature=0.8) for seed in range(4)]
+    batch = cuda_decoder.generate(PROMPTS, params, num_draft_tokens=k)
+    for prompt, one, row in zip(PROMPTS, params, batch, strict=True):
+        assert cuda_decoder.generate(prompt, one, num_draft_tokens=k).token_ids == row.token_ids
