@@ -41,7 +41,9 @@ def test_it_takes_every_sampling_parameter():
         "num-draft-tokens": "auto", "verify-strategy": "block_verification", "drafter": "prompt_lookup",
     }  # fmt: skip
     flags = ["--include-stop-str-in-output", "--ignore-eos", "--no-skip-special-tokens", "--no-spaces-between-special-tokens"]
-    done = run("generate", PROMPT, "--json", *flags, *(part for name, value in options.items() for part in (f"--{name}", value)))
+    done = run(
+        "generate", PROMPT, "--json", *flags, *(part for name, value in options.items() for part in (f"--{name}", value))
+    )
     assert done.returncode == 0, done.stderr
     started = [json.loads(line) for line in done.stdout.splitlines() if '"kind":"started"' in line]
     assert len(started) == 2

@@ -11,7 +11,14 @@ from naive_speculate import EventKind, SamplingParams, Trace
 from naive_speculate.events import OUTPUT_KINDS
 from naive_speculate.models import BUNDLED_PAIR
 
-OPENINGS = ["Once upon a time", "The old king", '"Who are you?" said', "In the forest", "She opened the door and", "Far away, by the sea,"]
+OPENINGS = [
+    "Once upon a time",
+    "The old king",
+    '"Who are you?" said',
+    "In the forest",
+    "She opened the door and",
+    "Far away, by the sea,",
+]
 ENDINGS = ["", " there was", " a little", " who had", " and", " never", " the", " of", " said"]
 PROMPTS = [opening + ending for opening in OPENINGS for ending in ENDINGS][:50]
 TEXT = "The children went into the garden, where"

@@ -111,9 +111,7 @@ class Plain:
 def test_a_plain_language_model_gives_the_same_as_a_batched_one(tiny_decoder, tiny_pair):
     plain = SpeculativeDecoder(ModelPair(Plain(tiny_pair.target.model), Plain(tiny_pair.draft.model)))
     params = [SamplingParams(max_tokens=15, seed=3), SamplingParams(max_tokens=9, temperature=0)]
-    for ours, theirs in zip(
-        plain.generate(PROMPTS[:2], params), tiny_decoder.generate(PROMPTS[:2], params), strict=True
-    ):
+    for ours, theirs in zip(plain.generate(PROMPTS[:2], params), tiny_decoder.generate(PROMPTS[:2], params), strict=True):
         assert ours.token_ids == theirs.token_ids
     several = SamplingParams(n=3, seed=1, max_tokens=6)
     assert [o.token_ids for o in plain.generate(PROMPTS[2], several).outputs] == [
@@ -214,6 +212,12 @@ def test_cancelling_ends_the_run_with_its_tokens_so_far(tiny_decoder):
     assert [e.step for e in seen if e.kind == EventKind.STEP] == [0, 1, 2]
 
 
+def collect(decoder, params, seen):
+    """Put a run's events into `seen` one by one, so that those before a failure are kept."""
+    for event in decoder.stream(PROMPTS[0], params):
+        seen.append(event)
+
+
 def test_a_failing_step_ends_the_trace_with_error_and_is_raised(tiny_decoder):
     def fail(output_token_ids, logits):
         if len(output_token_ids) >= 3:
@@ -222,8 +226,7 @@ def test_a_failing_step_ends_the_trace_with_error_and_is_raised(tiny_decoder):
 
     seen = []
     with pytest.raises(RuntimeError, match="no more"):
-        for event in tiny_decoder.stream(PROMPTS[0], SamplingParams(logits_processors=[fail], seed=1)):
-            seen.append(event)
+        collect(tiny_decoder, SamplingParams(logits_processors=[fail], seed=1), seen)
     assert seen[-1].kind == EventKind.FINISHED
     assert seen[-1].finish_reason == "error"
     assert "no more" in seen[-1].message

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from tests.speculate.toys import ToyModel, enumerate_outputs, exact_outputs, largest_difference
 
 from naive_speculate import ModelPair, SamplingParams, VerifyStrategy
+from tests.speculate.toys import ToyModel, enumerate_outputs, exact_outputs, largest_difference
 
 LOSSLESS = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION]
 PROMPT = [1, 2]
@@ -35,7 +35,12 @@ def test_sampled_outputs_have_exactly_the_targets_distribution(strategy, vocab_s
 def test_any_pair_of_toys_is_lossless(strategy, seed):
     target, draft = ToyModel(3, 10 + seed, temper=2.0), ToyModel(3, 20 + seed, temper=3.0)
     found = enumerate_outputs(
-        ModelPair(target, draft), PROMPT, SamplingParams(max_tokens=3), num_draft_tokens=2, verify_strategy=strategy, detail="probs"
+        ModelPair(target, draft),
+        PROMPT,
+        SamplingParams(max_tokens=3),
+        num_draft_tokens=2,
+        verify_strategy=strategy,
+        detail="probs",
     )
     assert largest_difference(found, exact_outputs(target_probs(target), 3)) < 1e-6
 
@@ -44,7 +49,12 @@ def test_any_pair_of_toys_is_lossless(strategy, seed):
 def test_a_draft_equal_to_the_target_is_always_kept(strategy):
     target = ToyModel(3, 5)
     found = enumerate_outputs(
-        ModelPair(target, target), PROMPT, SamplingParams(max_tokens=4), num_draft_tokens=3, verify_strategy=strategy, detail="probs"
+        ModelPair(target, target),
+        PROMPT,
+        SamplingParams(max_tokens=4),
+        num_draft_tokens=3,
+        verify_strategy=strategy,
+        detail="probs",
     )
     assert largest_difference(found, exact_outputs(target_probs(target), 4)) < 1e-6
 
@@ -53,7 +63,13 @@ def test_a_draft_equal_to_the_target_is_always_kept(strategy):
 def test_prompt_lookup_is_lossless(strategy):
     target = ToyModel(3, 6)
     found = enumerate_outputs(
-        ModelPair(target), PROMPT, SamplingParams(max_tokens=4), num_draft_tokens=2, verify_strategy=strategy, drafter="prompt_lookup", detail="probs"
+        ModelPair(target),
+        PROMPT,
+        SamplingParams(max_tokens=4),
+        num_draft_tokens=2,
+        verify_strategy=strategy,
+        drafter="prompt_lookup",
+        detail="probs",
     )
     assert largest_difference(found, exact_outputs(target_probs(target), 4)) < 1e-6
 
@@ -62,7 +78,12 @@ def test_prompt_lookup_is_lossless(strategy):
 def test_an_adaptive_window_is_lossless(strategy):
     target, draft = ToyModel(3, 7), ToyModel(3, 8, zeros=False)
     found = enumerate_outputs(
-        ModelPair(target, draft), PROMPT, SamplingParams(max_tokens=3), num_draft_tokens="auto", verify_strategy=strategy, detail="probs"
+        ModelPair(target, draft),
+        PROMPT,
+        SamplingParams(max_tokens=3),
+        num_draft_tokens="auto",
+        verify_strategy=strategy,
+        detail="probs",
     )
     assert largest_difference(found, exact_outputs(target_probs(target), 3)) < 1e-6
 
@@ -118,7 +139,12 @@ def test_every_sampling_parameter_keeps_speculation_lossless(name, strategy):
 def test_typical_acceptance_is_not_lossless():
     target, draft = ToyModel(4, 3, zeros=False), ToyModel(4, 4, zeros=False)
     found = enumerate_outputs(
-        ModelPair(target, draft), PROMPT, SamplingParams(max_tokens=2), num_draft_tokens=2, verify_strategy="typical_acceptance", detail="probs"
+        ModelPair(target, draft),
+        PROMPT,
+        SamplingParams(max_tokens=2),
+        num_draft_tokens=2,
+        verify_strategy="typical_acceptance",
+        detail="probs",
     )
     assert sum(found.values()) == pytest.approx(1, abs=1e-6)
     assert largest_difference(found, exact_outputs(target_probs(target), 2)) > 0.01

@@ -92,7 +92,7 @@ def enumerate_outputs(
         taken = path + [0] * (len(source.asked) - len(path))
         for place in range(len(path), len(taken)):
             others = range(1, len(weights[place]))
-            paths += [taken[:place] + [other] for other in others if weights[place][other] > 0]
+            paths += [[*taken[:place], other] for other in others if weights[place][other] > 0]
         probability = math.prod(options[choice] for options, choice in zip(weights, taken, strict=True))
         tokens = tuple(sequence.output_token_ids)
         outputs[tokens] = outputs.get(tokens, 0.0) + probability
