@@ -36,7 +36,7 @@ def build_prompt(start: Settings) -> gr.Textbox:
         max_lines=8,
         placeholder="Begin a story…",
         elem_id="prompt",
-        info="The target model continues this text.",
+        info="The target model continues this text. Shift + Enter runs.",
     )
     with gr.Row(elem_classes="ns-examples"):
         for name, text in EXAMPLES.items():

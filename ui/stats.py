@@ -8,9 +8,7 @@ from naive_speculate.trace import Trace
 from ui.labels import count, percent
 
 
-def headline(
-    trace: Trace, plain_rate: float | None = None, plain_where: str = "on this machine", *, live: bool = True
-) -> str:
+def headline(trace: Trace, plain_rate: float | None = None, plain_where: str = "on this machine", *, live: bool = True) -> str:
     """Sentence and four numbers.
 
     Args:
@@ -33,7 +31,7 @@ def sentence(trace: Trace, *, live: bool = True) -> str:
     """What is seen, in one sentence of HTML."""
     m = trace.metrics
     if not m.num_spec_steps:
-        return "The prompt has been read; the first round is being drafted."
+        return "The prompt is being read, and the first round drafted."
     tokens, passes = count(m.num_generated_tokens, "token"), count(m.num_spec_steps, "pass").replace("passs", "passes")
     if not m.num_draft_tokens:
         said = f"Plain decoding: the target model wrote {tokens} in {passes}, one token a pass."

@@ -115,9 +115,7 @@ def test_help_names_the_options():
 
 
 def test_a_model_folder_that_is_not_there_is_one_clear_line():
-    tried = subprocess.run(
-        [sys.executable, "app.py", "--target", "/no/such/folder"], cwd=ROOT, capture_output=True, text=True
-    )
+    tried = subprocess.run([sys.executable, "app.py", "--target", "/no/such/folder"], cwd=ROOT, capture_output=True, text=True)
     assert tried.returncode == 2
     assert "/no/such/folder" in tried.stderr.strip().splitlines()[-1]
 

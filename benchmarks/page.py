@@ -1,0 +1,156 @@
+"""What the page costs: the decoder's speed alone, with a client that reads slowly, and with a browser on the same cores.
+
+    python -m benchmarks.page [--tokens 400] [--runs 3]
+
+Prints, for the bundled pair: tokens a second in each case and its share of the speed alone, the time from a click on Run to
+the first token on the screen, events a second that reached the browser, and the longest frame of the page's own scripts.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Page, sync_playwright
+
+from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
+
+ROOT = Path(__file__).resolve().parent.parent
+PROMPT = "Once upon a time there was a king who had three daughters"
+SLOW_BYTES, SLOW_SECONDS = 4096, 0.1
+
+WATCH = """
+window.longest = 0; window.first = 0;
+new PerformanceObserver((list) => {
+  const ours = list.getEntries().flatMap((frame) => frame.scripts)
+    .filter((script) => ["draw", "drawOne", "receive"].includes(script.sourceFunctionName));
+  window.longest = Math.max(window.longest, ...ours.map((script) => script.duration));
+}).observe({ type: "long-animation-frame" });
+document.querySelector("#run").addEventListener("click", () => { window.clicked = performance.now(); }, true);
+new MutationObserver(() => {
+  const stage = document.querySelector(".ns-stage");
+  const judged = "#tokens :is([data-kind=accepted], [data-kind=resampled], [data-kind=bonus])";
+  if (!window.first && stage.dataset.run !== window.before && stage.querySelector(judged)) window.first = performance.now();
+}).observe(document.querySelector("#tokens"), { childList: true, subtree: true, attributes: true });
+window.before = document.querySelector(".ns-stage").dataset.run;
+"""
+
+
+def alone(decoder: SpeculativeDecoder, tokens: int, seed: int) -> float:
+    """Tokens a second of the decoder with nobody watching."""
+    params = SamplingParams(temperature=0.7, max_tokens=tokens, seed=seed, ignore_eos=True)
+    events = list(decoder.stream(PROMPT, params))
+    return float((events[-1].metrics or {})["tokens_per_second"])
+
+
+def slow_client(url: str, tokens: int, seed: int) -> float:
+    """Tokens a second that the server's decoder reaches for a program that reads some 40 kB a second."""
+    body = json.dumps({"data": [PROMPT, tokens, 0.7, 1.0, seed, 5, "speculative_sampling"]}).encode()
+    request = urllib.request.Request(f"{url}gradio_api/call/generate", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request) as answer:
+        event_id = json.load(answer)["event_id"]
+    received = b""
+    with urllib.request.urlopen(f"{url}gradio_api/call/generate/{event_id}") as answer:
+        while piece := answer.read1(SLOW_BYTES):
+            received += piece
+            time.sleep(SLOW_SECONDS)
+    rates = re.findall(rb'"tokens_per_second": ?([0-9.]+)', received)
+    return float(rates[-1])
+
+
+def browser(page: Page, tokens: int, seed: int) -> dict[str, float]:
+    """One run on the page."""
+    for name, value in (("max-tokens", tokens), ("seed", seed)):
+        field = page.locator(f"#{name} input").first
+        field.fill(str(value))
+        field.press("Tab")
+    page.evaluate(WATCH)
+    began = time.perf_counter()
+    page.locator("#run").click()
+    page.wait_for_function("document.querySelector('.ns-stage').dataset.run !== window.before")
+    page.locator(".ns-stage[data-state=done]").wait_for()
+    seconds = time.perf_counter() - began
+    run = page.locator(".ns-stage").get_attribute("data-run")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save trace").click()
+    lines = Path(download.value.path()).read_text(encoding="utf-8").splitlines()
+    metrics: dict[str, Any] = json.loads(lines[-1])["metrics"]
+    assert run is not None
+    return {
+        "rate": metrics["tokens_per_second"],
+        "first_ms": page.evaluate("window.first - window.clicked"),
+        "events": len(lines) / seconds,
+        "longest_ms": page.evaluate("window.longest"),
+    }
+
+
+def serve() -> tuple[subprocess.Popen[bytes], str]:
+    """The app on a free port, ready."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, "app.py", "--port", str(port)], cwd=ROOT, env=os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+    )
+    url = f"http://127.0.0.1:{port}/"
+    for _ in range(600):
+        try:
+            urllib.request.urlopen(url, timeout=5).close()
+            return process, url
+        except OSError:
+            time.sleep(0.2)
+    raise RuntimeError("app.py is not ready after two minutes")
+
+
+def repeat(runs: int, measure: Callable[[int], float]) -> float:
+    """The median over seeds."""
+    return statistics.median(measure(seed) for seed in range(runs))
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tokens", type=int, default=400)
+    parser.add_argument("--runs", type=int, default=3)
+    args = parser.parse_args()
+    decoder = SpeculativeDecoder(load_pair(device="cpu"))
+    alone(decoder, 64, 0)
+    headless = repeat(args.runs, lambda seed: alone(decoder, args.tokens, seed))
+    process, url = serve()
+    try:
+        slow = repeat(args.runs, lambda seed: slow_client(url, args.tokens, seed))
+        with sync_playwright() as playwright:
+            chromium = playwright.chromium.launch(
+                executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+            )
+            page = chromium.new_page(viewport={"width": 1440, "height": 900})
+            page.goto(url)
+            page.locator("#tokens [data-step]").first.wait_for()
+            page.locator("#chart-speedup .main-svg").first.wait_for(state="attached")
+            seen = [browser(page, args.tokens, seed) for seed in range(args.runs)]
+            chromium.close()
+    finally:
+        process.terminate()
+        process.wait()
+    watched = statistics.median(run["rate"] for run in seen)
+    print(f"{os.cpu_count()} cores, median of {args.runs} runs of {args.tokens} tokens")
+    print(f"decoder alone                {headless:8.1f} tokens/s")
+    print(f"with a client that reads slowly {slow:5.1f} tokens/s ({slow / headless:.0%})")
+    print(f"with Chromium on the same cores {watched:5.1f} tokens/s ({watched / headless:.0%})")
+    print(f"click to first token         {statistics.median(run['first_ms'] for run in seen):8.0f} ms")
+    print(f"events to the browser        {statistics.median(run['events'] for run in seen):8.0f} a second")
+    print(f"longest of our scripts' turns {max(run['longest_ms'] for run in seen):7.0f} ms")
+
+
+if __name__ == "__main__":
+    main()
