@@ -17,7 +17,11 @@ from naive_speculate.infer.protocols import LanguageModel
 from naive_speculate.infer.transformers_model import TransformersLanguageModel
 from naive_speculate.speculate.window import CostTable
 
-BUNDLED_PAIR = Path(__file__).resolve().parent.parent / "assets" / "pair"
+_HERE = Path(__file__).resolve().parent
+_IN_REPOSITORY = _HERE.parent / "assets" / "pair"
+BUNDLED_PAIR = _IN_REPOSITORY if _IN_REPOSITORY.is_dir() else _HERE / "bundled_pair"
+"""The pair that ships: in the repository, or within the installed library."""
+
 COSTS_FILE = "costs.json"
 EXECUTORS = ("auto", "onnx", "torch", "transformers")
 _VERIFY_GROWTH = 0.03
