@@ -69,8 +69,9 @@ def _status(lesson: int) -> gr.HTML:
     return gr.HTML(elem_id=f"learn-{lesson}-status", apply_default_css=False, html_template='<p role="status">${value}</p>')
 
 
-def _visit(button: gr.Button, places: Places, tab: str, press: str, changes: dict[Any, Any]) -> None:
-    """Let a button set controls, open a tab, and press the button there."""
+def _visit(button: gr.Button, note: str, places: Places, tab: str, press: str, changes: dict[Any, Any]) -> None:
+    """Let a button set controls, open a tab, and press the button there; the note says so beforehand."""
+    gr.HTML(f'<p class="ns-note">{note}</p>', apply_default_css=False)
 
     def turn() -> list[Any]:
         return [gr.Tabs(selected=tab), *changes.values()]
@@ -120,7 +121,8 @@ def _draft_and_verify(_offer: Offer, places: Places) -> None:
         controls["verify_strategy"]: "speculative_sampling",
         controls["max_tokens"]: LESSON_TOKENS,
     }
-    _visit(_button(2, "Watch it, four guesses a round"), places, "run", "run", changes)
+    note = "Opens the Run tab and decodes your prompt with k = 4 at temperature 0.7. Each row of Rounds is one round."
+    _visit(_button(2, "Watch it, four guesses a round"), note, places, "run", "run", changes)
 
 
 def _accept_or_reject(offer: Offer, places: Places) -> None:
@@ -213,7 +215,8 @@ def _lossless(offer: Offer, places: Places) -> None:
 def _choosing_k(_offer: Offer, places: Places) -> None:
     explore = places.explore
     changes = {explore.ks: [1, 2, 3, 4, 6, 8, 12], explore.temperatures: [0.7], explore.tokens: 64}
-    _visit(_button(5, "Try k from 1 to 12"), places, "explore", "explore-run", changes)
+    note = "Opens the Explore tab and runs your prompt with every k at temperature 0.7, and once plainly to compare."
+    _visit(_button(5, "Try k from 1 to 12"), note, places, "explore", "explore-run", changes)
 
 
 def _no_gain(_offer: Offer, places: Places) -> None:
@@ -225,4 +228,5 @@ def _no_gain(_offer: Offer, places: Places) -> None:
         controls["temperature"]: 1.0,
         controls["max_tokens"]: LESSON_TOKENS,
     }
-    _visit(_button(6, "Race with sixteen guesses a round"), places, "race", "race-run", changes)
+    note = "Opens the Race tab and sets k = 16 at temperature 1. Afterwards, try k = 2 or 3."
+    _visit(_button(6, "Race with sixteen guesses a round"), note, places, "race", "race-run", changes)

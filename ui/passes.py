@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from statistics import median
 
 import plotly.graph_objects as go
 
@@ -13,13 +12,15 @@ from ui.figures import empty, figure, nice_ceiling, surface
 from ui.host import Offer
 from ui.labels import milliseconds
 from ui.settings import Settings
+from ui.sweep import undisturbed
 
 WIDTHS = (1, 2, 4, 8, 16)
-ROUNDS = 8
+ROUNDS = 4
+REPEATS = 4
 
 
 def measure_passes(offer: Offer, settings: Settings, cancel: threading.Event) -> Iterator[dict[int, float]]:
-    """Median seconds of a target pass over 1, 2, 4 … tokens; yields what is known so far.
+    """Seconds of an undisturbed target pass over 1, 2, 4 … tokens; yields what is known so far.
 
     Args:
         offer: The models.
@@ -29,23 +30,22 @@ def measure_passes(offer: Offer, settings: Settings, cancel: threading.Event) ->
     Raises:
         ValueError: Names the setting that cannot be.
     """
-    known: dict[int, float] = {}
-    for width in WIDTHS:
+    times: dict[int, list[float]] = {}
+    for width in WIDTHS * REPEATS:  # turn by turn, so that a busy moment of the machine hits all alike
         chosen = replace(
             settings, num_draft_tokens=width - 1, auto=False, drafter="model", stop="", max_tokens=width * (ROUNDS + 2)
         )
-        times: list[float] = []
+        seen = times.setdefault(width, [])
+        wanted = len(seen) + ROUNDS
         for event in offer.stream(chosen, cancel, detail="none"):
             whole = event.kind == EventKind.STEP and event.num_draft == width - 1
             if whole and event.verify_seconds and event.step:  # the first round pays for warming up
-                times.append(event.verify_seconds)
-            if len(times) == ROUNDS:
+                seen.append(event.verify_seconds)
+            if len(seen) == wanted:
                 break
         if cancel.is_set():
             return
-        if times:
-            known[width] = median(times)
-            yield known
+        yield {width: undisturbed(seen) for width, seen in times.items() if seen}
 
 
 def pass_costs(known: dict[int, float], dark: bool = False) -> go.Figure:
@@ -71,7 +71,7 @@ def pass_costs(known: dict[int, float], dark: bool = False) -> go.Figure:
             {
                 "type": "scatter",
                 "mode": "lines+markers",
-                "name": "if tokens were read one by one",
+                "name": "one by one",
                 "x": places,
                 "y": [width * times[0] for width in widths],
                 "line": {"color": surface(dark).muted, "width": 2, "dash": "dash"},

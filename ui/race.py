@@ -25,10 +25,13 @@ from ui.workbench import warn
 
 INTRO = (
     "The prompt, seed and settings of the Run tab, decoded twice by the same target model: once plainly, once with drafts. "
-    "Both are run one after the other, then replayed together at the speeds they really had."
+    "Both are run in turn, twice, and the better heat of each is replayed at the speed it really had."
 )
 WARM_UP_TOKENS = 4
 REPORT_EVERY = 16
+HEATS = 2
+LONG_SECONDS = 5.0
+"""A run that takes longer has one heat only: a hiccup of the machine counts for little in it."""
 
 _serials = itertools.count(1)
 
@@ -143,18 +146,22 @@ def _race(offer: Offer, settings: Settings) -> Iterator[tuple[Any, Any]]:
         raise ValueError("k is 0, so that both would be plain decoding: set Draft tokens to 1 or more to race")
     plainly = replace(drafting, num_draft_tokens=0, auto=False)
     cancel = threading.Event()
-    traces: list[Trace] = []
+    best: dict[str, Trace] = {}
     try:
-        for name, chosen in (("plainly", plainly), ("with drafts", drafting)):
+        for name, chosen in (("plainly", plainly), ("with drafts", drafting)) * HEATS:
+            if name in best and best[name].events[-1].time > LONG_SECONDS:
+                continue
             # Both start warm, so that neither pays for what the other finds ready.
             for _ in offer.stream(replace(chosen, max_tokens=WARM_UP_TOKENS), cancel, detail="none"):
                 pass
             trace = Trace()
-            traces.append(trace)
             for event in offer.stream(chosen, cancel, detail="none"):
                 trace.append(event)
                 if event.kind == EventKind.STEP and (event.step or 0) % REPORT_EVERY == 0:
                     yield f"Running {name}: {count(len(trace.token_ids), 'token')} so far …", gr.skip()
+            # The same seed gives the same tokens, so that heats differ in nothing but time.
+            if name not in best or trace.events[-1].time < best[name].events[-1].time:
+                best[name] = trace
     finally:
         cancel.set()
-    yield "", message(next(_serials), *traces)
+    yield "", message(next(_serials), best["plainly"], best["with drafts"])

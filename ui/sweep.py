@@ -5,7 +5,6 @@ import io
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
 
 from naive_speculate.events import EventKind
 from naive_speculate.metrics import Metrics
@@ -34,7 +33,7 @@ class Cell:
     Attributes:
         temperature, k, seed: What it was run with.
         acceptance_rate, alpha, tokens_per_pass, tokens: Of the run; see `Metrics`.
-        tokens_per_second: Tokens a round over the median round's time, so that a hiccup of the machine does not count.
+        tokens_per_second: Tokens a round over what its quicker rounds took, so that other programs do not count.
         plain_tokens_per_second: The same of the plain run at this temperature.
     """
 
@@ -117,10 +116,15 @@ def _cell(temperature: float, k: int, seed: int, m: Metrics, speed: float, plain
 
 
 def steady_speed(trace: Trace) -> float | None:
-    """Tokens a second of a run whose rounds had all taken as long as its median round; None where it has no times."""
+    """Tokens a second of a run whose rounds had all been as quick as its quicker ones; None where it has no times."""
     times = [event.total_seconds for event in trace if event.kind == EventKind.STEP and event.total_seconds]
     length = trace.metrics.mean_acceptance_length
-    return length / median(times) if times and length else None
+    return length / undisturbed(times) if times and length else None
+
+
+def undisturbed(times: Sequence[float]) -> float:
+    """The lower quartile: what a thing takes while nothing else on the machine gets in its way."""
+    return sorted(times)[(len(times) - 1) // 4]
 
 
 def _run(offer: Offer, settings: Settings, cancel: threading.Event) -> Trace:
