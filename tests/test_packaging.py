@@ -1,6 +1,7 @@
 """What `pip install .` takes along."""
 
 import tomllib
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -17,5 +18,5 @@ def test_the_engine_never_imports_the_page():
     for path in (ROOT / "naive_speculate").rglob("*.py"):
         words = path.read_text(encoding="utf-8").split()
         for library in ("gradio", "plotly", "ui"):
-            follows = [after for word, after in zip(words, words[1:], strict=False) if word in ("import", "from")]
+            follows = [after for word, after in pairwise(words) if word in ("import", "from")]
             assert not any(name == library or name.startswith(f"{library}.") for name in follows), path
