@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 from naive_speculate.events import Event, EventKind
 from ui.runs import Run, Runs
@@ -11,7 +12,8 @@ def collect(run: Run) -> list[tuple[int, list[Event]]]:
     async def read():
         return [batch async for batch in run.batches()]
 
-    return asyncio.run(read())
+    with ThreadPoolExecutor(1) as thread:  # a browser test may have an event loop running in this one
+        return thread.submit(asyncio.run, read()).result()
 
 
 def counted(amount: int):
