@@ -129,7 +129,7 @@ def build_race(offer: Offer, controls: parts.Controls) -> None:
     def start(*values: Any) -> Iterator[tuple[Any, Any]]:
         try:
             settings = parts.read(values)
-            yield from _race(offer, settings)
+            yield from race(offer, settings)
         except ValueError as error:
             warn(error)
             yield "", gr.skip()
@@ -139,7 +139,7 @@ def build_race(offer: Offer, controls: parts.Controls) -> None:
     stop.click(lambda: "Stopped.", None, status, cancels=going, queue=False, **quiet)
 
 
-def _race(offer: Offer, settings: Settings) -> Iterator[tuple[Any, Any]]:
+def race(offer: Offer, settings: Settings) -> Iterator[tuple[Any, Any]]:
     seed = fresh_seed() % 2**31 if settings.seed is None else settings.seed
     drafting = replace(settings, seed=seed)
     if not settings.auto and settings.num_draft_tokens == 0:
