@@ -5,14 +5,6 @@ import os
 import signal
 import sys
 
-os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # read by Gradio when it is imported, below
-
-from ui.assets import styles
-from ui.host import offer
-from ui.page import build_page
-from ui.runs import Runs
-from ui.theme import theme
-
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
@@ -30,6 +22,14 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> int:
     """Load the pair, build the page, serve it until the process is told to end."""
     args = arguments(argv)
+    os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # Gradio reads it when it is imported
+    # Imported here, so that --help need not wait for the models' libraries.
+    from ui.assets import styles
+    from ui.host import offer
+    from ui.page import build_page
+    from ui.runs import Runs
+    from ui.theme import theme
+
     try:
         chosen = offer(args.target, args.draft, device=args.device, dtype=args.dtype)
     except (ValueError, OSError) as error:

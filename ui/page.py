@@ -3,6 +3,7 @@
 import gradio as gr
 
 from ui.api import add_api
+from ui.assets import script
 from ui.explore import build_explore
 from ui.host import Offer
 from ui.learn import Places, build_learn
@@ -14,6 +15,11 @@ from ui.workbench import Workbench
 TAGLINE = (
     "Speculative decoding, live: a small model guesses ahead, a large one checks all guesses in a single pass. "
     "Same text, sooner."
+)
+
+HEADER = (
+    f'<header class="ns-top"><h1>Naive Speculate</h1><p>{TAGLINE}</p>'
+    '<button type="button" class="ns-theme" aria-pressed="false">Dark</button></header>'
 )
 
 
@@ -32,7 +38,7 @@ def build_page(offer: Offer, runs: Runs) -> gr.Blocks:
             runs.forget(request.session_hash)
 
     with gr.Blocks(title="Naive Speculate", fill_width=True, analytics_enabled=False) as page:
-        gr.HTML(f'<header class="ns-top"><h1>Naive Speculate</h1><p>{TAGLINE}</p></header>', apply_default_css=False)
+        gr.HTML(HEADER, html_template="${value}", js_on_load=script("theme"), apply_default_css=False)
         with gr.Tabs(elem_id="tabs") as tabs:
             with gr.Tab("Run", id="run"):
                 workbench = Workbench(offer, runs, first)

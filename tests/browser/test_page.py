@@ -31,6 +31,18 @@ def test_charts_take_the_theme_s_colours(open_page):
     page.wait_for_function("() => document.querySelector('#chart-lengths').layout?.font.color === '#f4f4f5'")
 
 
+def test_the_theme_button_turns_the_page_dark_and_is_remembered(open_page):
+    page = open_page(color_scheme="light")
+    button = page.get_by_role("button", name="Dark", exact=True)
+    button.click()
+    expect(button).to_have_attribute("aria-pressed", "true")
+    page.wait_for_function("() => document.querySelector('#chart-lengths').layout?.font.color === '#f4f4f5'")
+    page.reload()
+    page.wait_for_function("() => document.body.classList.contains('dark')")
+    button.click()
+    page.wait_for_function("() => document.querySelector('#chart-lengths').layout?.font.color === '#18181b'")
+
+
 def test_nothing_is_fetched_from_elsewhere(open_page, server):
     page = open_page()
     seen: list[str] = []
