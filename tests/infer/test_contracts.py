@@ -1,0 +1,328 @@
+"""Contracts of the protocols: every implementation passes the same tests."""
+
+import pytest
+import torch
+from transformers import (
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    GemmaConfig,
+    GemmaForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MambaConfig,
+    MambaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+    RecurrentGemmaConfig,
+    RecurrentGemmaForCausalLM,
+    RwkvConfig,
+    RwkvForCausalLM,
+)
+
+from naive_speculate.infer import (
+    BasicInferencer,
+    DynamicKVCache,
+    KVState,
+    RaggedKVCache,
+    SampleStrategy,
+    TransformersLanguageModel,
+)
+from naive_speculate.infer.llama_model import LlamaLanguageModel
+from naive_speculate.speculate.drafter import Drafter
+
+COMMON = {
+    "vocab_size": 97,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 64,
+    "eos_token_id": 1,
+    "bos_token_id": 0,
+    "pad_token_id": 0,
+    "initializer_range": 0.2,
+}
+GPT2 = {"vocab_size": 97, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "eos_token_id": 1, "bos_token_id": 0}
+MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
+FAMILIES = {
+    "llama": lambda **more: LlamaForCausalLM(LlamaConfig(**COMMON | more)),
+    "qwen3": lambda **more: Qwen3ForCausalLM(Qwen3Config(**COMMON | {"head_dim": 8} | more)),
+    "mistral": lambda **more: MistralForCausalLM(MistralConfig(**COMMON | {"sliding_window": 5} | more)),
+    "gemma": lambda **more: GemmaForCausalLM(GemmaConfig(**COMMON | {"head_dim": 8} | more)),
+    "gemma2": lambda **more: Gemma2ForCausalLM(Gemma2Config(**COMMON | {"head_dim": 8, "sliding_window": 5} | more)),
+    "gemma3": lambda **more: Gemma3ForCausalLM(
+        Gemma3TextConfig(**COMMON | {"head_dim": 8, "sliding_window": 5, "layer_types": MIXED} | more)
+    ),
+    "gpt2": lambda **more: GPT2LMHeadModel(GPT2Config(**GPT2 | more)),
+}
+
+
+def build(family: str, **more):
+    torch.manual_seed(0)
+    return FAMILIES[family](**more).eval()
+
+
+MODELS = {name: (lambda name=name, **more: TransformersLanguageModel(build(name, **more))) for name in FAMILIES}
+for executor in ("torch", "onnx"):
+    for family in ("llama", "qwen3", "mistral"):
+        MODELS[f"{family} {executor}"] = lambda family=family, executor=executor, **more: LlamaLanguageModel.from_transformers(
+            build(family, **more), executor
+        )
+
+
+@pytest.fixture(params=MODELS, scope="module")
+def named_model(request):
+    return request.param, MODELS[request.param]()
+
+
+@pytest.fixture
+def model(named_model):
+    return named_model[1]
+
+
+CACHES = {
+    "dynamic": DynamicKVCache,
+    "ragged": lambda: RaggedKVCache(2),
+    "rows": lambda: RaggedKVCache(5).rows([3, 1]),
+}
+
+
+@pytest.fixture(params=CACHES)
+def cache(request):
+    return CACHES[request.param]()
+
+
+def states(num_tokens: int, seed: int = 0, layers: int = 2) -> list[KVState]:
+    generator = torch.Generator().manual_seed(seed)
+    return [KVState(*torch.randn(2, 2, 3, num_tokens, 4, generator=generator)) for _ in range(layers)]
+
+
+def tokens(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randint(2, 97, shape, generator=torch.Generator().manual_seed(seed))
+
+
+# KVCache
+
+
+def test_a_new_cache_is_empty(cache):
+    assert cache.get_kv_states() == []
+    assert cache.get_num_tokens() == 0
+
+
+def test_updates_are_kept_in_order(cache):
+    first, second = states(3, 1), states(200, 2)
+    cache.update(first)
+    cache.update(second)
+    assert cache.get_num_tokens() == 203
+    for layer, found in enumerate(cache.get_kv_states()):
+        torch.testing.assert_close(found.keys, torch.cat([first[layer].keys, second[layer].keys], dim=2))
+        torch.testing.assert_close(found.values, torch.cat([first[layer].values, second[layer].values], dim=2))
+
+
+def test_crop_takes_tokens_from_the_end(cache):
+    first, second = states(5, 1), states(2, 2)
+    cache.update(first)
+    cache.crop(2)
+    cache.crop(0)
+    assert cache.get_num_tokens() == 3
+    cache.update(second)
+    found = cache.get_kv_states()[1]
+    torch.testing.assert_close(found.keys, torch.cat([first[1].keys[:, :, :3], second[1].keys], dim=2))
+
+
+@pytest.mark.parametrize(("count", "message"), [(-1, "must not be negative, got -1"), (4, "is 4, but the cache holds only 3")])
+def test_a_crop_outside_the_cache_is_refused(cache, count, message):
+    cache.update(states(3))
+    with pytest.raises(ValueError, match=message):
+        cache.crop(count)
+    assert cache.get_num_tokens() == 3
+
+
+def test_an_update_with_other_layers_is_refused(cache):
+    cache.update(states(1))
+    with pytest.raises(ValueError, match="3 layers, the cache has 2"):
+        cache.update(states(1, layers=3))
+
+
+# LanguageModel
+
+
+def test_logits_have_one_row_a_query_token(model):
+    logits = model.forward(tokens(2, 6), model.new_cache(2))
+    assert logits.shape == (2, 6, 97)
+    assert logits.is_floating_point()
+
+
+def test_cached_steps_with_crops_equal_an_uncached_forward(named_model):
+    name, model = named_model
+    ids = tokens(1, 50)
+    with torch.no_grad():
+        expected = build(name.split()[0])(ids).logits
+    for cache in (DynamicKVCache(), model.new_cache(1)):
+        generator, place, found = torch.Generator().manual_seed(3), 0, []
+        while place < 50:
+            size = int(torch.randint(1, 8, (1,), generator=generator))
+            chunk = ids[:, place : place + size]
+            model.forward(tokens(1, chunk.shape[1], seed=place), cache)  # a refused window
+            cache.crop(chunk.shape[1])
+            found.append(model.forward(chunk, cache))
+            place += size
+        assert cache.get_num_tokens() == 50
+        torch.testing.assert_close(torch.cat(found, dim=1), expected, atol=1e-4, rtol=1e-4)
+
+
+def test_rows_of_different_lengths_get_what_they_get_alone(model):
+    long, short = tokens(1, 20, seed=1), tokens(1, 9, seed=2)
+    expected = [model.forward(row, model.new_cache(1)) for row in (long, short)]
+    cache = model.new_cache(4)
+    model.forward(long[:, :16], cache.rows([2]))
+    model.forward(short[:, :5], cache.rows([0]))
+    found = model.forward(torch.cat([long[:, 16:], short[:, 5:]]), cache.rows([2, 0]))
+    torch.testing.assert_close(found[0], expected[0][0, 16:], atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(found[1], expected[1][0, 5:], atol=1e-4, rtol=1e-4)
+
+
+def test_only_the_last_logits_can_be_asked_for(model):
+    ids = tokens(2, 7)
+    every = model.forward(ids, model.new_cache(2))
+    torch.testing.assert_close(model.forward(ids, model.new_cache(2), num_logits=2), every[:, -2:], atol=1e-5, rtol=1e-5)
+
+
+def test_a_malformed_query_is_refused(model):
+    for query in (tokens(3), tokens(1, 0)):
+        with pytest.raises(ValueError, match="query_token_ids"):
+            model.forward(query, model.new_cache(1))
+    with pytest.raises(ValueError, match="query_token_ids"):
+        model.forward(tokens(3, 2), model.new_cache(2))
+
+
+def test_the_eos_token_is_the_configurations(model):
+    assert model.eos_token_id == 1
+    assert tuple(model.eos_token_ids) == (1,)
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "llama torch", "llama onnx"])
+def test_eos_lists_are_known_and_a_missing_eos_is_an_error(name):
+    assert tuple(MODELS[name](eos_token_id=[3, 7]).eos_token_ids) == (3, 7)
+    without = MODELS[name](eos_token_id=None)
+    with pytest.raises(ValueError, match="eos_token_id"):
+        _ = without.eos_token_id
+
+
+@pytest.mark.parametrize(
+    ("architecture", "config"),
+    [
+        (MambaForCausalLM, MambaConfig(vocab_size=97, hidden_size=16, num_hidden_layers=1)),
+        (RwkvForCausalLM, RwkvConfig(vocab_size=97, hidden_size=16, num_hidden_layers=2)),
+        (
+            RecurrentGemmaForCausalLM,
+            RecurrentGemmaConfig(
+                vocab_size=97, hidden_size=16, num_hidden_layers=3, intermediate_size=32, num_attention_heads=2
+            ),
+        ),
+    ],
+)
+def test_models_whose_state_cannot_be_rolled_back_are_refused(architecture, config):
+    with pytest.raises(ValueError, match=f"{architecture.__name__}.*cannot be rolled back"):
+        TransformersLanguageModel(architecture(config))
+
+
+# Inferencer and Drafter
+
+
+@pytest.fixture(scope="module")
+def inferencer():
+    return BasicInferencer(TransformersLanguageModel(build("llama")))
+
+
+def greedy_continuation(model, prompt: torch.Tensor, count: int) -> list[int]:
+    ids = prompt
+    for _ in range(count):
+        ids = torch.cat([ids, model.forward(ids, DynamicKVCache())[:, -1:].argmax(-1)], dim=1)
+    return ids[0, prompt.shape[1] :].tolist()
+
+
+def test_prefill_gives_one_token_and_all_logits(inferencer):
+    cache, query = DynamicKVCache(), tokens(2, 5)
+    out = inferencer.prefill(query, cache, SampleStrategy.GREEDY)
+    assert out.token_ids.shape == (2, 1)
+    assert out.token_ids.dtype == torch.int64
+    assert out.token_logits.shape == (2, 5, 97)
+    assert out.token_ids[:, 0].tolist() == out.token_logits[:, -1].argmax(-1).tolist()
+    assert cache.get_num_tokens() == 5
+
+
+def test_decode_generates_up_to_its_limit_and_keeps_the_cache_one_behind(inferencer):
+    prompt, cache = tokens(1, 5, seed=4), DynamicKVCache()
+    first = inferencer.prefill(prompt, cache, "greedy").token_ids
+    out = inferencer.decode(first, cache, 6, SampleStrategy.GREEDY)
+    expected = greedy_continuation(inferencer.language_model, prompt, 7)
+    stop = expected.index(1) + 1 if 1 in expected else 7
+    assert [*first[0].tolist(), *out.token_ids[0].tolist()] == expected[:stop]
+    assert out.token_logits.shape == (1, out.token_ids.shape[1], 97)
+    assert cache.get_num_tokens() == 5 + out.token_ids.shape[1]
+
+
+@pytest.mark.parametrize("eos", [1, [5, 1]])
+def test_decode_stops_at_an_end_of_sequence_token(eos):
+    model = TransformersLanguageModel(build("llama"))
+    prompt = tokens(1, 5, seed=4)
+    expected = greedy_continuation(model, prompt, 8)
+    ends = TransformersLanguageModel(build("llama", eos_token_id=expected[3] if eos == 1 else [96, expected[3]]))
+    cache = DynamicKVCache()
+    first = BasicInferencer(ends).prefill(prompt, cache, SampleStrategy.GREEDY).token_ids
+    out = BasicInferencer(ends).decode(first, cache, 50, SampleStrategy.GREEDY)
+    assert [*first[0].tolist(), *out.token_ids[0].tolist()] == expected[: expected.index(expected[3]) + 1]
+
+
+@pytest.mark.parametrize("limit", [0, -3])
+def test_decode_without_a_positive_limit_is_refused(inferencer, limit):
+    with pytest.raises(ValueError, match=f"max_new_tokens must be positive, got {limit}"):
+        inferencer.decode(tokens(1, 1), DynamicKVCache(), limit, SampleStrategy.GREEDY)
+
+
+def test_random_sampling_draws_from_the_softmax(inferencer):
+    torch.manual_seed(0)
+    query = tokens(1, 4).expand(4000, 4)
+    out = inferencer.prefill(query, DynamicKVCache(), SampleStrategy.RANDOM)
+    probs = torch.softmax(out.token_logits[0, -1], -1)
+    seen = torch.bincount(out.token_ids[:, 0], minlength=97) / 4000
+    assert (seen - probs).abs().sum() / 2 < 0.1
+
+
+def test_an_unknown_strategy_is_refused(inferencer):
+    with pytest.raises(ValueError, match="sample_strategy"):
+        inferencer.prefill(tokens(1, 2), DynamicKVCache(), "luck")
+
+
+@pytest.mark.parametrize("num_query_tokens", [1, 4])
+def test_the_drafter_drafts_what_greedy_decoding_gives(inferencer, num_query_tokens):
+    prompt, cache = tokens(1, num_query_tokens, seed=6), DynamicKVCache()
+    out = Drafter(inferencer).draft(prompt, cache, 5, SampleStrategy.GREEDY)
+    expected = greedy_continuation(inferencer.language_model, prompt, 5)
+    drafted = out.token_ids[0].tolist()
+    assert drafted == expected[: len(drafted)]
+    assert len(drafted) == 5 or drafted[-1] == 1
+    assert out.token_logits.shape == (1, len(drafted), 97)
+    assert out.token_logits.argmax(-1)[0].tolist() == drafted
+    assert cache.get_num_tokens() == num_query_tokens + len(drafted) - 1
+
+
+@pytest.mark.parametrize(
+    ("query", "count", "message"),
+    [
+        (tokens(1, 2), 0, "num_draft_tokens must be positive, got 0"),
+        (tokens(1, 2), -2, "num_draft_tokens must be positive, got -2"),
+        (tokens(1, 0), 3, "query_token_ids must have shape"),
+    ],
+)
+def test_the_drafter_refuses_bad_arguments(inferencer, query, count, message):
+    with pytest.raises(ValueError, match=message):
+        Drafter(inferencer).draft(query, DynamicKVCache(), count, SampleStrategy.GREEDY)
