@@ -107,7 +107,7 @@ def measure(
 def show(gains: Sequence[Gain], found: dict[str, Loss], console: Console) -> None:
     table = Table(title="Speculation with the bundled pair")
     table.add_column(no_wrap=True)
-    for heading in ("mean accepted length", "accepted ÷ drafted", "α", "plain tokens/s", "speculative tokens/s", "speedup"):
+    for heading in ("accepted length", "accepted ÷ drafted", "α", "plain tok/s", "with drafts tok/s", "speedup"):
         table.add_column(heading, justify="right")
     for gain in gains:
         table.add_row(
@@ -143,6 +143,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise ValueError("--prompts, --new-tokens and --num-draft-tokens must be at least 1")
         if options.valid is not None and not options.valid.is_file():
             raise ValueError(f"validation file not found: {options.valid}")
+        if not (options.pair / "target").is_dir() or not (options.pair / "draft").is_dir():
+            raise ValueError(f"no pair in {options.pair}: the folders target and draft are needed")
         passages = list(split_passages(read_text(options.valid))) if options.valid is not None else []
         bundled = options.pair.resolve() == (ROOT / "assets" / "pair").resolve() and options.executor == "auto"
         where = () if bundled else (options.pair / "target", options.pair / "draft")
@@ -158,9 +160,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         prompts = [pair.tokenizer.encode(line, verbose=False)[:PROMPT_TOKENS] for line in lines]
     decoder = SpeculativeDecoder(pair)
     measure(decoder, prompts[:1], 1.0, 16, options.num_draft_tokens)  # warm-up
-    gains = [
-        measure(decoder, prompts, temperature, options.new_tokens, options.num_draft_tokens) for temperature in (0.0, 1.0)
-    ]
+    gains = [measure(decoder, prompts, temperature, options.new_tokens, options.num_draft_tokens) for temperature in (0.0, 1.0)]
     found = losses(options.pair, pair.tokenizer, passages) if passages else {}
     if options.json:
         report = {
