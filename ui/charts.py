@@ -59,7 +59,12 @@ def acceptance(trace: Trace, dark: bool = False) -> go.Figure:
                 "showlegend": False,
                 "x": [s.number for s in judged if not s.accepted],
                 "y": [0.025] * sum(not s.accepted for s in judged),
-                "marker": {"color": _REJECTED.color(dark), "symbol": "x-thin-open", "size": 6, "line": {"width": 1.5}},
+                "marker": {
+                    "color": _REJECTED.color(dark),
+                    "symbol": "x-thin-open",
+                    "size": 6 if len(steps) <= 50 else 3,
+                    "line": {"width": 1.5},
+                },
                 "hovertemplate": "round %{x}: none kept<extra></extra>",
             },
         ],

@@ -104,13 +104,13 @@ def _explore(
     if not ks or not temperatures:
         raise ValueError("choose at least one k and one temperature to explore")
     cancel = threading.Event()
-    shown = -1
+    shown: list[Cell] | None = None
     try:
         for place in sweep(offer, settings, ks, temperatures, cancel):
             progress((place.done, place.total), desc=place.running, unit="runs")
-            if len(place.cells) == shown:
+            if place.cells == shown:
                 continue
-            shown = len(place.cells)
+            shown = place.cells
             said = (
                 f"{place.done} of {place.total} runs done; now {place.running}." if place.running else _conclusion(place.cells)
             )

@@ -193,7 +193,7 @@ def convergence(census: Census | None, draws: int, dark: bool = False) -> go.Fig
             {
                 "type": "scatter",
                 "mode": "lines",
-                "name": "chance alone",
+                "name": "fair draws",
                 "x": ends,
                 "y": [census.by_chance(size) for size in ends],
                 "line": {"color": surface(dark).ink, "width": 2, "dash": "dash"},
@@ -228,6 +228,6 @@ def conclusion(census: Census) -> str:
     away, chance = number(census.distance, 2), number(census.by_chance(census.draws), 2)
     return (
         f"After {count(census.draws, 'draw')} the counts are {away} away from the target's probabilities; "
-        f"chance alone accounts for {chance}. Had every draft been kept, "
+        f"fair draws from the target itself would be some {chance} away. Had every draft been kept, "
         f"the distance would stay at {number(census.draft_distance, 2)} however long one draws."
     )

@@ -5,6 +5,7 @@ import io
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from naive_speculate.events import EventKind
 from naive_speculate.metrics import Metrics
@@ -12,6 +13,7 @@ from naive_speculate.trace import Trace
 from ui.host import Offer
 from ui.settings import Settings
 
+REPEATS = 2
 COLUMNS = (
     "temperature",
     "k",
@@ -66,7 +68,7 @@ class Progress:
 def sweep(
     offer: Offer, settings: Settings, ks: Sequence[int], temperatures: Sequence[float], cancel: threading.Event
 ) -> Iterator[Progress]:
-    """Run every k at every temperature, each temperature once plainly first.
+    """Run every k at every temperature, each temperature plainly first; then all of it again, for steadier times.
 
     Args:
         offer: The models.
@@ -79,47 +81,42 @@ def sweep(
         ValueError: Names the setting that cannot be.
     """
     seed = settings.seed or 0
-    total = len(temperatures) * (len(ks) + 1)
-    cells: list[Cell] = []
-    done = 0
+    order = [(temperature, k) for temperature in temperatures for k in (0, *ks)] * REPEATS
+    known: dict[tuple[float, int], Measured] = {}
     _run(offer, replace(settings, max_tokens=8, auto=False, seed=seed), cancel)  # warms up
-    for temperature in temperatures:
-        plain_rate = None
-        for k in (0, *ks):
-            name = f"temperature {temperature:g}, " + (f"k = {k}" if k else "plain")
-            yield Progress(list(cells), done, total, name)
-            chosen = replace(settings, temperature=temperature, num_draft_tokens=k, auto=False, seed=seed)
-            trace = _run(offer, chosen, cancel)
-            if cancel.is_set():
-                return
-            speed = steady_speed(trace)
-            if not k:
-                plain_rate = speed
-            elif plain_rate and speed:
-                cells.append(_cell(temperature, k, seed, trace.metrics, speed, plain_rate))
-            done += 1
-    yield Progress(list(cells), done, total, "")
+    for done, (temperature, k) in enumerate(order):
+        name = f"temperature {temperature:g}, " + (f"k = {k}" if k else "plain")
+        yield Progress(_cells(known, seed), done, len(order), name)
+        chosen = replace(settings, temperature=temperature, num_draft_tokens=k, auto=False, seed=seed)
+        trace = _run(offer, chosen, cancel)
+        if cancel.is_set():
+            return
+        before = known.get((temperature, k))
+        # The seed repeats the tokens, so that only the times are new the second time.
+        known[temperature, k] = Measured(trace.metrics, (before.times if before else []) + step_times(trace))
+    yield Progress(_cells(known, seed), len(order), len(order), "")
 
 
-def _cell(temperature: float, k: int, seed: int, m: Metrics, speed: float, plain: float) -> Cell:
-    return Cell(
-        temperature=temperature,
-        k=k,
-        acceptance_rate=m.draft_acceptance_rate or 0.0,
-        alpha=m.alpha or 0.0,
-        tokens_per_pass=m.mean_acceptance_length or 0.0,
-        tokens_per_second=speed,
-        plain_tokens_per_second=plain,
-        tokens=m.num_generated_tokens,
-        seed=seed,
-    )
+def _run(offer: Offer, settings: Settings, cancel: threading.Event) -> Trace:
+    return Trace(offer.stream(settings, cancel, detail="none"))
 
 
-def steady_speed(trace: Trace) -> float | None:
-    """Tokens a second of a run whose rounds had all been as quick as its quicker ones; None where it has no times."""
-    times = [event.total_seconds for event in trace if event.kind == EventKind.STEP and event.total_seconds]
-    length = trace.metrics.mean_acceptance_length
-    return length / undisturbed(times) if times and length else None
+class Measured(NamedTuple):
+    """A run's figures, and the seconds of all its rounds in all its repeats."""
+
+    metrics: Metrics
+    times: list[float]
+
+    @property
+    def speed(self) -> float | None:
+        """Tokens a second, had all rounds been as quick as the quicker ones; None where there are no times."""
+        length = self.metrics.mean_acceptance_length
+        return length / undisturbed(self.times) if self.times and length else None
+
+
+def step_times(trace: Trace) -> list[float]:
+    """Seconds of every round."""
+    return [event.total_seconds for event in trace if event.kind == EventKind.STEP and event.total_seconds]
 
 
 def undisturbed(times: Sequence[float]) -> float:
@@ -127,8 +124,25 @@ def undisturbed(times: Sequence[float]) -> float:
     return sorted(times)[(len(times) - 1) // 4]
 
 
-def _run(offer: Offer, settings: Settings, cancel: threading.Event) -> Trace:
-    return Trace(offer.stream(settings, cancel, detail="none"))
+def _cells(known: dict[tuple[float, int], Measured], seed: int) -> list[Cell]:
+    cells = []
+    for (temperature, k), run in known.items():
+        plain, m = known[temperature, 0].speed, run.metrics
+        if k and plain and run.speed:
+            cells.append(
+                Cell(
+                    temperature=temperature,
+                    k=k,
+                    acceptance_rate=m.draft_acceptance_rate or 0.0,
+                    alpha=m.alpha or 0.0,
+                    tokens_per_pass=m.mean_acceptance_length or 0.0,
+                    tokens_per_second=run.speed,
+                    plain_tokens_per_second=plain,
+                    tokens=m.num_generated_tokens,
+                    seed=seed,
+                )
+            )
+    return cells
 
 
 def best_cells(cells: Sequence[Cell]) -> dict[float, Cell]:

@@ -10,7 +10,7 @@ from tests.ui.handmade import run
 from ui.heatmaps import NOTHING_YET, SLOWER_FASTER, acceptance_map, ink_on, speedup_map
 from ui.host import Offer
 from ui.settings import Settings
-from ui.sweep import COLUMNS, Cell, best_cells, steady_speed, sweep, to_csv
+from ui.sweep import COLUMNS, Cell, Measured, best_cells, step_times, sweep, to_csv
 
 KS, TEMPERATURES = [1, 4], [0.0, 1.0]
 
@@ -30,7 +30,7 @@ def offer(bundled_pair, bundled_decoder) -> Offer:
 def test_a_sweep_runs_every_cell_and_tells_how_far_it_is(offer):
     settings = Settings(prompt="Once upon a time", max_tokens=12, seed=1)
     places = list(sweep(offer, settings, KS, TEMPERATURES, threading.Event()))
-    assert [place.done for place in places] == list(range(7))
+    assert [place.done for place in places] == list(range(13))
     assert places[0].running == "temperature 0, plain"
     assert places[-1].running == ""
     cells = places[-1].cells
@@ -51,12 +51,11 @@ def test_a_cancelled_sweep_ends_with_what_it_has(offer):
 
 def test_a_hiccup_of_the_machine_does_not_count():
     trace = run([(4, 2)] * 20)
-    quiet = steady_speed(trace)
-    steps = [event for event in trace if event.total_seconds]
-    for event in steps[:10]:
-        event.total_seconds *= 50
-    assert steady_speed(trace) == quiet == pytest.approx(3 / 0.015)
-    assert steady_speed(run([])) is None
+    times = step_times(trace)
+    quiet = Measured(trace.metrics, times).speed
+    assert quiet == pytest.approx(3 / 0.015)
+    assert Measured(trace.metrics, [time * 50 for time in times[:10]] + times[10:]).speed == quiet
+    assert Measured(run([]).metrics, []).speed is None
 
 
 def test_the_best_k_is_found_for_every_temperature():
