@@ -1,0 +1,122 @@
+"""How long a forward takes: transformers, lean torch and ONNX Runtime, over shapes, contexts and batches.
+
+    python benchmarks/forward.py [--shapes 1x192 6x384 …] [--rounds N] [--json]
+
+Random weights; every way in turn, medians. "5 ÷ 1" is what verifying four drafts costs beside one token.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from transformers import AutoModelForCausalLM, LlamaConfig
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from naive_speculate.models import wrap  # noqa: E402
+
+SHAPES = {"1x192": 512, "2x192": 512, "6x384": 1024, "8x320": 864, "8x448": 1216, "8x512": 1408}  # and the MLP's width
+WAYS = ("transformers", "torch", "onnx")
+CONTEXTS, BATCHES, COUNTS = (100, 1000), (1, 8), (1, 5)
+HEAD_DIM, VOCAB = 64, 4096
+
+
+def random_model(shape: str) -> Any:
+    """A Llama of `layers x width` with random weights."""
+    layers, width = map(int, shape.split("x"))
+    config = LlamaConfig(
+        vocab_size=VOCAB,
+        hidden_size=width,
+        intermediate_size=SHAPES[shape],
+        num_hidden_layers=layers,
+        num_attention_heads=width // HEAD_DIM,
+        num_key_value_heads=width // HEAD_DIM,
+        max_position_embeddings=2048,
+        tie_word_embeddings=True,
+    )
+    return AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+
+
+def timer(model: Any, batch: int, context: int, count: int) -> Callable[[], float]:
+    """A function that runs one forward and returns its milliseconds."""
+    cache = model.new_cache(batch)
+    model.forward(torch.randint(VOCAB, (batch, context)), cache, num_logits=1)
+    query = torch.randint(VOCAB, (batch, count))
+
+    def run() -> float:
+        began = time.perf_counter()
+        model.forward(query, cache)
+        milliseconds = (time.perf_counter() - began) * 1e3
+        cache.crop(count)
+        return milliseconds
+
+    return run
+
+
+def measure(shape: str, rounds: int) -> list[dict[str, Any]]:
+    """Every way, context, batch and number of tokens for one shape."""
+    source = random_model(shape)
+    found = []
+    models = {way: wrap(source, way) for way in WAYS}
+    for context in CONTEXTS:
+        for batch in BATCHES:
+            timers = {(way, count): timer(model, batch, context, count) for way, model in models.items() for count in COUNTS}
+            times: dict[tuple[str, int], list[float]] = {key: [] for key in timers}
+            for _ in range(rounds):
+                for key, run in timers.items():
+                    run()  # the one before has filled the processor's caches with its own
+                    times[key].append(run())
+            for (way, count), values in times.items():
+                found.append(
+                    {"shape": shape, "way": way, "context": context, "batch": batch, "tokens": count, "ms": median(values)}
+                )
+    return found
+
+
+def show(rows: Sequence[dict[str, Any]], console: Console) -> None:
+    by_key = {(r["shape"], r["context"], r["batch"], r["way"], r["tokens"]): r["ms"] for r in rows}
+    table = Table(title="A forward, ms for one token (of five)")
+    for heading in ("layers x width", "context", "batch", *WAYS, "onnx, 5 ÷ 1"):
+        table.add_column(heading, justify="right")
+    for shape, context, batch in dict.fromkeys(key[:3] for key in by_key):
+        cells = []
+        for way in WAYS:
+            one, five = (by_key[shape, context, batch, way, count] for count in COUNTS)
+            cells.append(f"{one:.2f} ({five:.2f})")
+        table.add_row(shape, str(context), str(batch), *cells, f"{five / one:.2f}")
+    console.print(table)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--torch-threads", type=int, help="default: torch's own")
+    parser.add_argument("--json", action="store_true", help="print the numbers as JSON and nothing else")
+    options = parser.parse_args(argv)
+    if options.rounds < 1:
+        parser.error("--rounds must be at least 1")
+    if options.torch_threads is not None:
+        torch.set_num_threads(options.torch_threads)
+    rows = [row for shape in options.shapes for row in measure(shape, options.rounds)]
+    if options.json:
+        print(json.dumps(rows, indent=2))
+    else:
+        output = Console()
+        show(rows, output if output.is_terminal else Console(width=130))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
