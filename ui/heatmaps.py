@@ -41,7 +41,7 @@ def speedup_map(cells: Sequence[Cell], ks: Sequence[int], temperatures: Sequence
         return empty(NOTHING_YET, dark=dark)
     values = {(c.temperature, c.k): c.speedup for c in cells}
     stars = {(c.temperature, c.k) for c in best_cells(cells).values()}
-    texts = {key: f"<b>★ {value:.2f}×</b>" if key in stars else f"{value:.2f}×" for key, value in values.items()}
+    texts = {key: f"<b>★ {value:.2f}</b>" if key in stars else f"{value:.2f}" for key, value in values.items()}
     best = max(cells, key=lambda c: c.speedup)
     reach = max(0.5, *(abs(value - 1) for value in values.values()))
     return _heat_map(

@@ -66,7 +66,7 @@ def test_the_speedup_map_marks_the_best_k_of_each_temperature():
     figure = speedup_map(CELLS, KS, TEMPERATURES)
     assert [list(row) for row in figure.data[0].z] == [[1.3, 1.8], [0.9, 0.6]]
     texts = {(x, y): text for x, y, text in zip(figure.data[1].x, figure.data[1].y, figure.data[1].text, strict=True)}
-    assert texts == {(0, 0): "1.30×", (1, 0): "<b>★ 1.80×</b>", (0, 1): "<b>★ 0.90×</b>", (1, 1): "0.60×"}
+    assert texts == {(0, 0): "1.30", (1, 0): "<b>★ 1.80</b>", (0, 1): "<b>★ 0.90</b>", (1, 1): "0.60"}
     assert figure.layout.meta == "Best: k = 4 at temperature 0, 1.80 × plain"
 
 
