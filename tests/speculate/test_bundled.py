@@ -170,6 +170,13 @@ def test_a_grammar_holds_under_speculation_and_equals_plain_decoding(bundled_dec
     assert bundled_decoder.generate(TEXT, chosen).text in {"north", "south", "east"}
 
 
+def test_without_detokenization_there_are_tokens_and_no_text(bundled_decoder):
+    params = SamplingParams(max_tokens=10, seed=1)
+    silent = bundled_decoder.generate(TEXT, SamplingParams(max_tokens=10, seed=1, detokenize=False))
+    assert silent.text == ""
+    assert silent.token_ids == bundled_decoder.generate(TEXT, params).token_ids
+
+
 def test_bad_words_never_appear(bundled_decoder):
     free = bundled_decoder.generate(TEXT, SamplingParams(max_tokens=60, temperature=0)).text
     words = sorted({word.strip('.,"') for word in free.split() if len(word) > 3})[:5]

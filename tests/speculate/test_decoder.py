@@ -260,6 +260,14 @@ def test_bad_input_is_refused_by_name_before_any_model_runs(tiny_decoder, argume
         tiny_decoder.generate(**arguments)
 
 
+def test_truncation_uses_the_end_of_the_prompt(tiny_decoder):
+    whole, cut = PROMPTS[3], SamplingParams(max_tokens=8, seed=1, truncate_prompt_tokens=4)
+    expected = tiny_decoder.generate(whole[-4:], SamplingParams(max_tokens=8, seed=1))
+    found = tiny_decoder.generate(whole, cut)
+    assert found.token_ids == expected.token_ids
+    assert found.trace.started.prompt_token_ids == whole[-4:]
+
+
 def test_streaming_several_sequences_is_refused(tiny_decoder):
     with pytest.raises(ValueError, match="n must be 1 to stream, got n=2"):
         tiny_decoder.stream([1], SamplingParams(n=2))

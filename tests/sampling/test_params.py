@@ -1,0 +1,87 @@
+"""Sampling parameters: vLLM's defaults and ranges, and errors that name field and value."""
+
+import json
+
+import pytest
+
+from naive_speculate import GuidedDecodingParams, SamplingParams
+
+DEFAULTS = {
+    "n": 1, "best_of": None, "presence_penalty": 0, "frequency_penalty": 0, "repetition_penalty": 1, "temperature": 1,
+    "top_p": 1, "top_k": -1, "min_p": 0, "seed": None, "stop": (), "stop_token_ids": (), "bad_words": (),
+    "include_stop_str_in_output": False, "ignore_eos": False, "max_tokens": 16, "min_tokens": 0, "logprobs": None,
+    "prompt_logprobs": None, "detokenize": True, "skip_special_tokens": True, "spaces_between_special_tokens": True,
+    "logits_processors": (), "truncate_prompt_tokens": None, "guided_decoding": None, "logit_bias": None,
+    "allowed_token_ids": None,
+}  # fmt: skip
+
+
+def test_the_defaults_are_vllms():
+    params = SamplingParams()
+    assert {name: getattr(params, name) for name in DEFAULTS} == DEFAULTS
+    assert params.num_sequences == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("n", 3), ("best_of", 1), ("presence_penalty", -2), ("presence_penalty", 2), ("frequency_penalty", -2.0),
+        ("repetition_penalty", 2), ("repetition_penalty", 0.01), ("temperature", 0), ("temperature", 5.5), ("top_p", 1),
+        ("top_p", 0.001), ("top_k", 1), ("min_p", 1), ("seed", 0), ("seed", 2**63 - 1), ("max_tokens", 1), ("logprobs", 0),
+        ("prompt_logprobs", 0), ("truncate_prompt_tokens", 1), ("stop", "end"), ("stop_token_ids", [3]),
+    ],
+)  # fmt: skip
+def test_values_at_the_edge_of_their_range_are_taken(name, value):
+    SamplingParams(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("n", 0), ("n", 1.5), ("n", True), ("best_of", 0), ("presence_penalty", 2.1), ("frequency_penalty", -2.1),
+        ("repetition_penalty", 0), ("repetition_penalty", 2.5), ("temperature", -0.1), ("temperature", float("nan")),
+        ("temperature", float("inf")), ("temperature", "warm"), ("top_p", 0), ("top_p", 1.1), ("top_k", 0), ("top_k", -2),
+        ("min_p", -0.1), ("min_p", 1.1), ("seed", -1), ("seed", 2**63), ("seed", "lucky"), ("max_tokens", 0),
+        ("max_tokens", None), ("min_tokens", -1), ("logprobs", -1), ("prompt_logprobs", -1), ("truncate_prompt_tokens", 0),
+        ("stop", [""]), ("stop", [3]), ("stop", 7), ("stop", ["x"] * 65), ("stop", ["x" * 513]), ("stop_token_ids", [-1]),
+        ("stop_token_ids", 5), ("bad_words", [""]), ("bad_words", "word"), ("allowed_token_ids", []),
+        ("allowed_token_ids", ["a"]), ("logit_bias", {-1: 0.0}), ("logit_bias", {1: float("nan")}), ("logit_bias", [1]),
+        ("logits_processors", ["f"]), ("ignore_eos", 1), ("detokenize", None), ("guided_decoding", 3),
+    ],
+)  # fmt: skip
+def test_values_outside_their_range_are_refused_by_name(name, value):
+    with pytest.raises(ValueError, match=name):
+        SamplingParams(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"min_tokens": 5, "max_tokens": 4}, "min_tokens must not exceed max_tokens, got min_tokens=5 and max_tokens=4"),
+        ({"n": 3, "best_of": 2}, "best_of must be at least n, got best_of=2 and n=3"),
+        ({"stop": ["x"], "detokenize": False}, "needs the text, but detokenize is False"),
+        ({"guided_decoding": {}}, "exactly one of json, regex, choice, grammar, json_object, got none"),
+        ({"guided_decoding": {"json": "{}", "regex": "a"}}, "exactly one .* got json, regex"),
+        ({"guided_decoding": {"rhyme": "x"}}, "guided_decoding has no 'rhyme'"),
+        ({"guided_decoding": {"regex": "("}}, "guided_decoding regex does not parse, got '\\('"),
+        ({"guided_decoding": {"json": "{"}}, "guided_decoding json does not parse"),
+        ({"guided_decoding": {"grammar": "nonsense"}}, "guided_decoding grammar does not parse"),
+        ({"guided_decoding": {"choice": ["", "a"]}}, "choice must hold non-empty strings"),
+        ({"guided_decoding": {"regex": "a" * 20_001}}, "may be 20000 characters long, got 20001"),
+    ],
+)
+def test_contradictions_and_bad_grammars_are_refused(values, message):
+    with pytest.raises(ValueError, match=message):
+        SamplingParams(**values)
+
+
+def test_all_fields_become_plain_json():
+    params = SamplingParams(
+        stop="end", logit_bias={3: 1.5}, guided_decoding=GuidedDecodingParams(regex="a+"), logits_processors=[lambda o, x: x]
+    )
+    plain = json.loads(json.dumps(params.to_dict()))
+    assert plain["stop"] == ["end"]
+    assert plain["logit_bias"] == {"3": 1.5}
+    assert plain["guided_decoding"] == {"regex": "a+"}
+    assert plain["logits_processors"] == 1
+    assert plain.keys() == DEFAULTS.keys()

@@ -1,0 +1,59 @@
+"""The adaptive window: drafts while it pays, and learns what that means."""
+
+import pytest
+
+from naive_speculate.speculate.window import MAX_AUTO_WINDOW, AutoWindow, CostTable, FixedWindow
+
+
+def play(window: AutoWindow, confidence: float, kept: bool, steps: int) -> list[int]:
+    """Window sizes of a run whose drafts all have this confidence and fate."""
+    sizes = []
+    for _ in range(steps):
+        limit, drafted = window.begin(), 0
+        while drafted < limit:
+            drafted += 1
+            if not window.go_on(confidence):
+                break
+        sizes.append(drafted)
+        accepted = drafted if kept else 0
+        window.learn(accepted, min(accepted + 1, drafted))
+    return sizes
+
+
+def test_cheap_drafts_that_are_kept_make_the_window_long():
+    sizes = play(AutoWindow(CostTable(0.05, (1.0, 1.01, 1.02))), 0.9, True, 60)
+    assert sizes[-1] > 8
+    assert max(sizes) <= MAX_AUTO_WINDOW
+
+
+def test_drafts_that_are_refused_make_it_stop_but_for_probes():
+    sizes = play(AutoWindow(CostTable(0.3, (1.0, 1.1))), 0.9, False, 80)
+    assert sum(sizes[-20:]) <= 4
+    assert sum(sizes[-20:]) > 0
+
+
+def test_costly_drafts_make_shorter_windows_than_cheap_ones():
+    cheap, costly = (play(AutoWindow(CostTable(cost, (1.0, 1.02))), 0.6, True, 30)[-1] for cost in (0.02, 0.6))
+    assert costly < cheap
+
+
+def test_a_doubtful_draft_ends_the_window():
+    window = AutoWindow(CostTable(0.2, (1.0, 1.05)))
+    play(window, 0.95, True, 20)
+    window.begin()
+    assert window.go_on(0.99)
+    assert not window.go_on(0.02)
+
+
+def test_a_fixed_window_never_changes():
+    window = FixedWindow(3)
+    window.learn(0, 1)
+    assert window.begin() == 3
+    assert window.go_on(0.0)
+
+
+def test_verification_costs_go_on_as_between_the_last_two():
+    costs = CostTable(0.1, (1.0, 1.1, 1.3))
+    assert [costs.verify_cost(k) for k in (0, 2, 4)] == pytest.approx([1.0, 1.3, 1.7])
+    assert CostTable(0.1).verify_cost(5) == 1.0
+    assert costs.to_dict() == {"draft": 0.1, "verify": [1.0, 1.1, 1.3]}

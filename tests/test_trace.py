@@ -1,0 +1,139 @@
+"""Traces: saved and loaded without loss; hostile files get a clear refusal."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from naive_speculate.events import Event, EventKind, FinishReason, TokenProb
+from naive_speculate.metrics import summarize
+from naive_speculate.trace import Trace, dumps
+
+STARTED = Event(EventKind.STARTED, schema_version=1, prompt="<b>\u2028\"'", prompt_token_ids=[1, 2], settings={"k": 1}, seed=3)
+
+
+def token(kind, step, index, token_id=5, text=" a", **more):
+    return Event(kind, step=step, index=index, position=index, token_id=token_id, text=text, time=0.1 * (step + 1), **more)
+
+
+def step(number, drafted, accepted):
+    return Event(
+        EventKind.STEP, step=number, num_draft=drafted, num_accepted=accepted, time=0.1 * (number + 1),
+        draft_seconds=0.01, verify_seconds=0.05, total_seconds=0.07,
+    )  # fmt: skip
+
+
+RUN = Trace(
+    [
+        STARTED,
+        token(EventKind.PROPOSED, 0, 0, draft_prob=0.5, draft_top=[TokenProb(5, "\x00<i>", 0.5)]),
+        token(EventKind.PROPOSED, 0, 1),
+        token(EventKind.PROPOSED, 0, 2),
+        token(EventKind.ACCEPTED, 0, 0, text="é\u2028"),
+        token(EventKind.REJECTED, 0, 1),
+        token(EventKind.DISCARDED, 0, 2, reason="rejected"),
+        token(EventKind.RESAMPLED, 0, 1, text="\r\n"),
+        step(0, 3, 1),
+        token(EventKind.PROPOSED, 1, 0),
+        token(EventKind.ACCEPTED, 1, 0),
+        token(EventKind.BONUS, 1, 1, text="🎉"),
+        step(1, 1, 1),
+        token(EventKind.BONUS, 2, 0, text="."),
+        step(2, 0, 0),
+        Event(EventKind.FINISHED, finish_reason=FinishReason.LENGTH, time=0.31),
+    ]
+)
+
+
+def test_a_trace_survives_saving_and_loading(tmp_path):
+    RUN.save(tmp_path / "run.jsonl")
+    loaded = Trace.load(tmp_path / "run.jsonl")
+    assert loaded.events == RUN.events
+    assert loaded.text == "é\u2028\r\n a🎉."
+    assert loaded.token_ids == [5] * 5
+    assert loaded.started == STARTED
+    assert loaded.finished.finish_reason == "length"
+
+
+def test_fields_that_do_not_apply_are_left_out():
+    assert Event(EventKind.STEP, step=1, num_draft=0).to_dict() == {
+        "kind": "step",
+        "row": 0,
+        "time": 0.0,
+        "step": 1,
+        "num_draft": 0,
+    }
+
+
+def test_the_metrics_are_these():
+    m = RUN.metrics
+    assert (m.num_generated_tokens, m.num_spec_steps, m.num_draft_tokens) == (5, 3, 4)
+    assert (m.num_accepted_draft_tokens, m.num_rejected_draft_tokens) == (2, 1)
+    assert m.draft_acceptance_rate == pytest.approx(2 / 4)
+    assert m.alpha == pytest.approx(2 / 3)
+    assert m.mean_acceptance_length == pytest.approx(5 / 3)
+    assert m.acceptance_histogram == [1, 2, 0, 0]
+    assert m.acceptance_rate_per_position == [1.0, 0.0, None]
+    assert m.tokens_per_second == pytest.approx(5 / 0.3)
+    assert (m.draft_seconds, m.verify_seconds, m.total_seconds) == pytest.approx((0.03, 0.15, 0.21))
+    assert m.time_to_first_token == pytest.approx(0.1)
+
+
+def test_metrics_of_nothing_are_empty_and_rows_are_told_apart():
+    assert summarize([]).to_dict()["alpha"] is None
+    both = [step(0, 2, 1), step(0, 2, 2)]
+    both[1].row = 1
+    assert summarize(both, row=1).num_accepted_draft_tokens == 2
+    assert len(Trace(both).row(1)) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("", "there is no event in it"),
+        ("{", "line 1: not JSON"),
+        ("[1]", "line 1: expected an object, got list"),
+        ('{"kind":"started","time":NaN}', "line 1: not JSON .*NaN"),
+        ('{"kind":"dance"}', "line 1: kind"),
+        ('{"kind":"step"}', "the first event is 'step', expected 'started'"),
+        ('{"kind":"started","schema_version":99}', "schema version 99 is newer than this program knows"),
+        ('{"kind":"started","prompt_token_ids":"abc"}', "line 1: prompt_token_ids"),
+        ('{"kind":"started"}\n{"kind":"accepted","text":["<script>"]}', "line 2: text"),
+        ("[" * 100_000, "line 1"),
+        ('{"kind":"started","prompt":"' + "x" * (4 * 1024 * 1024) + '"}', "characters, at most"),
+    ],
+)
+def test_a_broken_trace_is_refused_with_the_line(line, message):
+    with pytest.raises(ValueError, match=message):
+        Trace.from_jsonl(line)
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path):
+    (tmp_path / "x.jsonl").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match="not UTF-8 text"):
+        Trace.load(tmp_path / "x.jsonl")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = st.dictionaries(st.sampled_from([*Event.__dataclass_fields__, "unknown"]), JSON, max_size=6)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(FIELDS, max_size=3), st.text(max_size=20))
+def test_no_file_does_anything_but_load_or_be_refused(events, junk):
+    text = dumps(STARTED) + "\n" + "\n".join(json.dumps(event) for event in events) + junk
+    refusal, trace = "", None
+    try:
+        trace = Trace.from_jsonl(text)
+    except ValueError as error:
+        refusal = str(error)
+    if trace is None:
+        assert refusal.startswith("trace")
+    else:
+        assert Trace.from_jsonl(trace.to_jsonl()).events == trace.events
+        assert isinstance(trace.text, str)
