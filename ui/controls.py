@@ -9,9 +9,10 @@ from gradio.components import Component
 from ui.settings import MAX_TOKENS, Settings, from_controls
 
 EXAMPLES = {
-    "Three daughters": "Once upon a time there was a king who had three daughters",
-    "The fox": "The fox looked up at the grapes and said",
-    "An old woman": "In a little house by the forest there lived an old woman and her cat.",
+    "A fox": "Once upon a time there was a little fox who lived",
+    "A girl": "Once upon a time there was a little girl named",
+    "A cat": "There was once a cat who wanted to see the world.",
+    "A harder one": "One winter morning the old clockmaker found",
 }
 """Prompts to begin with, by the name on their button."""
 

@@ -10,7 +10,7 @@ from ui.stats import title
 FOLDER = ROOT / "recorded"
 SPECULATIVE = FOLDER / "speculative.jsonl"
 PLAIN = FOLDER / "plain.jsonl"
-START = Settings(prompt=next(iter(EXAMPLES.values())))
+START = Settings(prompt=next(iter(EXAMPLES.values())), seed=1)
 """What was recorded, and what the controls hold at first."""
 
 
