@@ -94,12 +94,12 @@ def _comparison(mode: str, lines: list[Line]) -> Table:
             f"{line.tokens_per_second:.0f}",
             f"{line.over_plain:.2f}",
             "" if best is None else f"{line.tokens_per_second / best:.2f}",
+            _number(line.predicted),
+            "" if line.efficiency is None else f"{line.efficiency:.0%}",
             _number(line.acceptance),
             _number(line.alpha),
             f"{line.tokens_per_forward:.2f}",
             *(_number(ms) for ms in (line.draft_ms, line.verify_ms, line.step_ms)),
-            _number(line.predicted),
-            "" if line.efficiency is None else f"{line.efficiency:.0%}",
             f"{line.same_as_plain:.0%}",
         )
     return table

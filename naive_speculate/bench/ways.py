@@ -78,8 +78,8 @@ class Transformers:
     """transformers' `generate` with a target and a draft model, in as many torch threads as suit it best.
 
     Args:
-        target: The target model.
-        draft: The assistant of assisted generation.
+        target: The target model; from now on it does not end at its end-of-sequence token.
+        draft: The assistant of assisted generation; likewise.
         new_tokens: Tokens to generate.
     """
 
@@ -88,6 +88,8 @@ class Transformers:
         self.new_tokens = new_tokens
         self.threads = torch.get_num_threads()
         self.forwards = 0
+        for model in (target, draft):  # what a `GenerationConfig` leaves open is taken from here
+            model.generation_config.eos_token_id = None
         target.register_forward_pre_hook(self._count)
 
     def choose_threads(self, prompt: list[int], candidates: list[int]) -> None:
@@ -125,12 +127,11 @@ class Transformers:
             torch.set_num_threads(others)
             return Run(token_ids, seconds, self.forwards, None)
 
-        name = f"transformers assisted, k = {num_draft_tokens}" if num_draft_tokens else "transformers plain"
+        name = f"transformers, k = {num_draft_tokens}" if num_draft_tokens else "transformers, plain"
         return Way(name, num_draft_tokens, False, decode)
 
     def _config(self, temperature: float) -> GenerationConfig:
         config = GenerationConfig(max_new_tokens=self.new_tokens, do_sample=temperature > 0, pad_token_id=0)
-        config.eos_token_id = None
         if temperature > 0:
             config.temperature, config.top_k, config.top_p = temperature, 0, 1.0
         return config
