@@ -38,9 +38,7 @@ def tint(color: str, surface: str, share: float = 0.14) -> str:
 
 def oklab_as_seen(color: str, vision: str) -> tuple[float, ...]:
     rgb = linear_rgb(color)
-    red, green, blue = (
-        min(1.0, max(0.0, sum(w * c for w, c in zip(row, rgb, strict=True)))) for row in COLOUR_VISION[vision]
-    )
+    red, green, blue = (min(1.0, max(0.0, sum(w * c for w, c in zip(row, rgb, strict=True)))) for row in COLOUR_VISION[vision])
     long = (0.4122214708 * red + 0.5363325363 * green + 0.0514459929 * blue) ** (1 / 3)
     medium = (0.2119034982 * red + 0.6806995451 * green + 0.1073969566 * blue) ** (1 / 3)
     short = (0.0883024619 * red + 0.2817188376 * green + 0.6299787005 * blue) ** (1 / 3)

@@ -1,8 +1,8 @@
 """The five charts as one custom component: Plotly figures made here, drawn in place by Plotly in the browser.
 
 `gr.Plot` builds its chart anew at every update, which flickers, and takes the browser a tenth of a second for five
-charts. This component hands the new figure to the chart that is there. It draws with the Plotly that a `gr.Plot`
-elsewhere on the page has loaded.
+charts. This component hands the new figure to the chart that is there. It draws with the Plotly that
+`ui.plot.load_plotly` has Gradio load.
 """
 
 import html

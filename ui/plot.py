@@ -1,6 +1,6 @@
 """A Plotly chart that follows the page's theme: the browser gets the figure for light and for dark and draws what it needs.
 
-It is drawn by the Plotly that a `gr.Plot` elsewhere on the page has loaded.
+It is drawn by the Plotly that Gradio brings for `gr.Plot`; see `load_plotly`.
 """
 
 import html
@@ -20,6 +20,11 @@ def themed(make: Callable[[bool], go.Figure]) -> str:
     """
     pair = f'{{"light":{make(False).to_json()},"dark":{make(True).to_json()}}}'
     return pair.replace("<", "\\u003c")
+
+
+def load_plotly() -> None:
+    """An unseen, empty `gr.Plot`: Gradio loads its Plotly with the first one of a page, and then it is there for all charts."""
+    gr.Plot(go.Figure(layout={"template": {}}), visible="hidden", elem_id="plotly")
 
 
 def build_plot(elem_id: str, title: str, value: str = "") -> gr.HTML:

@@ -12,6 +12,7 @@ from ui import controls as parts
 from ui.board import board, build_board
 from ui.host import Offer
 from ui.inspector import distributions, explain, to_html
+from ui.plot import build_plot, load_plotly, themed
 from ui.recorded import START
 from ui.replay import opened
 from ui.runs import Run, Runs
@@ -63,10 +64,10 @@ class Workbench:
                             elem_id="why",
                             apply_default_css=False,
                         )
-                        self._bars = gr.Plot(
-                            distributions(first.trace, chosen), show_label=False, elem_id="distributions", buttons=[]
-                        )
+                        bars = themed(lambda dark: distributions(first.trace, chosen, dark))
+                        self._bars = build_plot("distributions", "What could have come here", bars)
                 self._charts = build_board(first.trace, first.plain_rate)
+                load_plotly()
         self.controls = made
         self.settings = parts.ordered(made)
         self._wire()
@@ -137,7 +138,7 @@ class Workbench:
         trace = run.trace
         if not isinstance(number, int) or not 0 <= number < len(trace) or trace[number].kind not in TOKEN_KINDS:
             return to_html(None), gr.skip()
-        return to_html(explain(trace, number)), distributions(trace, number, bool(asked.get("dark")))
+        return to_html(explain(trace, number)), themed(lambda dark: distributions(trace, number, dark))
 
     def _open(self, event: gr.EventData, request: gr.Request) -> Any:
         """Replay a dropped trace file."""

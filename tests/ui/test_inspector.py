@@ -1,10 +1,10 @@
 """What the inspector says of a token: the right reason, in the terms of the rule that judged it, with its own numbers."""
 
 import pytest
-from tests.ui.handmade import run, step_of, token, top
 
 from naive_speculate.events import Event, EventKind
 from naive_speculate.trace import Trace
+from tests.ui.handmade import run, step_of, token, top
 from ui.inspector import NO_DISTRIBUTIONS, NOTHING_CHOSEN, distributions, explain, to_html
 from ui.why import NO_NUMBERS
 
@@ -122,9 +122,7 @@ def test_block_verification_rejects_after_the_last_place_that_passed():
 
 def test_typical_acceptance_is_told_by_its_threshold_and_marked_lossy():
     numbers = {"target_prob": 0.12, "draft_prob": 0.55, "target_entropy": 2.0}
-    kept = step_of(
-        token(ACCEPTED, " king", **numbers, accept_prob=1.0, threshold=0.09), verify_strategy="typical_acceptance"
-    )
+    kept = step_of(token(ACCEPTED, " king", **numbers, accept_prob=1.0, threshold=0.09), verify_strategy="typical_acceptance")
     words = said(kept, ACCEPTED)
     assert "The target gives “␣king” probability 0.12, above the threshold 0.09: kept." in words
     assert "7.4 tokens of equal probability" in words
