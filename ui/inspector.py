@@ -152,7 +152,7 @@ def distributions(trace: Trace, number: int, dark: bool = False) -> go.Figure:
     return figure(
         bars,
         dark=dark,
-        takeaway=f"▸ “{label(event.text or event.token, 12)}” and what else could come",
+        takeaway=f"▸ marks “{label(event.text or event.token, 16)}”",
         x={"range": [0, 1.08], "tickvals": [0, 0.25, 0.5, 0.75, 1], "showgrid": True},
         y={"range": [len(tokens) - 0.5, -0.5], "tickvals": rows, "ticktext": _ticks(event, tokens), "showgrid": False},
         height=126 + 15 * len(tokens) * len(bars),

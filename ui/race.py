@@ -87,7 +87,10 @@ def _same_text(plain: Trace, speculative: Trace) -> str:
     pairs = list(zip(plain.token_ids, speculative.token_ids, strict=False))
     differ = next((place for place, (x, y) in enumerate(pairs) if x != y), None)
     if differ is not None:
-        return f"The texts part at token {differ + 1}: there the target held two tokens as good as equally probable."
+        return (
+            f"The texts part at token {differ + 1}. With exact arithmetic they would not: "
+            "two tokens must have been all but equally probable there, and rounding chose."
+        )
     if len(plain.token_ids) != len(speculative.token_ids):
         return f"The texts agree in all of the {count(len(pairs), 'token')} that both have."
     return f"The texts are the same, token for token: all {len(pairs)} of them. That is what lossless means."
