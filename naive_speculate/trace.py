@@ -11,6 +11,7 @@ from naive_speculate.events import OUTPUT_KINDS, SCHEMA_VERSION, Event, EventKin
 from naive_speculate.metrics import Metrics, summarize
 
 MAX_LINE_BYTES = 4 * 1024 * 1024
+MAX_WINDOW = 1024
 _EVENT = TypeAdapter(Event)
 
 
@@ -129,8 +130,13 @@ def _parse_line(number: int, line: str) -> Event:
     if isinstance(version, int) and version > SCHEMA_VERSION:
         raise ValueError(f"trace line {number}: schema version {version} is newer than this program knows ({SCHEMA_VERSION})")
     try:
-        return _EVENT.validate_python(data)
+        event = _EVENT.validate_python(data)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"]) or "event"
         raise ValueError(f"trace line {number}: {place}: {first['msg']}, got {first['input']!r:.80}") from None
+    # The figures of a run count up to these two, so that nonsense here would take its memory elsewhere.
+    drafted, accepted = event.num_draft or 0, event.num_accepted or 0
+    if not 0 <= accepted <= drafted <= MAX_WINDOW:
+        raise ValueError(f"trace line {number}: num_accepted={accepted} of num_draft={drafted} cannot be")
+    return event

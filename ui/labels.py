@@ -43,16 +43,16 @@ def label(text: str | None, limit: int = MAX_LABEL) -> str:
 
 def number(value: float, digits: int = 3) -> str:
     """A probability or the like as a reader wants it: significant digits, no powers of ten, no false zero or one."""
-    if not math.isfinite(value):
-        return str(value)
+    if not math.isfinite(value) or value < 0 or value >= 1e6:  # neither a probability nor an entropy, whoever claims so
+        return f"{value:.3g}"
     if value == 0 or abs(value - 1) < 1e-6:  # a probability of 1 may have lost its last digits on the way
         return "0" if value == 0 else "1"
     if 0 < value < 1e-4:
         return "under 0.0001"
     if value < 1:
-        decimals = digits - 1 - math.floor(math.log10(abs(value)))
+        decimals = digits - 1 - math.floor(math.log10(value))
         shown = f"{value:.{decimals}f}".rstrip("0").rstrip(".")
-        return shown if shown not in ("1", "-1") else f"{value:.6f}".rstrip("0")
+        return shown if shown != "1" else f"{value:.6f}".rstrip("0")
     return f"{value:.{max(0, digits - 1 - math.floor(math.log10(value)))}f}"
 
 

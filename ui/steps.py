@@ -6,6 +6,10 @@ from naive_speculate.events import Event, EventKind
 from naive_speculate.trace import Trace
 
 WAITING = "No round has ended yet."
+MAX_DRAFT_TOKENS = 64
+MAX_SECONDS = 1e6
+"""No real step has more; a loaded trace may claim what it likes."""
+
 NO_DRAFTS = "Nothing was drafted in this run: plain decoding, one token a round."
 
 
@@ -26,7 +30,11 @@ def steps_of(trace: Trace) -> list[Step]:
 
 
 def _step(number: int, event: Event) -> Step:
-    drafted = max(0, event.num_draft or 0)
-    draft, verify = max(0.0, event.draft_seconds or 0.0), max(0.0, event.verify_seconds or 0.0)
+    drafted = min(MAX_DRAFT_TOKENS, max(0, event.num_draft or 0))
+    draft, verify = _seconds(event.draft_seconds), _seconds(event.verify_seconds)
     accepted = min(drafted, max(0, event.num_accepted or 0))
-    return Step(number, drafted, accepted, draft, verify, max(draft + verify, event.total_seconds or 0.0))
+    return Step(number, drafted, accepted, draft, verify, max(draft + verify, _seconds(event.total_seconds)))
+
+
+def _seconds(claimed: float | None) -> float:
+    return min(MAX_SECONDS, max(0.0, claimed or 0.0))
