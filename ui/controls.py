@@ -1,6 +1,6 @@
 """The controls: one component for every field of `Settings`, with a line of help each."""
 
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Any
 
 import gradio as gr
@@ -156,6 +156,9 @@ def build_more(start: Settings, *, chat_template: bool) -> Controls:
         made["stop"] = gr.Textbox(
             start.stop, label="Stop strings", lines=2, info="One a line; the text ends before one. \\n is a line break."
         )
+        made["ignore_eos"] = gr.Checkbox(
+            start.ignore_eos, label="Go on after the end", info="Write up to max tokens, even where the model would end."
+        )
         made["chat"] = gr.Checkbox(
             start.chat,
             label="Chat template",
@@ -177,8 +180,3 @@ def read(values: tuple[Any, ...]) -> Settings:
         ValueError: Names the field that is empty or of the wrong kind.
     """
     return from_controls({field.name: value for field, value in zip(fields(Settings), values, strict=True)})
-
-
-def filled(settings: Settings) -> list[Any]:
-    """The values that put the components, in the order of `ordered`, to these settings."""
-    return list(asdict(settings).values())

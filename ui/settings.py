@@ -34,6 +34,7 @@ class Settings:
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     stop: str = ""
+    ignore_eos: bool = False
     chat: bool = True
 
     @property
@@ -62,6 +63,7 @@ class Settings:
             presence_penalty=self.presence_penalty,
             frequency_penalty=self.frequency_penalty,
             stop=self.stop_strings,
+            ignore_eos=self.ignore_eos,
         )
 
     def decoding(self) -> dict[str, Any]:
@@ -72,24 +74,24 @@ class Settings:
             "drafter": self.drafter,
         }
 
-    def query(self) -> str:
+    def query(self, usual: "Settings") -> str:
         """The settings as a query string that `from_query` reads; what is as usual is left out."""
-        usual = asdict(Settings())
-        changed = {name: value for name, value in asdict(self).items() if value != usual[name]}
+        values = asdict(usual)
+        changed = {name: value for name, value in asdict(self).items() if value != values[name]}
         return urlencode({name: "" if value is None else value for name, value in changed.items()})
 
 
-def from_query(query: Mapping[str, str]) -> Settings | None:
-    """The settings that a link carries; None where it carries none.
+def from_query(query: Mapping[str, str]) -> dict[str, Any]:
+    """The settings that a link carries, by field.
 
     Raises:
         ValueError: Names the value that does not fit its field.
     """
-    values: dict[str, Any] = {}
-    for field in fields(Settings):
-        if field.name in query:
-            values[field.name] = _read(field.name, field.type, str(query[field.name])[:MAX_PROMPT_CHARACTERS])
-    return Settings(**values) if values else None
+    return {
+        field.name: _read(field.name, field.type, str(query[field.name])[:MAX_PROMPT_CHARACTERS])
+        for field in fields(Settings)
+        if field.name in query
+    }
 
 
 def _read(name: str, kind: Any, text: str) -> Any:

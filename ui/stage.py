@@ -1,14 +1,18 @@
 """The stage: tokens, rounds and replay bar, one custom component on `gr.HTML` that is fed numbered batches of events."""
 
 import html
+import json
 from collections.abc import Callable
 
 import gradio as gr
 
 from naive_speculate.events import EventKind
 from naive_speculate.palette import PROMPT, STYLES, Style
+from naive_speculate.trace import Trace
 from ui.assets import ROOT, script
+from ui.board import board
 from ui.runs import Run, Runs
+from ui.stats import headline
 from ui.wire import RESYNC_EVENTS, batch
 
 SCRIPTS = ("dom", "tokens", "rounds", "keys", "player", "tip", "controls", "stage")
@@ -23,7 +27,7 @@ LEGEND = (
 
 
 def build_stage(runs: Runs, first: Run) -> gr.HTML:
-    """The component, showing `first`; its events are `seek`, `inspect`, `open` and `lost`."""
+    """The component, showing `first`; its events are `inspect`, `open` and `lost`."""
     return gr.HTML(
         whole(first),
         html_template=template(),
@@ -78,4 +82,14 @@ def _server_functions(runs: Runs) -> list[Callable[..., str]]:
         run = runs.get(run_id)
         return run.trace.to_jsonl() if run else ""
 
-    return [resync, trace]
+    def seek(request: list[object]) -> str:
+        """Numbers and charts up to the reader's place: `[run id, events, dark]` → JSON, empty for an unknown run."""
+        run = runs.get(request[0]) if isinstance(request, list) and len(request) == 3 else None
+        upto = request[1] if run else None
+        if run is None or not isinstance(upto, int):
+            return ""
+        part = Trace(run.events[: max(0, upto)])
+        stats = headline(part, run.plain_rate, run.plain_where, live=run.live)
+        return f'{{"stats":{json.dumps(stats)},"figures":{board(part, run.plain_rate, bool(request[2]))}}}'
+
+    return [resync, trace, seek]

@@ -2,6 +2,7 @@
 
 import html
 from collections.abc import AsyncIterator
+from dataclasses import fields
 from typing import Any
 
 import gradio as gr
@@ -9,14 +10,15 @@ import gradio as gr
 from naive_speculate.events import TOKEN_KINDS, EventKind
 from naive_speculate.trace import Trace
 from ui import controls as parts
-from ui.board import board, build_board
+from ui.assets import script
+from ui.board import build_board
 from ui.host import Offer
 from ui.inspector import distributions, explain, to_html
 from ui.plot import build_plot, load_plotly, themed
 from ui.recorded import START
 from ui.replay import opened
 from ui.runs import Run, Runs
-from ui.settings import from_query
+from ui.settings import Settings, from_query
 from ui.stage import build_stage, whole
 from ui.stats import headline, title
 from ui.wire import batch
@@ -52,7 +54,7 @@ class Workbench:
                 self.share = gr.Button("Copy link to these settings", size="sm", elem_id="share")
             with gr.Column(elem_classes="ns-show"):
                 seen = headline(first.trace, first.plain_rate, first.plain_where, live=False)
-                self._stats = gr.HTML(seen, elem_id="stats", apply_default_css=False)
+                gr.HTML(seen, js_on_load=script("stats"), elem_id="stats", apply_default_css=False)
                 with gr.Row(elem_classes="ns-view"):
                     with gr.Column(elem_classes="ns-main"):
                         self.stage = build_stage(runs, first)
@@ -66,7 +68,7 @@ class Workbench:
                         )
                         bars = themed(lambda dark: distributions(first.trace, chosen, dark))
                         self._bars = build_plot("distributions", "What could have come here", bars)
-                self._charts = build_board(first.trace, first.plain_rate)
+                build_board(first.trace, first.plain_rate)
                 load_plotly()
         self.controls = made
         self.settings = parts.ordered(made)
@@ -81,8 +83,7 @@ class Workbench:
                 self._decode, self.settings, self.stage, trigger_mode="multiple", concurrency_limit=8, **quiet
             )
         self.stop.click(self._halt, None, None, trigger_mode="multiple", **direct)
-        self.stage.seek(self._seek, None, [self._stats, self._charts], trigger_mode="always_last", **direct)
-        self.stage.inspect(self._inspect, None, [self._why, self._bars], trigger_mode="always_last", **quiet)
+        self.stage.inspect(self._inspect, None, [self._why, self._bars], trigger_mode="multiple", **quiet)
         self.stage.open(self._open, None, self.stage, **quiet)
         self.stage.lost(lambda: gr.Warning(NO_RUN), None, None, **quiet)
         self.share.click(self._link, self.settings, link, **quiet).success(None, link, None, js=COPY_LINK, **quiet)
@@ -118,16 +119,6 @@ class Workbench:
     def _halt(self, request: gr.Request) -> None:
         self._runs.cancel(request.session_hash or "")
 
-    def _seek(self, event: gr.EventData) -> tuple[Any, Any]:
-        """Numbers and charts of a run up to the reader's place in it."""
-        asked = _asked(event)
-        run, upto = self._runs.get(asked.get("run")), asked.get("upto")
-        if run is None or not isinstance(upto, int):
-            return gr.skip(), gr.skip()
-        trace = Trace(run.events[: max(0, upto)])
-        dark = bool(asked.get("dark"))
-        return headline(trace, run.plain_rate, run.plain_where, live=run.live), board(trace, run.plain_rate, dark)
-
     def _inspect(self, event: gr.EventData) -> tuple[Any, Any]:
         """Why one token was kept or not."""
         asked = _asked(event)
@@ -153,7 +144,7 @@ class Workbench:
 
     def _link(self, *values: Any) -> Any:
         try:
-            query = parts.read(values).query()
+            query = parts.read(values).query(START)
         except ValueError as error:
             warn(error)
             return gr.skip()
@@ -163,11 +154,11 @@ class Workbench:
     def follow_link(self, request: gr.Request) -> list[Any]:
         """The controls as the page's link has them."""
         try:
-            settings = from_query(dict(request.query_params))
+            linked = from_query(dict(request.query_params))
         except ValueError as error:
             warn(error)
-            settings = None
-        return [gr.skip()] * len(self.settings) if settings is None else parts.filled(settings)
+            linked = {}
+        return [linked.get(field.name, gr.skip()) for field in fields(Settings)]
 
 
 def warn(problem: object) -> None:

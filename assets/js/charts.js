@@ -7,12 +7,8 @@ let figures = {};
 let queue = [];
 let busy = false;
 
-function receive() {
-  try {
-    figures = JSON.parse(props.value);
-  } catch {
-    return;
-  }
+function draw(latest) {
+  figures = latest;
   queue = places.filter((place) => figures[place.id]);
   if (!busy) next();
 }
@@ -51,5 +47,5 @@ const observer = new ResizeObserver((entries) => {
 });
 for (const place of places) observer.observe(place);
 
-watch("value", receive);
-receive();
+document.addEventListener("ns-seek", (event) => draw(event.detail.figures));
+draw(JSON.parse(props.value));

@@ -13,7 +13,8 @@ let shown = [];         // for every event that was ever shown, what it made: {f
 let waiting = new Map(); // drafted tokens by "step:index"
 let frame = 0;
 let resyncing = false;
-let lastSeek = { upto: -1, at: 0, timer: 0 };
+let lastSeek = { upto: -1, at: 0 };
+let seeking = false;
 let pinned = null;
 
 function receive() {
@@ -162,15 +163,23 @@ function telling(token) {
   return token.judged !== null && token.judged < player.cursor ? token.judged : token.born;
 }
 
-// Charts and headline numbers are drawn on the server, of the run up to the cursor.
+// Charts and headline numbers are made on the server, of the run up to the cursor; the next are asked for when the last
+// ones are here. They are a call and not an event, since an event that Gradio holds back is sent with its old data.
 function tellCharts() {
-  if (!run.id || lastSeek.upto === player.cursor || lastSeek.timer) return;
-  const wait = Math.max(0, lastSeek.at + SEEK_MS - performance.now());
-  lastSeek.timer = setTimeout(() => {
-    lastSeek = { upto: player.cursor, at: performance.now(), timer: 0 };
-    trigger("seek", { run: run.id, upto: player.cursor, dark: isDark() });
+  if (!run.id || seeking || lastSeek.upto === player.cursor) return;
+  seeking = true;
+  setTimeout(seek, Math.max(0, lastSeek.at + SEEK_MS - performance.now()));
+}
+
+async function seek() {
+  lastSeek = { upto: player.cursor, at: performance.now() };
+  try {
+    const answer = await server.seek([run.id, player.cursor, isDark()]);
+    if (answer) document.dispatchEvent(new CustomEvent("ns-seek", { detail: JSON.parse(answer) }));
+  } finally {
+    seeking = false;
     wake();
-  }, wait);
+  }
 }
 
 // Something is always explained: until the reader points at a token, it is the run's first refused draft.

@@ -1,5 +1,6 @@
 """Long and bumpy runs: nothing is lost, and the page stays smooth."""
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.steps import another_run, ended, run, start, text, trace
@@ -15,6 +16,14 @@ WATCH_FRAMES = """
                 if (script.sourceFunctionName === "draw") window.frames.push(script.duration);
     }).observe({ type: "long-animation-frame" });
 """
+
+
+@pytest.fixture
+def page(page):
+    """A page whose runs go on to the last of their tokens."""
+    page.get_by_role("button", name="More").click()
+    page.get_by_label("Go on after the end").check()
+    return page
 
 
 def test_a_long_run_keeps_the_page_smooth(page):
