@@ -24,12 +24,14 @@ def main(argv: list[str] | None = None) -> int:
     args = arguments(argv)
     os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # Gradio reads it when it is imported
     # Imported here, so that --help need not wait for the models' libraries.
+    from naive_speculate.infer.cores import share_cores
     from ui.assets import styles
     from ui.host import offer
     from ui.page import build_page
     from ui.runs import Runs
     from ui.theme import theme
 
+    share_cores()  # with the server, and with a browser where it runs on the same machine
     try:
         chosen = offer(args.target, args.draft, device=args.device, dtype=args.dtype)
     except (ValueError, OSError) as error:

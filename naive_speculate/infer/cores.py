@@ -1,0 +1,48 @@
+"""How many threads compute.
+
+A thread that loses its core to another process holds up all the others, many times a forward, so too many are far worse than
+too few: one core is left free where there are more than two. Where other programs are busy beside this one (a browser that
+shows the page), half the cores are better still.
+"""
+
+import math
+import os
+from pathlib import Path
+
+THREADS_VARIABLE = "NAIVE_SPECULATE_THREADS"
+_MAX_THREADS = 8  # more only wait for one another on the matrices of models that a CPU decodes at a readable speed
+
+
+def available_cores() -> int:
+    """Cores this process may use: its CPU affinity, and a container's quota where that is less."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = _container_quota(Path("/sys/fs/cgroup/cpu.max"))
+    return max(1, min(cores, quota or cores))
+
+
+def num_threads() -> int:
+    """How many threads compute: the environment variable's number, or all cores but one (both of two), at most eight.
+
+    Raises:
+        ValueError: If the environment variable is not a positive number.
+    """
+    wanted = os.environ.get(THREADS_VARIABLE)
+    if wanted is not None:
+        if not wanted.isdigit() or int(wanted) < 1:
+            raise ValueError(f"{THREADS_VARIABLE} must be a positive number, got {wanted!r}")
+        return int(wanted)
+    cores = available_cores()
+    return min(cores if cores <= 2 else cores - 1, _MAX_THREADS)
+
+
+def share_cores() -> None:
+    """Compute with half the cores from now on, unless the environment says otherwise; call it before models are loaded."""
+    os.environ.setdefault(THREADS_VARIABLE, str(max(1, available_cores() // 2)))
+
+
+def _container_quota(path: Path) -> int | None:
+    try:
+        quota, period = path.read_text().split()
+    except (OSError, ValueError):
+        return None
+    return None if quota == "max" else math.ceil(int(quota) / int(period))
