@@ -225,8 +225,8 @@ def _no_gain(_offer: Offer, places: Places) -> None:
         controls["num_draft_tokens"]: 16,
         controls["auto"]: False,
         controls["verify_strategy"]: "speculative_sampling",
-        controls["temperature"]: 1.0,
+        controls["temperature"]: 2.0,
         controls["max_tokens"]: LESSON_TOKENS,
     }
-    note = "Opens the Race tab and sets k = 16 at temperature 1. Afterwards, try k = 2 or 3."
+    note = "Opens the Race tab and sets k = 16 at temperature 2. Afterwards, try k = 1, or temperature 0.7."
     _visit(_button(6, "Race with sixteen guesses a round"), note, places, "race", "race-run", changes)

@@ -162,7 +162,7 @@ def shares(census: Census | None, dark: bool = False) -> go.Figure:
     return figure(
         traces,
         dark=dark,
-        takeaway=f"{count(census.draws, 'draw')} of the next token, among the {TOP_K} likeliest",
+        takeaway=f"{count(census.draws, 'draw')}, top-k {TOP_K}",
         x={"tickvals": places, "ticktext": [label(t.text, 10) for t in tokens], "range": [-0.6, len(tokens) - 0.4]},
         y={"range": [0, min(1.02, math.ceil(top * 11) / 10)], "tickformat": ".0%"},
         height=320,

@@ -1,12 +1,13 @@
 """Speedup against the number of drafts k: Theorem 3.8 of Leviathan et al. 2023 (arXiv 2211.17192) and this run.
 
 The theorem needs two numbers, both measured in the run itself: α, how often a draft is kept, and c, what a drafted
-token costs in target steps. It takes acceptances as independent, and a verification of k tokens to cost what one token
-costs; the run's own point does not, which is why it need not lie on the curve.
+token costs in target steps. It takes a verification of k tokens to cost what one token costs, which is nearly so on a
+GPU and much less so on a CPU. Where plain decoding was measured, a second curve counts what verifying cost in this run.
+Both take acceptances as independent; the run's own point does not, which is why it need not lie on either.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
@@ -26,6 +27,7 @@ class Costs(NamedTuple):
     Attributes:
         alpha: Accepted ÷ (accepted + rejected) drafts.
         draft_cost: Seconds of a drafted token ÷ seconds of a plain target step.
+        verify_cost: Seconds of a verification, and of what a step does beside, ÷ seconds of a plain target step.
         mean_drafts: Drafts a step, on average.
         measured: Tokens a second of the run's steps ÷ those of plain decoding.
         estimated: Whether the plain step was not measured and a verification stands for it.
@@ -33,6 +35,7 @@ class Costs(NamedTuple):
 
     alpha: float
     draft_cost: float
+    verify_cost: float
     mean_drafts: float
     measured: float
     estimated: bool
@@ -50,9 +53,11 @@ def costs_of(trace: Trace, plain_tokens_per_second: float | None = None) -> Cost
     if not judged or seconds <= 0 or step_seconds <= 0:
         return None
     drafted = sum(s.drafted for s in steps)
+    beside = seconds - sum(s.draft_seconds for s in steps)
     return Costs(
         alpha=accepted / judged,
         draft_cost=max(1e-6, sum(s.draft_seconds for s in steps) / drafted / step_seconds),  # theory wants it positive
+        verify_cost=max(1e-6, beside / len(steps) / step_seconds) if plain else 1.0,
         mean_drafts=drafted / len(steps),
         measured=(accepted + len(steps)) / seconds * step_seconds,
         estimated=plain is None,
@@ -75,48 +80,57 @@ def speedup(trace: Trace, dark: bool = False, plain_tokens_per_second: float | N
         drafted = any(s.drafted for s in steps)
         return empty("This run's rounds carry no times." if drafted else NO_DRAFTS, dark=dark)
     ks = list(range(max(MAX_K, round(costs.mean_drafts) + 2) + 1))
-    curve = [expected_speedup(costs.alpha, k, costs.draft_cost) for k in ks]
-    best = max(ks, key=curve.__getitem__)
-    ink = surface(dark).ink
+    theorem = [expected_speedup(costs.alpha, k, costs.draft_cost) for k in ks]
+    curves = [_line("Theorem 3.8", ks, theorem, TARGET.color(dark), "solid" if costs.estimated else "dash")]
+    best, gain = _best(ks, theorem)
+    if not costs.estimated:
+        here = [expected_speedup(costs.alpha, k, costs.draft_cost, _verify_cost(costs, k)) for k in ks]
+        curves.append(_line("costs as here", ks, here, STYLES[EventKind.ACCEPTED].color(dark), "solid"))
+        best, gain = _best(ks, here)
+    point = {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "this run" + (", estimated" if costs.estimated else ""),
+        "x": [costs.mean_drafts],
+        "y": [costs.measured],
+        "marker": {
+            "color": STYLES[EventKind.RESAMPLED].color(dark),
+            "size": 14,
+            "symbol": "star",
+            "line": {"color": surface(dark).ink, "width": 1},
+        },
+        "hovertemplate": "this run, %{x:.1f} drafts a round: %{y:.2f} ×<extra></extra>",
+    }
+    plain = _line("plain", [ks[0], ks[-1]], [1.0, 1.0], surface(dark).muted, "dot")
+    plain.update({"mode": "lines", "showlegend": False, "hoverinfo": "skip"})
     return figure(
-        [
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": "theory",
-                "x": ks,
-                "y": curve,
-                "line": {"color": TARGET.color(dark), "width": 2},
-                "marker": {"size": [10 if k == best else 4 for k in ks], "symbol": "circle"},
-                "hovertemplate": "k = %{x}: %{y:.2f} ×<extra></extra>",
-            },
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": "this run" + (", estimated" if costs.estimated else ""),
-                "x": [costs.mean_drafts],
-                "y": [costs.measured],
-                "marker": {
-                    "color": STYLES[EventKind.RESAMPLED].color(dark),
-                    "size": 14,
-                    "symbol": "star",
-                    "line": {"color": ink, "width": 1},
-                },
-                "hovertemplate": "this run, %{x:.1f} drafts a round: %{y:.2f} ×<extra></extra>",
-            },
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": "plain",
-                "showlegend": False,
-                "x": [ks[0], ks[-1]],
-                "y": [1, 1],
-                "line": {"color": surface(dark).muted, "width": 1, "dash": "dot"},
-                "hoverinfo": "skip",
-            },
-        ],
+        [*curves, point, plain],
         dark=dark,
-        takeaway=f"α = {costs.alpha:.2f}, c = {costs.draft_cost:.2f}: best k = {best}, {curve[best]:.2f} × plain",
+        takeaway=f"α = {costs.alpha:.2f}, c = {costs.draft_cost:.2f}: best k = {best}, {gain:.2f} × plain",
         x={"title": {"text": "drafts a round, k"}, "range": [-0.4, ks[-1] + 0.4], "dtick": 2},
-        y={"range": [0, max(2, math.ceil(1.05 * max(*curve, costs.measured)))], "ticksuffix": "×"},
+        y={"range": [0, max(2, math.ceil(1.05 * max(*theorem, gain, costs.measured)))], "ticksuffix": "×"},
     )
+
+
+def _verify_cost(costs: Costs, k: int) -> float:
+    """Cost of verifying k drafts: 1 for none, as measured for as many as the run had, and on a straight line else."""
+    return max(1e-6, 1 + (costs.verify_cost - 1) * k / costs.mean_drafts)
+
+
+def _best(ks: list[int], curve: list[float]) -> tuple[int, float]:
+    best = max(ks, key=curve.__getitem__)
+    return best, curve[best]
+
+
+def _line(name: str, ks: list[int], curve: list[float], color: str, dash: str) -> dict[str, Any]:
+    best, _ = _best(list(range(len(ks))), curve)
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": name,
+        "x": ks,
+        "y": curve,
+        "line": {"color": color, "width": 2, "dash": dash},
+        "marker": {"size": [10 if place == best else 4 for place in range(len(ks))], "symbol": "circle"},
+        "hovertemplate": "k = %{x}: %{y:.2f} ×<extra></extra>",
+    }

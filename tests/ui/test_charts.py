@@ -104,11 +104,14 @@ def test_one_slow_step_does_not_squash_the_others():
 
 def test_speedup_draws_theory_from_measured_numbers_and_the_runs_own_point():
     trace = run(USUAL)
-    curve, point, plain = speedup(trace, plain_tokens_per_second=80.0).data
+    theorem, here, point, plain = speedup(trace, plain_tokens_per_second=80.0).data
     costs = costs_of(trace, 80.0)
     assert costs.alpha == pytest.approx(trace.metrics.alpha)
     assert costs.draft_cost == pytest.approx(0.001 * 80)
-    assert [curve.y[k] for k in (0, 3)] == pytest.approx([1.0, expected_speedup(costs.alpha, 3, costs.draft_cost)])
+    assert costs.verify_cost == pytest.approx(0.011 * 80)
+    assert [theorem.y[k] for k in (0, 3)] == pytest.approx([1.0, expected_speedup(costs.alpha, 3, costs.draft_cost)])
+    # A verification of the run's 3.6 drafts on average cost 0.88 plain steps, so one of 2 drafts is taken to cost 0.93.
+    assert here.y[2] == pytest.approx(expected_speedup(costs.alpha, 2, costs.draft_cost, 1 - 0.12 * 2 / 3.6))
     assert point.x[0] == pytest.approx(18 / 5)
     # 15 tokens in 5 × 11 ms + 18 ms, against 80 a second
     assert point.y[0] == pytest.approx(15 / 0.073 / 80)
@@ -116,8 +119,9 @@ def test_speedup_draws_theory_from_measured_numbers_and_the_runs_own_point():
 
 
 def test_speedup_says_when_the_plain_speed_was_not_measured():
-    assert "estimate" in speedup(run(USUAL)).data[1].name
-    assert "estimate" not in speedup(run(USUAL), plain_tokens_per_second=80.0).data[1].name
+    assert [line.name for line in speedup(run(USUAL)).data] == ["Theorem 3.8", "this run, estimated", "plain"]
+    measured = speedup(run(USUAL), plain_tokens_per_second=80.0).data
+    assert [line.name for line in measured] == ["Theorem 3.8", "costs as here", "this run", "plain"]
 
 
 @pytest.mark.parametrize("name", CHARTS)
