@@ -79,14 +79,17 @@ def _comparison(mode: str, lines: list[Line]) -> Table:
         "tokens/s",
         "× plain",
         "× transformers",
+        "theory",
+        "efficiency",
         "accepted",
         "α",
         "tokens/forward",
         "draft ms",
         "verify ms",
         "step ms",
+        "same tokens",
     )
-    for heading in (*headings, "theory", "efficiency", "same tokens"):
+    for heading in headings:
         table.add_column(heading, justify="right")
     for line in lines:
         table.add_row(
