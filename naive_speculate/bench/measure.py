@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from naive_speculate.bench.ways import Run, Way, our_way
+from naive_speculate.events import EventKind
 from naive_speculate.infer.protocols import BatchLanguageModel
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.decoder import SpeculativeDecoder
@@ -17,6 +18,7 @@ from naive_speculate.theory import speedup
 
 Tick = Callable[[], None]
 _DRAFTS_IN_A_ROW = 4
+_CONTEXT_TOKENS = 20
 
 
 @dataclass(frozen=True)
@@ -117,15 +119,16 @@ def forward_costs(
 def by_context(
     decoder: SpeculativeDecoder, text: list[int], lengths: Sequence[int], windows: Sequence[int], tick: Tick, rounds: int = 5
 ) -> dict[int, dict[int, float]]:
-    """Milliseconds of a step at some lengths of context, prompt processing left out; by window, then by length."""
+    """Median milliseconds of a step at some lengths of context, by window, then by length."""
     found: dict[int, dict[int, list[float]]] = {window: {length: [] for length in lengths} for window in windows}
-    for turn in range(rounds):
+    for _ in range(rounds):
         for length in lengths:
             prompt = (text * (length // len(text) + 1))[:length]
             for window in windows:
-                run = our_way(decoder, window, 0.0, 20).decode(prompt, turn)
-                assert run.metrics is not None
-                found[window][length].append(run.metrics.total_seconds / run.metrics.num_spec_steps * 1e3)
+                params = SamplingParams(temperature=0.0, max_tokens=_CONTEXT_TOKENS, ignore_eos=True)
+                result = decoder.generate(prompt, params, num_draft_tokens=window, detail="none")
+                steps = [event.total_seconds or 0.0 for event in result.trace if event.kind == EventKind.STEP]
+                found[window][length] += [seconds * 1e3 for seconds in steps[1:]]  # the first took in the prompt
                 tick()
     return {window: {length: median(ms) for length, ms in row.items()} for window, row in found.items()}
 
