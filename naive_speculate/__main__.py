@@ -127,6 +127,7 @@ def _generate(args: argparse.Namespace) -> int:
     logging.set_verbosity_error()
 
     from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
+    from naive_speculate.infer.cores import leave_cores_to
     from naive_speculate.terminal import TerminalView
     from naive_speculate.trace import dumps
 
@@ -136,6 +137,7 @@ def _generate(args: argparse.Namespace) -> int:
         given["guided_decoding"] = {kind: value for kind, value in guided.items() if value is not None}
     params = SamplingParams(**given)
     pair = load_pair(args.target, args.draft, device=args.device, dtype=args.dtype, executor=args.executor)
+    leave_cores_to(pair.target)
     decoder = SpeculativeDecoder(pair)
     cancel = threading.Event()
     signal.signal(signal.SIGINT, lambda *_: cancel.set())

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.events import Event, FinishReason
+from naive_speculate.infer.cores import leave_cores_to
 from naive_speculate.speculate.sequence import Detail
 from naive_speculate.trace import Trace
 from ui.settings import Settings
@@ -68,6 +69,7 @@ class Offer:
 def offer(target: str | None = None, draft: str | None = None, *, device: str = "auto", dtype: str = "auto") -> Offer:
     """Load a pair, warm it up and measure its plain decoding; arguments as for `load_pair`."""
     pair = load_pair(target, draft, device=device, dtype=dtype)
+    leave_cores_to(pair.target)
     made = Offer(pair, SpeculativeDecoder(pair))
     made.plain_rate = measure_plain(made)
     return made

@@ -9,6 +9,8 @@ import math
 import os
 from pathlib import Path
 
+import torch
+
 THREADS_VARIABLE = "NAIVE_SPECULATE_THREADS"
 _MAX_THREADS = 8  # more only wait for one another on the matrices of models that a CPU decodes at a readable speed
 
@@ -46,3 +48,13 @@ def _container_quota(path: Path) -> int | None:
     except (OSError, ValueError):
         return None
     return None if quota == "max" else math.ceil(int(quota) / int(period))
+
+
+def leave_cores_to(model: object) -> None:
+    """Give torch one thread in this process where ONNX Runtime computes the model.
+
+    Torch's threads and ONNX Runtime's, which spin while they wait, stop each other; what is left to torch is small. For
+    programs to call, not for the library: the setting holds for the whole process.
+    """
+    if getattr(model, "executor", None) == "onnx":
+        torch.set_num_threads(1)

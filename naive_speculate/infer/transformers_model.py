@@ -1,5 +1,6 @@
 """Any causal language model of transformers with rollback-able attention caches, as a `BatchLanguageModel`."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -178,8 +179,9 @@ class _Store(Cache):
     def __init__(self) -> None:
         super().__init__(layers=[])
 
+    @abstractmethod
     def finish(self, num_new: int) -> None:
-        raise NotImplementedError
+        """Called once after each forward."""
 
 
 class _RaggedStore(_Store):
