@@ -26,7 +26,7 @@ def lessons(page) -> Page:
 
 def test_there_are_six_lessons_in_order(lessons):
     for number, title in enumerate(LESSONS, start=1):
-        expect(lessons.locator(f"#learn-{number} h1")).to_have_text(title)
+        expect(lessons.locator(f"#learn-{number} h2")).to_have_text(title)
         expect(lessons.locator(f"#learn-{number}-run")).to_be_enabled()
 
 

@@ -21,7 +21,7 @@ PROMPT = [5, 17, 60, 3]
 def test_there_are_six_lessons_and_each_is_short():
     texts = [text_of(lesson) for lesson in range(1, LESSONS + 1)]
     assert len({text.splitlines()[0] for text in texts}) == 6
-    assert all(text.startswith("# ") and 60 < len(text.split()) < 200 for text in texts)
+    assert all(text.startswith("## ") and 60 < len(text.split()) < 200 for text in texts)
 
 
 @pytest.fixture(scope="module")
