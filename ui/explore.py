@@ -108,7 +108,7 @@ def _explore(
     try:
         for place in sweep(offer, settings, ks, temperatures, cancel):
             progress((place.done, place.total), desc=place.running, unit="runs")
-            if place.cells == shown:
+            if place.running and place.cells == shown:
                 continue
             shown = place.cells
             said = (

@@ -7,10 +7,11 @@ import threading
 import pytest
 
 from tests.ui.handmade import run
+from ui import explore
 from ui.heatmaps import NOTHING_YET, SLOWER_FASTER, acceptance_map, ink_on, speedup_map
 from ui.host import Offer
 from ui.settings import Settings
-from ui.sweep import COLUMNS, Cell, Measured, best_cells, step_times, sweep, to_csv
+from ui.sweep import COLUMNS, Cell, Measured, Progress, best_cells, step_times, sweep, to_csv
 
 KS, TEMPERATURES = [1, 4], [0.0, 1.0]
 
@@ -96,3 +97,11 @@ def test_the_csv_has_a_line_for_every_cell():
         (1.0, 1, 0.9),
         (1.0, 4, 0.6),
     ]
+
+
+def test_the_last_word_is_said_even_when_the_last_run_changed_no_figure(offer, monkeypatch):
+    places = [Progress(CELLS, 3, 4, "temperature 1, k = 4"), Progress(CELLS, 4, 4, "")]
+    monkeypatch.setattr(explore, "sweep", lambda *_: iter(places))
+    *_, last = explore._explore(offer, Settings(), [1, 4], [0.0, 1.0], lambda *_, **__: None)
+    assert last[0].startswith("Best k: 4 at temperature 0")
+    assert last[-1].visible
