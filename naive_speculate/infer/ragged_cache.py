@@ -62,15 +62,24 @@ class RaggedKVCache:
 
     def reserve(self, num_tokens: int) -> None:
         """Make the buffers at least `num_tokens` long."""
-        if num_tokens <= self.capacity:
-            return
-        # By a quarter, not to twice the size: some ways of attending read the whole buffer under a mask.
-        self.capacity = max(num_tokens, self.capacity + max(_FIRST_CAPACITY, self.capacity // 4))
+        if num_tokens > self.capacity:
+            # By a quarter, not to twice the size: some ways of attending read the whole buffer under a mask.
+            self._resize(max(num_tokens, self.capacity + max(_FIRST_CAPACITY, self.capacity // 4)))
+
+    def trim(self) -> None:
+        """Give back what a long row, now gone, made the buffers grow by, where it is more than half of them."""
+        wanted = max(self.lengths) + _FIRST_CAPACITY
+        if self.capacity > 2 * wanted:
+            self._resize(wanted)
+
+    def _resize(self, capacity: int) -> None:
+        self.capacity = capacity
         self.version += 1
         for buffers in (self._keys, self._values):
             for layer, old in enumerate(buffers):
-                new = old.new_zeros(*old.shape[:2], self.capacity, old.shape[3])
-                new[:, :, : old.shape[2]] = old
+                new = old.new_zeros(*old.shape[:2], capacity, old.shape[3])
+                kept = min(capacity, old.shape[2])
+                new[:, :, :kept] = old[:, :, :kept]
                 buffers[layer] = new
 
     def layer(self, index: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -85,13 +85,36 @@ class SlotPool:
             self._free = list(range(count, 2 * count))
         row = min(self._free)  # low rows stay together, so that a batch is a slice of the buffers
         self._free.remove(row)
-        self._cache.clear_row(row)
         return Slot(self._cache, row)
 
     def give_back(self, slot: Slot) -> None:
-        """Make a slot free for another sequence."""
-        if slot.row is not None:
-            self._free.append(slot.row)
+        """Make a slot free for another sequence; the last one to come back frees the cache."""
+        if slot.row is None or self._cache is None:
+            return
+        self._cache.clear_row(slot.row)
+        self._free.append(slot.row)
+        if len(self._free) == len(self._cache.lengths):
+            self._cache = None
+        else:
+            self._cache.trim()
+
+    def pack(self, slots: Sequence[Slot]) -> None:
+        """Move slots into free rows between them, so that a batch is one slice of the buffers and runs as one."""
+        if not self.batched or self._cache is None:
+            return
+        by_row = sorted(slots, key=lambda slot: slot.row or 0)
+        while True:
+            first, last = by_row[0].row or 0, by_row[-1].row or 0
+            holes = [row for row in self._free if first < row < last]
+            if last - first == len(by_row) - 1 or not holes:
+                return
+            hole = min(holes)
+            self._cache.copy_row(last, hole)
+            self._cache.clear_row(last)
+            self._free.remove(hole)
+            self._free.append(last)
+            by_row[-1].row = hole
+            by_row.sort(key=lambda slot: slot.row or 0)
 
     def forward(self, slots: Sequence[Slot], query: torch.Tensor) -> torch.Tensor:
         """One forward over some slots; every slot gains all tokens of its row.

@@ -1,7 +1,7 @@
 """From a request to a sequence: everything is checked here, before any model runs."""
 
-import time
 from threading import Event as CancelEvent
+from typing import Any
 
 import torch
 
@@ -48,6 +48,54 @@ class Admission:
         return Workspace(self.pair, self.vocab_size, self.vocabulary, self.device)
 
     def new_sequence(
+        self, prompt: Prompt, params: SamplingParams | None = None, *, workspace: Workspace | None = None, **options: Any
+    ) -> tuple[Sequence, list[Event]]:
+        """Make a sequence that `step` can take; `Workspace.release` frees its place.
+
+        Args:
+            prompt, params: As for `stream`.
+            workspace: Whose caches to use; by default one of its own.
+            **options: As for `prepare`.
+
+        Returns:
+            tuple: The sequence and its first events.
+
+        Raises:
+            ValueError: Naming the argument and what was given.
+        """
+        sequence = self.prepare(prompt, params, **options)
+        return sequence, self.place(sequence, workspace or self.new_workspace())
+
+    def place(self, sequence: Sequence, workspace: Workspace) -> list[Event]:
+        """Give a prepared sequence its place in the caches: its run begins. Returns its first events."""
+        workspace.take_in(sequence)
+        return sequence.emitter.started(sequence.facts)
+
+    def prepare_group(self, prompt: Prompt, params: SamplingParams, *, first_row: int = 0, **options: Any) -> list[Sequence]:
+        """Prepare the sequences of one request, as many as its n or best_of says; their draws differ, their seed does not.
+
+        Args:
+            prompt, params: As for `stream`.
+            first_row: The row of the first one.
+            **options: As for `prepare`.
+
+        Raises:
+            ValueError: Naming the argument and what was given.
+        """
+        seed = params.seed if params.seed is not None else fresh_seed()
+        return [
+            self.prepare(
+                prompt,
+                params,
+                row=first_row + index,
+                random_source=SeededRandom(seed, index, self.device),
+                seed=seed,
+                **options,
+            )
+            for index in range(params.num_sequences)
+        ]
+
+    def prepare(
         self,
         prompt: Prompt,
         params: SamplingParams | None = None,
@@ -57,22 +105,17 @@ class Admission:
         drafter: str = "model",
         detail: Detail = "full",
         cancel: CancelEvent | None = None,
-        workspace: Workspace | None = None,
         row: int = 0,
         random_source: RandomSource | None = None,
         seed: int | None = None,
-    ) -> tuple[Sequence, list[Event]]:
-        """Make a sequence that `step` can take; `Workspace.release` frees its place.
+    ) -> Sequence:
+        """Check a request and make its sequence, which has no place in any cache yet. Threads may do so side by side.
 
         Args:
             prompt, params, num_draft_tokens, verify_strategy, drafter, detail, cancel: As for `stream`.
-            workspace: Whose caches to use; by default one of its own.
             row: The number that its events carry.
             random_source: Where its draws come from; by default a source seeded by the parameters.
             seed: The seed to report, where `random_source` was made from it.
-
-        Returns:
-            tuple: The sequence and its first events.
 
         Raises:
             ValueError: Naming the argument and what was given.
@@ -101,10 +144,14 @@ class Admission:
         )
         costs = self.pair.costs(drafter)
         limit = len(token_ids) + params.max_tokens
-        workspace = workspace or self.new_workspace()
-        began = time.perf_counter()
-        emitter = Emitter(row, self.vocabulary, params, token_ids, stops, lambda: time.perf_counter() - began)
-        sequence = Sequence(
+        settings = params.to_dict() | {
+            "num_draft_tokens": num_draft_tokens,
+            "verify_strategy": strategy.value,
+            "drafter": drafter,
+            "detail": detail,
+            "lossy": VERIFIERS[strategy].lossy and not params.greedy,
+        }
+        return Sequence(
             row=row,
             prompt_token_ids=token_ids,
             token_ids=list(token_ids),
@@ -117,30 +164,19 @@ class Admission:
             pipeline=pipeline,
             stop_token_ids=stops,
             max_length=limit if self.max_positions is None else min(limit, self.max_positions),
-            target_slot=workspace.target.take(),
-            draft_slot=None if workspace.draft is None else workspace.draft.take(),
-            emitter=emitter,
-            workspace=workspace,
+            emitter=Emitter(row, self.vocabulary, params, token_ids, stops),
+            facts={
+                "prompt": prompt if isinstance(prompt, str) else None,
+                "prompt_token_ids": token_ids,
+                "prompt_texts": self.vocabulary.texts(token_ids),
+                "settings": settings,
+                "seed": seed,
+                "models": self.pair.names,
+                "device": str(self.device),
+                "cost_table": costs.to_dict() if window_size is None else None,
+            },
             cancel=cancel,
         )
-        settings = params.to_dict() | {
-            "num_draft_tokens": num_draft_tokens,
-            "verify_strategy": strategy.value,
-            "drafter": drafter,
-            "detail": detail,
-            "lossy": VERIFIERS[strategy].lossy and not params.greedy,
-        }
-        started = emitter.started(
-            prompt=prompt if isinstance(prompt, str) else None,
-            prompt_token_ids=token_ids,
-            prompt_texts=self.vocabulary.texts(token_ids),
-            settings=settings,
-            seed=seed,
-            models=self.pair.names,
-            device=str(self.device),
-            cost_table=costs.to_dict() if window_size is None else None,
-        )
-        return sequence, started
 
     def encode(self, prompt: Prompt, params: SamplingParams | None = None) -> list[int]:
         """Token ids of a prompt, checked.

@@ -15,7 +15,6 @@ import torch
 from naive_speculate.events import Event, FinishReason
 from naive_speculate.models import ModelPair
 from naive_speculate.sampling.params import SamplingParams
-from naive_speculate.sampling.random_source import SeededRandom, fresh_seed
 from naive_speculate.speculate.admission import Admission
 from naive_speculate.speculate.judge import rule_of, verify
 from naive_speculate.speculate.proposal import Proposal, merge
@@ -125,34 +124,21 @@ class SpeculativeDecoder(Admission):
         every = as_params(params, len(prompts))
         workspace = self.new_workspace()
         groups: list[list[Sequence]] = []
-        events: list[Event] = []
+        for text, one in zip(prompts, every, strict=True):
+            groups.append(self.prepare_group(text, one, first_row=sum(map(len, groups)), **options))
+        running = [sequence for group in groups for sequence in group]
+        events = [event for sequence in running for event in self.place(sequence, workspace)]
         try:
-            for text, one in zip(prompts, every, strict=True):
-                group: list[Sequence] = []
-                groups.append(group)
-                seed = one.seed if one.seed is not None else fresh_seed()
-                for index in range(one.num_sequences):
-                    sequence, started = self.new_sequence(
-                        text,
-                        one,
-                        **options,
-                        workspace=workspace,
-                        row=sum(map(len, groups)),
-                        random_source=SeededRandom(seed, index, self.device),
-                        seed=seed,
-                    )
-                    group.append(sequence)
-                    events += started
             for group in groups:
-                self._share_prefill(group)
-            running = [sequence for group in groups for sequence in group]
+                self.share_prefill(group)
             while running:
                 events += self.step(running)
-                running = [sequence for sequence in running if sequence.finish_reason is None]
-        finally:
-            for group in groups:
-                for sequence in group:
+                for sequence in [sequence for sequence in running if sequence.finish_reason is not None]:
+                    running.remove(sequence)
                     workspace.release(sequence)
+        finally:
+            for sequence in running:
+                workspace.release(sequence)
         results = collect(groups, events)
         return results[0] if single else results
 
@@ -163,7 +149,7 @@ class SpeculativeDecoder(Admission):
             sequences: Sequences of one workspace, at any point of their decoding.
 
         Returns:
-            list[Event]: What happened, sequence by sequence.
+            list[Event]: What happened, sequence by sequence, though not always in their order.
 
         Raises:
             ValueError: If the sequences live in different workspaces.
@@ -174,6 +160,7 @@ class SpeculativeDecoder(Admission):
         if not active:
             return events
         workspace = active[0].workspace
+        active = workspace.in_order(active)
         watch = Stopwatch(self.device)
         self._prefill(workspace, active)
         ended, active = self._without_ended(active)  # a long prompt may have been cancelled
@@ -277,7 +264,7 @@ class SpeculativeDecoder(Admission):
         finally:
             sequence.workspace.release(sequence)
 
-    def _share_prefill(self, group: list[Sequence]) -> None:
+    def share_prefill(self, group: list[Sequence]) -> None:
         """Prefill the first of the sequences that share a prompt, and copy its caches to the others."""
         first, rest = group[0], group[1:]
         if not rest or len(first.prompt_token_ids) < 2 or first.room <= 0:

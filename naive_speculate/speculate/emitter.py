@@ -1,6 +1,6 @@
 """Turns what steps did to one sequence into its events, and finds where the sequence ends."""
 
-from collections.abc import Callable
+import time
 from collections.abc import Sequence as Seq
 from typing import Any
 
@@ -23,7 +23,6 @@ class Emitter:
         params: The request's parameters.
         prompt_token_ids: The prompt.
         stop_token_ids: Tokens that end the sequence.
-        clock: Seconds since the run began.
     """
 
     def __init__(
@@ -33,10 +32,9 @@ class Emitter:
         params: SamplingParams,
         prompt_token_ids: Seq[int],
         stop_token_ids: frozenset[int],
-        clock: Callable[[], float],
     ) -> None:
         self.row = row
-        self.clock = clock
+        self._began = time.perf_counter()
         self.history: list[Event] = []
         self._vocabulary = vocabulary
         self._params = params
@@ -51,8 +49,13 @@ class Emitter:
         self._held_from = 0  # where the text of the held events begins
         self._count = 0
 
-    def started(self, **facts: Any) -> list[Event]:
-        """The event that opens the run."""
+    def clock(self) -> float:
+        """Seconds since the run began."""
+        return time.perf_counter() - self._began
+
+    def started(self, facts: dict[str, Any]) -> list[Event]:
+        """The event that opens the run, which begins now."""
+        self._began = time.perf_counter()
         return self._release([self._event(EventKind.STARTED, 0.0, schema_version=SCHEMA_VERSION, **facts)])
 
     def step(self, number: int, record: StepRecord, room: int) -> tuple[list[Event], int, FinishReason | None]:

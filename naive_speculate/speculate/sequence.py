@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from threading import Event as CancelEvent
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from naive_speculate.events import FinishReason
 from naive_speculate.infer.slots import Slot
@@ -51,9 +51,10 @@ class Sequence:
         pipeline: Its way from logits to probabilities.
         stop_token_ids: Tokens that end it.
         max_length: Most tokens that it may have, prompt included.
-        target_slot, draft_slot: Its places in the caches.
         emitter: Makes its events.
-        workspace: Whose caches it lives in; sequences of one workspace can be stepped together.
+        facts: What its `started` event tells.
+        workspace: Whose caches it lives in, once it has a place; sequences of one workspace can be stepped together.
+        target_slot, draft_slot: Its places in the caches.
         cancel: Set by whoever wants it to end early.
         finish_reason: Why it ended; None while it goes on.
         logprobs, prompt_logprobs: As asked for by the parameters.
@@ -72,10 +73,11 @@ class Sequence:
     pipeline: LogitsPipeline
     stop_token_ids: frozenset[int]
     max_length: int
-    target_slot: Slot
-    draft_slot: Slot | None
     emitter: "Emitter"
-    workspace: "Workspace"
+    facts: dict[str, Any]
+    workspace: "Workspace" = field(init=False)
+    target_slot: Slot = field(init=False)
+    draft_slot: Slot | None = field(init=False)
     cancel: CancelEvent | None = None
     finish_reason: FinishReason | None = None
     logprobs: list[dict[int, Logprob]] = field(default_factory=list)

@@ -25,6 +25,21 @@ class Workspace:
         made = {name: make(self.draft, vocab_size, device) for name, make in DRAFTERS.items()}
         self.proposers: dict[str, Proposer] = {name: one for name, one in made.items() if one is not None}
 
+    def take_in(self, sequence: Sequence) -> None:
+        """Give a sequence its slots."""
+        sequence.workspace = self
+        sequence.target_slot = self.target.take()
+        sequence.draft_slot = None if self.draft is None else self.draft.take()
+
+    def in_order(self, sequences: list[Sequence]) -> list[Sequence]:
+        """The sequences in the order of their rows, which are moved together first: so a forward is one run."""
+        if len(sequences) > 1 and self.target.batched:
+            self.target.pack([sequence.target_slot for sequence in sequences])
+            sequences = sorted(sequences, key=lambda sequence: sequence.target_slot.row or 0)
+        if len(sequences) > 1 and self.draft is not None:
+            self.draft.pack([sequence.draft_slot for sequence in sequences if sequence.draft_slot is not None])
+        return sequences
+
     def release(self, sequence: Sequence) -> None:
         """Free a sequence's slots."""
         self.target.give_back(sequence.target_slot)
