@@ -2,7 +2,7 @@
 
 import random
 import secrets
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -58,6 +58,20 @@ class SeededRandom:
         else:
             noise = torch.empty_like(probs).exponential_(generator=self._generator)
         return (probs / noise.clamp_min_(1e-30)).argmax()
+
+    def state(self) -> Any:
+        """Where the draws stand, for `restore`."""
+        noise = self._generator.get_state() if self._noise is None else self._noise.bit_generator.state
+        return self._uniform.getstate(), noise
+
+    def restore(self, state: Any) -> None:
+        """Draw again what has been drawn since `state` was taken."""
+        uniform, noise = state
+        self._uniform.setstate(uniform)
+        if self._noise is None:
+            self._generator.set_state(noise)
+        else:
+            self._noise.bit_generator.state = noise
 
 
 def fresh_seed() -> int:

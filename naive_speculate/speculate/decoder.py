@@ -149,24 +149,36 @@ class SpeculativeDecoder(Admission):
             sequences: Sequences of one workspace, at any point of their decoding.
 
         Returns:
-            list[Event]: What happened, sequence by sequence, though not always in their order.
+            list[Event]: What happened, sequence by sequence.
 
         Raises:
             ValueError: If the sequences live in different workspaces.
         """
-        if len({id(sequence.workspace) for sequence in sequences}) > 1:
+        told: dict[Sequence, list[Event]] = {sequence: [] for sequence in sequences}
+        self.advance(told)
+        return [event for events in told.values() for event in events]
+
+    def advance(self, told: dict[Sequence, list[Event]]) -> None:
+        """The same, for callers that must know whose events are whose, even when something fails half-way.
+
+        Args:
+            told: The sequences, each with a list that its events are appended to.
+
+        Raises:
+            ValueError: If the sequences live in different workspaces.
+        """
+        if len({id(sequence.workspace) for sequence in told}) > 1:
             raise ValueError("sequences must be of one workspace to be stepped together")
-        events, active = self._without_ended([s for s in sequences if s.finish_reason is None])
+        active = self._without_ended([sequence for sequence in told if sequence.finish_reason is None], told)
         if not active:
-            return events
+            return
         workspace = active[0].workspace
         active = workspace.in_order(active)
         watch = Stopwatch(self.device)
         self._prefill(workspace, active)
-        ended, active = self._without_ended(active)  # a long prompt may have been cancelled
-        events += ended
+        active = self._without_ended(active, told)  # a long prompt may have been cancelled
         if not active:
-            return events
+            return
 
         watch.start("draft")
         proposal = self._draft(workspace, active)
@@ -180,8 +192,7 @@ class SpeculativeDecoder(Admission):
         for row, (sequence, record) in enumerate(zip(active, records, strict=True)):
             record.draft_seconds, record.verify_seconds = watch.seconds("draft"), watch.seconds("verify")
             record.total_seconds = watch.total_seconds()
-            events += self._commit(sequence, record, logits[row])
-        return events
+            told[sequence] += self._commit(sequence, record, logits[row])
 
     def _prefill(self, workspace: Workspace, sequences: list[Sequence]) -> None:
         def all_cancelled() -> bool:
@@ -239,18 +250,17 @@ class SpeculativeDecoder(Admission):
         sequence.finish_reason = reason
         return sequence.emitter.finished(reason, message)
 
-    def _without_ended(self, sequences: list[Sequence]) -> tuple[list[Event], list[Sequence]]:
-        """End the sequences that were cancelled or have no room; returns their last events and the rest."""
-        events: list[Event] = []
+    def _without_ended(self, sequences: list[Sequence], told: dict[Sequence, list[Event]]) -> list[Sequence]:
+        """End the sequences that were cancelled or have no room, and tell so; returns the rest."""
         rest = []
         for sequence in sequences:
             if sequence.cancelled:
-                events += self.finish(sequence, FinishReason.CANCELLED)
+                told[sequence] += self.finish(sequence, FinishReason.CANCELLED)
             elif sequence.room <= 0:
-                events += self.finish(sequence, FinishReason.LENGTH)
+                told[sequence] += self.finish(sequence, FinishReason.LENGTH)
             else:
                 rest.append(sequence)
-        return events, rest
+        return rest
 
     def _run(self, sequence: Sequence, started: list[Event]) -> Iterator[Event]:
         try:

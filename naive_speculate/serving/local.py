@@ -1,0 +1,220 @@
+"""Many requests at once in this process: one thread steps all of them as one batch, and they join and leave between steps."""
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import torch
+
+from naive_speculate.events import Event, FinishReason
+from naive_speculate.serving.protocol import About, Load, Request, Unavailable
+from naive_speculate.speculate.decoder import SpeculativeDecoder
+from naive_speculate.speculate.sequence import Sequence
+from naive_speculate.speculate.workspace import Workspace
+
+MAX_ROWS = 16
+MAX_WAITING = 1024
+_PATIENCE = 0.25
+"""Seconds after which a reader looks whether the engine still lives."""
+
+OUT_OF_MEMORY = "The model ran out of memory. Try a shorter prompt or fewer tokens, or again when fewer people decode."
+
+
+class _Job:
+    """A request on its way: its sequences, and the lists of events that its reader has not taken yet."""
+
+    def __init__(self, cancel: threading.Event) -> None:
+        self.cancel = cancel
+        self.sequences: list[Sequence] = []
+        self.unread: SimpleQueue[list[Event] | None] = SimpleQueue()
+
+    @property
+    def over(self) -> bool:
+        return all(sequence.finish_reason is not None for sequence in self.sequences)
+
+
+class LocalEngine:
+    """Decodes with one pair in one thread of this process; an `Engine`.
+
+    A sequence's draws and distributions are its own, so that each request gets the text that it would get alone. Where a
+    step fails, its sequences are stepped again in halves, so that only those that fail alone end with an error.
+
+    Args:
+        decoder: Whose pair decodes. Others may use it at the same time.
+        max_rows: Most sequences stepped together; further ones wait for a place, first come, first served.
+        max_waiting: Most sequences that may wait.
+    """
+
+    def __init__(self, decoder: SpeculativeDecoder, *, max_rows: int = MAX_ROWS, max_waiting: int = MAX_WAITING) -> None:
+        if max_rows < 1:
+            raise ValueError(f"max_rows must be at least 1, got {max_rows}")
+        self.decoder = decoder
+        self.about = About(
+            models=decoder.pair.names,
+            device=str(decoder.device),
+            chat=bool(getattr(decoder.pair.tokenizer, "chat_template", None)),
+        )
+        self._max_rows = max_rows
+        self._max_waiting = max_waiting
+        self._changed = threading.Condition()
+        self._waiting: deque[_Job] = deque()
+        self._running: list[_Job] = []
+        self._closed = False
+        self._thread = threading.Thread(target=self._work, name="decoding", daemon=True)
+        self._thread.start()
+
+    def submit(self, request: Request, cancel: threading.Event | None = None) -> Iterator[list[Event]]:
+        """Decode a request (see `Engine`); checked here, by the caller's own thread."""
+        job = _Job(cancel or threading.Event())
+        job.sequences = self.decoder.prepare_group(
+            self._prompt(request),
+            request.params,
+            num_draft_tokens=request.num_draft_tokens,
+            verify_strategy=request.verify_strategy,
+            drafter=request.drafter,
+            detail=request.detail,
+            cancel=job.cancel,
+        )
+        if len(job.sequences) > self._max_rows:
+            raise ValueError(
+                f"n and best_of may be {self._max_rows} here, got n={request.params.n} and best_of={request.params.best_of}"
+            )
+        with self._changed:
+            if self._closed or not self._thread.is_alive():
+                raise Unavailable("The server is stopping and takes no more runs. Try again in a minute.")
+            waiting = sum(len(job.sequences) for job in self._waiting)
+            if waiting + len(job.sequences) > self._max_waiting:
+                raise Unavailable(f"{waiting} others are waiting, which is as many as may. Try again in a moment.")
+            self._waiting.append(job)
+            self._changed.notify()
+        return self._read(job)
+
+    def load(self) -> Load:
+        """How busy it is."""
+        with self._changed:
+            running, waiting = (sum(len(job.sequences) for job in jobs) for jobs in (self._running, self._waiting))
+            return Load(not self._closed and self._thread.is_alive(), running, waiting, self._max_rows)
+
+    def close(self) -> None:
+        """Cancel what runs and take no more requests."""
+        with self._changed:
+            self._closed = True
+            for job in (*self._waiting, *self._running):
+                job.cancel.set()
+            self._changed.notify()
+        self._thread.join()
+
+    def _prompt(self, request: Request) -> str | list[int]:
+        if request.chat and self.about.chat and isinstance(request.prompt, str):
+            messages = [{"role": "user", "content": request.prompt}]
+            template: Any = self.decoder.pair.tokenizer.apply_chat_template
+            tokens: list[int] = template(messages, add_generation_prompt=True, return_dict=False)
+            return tokens
+        return request.prompt
+
+    def _read(self, job: _Job) -> Iterator[list[Event]]:
+        try:
+            while True:
+                try:
+                    events = job.unread.get(timeout=_PATIENCE)
+                except Empty:
+                    if self._thread.is_alive():
+                        continue
+                    raise Unavailable("The decoder has stopped. The server needs to be started again.") from None
+                if events is None:
+                    return
+                yield events
+        finally:
+            job.cancel.set()
+
+    def _work(self) -> None:
+        workspace = self.decoder.new_workspace()
+        while True:
+            with self._changed:
+                while not (self._waiting or self._running or self._closed):
+                    self._changed.wait()
+                if self._closed and not (self._waiting or self._running):
+                    return
+                joining = self._admit()
+            for job in joining:
+                self._begin(job, workspace)
+            told: dict[Sequence, list[Event]] = {
+                sequence: [] for job in self._running for sequence in job.sequences if sequence.finish_reason is None
+            }
+            self._advance(told)
+            for job in self._running:
+                self._tell(job, [event for sequence in job.sequences for event in told.get(sequence, ())], workspace)
+            with self._changed:
+                self._running = [job for job in self._running if not job.over]
+
+    def _admit(self) -> list[_Job]:
+        """Let waiting jobs join as far as there are places; cancelled ones join at once, to be ended by the next step."""
+        rows = sum(sequence.finish_reason is None for job in self._running for sequence in job.sequences)
+        joining: list[_Job] = []
+        full = False
+        for job in list(self._waiting):
+            full = full or rows + len(job.sequences) > self._max_rows
+            if full and not job.cancel.is_set():
+                continue
+            rows += len(job.sequences)
+            self._waiting.remove(job)
+            joining.append(job)
+        self._running = [*self._running, *joining]
+        return joining
+
+    def _begin(self, job: _Job, workspace: Workspace) -> None:
+        """Give a job's sequences their places, and let those of one prompt share its prefill."""
+        placed: list[Sequence] = []
+        try:
+            for sequence in job.sequences:
+                job.unread.put(self.decoder.place(sequence, workspace))
+                placed.append(sequence)
+            if len(placed) > 1 and not job.cancel.is_set():
+                self.decoder.share_prefill(placed)
+        except Exception as error:
+            for sequence in job.sequences:
+                started = [] if sequence in placed else sequence.emitter.started(sequence.facts)
+                job.unread.put(started + self.decoder.finish(sequence, FinishReason.ERROR, explain(error)))
+            for sequence in placed:
+                workspace.release(sequence)
+
+    def _tell(self, job: _Job, events: list[Event], workspace: Workspace) -> None:
+        for event in events:
+            if event.finish_reason is not None:
+                workspace.release(next(sequence for sequence in job.sequences if sequence.row == event.row))
+        if events:
+            job.unread.put(events)
+        if job.over:
+            job.unread.put(None)
+
+    def _advance(self, told: dict[Sequence, list[Event]]) -> None:
+        """Step the sequences; where that fails, those whose step was not finished in halves, and end who fails alone."""
+        before = {sequence: (sequence.step, sequence.random.state()) for sequence in told}  # type: ignore[attr-defined]
+        try:
+            self.decoder.advance(told)
+            return
+        except Exception as error:
+            failure = error
+        behind = [s for s, (step, _) in before.items() if s.step == step and s.finish_reason is None]
+        for sequence in behind:
+            sequence.random.restore(before[sequence][1])  # type: ignore[attr-defined]
+            committed = len(sequence.token_ids) - 1
+            sequence.target_slot.keep(committed)
+            if sequence.draft_slot is not None:
+                sequence.draft_slot.keep(committed)
+        if len(told) == 1:
+            for sequence in behind:
+                told[sequence] += self.decoder.finish(sequence, FinishReason.ERROR, explain(failure))
+            return
+        half = (len(behind) + 1) // 2
+        for part in (behind[:half], behind[half:]):
+            if part:
+                self._advance({sequence: told[sequence] for sequence in part})
+
+
+def explain(failure: Exception) -> str:
+    """What a visitor is told about a failure, with what to do."""
+    full = isinstance(failure, MemoryError | torch.cuda.OutOfMemoryError) or "not enough memory" in str(failure)
+    return OUT_OF_MEMORY if full else f"Decoding failed: {type(failure).__name__}: {failure}"

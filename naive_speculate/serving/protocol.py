@@ -1,0 +1,108 @@
+"""The seam between those who ask for text (a page, an endpoint, a load test) and whatever decodes it.
+
+Data goes one way: a request in, lists of events out. What stands behind the seam may be a thread of this process or a
+cluster; whoever asks cannot tell.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from threading import Event as CancelEvent
+from typing import Any, Protocol
+
+from naive_speculate.events import Event
+from naive_speculate.sampling.params import SamplingParams
+from naive_speculate.speculate.sequence import Detail
+from naive_speculate.speculate.verifiers import VerifyStrategy
+
+
+class Unavailable(RuntimeError):
+    """The engine takes no requests: it is closed, or what it runs on has gone. The message is for visitors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One run that somebody asks for; arguments as for `SpeculativeDecoder.stream`.
+
+    Attributes:
+        prompt: Text, or token ids.
+        params: How tokens are chosen and when generation ends; with n > 1 the events' rows tell the sequences apart.
+        num_draft_tokens, verify_strategy, drafter, detail: As for `SpeculativeDecoder.stream`.
+        chat: Whether to wrap a text in the tokenizer's chat template, where it has one.
+    """
+
+    prompt: str | list[int]
+    params: SamplingParams = field(default_factory=SamplingParams)
+    num_draft_tokens: int | str = 5
+    verify_strategy: VerifyStrategy | str = VerifyStrategy.SPECULATIVE_SAMPLING
+    drafter: str = "model"
+    detail: Detail = "full"
+    chat: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How busy an engine is.
+
+    Attributes:
+        ready: Whether it takes requests.
+        running: Sequences that are being decoded.
+        waiting: Sequences that wait for a place.
+        capacity: How many can be decoded at once, all replicas together.
+        replicas: Copies of the pair that decode.
+    """
+
+    ready: bool
+    running: int
+    waiting: int
+    capacity: int
+    replicas: int = 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures as plain JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What an engine decodes with.
+
+    Attributes:
+        models: Names of target and draft.
+        device: Where the target computes.
+        chat: Whether the tokenizer has a chat template.
+    """
+
+    models: dict[str, str]
+    device: str
+    chat: bool
+
+
+class Engine(Protocol):
+    """Decodes many requests at once. Threads may call it side by side."""
+
+    about: About
+
+    def submit(self, request: Request, cancel: CancelEvent | None = None) -> Iterator[list[Event]]:
+        """Decode a request.
+
+        Args:
+            request: What to decode.
+            cancel: Set it to end the run within a second; closing the iterator does so too.
+
+        Returns:
+            Iterator: Lists of events as they come. All of them joined are the run's trace: it begins with `started` and, for
+            each row, ends with `finished`, which carries `error` and a message for the visitor if decoding failed.
+
+        Raises:
+            ValueError: Naming the field that cannot be; here or when the iteration begins.
+            Unavailable: If nothing takes requests; likewise.
+        """
+        ...
+
+    def load(self) -> Load:
+        """How busy it is."""
+        ...
+
+    def close(self) -> None:
+        """Cancel what runs and take no more requests."""
+        ...

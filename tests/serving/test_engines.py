@@ -1,0 +1,175 @@
+"""What every engine does, whichever way it decodes: the page cannot tell them apart."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from naive_speculate import SamplingParams, SpeculativeDecoder, Trace
+from naive_speculate.events import Event, EventKind, FinishReason
+from naive_speculate.serving import Engine, LocalEngine, Request, Unavailable
+
+LONG = SamplingParams(max_tokens=2000, seed=3)
+
+
+@pytest.fixture
+def engine(tiny_decoder):
+    made = LocalEngine(tiny_decoder, max_rows=4)
+    yield made
+    made.close()
+
+
+def joined(engine: Engine, request: Request) -> Trace:
+    return Trace(event for events in engine.submit(request) for event in events)
+
+
+def test_each_of_many_gets_the_text_it_would_get_alone(engine, tiny_decoder):
+    requests = [
+        Request(
+            [1 + number, 2, 3],
+            SamplingParams(max_tokens=10 + 3 * number, seed=number, temperature=(0.0, 1.0, 0.6)[number % 3]),
+            num_draft_tokens=number % 5,
+            verify_strategy=("speculative_sampling", "block_verification")[number % 2],
+            detail=("full", "probs", "none")[number % 3],
+        )
+        for number in range(12)
+    ]
+    with ThreadPoolExecutor(12) as pool:
+        traces = list(pool.map(lambda request: joined(engine, request), requests))
+    for request, trace in zip(requests, traces, strict=True):
+        alone = tiny_decoder.generate(
+            request.prompt,
+            request.params,
+            num_draft_tokens=request.num_draft_tokens,
+            verify_strategy=request.verify_strategy,
+        )
+        assert trace.token_ids == alone.token_ids
+        assert trace.events[0].kind == EventKind.STARTED
+        assert trace.events[-1].finish_reason == alone.finish_reason
+        assert [event.row for event in trace] == [0] * len(trace)
+    assert engine.load().running == engine.load().waiting == 0
+
+
+def test_several_sequences_of_one_request_are_told_apart_by_their_rows(engine, tiny_decoder):
+    params = SamplingParams(n=3, max_tokens=9, seed=5)
+    trace = joined(engine, Request([4, 5, 6], params))
+    alone = tiny_decoder.generate([4, 5, 6], params)
+    found = sorted(Trace(event for event in trace if event.row == row).token_ids for row in range(3))
+    assert found == sorted(output.token_ids for output in alone.outputs)
+
+
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [
+        (Request([]), "prompt is empty"),
+        (Request([1], num_draft_tokens=65), "num_draft_tokens must be"),
+        (Request([1], verify_strategy="hope"), "verify_strategy must be one of"),
+        (Request([1], drafter="oracle"), "drafter must be one of"),
+        (Request([1], SamplingParams(n=99)), "n and best_of may be"),
+    ],
+)
+def test_a_request_that_cannot_be_is_refused_by_name(engine, request_, said):
+    with pytest.raises(ValueError, match=said):
+        joined(engine, request_)
+
+
+def test_a_cancelled_run_ends_within_a_second_and_says_so(engine):
+    cancel = threading.Event()
+    events: list[Event] = []
+    for some in engine.submit(Request([1, 2], LONG), cancel):
+        events += some
+        if len(events) > 20 and not cancel.is_set():
+            cancel.set()
+            began = time.monotonic()
+    assert time.monotonic() - began < 1
+    assert events[-1].finish_reason == FinishReason.CANCELLED
+
+
+def test_whoever_goes_away_frees_the_place(engine):
+    stream = engine.submit(Request([1, 2], LONG))
+    next(stream)
+    stream.close()
+    deadline = time.monotonic() + 1
+    while engine.load().running and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert engine.load().running == 0
+
+
+def test_more_than_fit_wait_and_a_waiting_one_can_be_cancelled(engine):
+    cancels = [threading.Event() for _ in range(6)]
+    streams = [engine.submit(Request([1, 2], LONG), cancel) for cancel in cancels]
+    firsts = [next(stream) for stream in streams[:4]]
+    assert all(first[0].kind == EventKind.STARTED for first in firsts)
+    load = engine.load()
+    assert (load.running, load.waiting, load.capacity) == (4, 2, 4)
+    cancels[5].set()
+    last = [event for events in streams[5] for event in events]
+    assert [event.kind for event in last] == [EventKind.STARTED, EventKind.FINISHED]
+    cancels[0].set()
+    assert next(streams[4])[0].kind == EventKind.STARTED
+    for cancel in cancels:
+        cancel.set()
+
+
+def test_a_closed_engine_ends_its_runs_and_takes_no_more(tiny_decoder):
+    engine = LocalEngine(tiny_decoder)
+    stream = engine.submit(Request([1, 2], LONG))
+    first = next(stream)
+    engine.close()
+    events = first + [event for some in stream for event in some]
+    assert events[-1].finish_reason == FinishReason.CANCELLED
+    assert not engine.load().ready
+    with pytest.raises(Unavailable):
+        list(engine.submit(Request([1, 2])))
+
+
+class Failing:
+    """A processor that works until it does not."""
+
+    def __init__(self, after: int, error: Exception) -> None:
+        self.after, self.error = after, error
+
+    def __call__(self, history, logits):
+        if len(history) >= self.after:
+            raise self.error
+        return logits
+
+
+@pytest.mark.parametrize(
+    ("error", "said"), [(RuntimeError("a wheel came off"), "a wheel came off"), (MemoryError(), "shorter prompt")]
+)
+def test_a_failure_ends_only_the_run_that_fails(engine, tiny_decoder, error, said):
+    good = [Request([number, 2], SamplingParams(max_tokens=40, seed=number)) for number in range(3)]
+    bad = Request([7, 2], SamplingParams(max_tokens=40, seed=7, logits_processors=[Failing(9, error)]))
+    with ThreadPoolExecutor(4) as pool:
+        *fine, failed = pool.map(lambda request: joined(engine, request), [*good, bad])
+    assert failed.events[-1].finish_reason == FinishReason.ERROR
+    assert said in (failed.events[-1].message or "")
+    for request, trace in zip(good, fine, strict=True):
+        assert trace.token_ids == tiny_decoder.generate(request.prompt, request.params).token_ids
+    assert joined(engine, good[0]).token_ids == fine[0].token_ids
+
+
+def test_a_pair_that_fails_in_batches_only_still_serves(tiny_pair):
+    """As when memory suffices for one sequence but not for several."""
+
+    class Narrow(SpeculativeDecoder):
+        failures = 0
+
+        def _draft(self, workspace, sequences):
+            proposal = super()._draft(workspace, sequences)
+            if len(sequences) > 1:
+                self.failures += 1
+                raise RuntimeError("not enough memory: you tried to allocate too much")
+            return proposal
+
+    decoder = Narrow(tiny_pair)
+    engine = LocalEngine(decoder, max_rows=4)
+    requests = [Request([number, 2], SamplingParams(max_tokens=12, seed=number)) for number in range(4)]
+    streams = [engine.submit(request) for request in requests]
+    traces = [Trace(event for events in stream for event in events) for stream in streams]
+    engine.close()
+    assert decoder.failures > 0
+    for request, trace in zip(requests, traces, strict=True):
+        assert trace.token_ids == SpeculativeDecoder(tiny_pair).generate(request.prompt, request.params).token_ids
