@@ -1,12 +1,14 @@
 """The models here are tiny: one thread computes them fastest, above all where several test processes share the cores."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
 import torch
 
 from naive_speculate import ModelPair, SpeculativeDecoder, load_pair
 from naive_speculate.infer import TransformersLanguageModel
+from naive_speculate.serving import LocalEngine
 from tests.tiny import tiny_llama
 
 os.environ.setdefault("NAIVE_SPECULATE_THREADS", "1")
@@ -25,6 +27,13 @@ def bundled_decoder(bundled_pair) -> SpeculativeDecoder:
 
 
 @pytest.fixture(scope="session")
+def bundled_engine(bundled_decoder) -> Iterator[LocalEngine]:
+    engine = LocalEngine(bundled_decoder)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture(scope="session")
 def tiny_pair() -> ModelPair:
     """A random target, and a draft that is the target with a little noise, so that some drafts are kept and some not."""
     target, draft = tiny_llama(2, seed=0), tiny_llama(2, seed=0)
@@ -38,3 +47,10 @@ def tiny_pair() -> ModelPair:
 @pytest.fixture(scope="session")
 def tiny_decoder(tiny_pair) -> SpeculativeDecoder:
     return SpeculativeDecoder(tiny_pair)
+
+
+@pytest.fixture(scope="session")
+def tiny_engine(tiny_decoder) -> Iterator[LocalEngine]:
+    engine = LocalEngine(tiny_decoder)
+    yield engine
+    engine.close()

@@ -52,14 +52,14 @@ def add_api(offer: Offer) -> None:
             )
             run.start(lambda cancel: offer.stream(settings, cancel))
             async for first, events in run.batches():
-                if run.error is not None:
-                    raise run.error
                 if events and first > 0:
                     # Gradio sends the difference to the yield before, and miscounts deletions in lists within lists
                     # (gradio.utils.diff, 6.31). To and from an empty list there are none.
                     yield []
                 if events:
                     yield [event.to_dict() for event in events]
+            if run.error is not None:
+                raise run.error
         except ValueError as error:
             raise gr.Error(str(error), print_exception=False) from None
         finally:

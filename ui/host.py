@@ -4,9 +4,10 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, load_pair
+from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.events import Event, FinishReason
 from naive_speculate.infer.cores import leave_cores_to
+from naive_speculate.serving import Engine, LocalEngine, Request, Unavailable
 from naive_speculate.speculate.sequence import Detail
 from naive_speculate.trace import Trace
 from ui.settings import Settings
@@ -17,24 +18,36 @@ PLAIN_TOKENS = 32
 PLAIN_SECONDS = 5.0
 
 
+class Trouble(ValueError):
+    """A run could not be made, or ended in an error; the message says to the visitor what happened and what to do."""
+
+
 @dataclass
 class Offer:
     """One pair that visitors can use.
 
     Attributes:
-        pair: The models and their tokenizer.
-        decoder: Shared by all; its runs share no state.
+        engine: What decodes; shared by all visitors, whose runs share no state.
         plain_rate: Tokens a second of plain decoding, measured once on this machine; None where it was not.
     """
 
-    pair: ModelPair
-    decoder: SpeculativeDecoder
+    engine: Engine
     plain_rate: float | None = None
 
     @property
     def has_chat_template(self) -> bool:
         """Whether prompts can be wrapped for chatting."""
-        return bool(getattr(self.pair.tokenizer, "chat_template", None))
+        return self.engine.about.chat
+
+    def request(self, settings: Settings, *, detail: Detail = "full") -> Request:
+        """What the engine is asked for.
+
+        Raises:
+            ValueError: Names the setting that cannot be.
+        """
+        if not settings.prompt.strip():
+            raise ValueError("prompt is empty: write the beginning of a text")
+        return Request(settings.prompt, settings.params(), **settings.decoding(), detail=detail, chat=settings.chat)
 
     def stream(self, settings: Settings, cancel: threading.Event, *, detail: Detail = "full") -> Iterator[Event]:
         """Decode for a visitor.
@@ -46,31 +59,28 @@ class Offer:
 
         Raises:
             ValueError: Names the setting that cannot be.
+            Trouble: If nothing decodes, or decoding failed; then after the run's last event.
         """
-        return self.decoder.stream(
-            self.prompt(settings), settings.params(), **settings.decoding(), detail=detail, cancel=cancel
-        )
+        return self.events(self.request(settings, detail=detail), cancel)
 
-    def prompt(self, settings: Settings) -> str | list[int]:
-        """The prompt as the decoder takes it: text, or the tokens of a chat.
-
-        Raises:
-            ValueError: If it is empty.
-        """
-        if not settings.prompt.strip():
-            raise ValueError("prompt is empty: write the beginning of a text")
-        if settings.chat and self.has_chat_template:
-            messages = [{"role": "user", "content": settings.prompt}]
-            tokens: list[int] = self.pair.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
-            return tokens
-        return settings.prompt
+    def events(self, request: Request, cancel: threading.Event | None = None) -> Iterator[Event]:
+        """The same for a request that is made already."""
+        last = None
+        try:
+            for events in self.engine.submit(request, cancel):
+                yield from events
+                last = events[-1]
+        except Unavailable as error:
+            raise Trouble(str(error)) from None
+        if last is not None and last.finish_reason == FinishReason.ERROR:
+            raise Trouble(last.message)
 
 
 def offer(target: str | None = None, draft: str | None = None, *, device: str = "auto", dtype: str = "auto") -> Offer:
     """Load a pair, warm it up and measure its plain decoding; arguments as for `load_pair`."""
     pair = load_pair(target, draft, device=device, dtype=dtype)
     leave_cores_to(pair.target)
-    made = Offer(pair, SpeculativeDecoder(pair))
+    made = Offer(LocalEngine(SpeculativeDecoder(pair)))
     made.plain_rate = measure_plain(made)
     return made
 
@@ -98,6 +108,6 @@ def plain_run(made: Offer, prompt: str, tokens: int) -> Iterator[Event]:
     timer.start()
     try:
         params = SamplingParams(max_tokens=tokens, seed=0, ignore_eos=True)
-        yield from made.decoder.stream(prompt, params, num_draft_tokens=0, detail="full", cancel=cancel)
+        yield from made.events(Request(prompt, params, num_draft_tokens=0), cancel)
     finally:
         timer.cancel()

@@ -189,10 +189,9 @@ def _lossless(offer: Offer, places: Places) -> None:
         yield "Drawing …", gr.skip(), gr.skip()
         try:
             settings = parts.read(values)
-            prompt = offer.prompt(settings)
-            seed = fresh_seed() % 2**31
+            chosen = replace(settings, temperature=settings.temperature or 1.0, seed=fresh_seed() % 2**31)
             census = None
-            for census in draw(offer.decoder, prompt, settings.temperature or 1.0, DRAWS, seed, cancel):
+            for census in draw(offer.engine, offer.request(chosen), DRAWS, cancel):
                 seen = census
                 yield (
                     f"{census.draws:,} of {DRAWS:,} drawn …",

@@ -8,15 +8,14 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import plotly.graph_objects as go
 
-from naive_speculate.events import OUTPUT_KINDS, EventKind, TokenProb
+from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, TokenProb
 from naive_speculate.palette import DRAFT, STYLES, TARGET
 from naive_speculate.sampling.params import SamplingParams
-from naive_speculate.speculate.decoder import SpeculativeDecoder
-from naive_speculate.trace import Trace
+from naive_speculate.serving import Engine, Request
 from ui.figures import empty, figure, surface
 from ui.labels import count, label, number
 
@@ -69,52 +68,59 @@ def total_variation(p: dict[int, float], q: dict[int, float]) -> float:
     return sum(abs(p.get(token, 0.0) - q.get(token, 0.0)) for token in p.keys() | q.keys()) / 2
 
 
-def draw(
-    decoder: SpeculativeDecoder, prompt: str | list[int], temperature: float, draws: int, seed: int, cancel: threading.Event
-) -> Iterator[Census]:
+def draw(engine: Engine, request: Request, draws: int, cancel: threading.Event) -> Iterator[Census]:
     """Draw the token after the prompt again and again, and yield the census after every batch.
 
     Args:
-        decoder: Decodes with one draft a round, so that the first token is always a kept or a replaced draft.
-        prompt: What the token follows.
-        temperature: Above 0; at 0 there is only one token to draw.
+        engine: Decodes with one draft a round, so that the first token is always a kept or a replaced draft.
+        request: The prompt that the token follows; of its parameters the temperature, above 0, and the seed.
         draws: How many tokens to draw.
-        seed: Makes the experiment repeatable.
         cancel: Set it to end early.
 
     Raises:
         ValueError: If the prompt or the temperature cannot be.
     """
+    temperature, seed = request.params.temperature, request.params.seed or 0
     if temperature <= 0:
         raise ValueError("temperature is 0: there is only one token to draw")
-    census = _expected(decoder, prompt, temperature, seed)
+    params = SamplingParams(temperature=temperature, top_k=TOP_K, max_tokens=2, ignore_eos=True, seed=seed)
+    one = replace(request, params=params, num_draft_tokens=1, verify_strategy="speculative_sampling", drafter="model")
+    census = _expected(engine, one, cancel)
+    at_once = engine.load().capacity
     size = 10
     while census.draws < draws and not cancel.is_set():
         size = min(size, LARGEST_BATCH, draws - census.draws)
-        params = SamplingParams(
-            n=size, temperature=temperature, top_k=TOP_K, max_tokens=2, ignore_eos=True, seed=seed + census.draws
-        )
-        result = decoder.generate(prompt, params, num_draft_tokens=1, detail="none")
-        for output in result.outputs:
-            _count(census, output.trace)
+        counts = [min(at_once, size - begin) for begin in range(0, size, at_once)]
+        seeds = [seed + census.draws + begin for begin in range(0, size, at_once)]
+        streams = [
+            engine.submit(replace(one, params=replace(params, n=n, seed=new), detail="none"), cancel)
+            for n, new in zip(counts, seeds, strict=True)
+        ]
+        for stream in streams:
+            _count(census, [event for events in stream for event in events])
+        if cancel.is_set():
+            return
         census.distances.append((census.draws, census.distance))
         size *= 2
         yield census
 
 
-def _expected(decoder: SpeculativeDecoder, prompt: str | list[int], temperature: float, seed: int) -> Census:
+def _expected(engine: Engine, request: Request, cancel: threading.Event) -> Census:
     """A census without draws: both distributions of the first token, as one run tells them."""
-    params = SamplingParams(temperature=temperature, top_k=TOP_K, max_tokens=2, ignore_eos=True, seed=seed)
-    for event in decoder.stream(prompt, params, num_draft_tokens=1, detail="full"):
-        if event.kind == EventKind.PROPOSED and event.target_top and event.draft_top:
-            return Census(event.target_top, {entry.token_id: entry.prob for entry in event.draft_top})
+    for events in engine.submit(replace(request, detail="full"), cancel):
+        for event in events:
+            if event.kind == EventKind.PROPOSED and event.target_top and event.draft_top:
+                return Census(event.target_top, {entry.token_id: entry.prob for entry in event.draft_top})
     raise ValueError("prompt leaves no room for a drafted token")
 
 
-def _count(census: Census, trace: Trace) -> None:
-    first = next(event for event in trace if event.kind in OUTPUT_KINDS)
-    if first.token_id is not None:
-        (census.kept if first.kind == EventKind.ACCEPTED else census.replaced)[first.token_id] += 1
+def _count(census: Census, events: list[Event]) -> None:
+    """Count the first token of every row."""
+    seen: set[int] = set()
+    for event in events:
+        if event.kind in OUTPUT_KINDS and event.row not in seen and event.token_id is not None:
+            seen.add(event.row)
+            (census.kept if event.kind == EventKind.ACCEPTED else census.replaced)[event.token_id] += 1
 
 
 def shares(census: Census | None, dark: bool = False) -> go.Figure:

@@ -11,7 +11,7 @@ import torch
 from naive_speculate.events import Event, FinishReason
 from naive_speculate.serving.protocol import About, Load, Request, Unavailable
 from naive_speculate.speculate.decoder import SpeculativeDecoder
-from naive_speculate.speculate.sequence import Sequence
+from naive_speculate.speculate.sequence import CancelFlag, Sequence
 from naive_speculate.speculate.workspace import Workspace
 
 MAX_ROWS = 16
@@ -25,10 +25,15 @@ OUT_OF_MEMORY = "The model ran out of memory. Try a shorter prompt or fewer toke
 class _Job:
     """A request on its way: its sequences, and the lists of events that its reader has not taken yet."""
 
-    def __init__(self, cancel: threading.Event) -> None:
-        self.cancel = cancel
+    def __init__(self, cancel: CancelFlag | None) -> None:
+        self._asked = cancel
+        self.left = False  # the reader has gone, or the engine stops
         self.sequences: list[Sequence] = []
         self.unread: SimpleQueue[list[Event] | None] = SimpleQueue()
+
+    def is_set(self) -> bool:
+        """Whether it is to end early: its sequences' cancel flag."""
+        return self.left or (self._asked is not None and self._asked.is_set())
 
     @property
     def over(self) -> bool:
@@ -65,9 +70,9 @@ class LocalEngine:
         self._thread = threading.Thread(target=self._work, name="decoding", daemon=True)
         self._thread.start()
 
-    def submit(self, request: Request, cancel: threading.Event | None = None) -> Iterator[list[Event]]:
+    def submit(self, request: Request, cancel: CancelFlag | None = None) -> Iterator[list[Event]]:
         """Decode a request (see `Engine`); checked here, by the caller's own thread."""
-        job = _Job(cancel or threading.Event())
+        job = _Job(cancel)
         job.sequences = self.decoder.prepare_group(
             self._prompt(request),
             request.params,
@@ -75,7 +80,7 @@ class LocalEngine:
             verify_strategy=request.verify_strategy,
             drafter=request.drafter,
             detail=request.detail,
-            cancel=job.cancel,
+            cancel=job,
         )
         if len(job.sequences) > self._max_rows:
             raise ValueError(
@@ -102,7 +107,7 @@ class LocalEngine:
         with self._changed:
             self._closed = True
             for job in (*self._waiting, *self._running):
-                job.cancel.set()
+                job.left = True
             self._changed.notify()
         self._thread.join()
 
@@ -127,7 +132,7 @@ class LocalEngine:
                     return
                 yield events
         finally:
-            job.cancel.set()
+            job.left = True
 
     def _work(self) -> None:
         workspace = self.decoder.new_workspace()
@@ -156,7 +161,7 @@ class LocalEngine:
         full = False
         for job in list(self._waiting):
             full = full or rows + len(job.sequences) > self._max_rows
-            if full and not job.cancel.is_set():
+            if full and not job.is_set():
                 continue
             rows += len(job.sequences)
             self._waiting.remove(job)
@@ -171,7 +176,7 @@ class LocalEngine:
             for sequence in job.sequences:
                 job.unread.put(self.decoder.place(sequence, workspace))
                 placed.append(sequence)
-            if len(placed) > 1 and not job.cancel.is_set():
+            if len(placed) > 1 and not job.is_set():
                 self.decoder.share_prefill(placed)
         except Exception as error:
             for sequence in job.sequences:

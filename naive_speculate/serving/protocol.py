@@ -6,12 +6,11 @@ cluster; whoever asks cannot tell.
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from threading import Event as CancelEvent
 from typing import Any, Protocol
 
 from naive_speculate.events import Event
 from naive_speculate.sampling.params import SamplingParams
-from naive_speculate.speculate.sequence import Detail
+from naive_speculate.speculate.sequence import CancelFlag, Detail
 from naive_speculate.speculate.verifiers import VerifyStrategy
 
 
@@ -82,7 +81,7 @@ class Engine(Protocol):
 
     about: About
 
-    def submit(self, request: Request, cancel: CancelEvent | None = None) -> Iterator[list[Event]]:
+    def submit(self, request: Request, cancel: CancelFlag | None = None) -> Iterator[list[Event]]:
         """Decode a request.
 
         Args:

@@ -1,6 +1,5 @@
 """From a request to a sequence: everything is checked here, before any model runs."""
 
-from threading import Event as CancelEvent
 from typing import Any
 
 import torch
@@ -15,7 +14,7 @@ from naive_speculate.sampling.random_source import RandomSource, SeededRandom, f
 from naive_speculate.speculate.emitter import Emitter
 from naive_speculate.speculate.proposal import DRAFTERS
 from naive_speculate.speculate.request import Prompt, check_strategy, check_window
-from naive_speculate.speculate.sequence import Detail, Sequence
+from naive_speculate.speculate.sequence import CancelFlag, Detail, Sequence
 from naive_speculate.speculate.verifiers import VERIFIERS, VerifyStrategy
 from naive_speculate.speculate.window import AutoWindow, FixedWindow
 from naive_speculate.speculate.workspace import Workspace
@@ -104,7 +103,7 @@ class Admission:
         verify_strategy: VerifyStrategy | str = VerifyStrategy.SPECULATIVE_SAMPLING,
         drafter: str = "model",
         detail: Detail = "full",
-        cancel: CancelEvent | None = None,
+        cancel: CancelFlag | None = None,
         row: int = 0,
         random_source: RandomSource | None = None,
         seed: int | None = None,

@@ -7,7 +7,6 @@ autoregressive decoding is the same step without drafts.
 
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
-from threading import Event as CancelEvent
 from typing import Any, overload
 
 import torch
@@ -22,7 +21,7 @@ from naive_speculate.speculate.record import StepRecord, make_records
 from naive_speculate.speculate.request import Prompt, as_params, as_prompts
 from naive_speculate.speculate.result import GenerationResult, collect
 from naive_speculate.speculate.scorer import raw_logprobs
-from naive_speculate.speculate.sequence import Detail, Sequence
+from naive_speculate.speculate.sequence import CancelFlag, Detail, Sequence
 from naive_speculate.speculate.stopwatch import Stopwatch
 from naive_speculate.speculate.verifiers import VERIFIERS, VerifyStrategy
 from naive_speculate.speculate.window import FixedWindow
@@ -51,7 +50,7 @@ class SpeculativeDecoder(Admission):
         verify_strategy: VerifyStrategy | str = VerifyStrategy.SPECULATIVE_SAMPLING,
         drafter: str = "model",
         detail: Detail = "full",
-        cancel: CancelEvent | None = None,
+        cancel: CancelFlag | None = None,
     ) -> Iterator[Event]:
         """Decode one prompt and yield its events as they happen.
 
@@ -62,7 +61,7 @@ class SpeculativeDecoder(Admission):
             verify_strategy: How drafts are judged.
             drafter: "model" or "prompt_lookup".
             detail: "full" events carry probabilities and the most probable tokens, "probs" only probabilities, "none" neither.
-            cancel: Set it to end the run; the last event is then `finished` with `cancelled`.
+            cancel: A `threading.Event`, or the like; set it to end the run; the last event is then `finished` with `cancelled`.
 
         Yields:
             Event: From `started` to `finished`.

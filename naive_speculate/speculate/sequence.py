@@ -1,8 +1,7 @@
 """One request's state: everything that a step reads and writes about it."""
 
 from dataclasses import dataclass, field
-from threading import Event as CancelEvent
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from naive_speculate.events import FinishReason
 from naive_speculate.infer.slots import Slot
@@ -17,6 +16,14 @@ if TYPE_CHECKING:
     from naive_speculate.speculate.workspace import Workspace
 
 Detail = Literal["full", "probs", "none"]
+
+
+class CancelFlag(Protocol):
+    """Tells whether somebody wants a run to end early; a `threading.Event` is one."""
+
+    def is_set(self) -> bool:
+        """Whether it is to end."""
+        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -78,7 +85,7 @@ class Sequence:
     workspace: "Workspace" = field(init=False)
     target_slot: Slot = field(init=False)
     draft_slot: Slot | None = field(init=False)
-    cancel: CancelEvent | None = None
+    cancel: CancelFlag | None = None
     finish_reason: FinishReason | None = None
     logprobs: list[dict[int, Logprob]] = field(default_factory=list)
     prompt_logprobs: list[dict[int, Logprob] | None] | None = None

@@ -7,7 +7,9 @@ from itertools import islice
 
 import pytest
 
+from naive_speculate import SamplingParams
 from naive_speculate.events import TokenProb
+from naive_speculate.serving import Request
 from ui.host import Offer
 from ui.learn import LESSONS, text_of
 from ui.lossless import Census, conclusion, convergence, draw, shares, total_variation
@@ -24,9 +26,13 @@ def test_there_are_six_lessons_and_each_is_short():
     assert all(text.startswith("## ") and 60 < len(text.split()) < 200 for text in texts)
 
 
+def request(temperature: float, seed: int) -> Request:
+    return Request(PROMPT, SamplingParams(temperature=temperature, seed=seed))
+
+
 @pytest.fixture(scope="module")
-def census(tiny_decoder) -> Census:
-    *_, last = draw(tiny_decoder, PROMPT, 1.0, 1200, seed=4, cancel=threading.Event())
+def census(tiny_engine) -> Census:
+    *_, last = draw(tiny_engine, request(1.0, 4), 1200, threading.Event())
     return last
 
 
@@ -53,22 +59,22 @@ def test_kept_drafts_come_out_as_often_as_the_smaller_of_both_probabilities(cens
         assert census.kept[entry.token_id] / 1200 == pytest.approx(smaller, abs=5 * math.sqrt(0.25 / 1200))
 
 
-def test_batches_grow_and_each_leaves_a_point_of_the_curve(tiny_decoder):
-    sizes = [c.draws for c in draw(tiny_decoder, PROMPT, 1.0, 100, seed=1, cancel=threading.Event())]
+def test_batches_grow_and_each_leaves_a_point_of_the_curve(tiny_engine):
+    sizes = [c.draws for c in draw(tiny_engine, request(1.0, 1), 100, threading.Event())]
     assert sizes == [10, 30, 70, 100]
 
 
-def test_drawing_can_be_cancelled(tiny_decoder):
+def test_drawing_can_be_cancelled(tiny_engine):
     cancel = threading.Event()
-    drawing = draw(tiny_decoder, PROMPT, 1.0, 10_000, seed=1, cancel=cancel)
+    drawing = draw(tiny_engine, request(1.0, 1), 10_000, cancel)
     list(islice(drawing, 2))
     cancel.set()
     assert list(drawing) == []
 
 
-def test_at_temperature_zero_there_is_nothing_to_draw(tiny_decoder):
+def test_at_temperature_zero_there_is_nothing_to_draw(tiny_engine):
     with pytest.raises(ValueError, match="temperature is 0"):
-        next(draw(tiny_decoder, PROMPT, 0.0, 10, seed=1, cancel=threading.Event()))
+        next(draw(tiny_engine, request(0.0, 1), 10, threading.Event()))
 
 
 def test_distances():
@@ -103,8 +109,8 @@ def test_before_the_first_draw_the_charts_say_so():
     assert shares(nothing).layout.meta == convergence(None, 10).layout.meta == "Nothing has been drawn yet."
 
 
-def test_passes_are_measured_for_every_width(bundled_pair, bundled_decoder):
-    offer = Offer(bundled_pair, bundled_decoder)
+def test_passes_are_measured_for_every_width(bundled_engine):
+    offer = Offer(bundled_engine)
     *_, known = measure_passes(offer, Settings(prompt="Once upon a time", temperature=1.0), threading.Event())
     assert tuple(known) == WIDTHS
     assert all(seconds > 0 for seconds in known.values())

@@ -71,8 +71,8 @@ def test_nothing_in_a_message_can_pass_for_a_tag():
 
 
 @pytest.fixture(scope="module")
-def offer(bundled_pair, bundled_decoder) -> Offer:
-    return Offer(bundled_pair, bundled_decoder)
+def offer(bundled_engine) -> Offer:
+    return Offer(bundled_engine)
 
 
 def test_a_real_race_runs_both_and_greedy_texts_agree(offer):

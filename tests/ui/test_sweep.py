@@ -24,8 +24,8 @@ CELLS = [cell(0.0, 1, 130.0), cell(0.0, 4, 180.0), cell(1.0, 1, 90.0), cell(1.0,
 
 
 @pytest.fixture(scope="module")
-def offer(bundled_pair, bundled_decoder) -> Offer:
-    return Offer(bundled_pair, bundled_decoder)
+def offer(bundled_engine) -> Offer:
+    return Offer(bundled_engine)
 
 
 def test_a_sweep_runs_every_cell_and_tells_how_far_it_is(offer):
