@@ -83,7 +83,7 @@ PRESETS: dict[str, Recipe] = {
         adam_rate=0.006,
         warmup_steps=40,
         decay_share=0.25,
-        sample_tokens=300_000,
+        sample_tokens=800_000,
     ),
     "gpu": Recipe(
         vocab_size=8192,

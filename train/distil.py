@@ -24,8 +24,9 @@ from train.pipeline import Workshop, compiled, language_model_loss, new_model, v
 from train.sampling import continue_prompts
 
 PROMPT_TOKENS = 32
+PASSAGE_TOKENS = 160  # of a prompt and its continuation: many short ones cost less, and repeat themselves less, than few long ones
 PRETRAIN_SHARE = 0.15  # of the draft's minutes
-TOTAL_VARIATION_WEIGHT = 0.5  # the rest is forward KL
+TOTAL_VARIATION_WEIGHT = 0.7  # the rest is forward KL
 TEMPERATURES = (1.0, 1.0, 0.7, 0.0)  # of the target's samples, in turn
 
 
@@ -76,10 +77,10 @@ class HalfAndHalf(TokenStream):
 
 
 def write_samples(shop: Workshop, target: LlamaForCausalLM, path: Path) -> None:
-    """The target's continuations of training passages, each ``sequence_length`` tokens, one after another on disk."""
+    """The target's continuations of training passages, ``PASSAGE_TOKENS`` with the prompt, one after another on disk."""
     if path.exists():
         return
-    length, rows = shop.recipe.sequence_length, max(2, shop.recipe.micro_tokens // 64)
+    length, rows = min(PASSAGE_TOKENS, shop.recipe.sequence_length), max(2, shop.recipe.micro_tokens // 64)
     start = min(PROMPT_TOKENS, length // 2)
     prompts = TokenStream(shop.tokens("train"), shop.recipe.seed + 1)
     generator = torch.Generator(shop.device).manual_seed(shop.recipe.seed)
