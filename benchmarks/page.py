@@ -11,10 +11,7 @@ import json
 import os
 import re
 import shutil
-import socket
 import statistics
-import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Callable
@@ -23,9 +20,9 @@ from typing import Any
 
 from playwright.sync_api import Page, sync_playwright
 
+from benchmarks.server import serve
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 
-ROOT = Path(__file__).resolve().parent.parent
 PROMPT = "Once upon a time there was a king who had three daughters"
 SLOW_BYTES, SLOW_SECONDS = 4096, 0.1
 
@@ -92,24 +89,6 @@ def browser(page: Page, tokens: int, seed: int) -> dict[str, float]:
         "events": len(lines) / seconds,
         "longest_ms": page.evaluate("window.longest"),
     }
-
-
-def serve() -> tuple[subprocess.Popen[bytes], str]:
-    """The app on a free port, ready."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    process = subprocess.Popen(
-        [sys.executable, "app.py", "--port", str(port)], cwd=ROOT, env=os.environ | {"CUDA_VISIBLE_DEVICES": ""}
-    )
-    url = f"http://127.0.0.1:{port}/"
-    for _ in range(600):
-        try:
-            urllib.request.urlopen(url, timeout=5).close()
-            return process, url
-        except OSError:
-            time.sleep(0.2)
-    raise RuntimeError("app.py is not ready after two minutes")
 
 
 def repeat(runs: int, measure: Callable[[int], float]) -> float:

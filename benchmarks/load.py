@@ -1,0 +1,171 @@
+"""How the hosted page bears a crowd: many clients at once over HTTP, then many runs one after another.
+
+    python -m benchmarks.load [--clients 50] [--tokens 96] [--runs 500]
+
+Starts `app.py` on a free port. Every client sends its own prompt and seed to `/generate`, all at the same moment, and its text
+must be the one that a solo run gives. Prints tokens a second of all together against one client's alone, the time to the
+first token (median and 95th percentile), and how many answers were lost or wrong; then the server's memory over the runs.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from benchmarks.server import serve
+from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
+
+BEGINNINGS = (
+    "Once upon a time there was a {} who",
+    "The {} looked out of the window and",
+    "In the middle of the forest a {}",
+    "Early in the morning the {}",
+    "There was nobody who knew the {}",
+)
+HEROES = ("king", "fox", "sailor", "widow", "miller", "giant", "child", "wolf", "queen", "tailor")
+TEMPERATURE, TOP_P, DRAFTS = 0.7, 1.0, 5
+WARM_RUNS = 50
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One client's run."""
+
+    text: str
+    tokens: int
+    first_token: float | None
+    seconds: float
+    finished: bool
+
+
+def prompt_of(client: int) -> str:
+    """A prompt of its own for every client, up to fifty."""
+    return BEGINNINGS[client % len(BEGINNINGS)].format(HEROES[client // len(BEGINNINGS) % len(HEROES)])
+
+
+def ask(url: str, prompt: str, seed: int, tokens: int) -> Answer:
+    """One run over HTTP, as a program would make it."""
+    began = time.perf_counter()
+    body = json.dumps({"data": [prompt, tokens, TEMPERATURE, TOP_P, seed, DRAFTS, "speculative_sampling"]}).encode()
+    request = urllib.request.Request(f"{url}gradio_api/call/generate", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=300) as answer:
+        event_id = json.load(answer)["event_id"]
+    first, text, count, finished = None, "", 0, False
+    with urllib.request.urlopen(f"{url}gradio_api/call/generate/{event_id}", timeout=300) as answer:
+        for events in lists(answer):
+            for event in events:
+                if event["kind"] in ("accepted", "resampled", "bonus"):
+                    first = first or time.perf_counter() - began
+                    text += event["text"]
+                    count += 1
+                finished = finished or event["kind"] == "finished"
+    return Answer(text, count, first, time.perf_counter() - began, finished)
+
+
+def lists(answer: Iterator[bytes]) -> Iterator[list[dict[str, Any]]]:
+    """The lists of events in a stream of server-sent events."""
+    generating = False
+    for line in answer:
+        if line.startswith(b"event:"):
+            generating = line.split(b":", 1)[1].strip() == b"generating"
+        elif line.startswith(b"data:") and generating:
+            yield json.loads(line[5:])[0]
+
+
+def crowd(url: str, clients: int, tokens: int) -> tuple[list[Answer | None], float]:
+    """All clients at the same moment; their answers, None for a lost one, and the seconds until the last had its own."""
+    gate = threading.Barrier(clients)
+
+    def one(client: int) -> Answer | None:
+        gate.wait()
+        try:
+            answer = ask(url, prompt_of(client), client, tokens)
+        except OSError:
+            return None
+        return answer if answer.finished else None
+
+    began = time.perf_counter()
+    with ThreadPoolExecutor(clients) as pool:
+        answers = list(pool.map(one, range(clients)))
+    return answers, time.perf_counter() - began
+
+
+def memory(process: subprocess.Popen[bytes]) -> float:
+    """Resident memory of the server, in MiB."""
+    for line in Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8").splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    raise RuntimeError("the server has gone")
+
+
+def solo_texts(clients: int, tokens: int) -> list[str]:
+    """What each client must get."""
+    decoder = SpeculativeDecoder(load_pair())
+    return [
+        decoder.generate(
+            prompt_of(client),
+            SamplingParams(temperature=TEMPERATURE, top_p=TOP_P, seed=client, max_tokens=tokens),
+            num_draft_tokens=DRAFTS,
+        ).text
+        for client in range(clients)
+    ]
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="Load on the hosted page.")
+    parser.add_argument("--clients", type=int, default=50)
+    parser.add_argument("--tokens", type=int, default=96)
+    parser.add_argument("--runs", type=int, default=500, help="runs one after another, for the memory")
+    options = parser.parse_args()
+    console = Console()
+    expected = solo_texts(options.clients, options.tokens)
+    process, url = serve()
+    try:
+        ask(url, prompt_of(0), 0, 8)
+        alone = [ask(url, prompt_of(client), client, options.tokens) for client in range(5)]
+        few, few_seconds = crowd(url, 8, options.tokens)
+        answers, seconds = crowd(url, options.clients, options.tokens)
+        sizes = []
+        for run in track(range(options.runs), "runs one after another", console=console):
+            ask(url, prompt_of(run), run, 32)
+            sizes.append(memory(process))
+    finally:
+        process.terminate()
+        process.wait(30)
+    one = statistics.median(answer.tokens / answer.seconds for answer in alone)
+    firsts = sorted(answer.first_token for answer in answers if answer and answer.first_token is not None)
+    rate = sum(answer.tokens for answer in answers if answer) / seconds
+    few_rate = sum(answer.tokens for answer in few if answer) / few_seconds
+    wrong = sum(answer is not None and answer.text != text for answer, text in zip(answers, expected, strict=True))
+    table = Table("measured", "value", title=f"{options.clients} clients, {options.tokens} tokens each, k = {DRAFTS}")
+    table.add_row("one client alone", f"{one:.0f} tokens/s")
+    table.add_row("8 clients together", f"{few_rate:.0f} tokens/s, {few_rate / one:.1f}× one")
+    table.add_row(f"{options.clients} clients together", f"{rate:.0f} tokens/s, {rate / one:.1f}× one")
+    if firsts:
+        late = firsts[min(len(firsts) - 1, int(0.95 * len(firsts)))]
+        table.add_row("time to first token", f"p50 {statistics.median(firsts):.2f} s, p95 {late:.2f} s")
+    table.add_row("answers lost", str(sum(answer is None for answer in answers)))
+    table.add_row("texts unlike the solo run's", str(wrong))
+    if len(sizes) > WARM_RUNS:
+        grown = sizes[-1] / sizes[WARM_RUNS - 1] - 1
+        table.add_row(
+            f"memory after {WARM_RUNS} and {len(sizes)} runs", f"{sizes[WARM_RUNS - 1]:.0f}, {sizes[-1]:.0f} MiB ({grown:+.1%})"
+        )
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()
