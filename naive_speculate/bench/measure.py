@@ -13,6 +13,7 @@ from naive_speculate.bench.ways import Run, Way, our_way
 from naive_speculate.events import EventKind
 from naive_speculate.infer.protocols import BatchLanguageModel
 from naive_speculate.sampling.params import SamplingParams
+from naive_speculate.serving import LocalEngine, Request
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.theory import speedup
 
@@ -142,16 +143,28 @@ def by_batch(
     tick: Tick,
     rounds: int = 3,
 ) -> dict[int, dict[int, float]]:
-    """Tokens per second of all rows together; by window, then by batch size."""
+    """Tokens per second of all rows together; by window, then by batch size.
+
+    The same requests for every size, three times as many as the largest batch holds: where one ends, the next takes its
+    row, as on a server, so that the batch is full but for the last moments.
+    """
     found: dict[int, dict[int, list[float]]] = {window: {size: [] for size in sizes} for window in windows}
+    count = 3 * max(sizes)
     params = SamplingParams(temperature=0.0, max_tokens=new_tokens, ignore_eos=True)
     for _ in range(rounds):
         for size in sizes:
-            batch = [prompts[row % len(prompts)] for row in range(size)]
             for window in windows:
+                engine = LocalEngine(decoder, max_rows=size)
                 began = time.perf_counter()
-                decoder.generate(batch, params, num_draft_tokens=window, detail="none")
-                found[window][size].append(size * new_tokens / (time.perf_counter() - began))
+                streams = [
+                    engine.submit(Request(prompts[number % len(prompts)], params, num_draft_tokens=window, detail="none"))
+                    for number in range(count)
+                ]
+                for stream in streams:
+                    for _events in stream:
+                        pass
+                found[window][size].append(count * new_tokens / (time.perf_counter() - began))
+                engine.close()
                 tick()
     return {window: {size: median(speeds) for size, speeds in row.items()} for window, row in found.items()}
 
