@@ -4,22 +4,17 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from queue import Empty, SimpleQueue
-from typing import Any
-
-import torch
 
 from naive_speculate.events import Event, FinishReason
-from naive_speculate.serving.protocol import About, Load, Request, Unavailable
+from naive_speculate.serving.intake import MAX_ROWS, about, explain, prepare
+from naive_speculate.serving.protocol import Load, Request, Unavailable
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.sequence import CancelFlag, Sequence
 from naive_speculate.speculate.workspace import Workspace
 
-MAX_ROWS = 16
 MAX_WAITING = 1024
 _PATIENCE = 0.25
 """Seconds after which a reader looks whether the engine still lives."""
-
-OUT_OF_MEMORY = "The model ran out of memory. Try a shorter prompt or fewer tokens, or again when fewer people decode."
 
 
 class _Job:
@@ -50,18 +45,23 @@ class LocalEngine:
         decoder: Whose pair decodes. Others may use it at the same time.
         max_rows: Most sequences stepped together; further ones wait for a place, first come, first served.
         max_waiting: Most sequences that may wait.
+        max_prompt_tokens: Longest prompt; None for what the model takes.
     """
 
-    def __init__(self, decoder: SpeculativeDecoder, *, max_rows: int = MAX_ROWS, max_waiting: int = MAX_WAITING) -> None:
+    def __init__(
+        self,
+        decoder: SpeculativeDecoder,
+        *,
+        max_rows: int = MAX_ROWS,
+        max_waiting: int = MAX_WAITING,
+        max_prompt_tokens: int | None = None,
+    ) -> None:
         if max_rows < 1:
             raise ValueError(f"max_rows must be at least 1, got {max_rows}")
         self.decoder = decoder
-        self.about = About(
-            models=decoder.pair.names,
-            device=str(decoder.device),
-            chat=bool(getattr(decoder.pair.tokenizer, "chat_template", None)),
-        )
+        self.about = about(decoder)
         self._max_rows = max_rows
+        self._max_prompt_tokens = max_prompt_tokens
         self._max_waiting = max_waiting
         self._changed = threading.Condition()
         self._waiting: deque[_Job] = deque()
@@ -73,19 +73,7 @@ class LocalEngine:
     def submit(self, request: Request, cancel: CancelFlag | None = None) -> Iterator[list[Event]]:
         """Decode a request (see `Engine`); checked here, by the caller's own thread."""
         job = _Job(cancel)
-        job.sequences = self.decoder.prepare_group(
-            self._prompt(request),
-            request.params,
-            num_draft_tokens=request.num_draft_tokens,
-            verify_strategy=request.verify_strategy,
-            drafter=request.drafter,
-            detail=request.detail,
-            cancel=job,
-        )
-        if len(job.sequences) > self._max_rows:
-            raise ValueError(
-                f"n and best_of may be {self._max_rows} here, got n={request.params.n} and best_of={request.params.best_of}"
-            )
+        job.sequences = prepare(self.decoder, request, job, self._max_rows, self._max_prompt_tokens)
         with self._changed:
             if self._closed or not self._thread.is_alive():
                 raise Unavailable("The server is stopping and takes no more runs. Try again in a minute.")
@@ -110,14 +98,6 @@ class LocalEngine:
                 job.left = True
             self._changed.notify()
         self._thread.join()
-
-    def _prompt(self, request: Request) -> str | list[int]:
-        if request.chat and self.about.chat and isinstance(request.prompt, str):
-            messages = [{"role": "user", "content": request.prompt}]
-            template: Any = self.decoder.pair.tokenizer.apply_chat_template
-            tokens: list[int] = template(messages, add_generation_prompt=True, return_dict=False)
-            return tokens
-        return request.prompt
 
     def _read(self, job: _Job) -> Iterator[list[Event]]:
         try:
@@ -217,9 +197,3 @@ class LocalEngine:
         for part in (behind[:half], behind[half:]):
             if part:
                 self._advance({sequence: told[sequence] for sequence in part})
-
-
-def explain(failure: Exception) -> str:
-    """What a visitor is told about a failure, with what to do."""
-    full = isinstance(failure, MemoryError | torch.cuda.OutOfMemoryError) or "not enough memory" in str(failure)
-    return OUT_OF_MEMORY if full else f"Decoding failed: {type(failure).__name__}: {failure}"

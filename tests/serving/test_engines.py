@@ -1,5 +1,6 @@
 """What every engine does, whichever way it decodes: the page cannot tell them apart."""
 
+import multiprocessing
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -8,20 +9,61 @@ import pytest
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, Trace
 from naive_speculate.events import Event, EventKind, FinishReason
-from naive_speculate.serving import Engine, LocalEngine, Request, Unavailable
+from naive_speculate.serving import Engine, LocalEngine, Request, SoloEngine, Unavailable
 
 LONG = SamplingParams(max_tokens=2000, seed=3)
 
 
+@pytest.fixture(params=["local", "solo", "solo, forked"])
+def engine(request, tiny_decoder):
+    if request.param == "local":
+        made = LocalEngine(tiny_decoder, max_rows=4)
+    else:
+        made = SoloEngine(tiny_decoder, wrap=in_a_fork if "forked" in request.param else None, max_rows=4)
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def engine(tiny_decoder):
+def local(tiny_decoder):
     made = LocalEngine(tiny_decoder, max_rows=4)
     yield made
     made.close()
 
 
+def in_a_fork(decode):
+    """Decode in a forked process, as ZeroGPU does, and hand the lists over."""
+    context = multiprocessing.get_context("fork")
+
+    def forked(*args):
+        reader, writer = context.Pipe(duplex=False)
+
+        def work():
+            for events in decode(*args):
+                writer.send(events)
+            writer.send(None)
+
+        process = context.Process(target=work, daemon=True)
+        process.start()
+        try:
+            while (events := reader.recv()) is not None:
+                yield events
+        finally:
+            process.join(5)
+
+    return forked
+
+
 def joined(engine: Engine, request: Request) -> Trace:
     return Trace(event for events in engine.submit(request) for event in events)
+
+
+def idle(engine: Engine) -> bool:
+    """Whether every place is free, within a second."""
+    deadline = time.monotonic() + 1
+    while engine.load().running and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return engine.load().running == engine.load().waiting == 0
 
 
 def test_each_of_many_gets_the_text_it_would_get_alone(engine, tiny_decoder):
@@ -48,7 +90,7 @@ def test_each_of_many_gets_the_text_it_would_get_alone(engine, tiny_decoder):
         assert trace.events[0].kind == EventKind.STARTED
         assert trace.events[-1].finish_reason == alone.finish_reason
         assert [event.row for event in trace] == [0] * len(trace)
-    assert engine.load().running == engine.load().waiting == 0
+    assert idle(engine)
 
 
 def test_several_sequences_of_one_request_are_told_apart_by_their_rows(engine, tiny_decoder):
@@ -90,18 +132,15 @@ def test_whoever_goes_away_frees_the_place(engine):
     stream = engine.submit(Request([1, 2], LONG))
     next(stream)
     stream.close()
-    deadline = time.monotonic() + 1
-    while engine.load().running and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert engine.load().running == 0
+    assert idle(engine)
 
 
-def test_more_than_fit_wait_and_a_waiting_one_can_be_cancelled(engine):
+def test_more_than_fit_wait_and_a_waiting_one_can_be_cancelled(local):
     cancels = [threading.Event() for _ in range(6)]
-    streams = [engine.submit(Request([1, 2], LONG), cancel) for cancel in cancels]
+    streams = [local.submit(Request([1, 2], LONG), cancel) for cancel in cancels]
     firsts = [next(stream) for stream in streams[:4]]
     assert all(first[0].kind == EventKind.STARTED for first in firsts)
-    load = engine.load()
+    load = local.load()
     assert (load.running, load.waiting, load.capacity) == (4, 2, 4)
     cancels[5].set()
     last = [event for events in streams[5] for event in events]
@@ -112,8 +151,7 @@ def test_more_than_fit_wait_and_a_waiting_one_can_be_cancelled(engine):
         cancel.set()
 
 
-def test_a_closed_engine_ends_its_runs_and_takes_no_more(tiny_decoder):
-    engine = LocalEngine(tiny_decoder)
+def test_a_closed_engine_ends_its_runs_and_takes_no_more(engine):
     stream = engine.submit(Request([1, 2], LONG))
     first = next(stream)
     engine.close()
@@ -139,16 +177,16 @@ class Failing:
 @pytest.mark.parametrize(
     ("error", "said"), [(RuntimeError("a wheel came off"), "a wheel came off"), (MemoryError(), "shorter prompt")]
 )
-def test_a_failure_ends_only_the_run_that_fails(engine, tiny_decoder, error, said):
+def test_a_failure_ends_only_the_run_that_fails(local, tiny_decoder, error, said):
     good = [Request([number, 2], SamplingParams(max_tokens=40, seed=number)) for number in range(3)]
     bad = Request([7, 2], SamplingParams(max_tokens=40, seed=7, logits_processors=[Failing(9, error)]))
     with ThreadPoolExecutor(4) as pool:
-        *fine, failed = pool.map(lambda request: joined(engine, request), [*good, bad])
+        *fine, failed = pool.map(lambda request: joined(local, request), [*good, bad])
     assert failed.events[-1].finish_reason == FinishReason.ERROR
     assert said in (failed.events[-1].message or "")
     for request, trace in zip(good, fine, strict=True):
         assert trace.token_ids == tiny_decoder.generate(request.prompt, request.params).token_ids
-    assert joined(engine, good[0]).token_ids == fine[0].token_ids
+    assert joined(local, good[0]).token_ids == fine[0].token_ids
 
 
 def test_a_pair_that_fails_in_batches_only_still_serves(tiny_pair):
