@@ -1,46 +1,77 @@
 """The page: `python app.py` here, and the entry point of a Space."""
 
 import argparse
+import logging
 import os
 import signal
 import sys
+from typing import NoReturn
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"app.py: {message}\n")
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description="The Naive Speculate page: speculative decoding that one can watch.")
-    parser.add_argument("--host", help="address to listen on (GRADIO_SERVER_NAME; 127.0.0.1)")
-    parser.add_argument("--port", type=int, help="port to listen on (GRADIO_SERVER_PORT; the first free one from 7860)")
-    parser.add_argument("--share", action="store_true", help="also make a public link through Gradio's servers")
-    parser.add_argument("--target", help="target model: a Hub id or a local folder; the bundled pair without it")
-    parser.add_argument("--draft", help="draft model: a Hub id or a local folder")
-    parser.add_argument("--device", default="auto", help="cpu, cuda, … (auto)")
-    parser.add_argument("--dtype", default="auto", help="float32, bfloat16, … (auto)")
+    parser = _Parser(
+        prog="app.py",
+        description="The Naive Speculate page: speculative decoding that one can watch. "
+        "What is not given here is taken from the environment; docs/hosting.md has the table.",
+    )
+    add = parser.add_argument
+    add("--host", help="address to listen on (GRADIO_SERVER_NAME; 127.0.0.1)")
+    add("--port", type=int, help="port to listen on (GRADIO_SERVER_PORT; the first free one from 7860)")
+    add("--share", action="store_true", help="also make a public link through Gradio's servers")
+    add("--target", help="target model: a Hub id or a local folder; the bundled pair without it")
+    add("--draft", help="draft model: a Hub id or a local folder")
+    add("--device", help="cpu, cuda, … (auto)")
+    add("--dtype", help="float32, bfloat16, … (auto)")
+    add("--mcp", action="store_true", help="offer the endpoint /generate to language models as an MCP tool as well")
+    add("--log-prompts", action="store_true", help="tell prompts in the log; without it the log never does")
     return parser.parse_args(argv)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Load the pair, build the page, serve it until the process is told to end."""
+    """Load the pairs, build the page, serve it until the process is told to end."""
     args = arguments(argv)
     os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # Gradio reads it when it is imported
     # Imported here, so that --help need not wait for the models' libraries.
-    from naive_speculate.infer.cores import share_cores
+    from ui.zero import make_way
+
+    make_way()
+    from naive_speculate.infer.cores import num_threads, share_cores
+    from naive_speculate.serving.observed import RunRecord
     from ui.assets import styles
-    from ui.host import offer
+    from ui.host import load_offer
+    from ui.hosting import read_hosting
+    from ui.operations import LOGGER, Counters, log_runs, routes
     from ui.page import build_page
     from ui.runs import Runs
     from ui.theme import theme
 
+    LOGGER.setLevel(logging.INFO)
+    LOGGER.addHandler(logging.StreamHandler())
     share_cores()  # with the server, and with a browser where it runs on the same machine
+    counted: list[Counters] = []
+
+    def count(run: RunRecord) -> None:
+        for counters in counted:
+            counters.observe(run)
+
     try:
-        chosen = offer(args.target, args.draft, device=args.device, dtype=args.dtype)
+        num_threads()  # says so now where its variable cannot be
+        hosting = read_hosting(os.environ, vars(args))
+        offer = load_offer(hosting, (log_runs(prompts=args.log_prompts), count))
     except (ValueError, OSError) as error:
         print(f"app.py: {error}", file=sys.stderr)
         return 2
+    counted.append(Counters(offer.load))  # from here on: warming up does not count
     runs = Runs()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    page = build_page(chosen, runs)
-    page.queue(max_size=64)
+    page = build_page(offer, runs)
+    page.queue(max_size=hosting.queue_size)
     try:
         page.launch(
             server_name=args.host,
@@ -50,10 +81,13 @@ def main(argv: list[str] | None = None) -> int:
             head=f"<style>{styles()}</style>",
             footer_links=["api"],
             ssr_mode=False,
+            mcp_server=args.mcp,
+            app_kwargs={"routes": routes(counted[0], offer.load)},
         )
     finally:
         runs.cancel_all()
         page.close(verbose=False)
+        offer.close()
     return 0
 
 

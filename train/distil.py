@@ -24,7 +24,7 @@ from train.pipeline import Workshop, compiled, language_model_loss, new_model, v
 from train.sampling import continue_prompts
 
 PROMPT_TOKENS = 32
-PASSAGE_TOKENS = 160  # of a prompt and its continuation: many short ones cost less, and repeat themselves less, than few long ones
+PASSAGE_TOKENS = 160  # of prompt and continuation: many short ones cost less than few long ones, and repeat themselves less
 PRETRAIN_SHARE = 0.15  # of the draft's minutes
 TOTAL_VARIATION_WEIGHT = 0.7  # the rest is forward KL
 TEMPERATURES = (1.0, 1.0, 0.7, 0.0)  # of the target's samples, in turn

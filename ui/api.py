@@ -65,4 +65,4 @@ def add_api(offer: Offer) -> None:
         finally:
             run.cancel.set()
 
-    api(generate, api_name="generate")
+    api(generate, api_name="generate", concurrency_id="decoding", concurrency_limit=offer.concurrency)

@@ -6,7 +6,7 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
-from ui.settings import MAX_TOKENS, Settings, from_controls
+from ui.settings import Settings, from_controls
 
 EXAMPLES = {
     "A fox": "Once upon a time there was a little fox who lived",
@@ -46,7 +46,7 @@ def build_prompt(start: Settings) -> gr.Textbox:
     return prompt
 
 
-def build_main(start: Settings) -> Controls:
+def build_main(start: Settings, max_tokens: int) -> Controls:
     """The controls that a lesson turns most."""
     made: Controls = {}
     made["num_draft_tokens"] = gr.Slider(
@@ -81,7 +81,7 @@ def build_main(start: Settings) -> Controls:
             info="Ends the text.",
             precision=0,
             minimum=1,
-            maximum=MAX_TOKENS,
+            maximum=max_tokens,
             min_width=110,
             elem_id="max-tokens",
         )
@@ -166,6 +166,20 @@ def build_more(start: Settings, *, chat_template: bool) -> Controls:
             visible=chat_template,
         )
     return made
+
+
+def build_pair(names: list[str]) -> Controls:
+    """The choice between pairs, shown where there is one."""
+    return {
+        "pair": gr.Dropdown(
+            [(name, name if place else "") for place, name in enumerate(names)],  # "" is the usual one, and not in links
+            value="",
+            label="Models",
+            info="Target and draft.",
+            visible=len(names) > 1,
+            elem_id="pair",
+        )
+    }
 
 
 def ordered(controls: Controls) -> list[Component]:

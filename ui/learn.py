@@ -191,7 +191,7 @@ def _lossless(offer: Offer, places: Places) -> None:
             settings = parts.read(values)
             chosen = replace(settings, temperature=settings.temperature or 1.0, seed=fresh_seed() % 2**31)
             census = None
-            for census in draw(offer.engine, offer.request(chosen), DRAWS, cancel):
+            for census in draw(offer.of(chosen).engine, offer.request(chosen), DRAWS, cancel):
                 seen = census
                 yield (
                     f"{census.draws:,} of {DRAWS:,} drawn …",

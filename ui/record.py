@@ -5,7 +5,8 @@ import threading
 from dataclasses import replace
 
 from naive_speculate.trace import Trace
-from ui.host import Offer, offer
+from ui.host import Offer, load_offer
+from ui.hosting import Hosting, PairChoice
 from ui.recorded import FOLDER, PLAIN, SPECULATIVE, START
 from ui.settings import Settings
 
@@ -18,7 +19,7 @@ def main() -> None:
     parser.add_argument("--target", help="target model; the bundled pair without it")
     parser.add_argument("--draft", help="draft model")
     args = parser.parse_args()
-    chosen = offer(args.target, args.draft, device="cpu")
+    chosen = load_offer(Hosting((PairChoice("recorded", args.target, args.draft),), device="cpu"))
     settings = replace(START, seed=args.seed)
     FOLDER.mkdir(exist_ok=True)
     for path, trace in zip((SPECULATIVE, PLAIN), record(chosen, settings, args.heats), strict=True):

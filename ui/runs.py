@@ -6,6 +6,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextvars import copy_context
 from secrets import token_urlsafe
 
 from naive_speculate.events import Event
@@ -61,7 +62,8 @@ class Run:
         self.live = True
         self.done.clear()
         self._last_read = time.monotonic()
-        threading.Thread(target=self._work, args=(stream,), name=f"run-{self.serial}", daemon=True).start()
+        context = copy_context()  # the visitor's request is in it, which ZeroGPU asks for
+        threading.Thread(target=context.run, args=(self._work, stream), name=f"run-{self.serial}", daemon=True).start()
 
     def _work(self, stream: Stream) -> None:
         try:

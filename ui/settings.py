@@ -17,6 +17,7 @@ class Settings:
     """A run's settings, named as in the library.
 
     `num_draft_tokens` counts only where `auto` is off. `stop` holds one string a line. An empty `seed` draws one.
+    An empty `pair` is the host's usual one.
     """
 
     prompt: str = ""
@@ -36,6 +37,7 @@ class Settings:
     stop: str = ""
     ignore_eos: bool = False
     chat: bool = True
+    pair: str = ""
 
     @property
     def stop_strings(self) -> list[str]:
@@ -48,10 +50,6 @@ class Settings:
         Raises:
             ValueError: Names the field that is out of range.
         """
-        if not isinstance(self.max_tokens, int) or self.max_tokens > MAX_TOKENS:
-            raise ValueError(
-                f"max_tokens must be a whole number, at most {MAX_TOKENS} on this page, got {self.max_tokens!r:.80}"
-            )
         return SamplingParams(
             temperature=self.temperature,
             max_tokens=self.max_tokens,

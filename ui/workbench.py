@@ -49,8 +49,9 @@ class Workbench:
                 with gr.Row(elem_classes="ns-go"):
                     self.run = gr.Button("Run", variant="primary", elem_id="run")
                     self.stop = gr.Button("Stop", elem_id="stop")
-                made |= parts.build_main(START)
+                made |= parts.build_main(START, self._offer.max_tokens)
                 made |= parts.build_more(START, chat_template=offer.has_chat_template)
+                made |= parts.build_pair(list(offer.pairs))
                 self.share = gr.Button("Copy link to these settings", size="sm", elem_id="share")
             with gr.Column(elem_classes="ns-show"):
                 seen = headline(first.trace, first.plain_rate, first.plain_where, live=False)
@@ -77,10 +78,11 @@ class Workbench:
     def _wire(self) -> None:
         quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
         direct = {**quiet, "queue": False}
+        decoding: dict[str, Any] = {"concurrency_id": "decoding", "concurrency_limit": self._offer.concurrency}
         link = gr.Textbox(visible=False)  # a gr.State would stay on the server
         for trigger in (self.run.click, self._prompt.submit):
             trigger(self._halt, None, None, trigger_mode="multiple", **direct).then(
-                self._decode, self.settings, self.stage, trigger_mode="multiple", concurrency_limit=8, **quiet
+                self._decode, self.settings, self.stage, trigger_mode="multiple", **decoding, **quiet
             )
         self.stop.click(self._halt, None, None, trigger_mode="multiple", **direct)
         self.stage.inspect(self._inspect, None, [self._why, self._bars], trigger_mode="multiple", **quiet)
@@ -93,12 +95,13 @@ class Workbench:
         session = request.session_hash or ""
         try:
             settings = parts.read(values)
+            plain_rate = self._offer.of(settings).plain_rate
         except ValueError as error:
             warn(error)
             yield gr.skip()
             return
         run = Run()
-        run.plain_rate = self._offer.plain_rate
+        run.plain_rate = plain_rate
         self._runs.add(session, run)
         run.start(lambda cancel: self._offer.stream(settings, cancel))
         try:

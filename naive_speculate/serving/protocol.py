@@ -79,7 +79,10 @@ class About:
 class Engine(Protocol):
     """Decodes many requests at once. Threads may call it side by side."""
 
-    about: About
+    @property
+    def about(self) -> About:
+        """What it decodes with."""
+        ...
 
     def submit(self, request: Request, cancel: CancelFlag | None = None) -> Iterator[list[Event]]:
         """Decode a request.

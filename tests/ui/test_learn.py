@@ -10,7 +10,7 @@ import pytest
 from naive_speculate import SamplingParams
 from naive_speculate.events import TokenProb
 from naive_speculate.serving import Request
-from ui.host import Offer
+from ui.host import Hosted, Offer
 from ui.learn import LESSONS, text_of
 from ui.lossless import Census, conclusion, convergence, draw, shares, total_variation
 from ui.passes import WIDTHS, costs_in_words, measure_passes, pass_costs
@@ -110,7 +110,7 @@ def test_before_the_first_draw_the_charts_say_so():
 
 
 def test_passes_are_measured_for_every_width(bundled_engine):
-    offer = Offer(bundled_engine)
+    offer = Offer({"bundled": Hosted(bundled_engine)})
     *_, known = measure_passes(offer, Settings(prompt="Once upon a time", temperature=1.0), threading.Event())
     assert tuple(known) == WIDTHS
     assert all(seconds > 0 for seconds in known.values())

@@ -7,7 +7,7 @@ import pytest
 from naive_speculate.events import EventKind
 from naive_speculate.trace import Trace
 from tests.ui.handmade import run
-from ui.host import Offer
+from ui.host import Hosted, Offer
 from ui.race import lane, message, race, verdict
 from ui.settings import Settings
 
@@ -72,7 +72,7 @@ def test_nothing_in_a_message_can_pass_for_a_tag():
 
 @pytest.fixture(scope="module")
 def offer(bundled_engine) -> Offer:
-    return Offer(bundled_engine)
+    return Offer({"bundled": Hosted(bundled_engine)})
 
 
 def test_a_real_race_runs_both_and_greedy_texts_agree(offer):

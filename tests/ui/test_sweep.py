@@ -9,7 +9,7 @@ import pytest
 from tests.ui.handmade import run
 from ui import explore
 from ui.heatmaps import NOTHING_YET, SLOWER_FASTER, acceptance_map, ink_on, speedup_map
-from ui.host import Offer
+from ui.host import Hosted, Offer
 from ui.settings import Settings
 from ui.sweep import COLUMNS, Cell, Measured, Progress, best_cells, step_times, sweep, to_csv
 
@@ -25,7 +25,7 @@ CELLS = [cell(0.0, 1, 130.0), cell(0.0, 4, 180.0), cell(1.0, 1, 90.0), cell(1.0,
 
 @pytest.fixture(scope="module")
 def offer(bundled_engine) -> Offer:
-    return Offer(bundled_engine)
+    return Offer({"bundled": Hosted(bundled_engine)})
 
 
 def test_a_sweep_runs_every_cell_and_tells_how_far_it_is(offer):

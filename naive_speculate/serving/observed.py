@@ -1,0 +1,122 @@
+"""An engine that tells the operator about every run: what it took and how it ended."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from naive_speculate.events import OUTPUT_KINDS, Event, EventKind
+from naive_speculate.serving.protocol import About, Engine, Load, Request
+from naive_speculate.speculate.sequence import CancelFlag
+
+
+@dataclass
+class RunRecord:
+    """One run, as the operator sees it.
+
+    Attributes:
+        request: What was asked for. It holds the prompt, which is the visitor's.
+        seconds: From the request to the end.
+        wait_seconds: Until decoding began; None if it never did.
+        first_token_seconds: Until the first token; None if there was none.
+        prompt_tokens, tokens: Of prompt and output.
+        num_steps, num_draft_tokens, num_accepted_tokens: Of all rows together.
+        accepted_at: How often the draft at each place of the window was accepted.
+        outcome: The finish reason; "abandoned" where the reader left before the end; "refused" where nothing was decoded.
+    """
+
+    request: Request
+    seconds: float = 0.0
+    wait_seconds: float | None = None
+    first_token_seconds: float | None = None
+    prompt_tokens: int = 0
+    tokens: int = 0
+    num_steps: int = 0
+    num_draft_tokens: int = 0
+    num_accepted_tokens: int = 0
+    accepted_at: list[int] = field(default_factory=list)
+    outcome: str = "abandoned"
+
+    def add(self, event: Event, since: float) -> None:
+        """Take in an event that came `since` seconds after the request."""
+        if event.kind == EventKind.STARTED:
+            self.wait_seconds = since if self.wait_seconds is None else self.wait_seconds
+            self.prompt_tokens = len(event.prompt_token_ids or ())
+        elif event.kind in OUTPUT_KINDS:
+            self.tokens += 1
+            if self.first_token_seconds is None:
+                self.first_token_seconds = since
+        elif event.kind == EventKind.STEP:
+            accepted = event.num_accepted or 0
+            self.num_steps += 1
+            self.num_draft_tokens += event.num_draft or 0
+            self.num_accepted_tokens += accepted
+            self.accepted_at += [0] * ((event.num_draft or 0) - len(self.accepted_at))
+            for place in range(accepted):
+                self.accepted_at[place] += 1
+        elif event.finish_reason is not None:
+            self.outcome = str(event.finish_reason)
+
+
+Observer = Callable[[RunRecord], None]
+
+
+class ObservedEngine:
+    """Passes everything on to another engine, and tells observers of every run once it is over; an `Engine`.
+
+    Args:
+        engine: What decodes.
+        observers: Told in the reader's thread; they should be quick.
+    """
+
+    def __init__(self, engine: Engine, observers: Sequence[Observer]) -> None:
+        self._engine = engine
+        self._observers = observers
+
+    @property
+    def about(self) -> About:
+        """What it decodes with."""
+        return self._engine.about
+
+    def submit(self, request: Request, cancel: CancelFlag | None = None) -> Iterator[list[Event]]:
+        """Decode a request (see `Engine`)."""
+        began = time.monotonic()
+        record = RunRecord(request)
+        try:
+            lists = self._engine.submit(request, cancel)
+        except Exception:
+            self._tell(record, began, "refused")
+            raise
+        return self._watch(lists, record, began)
+
+    def load(self) -> Load:
+        """How busy it is."""
+        return self._engine.load()
+
+    def close(self) -> None:
+        """Cancel what runs and take no more requests."""
+        self._engine.close()
+
+    def _watch(self, lists: Iterator[list[Event]], record: RunRecord, began: float) -> Iterator[list[Event]]:
+        outcome = None
+        try:
+            for events in lists:
+                since = time.monotonic() - began
+                for event in events:
+                    record.add(event, since)
+                yield events
+        except GeneratorExit:
+            raise
+        except Exception:
+            outcome = "refused" if record.wait_seconds is None else "error"
+            raise
+        finally:
+            close = getattr(lists, "close", None)
+            if close is not None:
+                close()
+            self._tell(record, began, outcome)
+
+    def _tell(self, record: RunRecord, began: float, outcome: str | None) -> None:
+        record.seconds = time.monotonic() - began
+        record.outcome = outcome or record.outcome
+        for observer in self._observers:
+            observer(record)

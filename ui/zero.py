@@ -1,0 +1,44 @@
+"""ZeroGPU, where a Space's decoding runs in a process forked for each request, which has the GPU for a time it asked for.
+
+The package `spaces` is there on such a Space only, and is imported only there.
+"""
+
+import math
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # this module is imported before torch, which `spaces` has to come before
+    from naive_speculate.serving import Request
+    from naive_speculate.serving.solo import Decode
+
+SECONDS_TO_BEGIN = 10
+TOKENS_A_SECOND = 40
+"""Of a pair of a few billion parameters, with a margin: a run that takes longer than it asked for is cut off."""
+MOST_SECONDS = 120
+
+
+def zero_gpu() -> bool:
+    """Whether this process serves a ZeroGPU Space."""
+    return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
+
+
+def make_way() -> None:
+    """Import what patches torch for ZeroGPU; call it before torch is imported."""
+    if zero_gpu():
+        import spaces  # type: ignore[import-not-found, unused-ignore]  # noqa: F401
+
+
+def duration(request: "Request", _flag: str = "") -> int:
+    """Seconds of GPU time that a request asks for."""
+    tokens = request.params.max_tokens * request.params.num_sequences
+    return min(MOST_SECONDS, SECONDS_TO_BEGIN + math.ceil(tokens / TOKENS_A_SECOND))
+
+
+def on_zero_gpu(decode: "Decode") -> "Decode":
+    """The same function, run by ZeroGPU."""
+    import spaces  # type: ignore[import-not-found, unused-ignore]
+
+    wrap: Callable[..., Any] = spaces.GPU(duration=duration)
+    wrapped: Decode = wrap(decode)
+    return wrapped
