@@ -4,9 +4,10 @@ A run is a stream of `Event`. The command line, the page, the metrics and a save
 else. One flat record serves every kind; fields that do not apply are None and are left out of the JSON.
 """
 
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Any
+from typing import Any, overload
 
 SCHEMA_VERSION = 1
 
@@ -59,6 +60,48 @@ class TokenProb:
     prob: float
 
 
+class TopTokens(Sequence[TokenProb]):
+    """A list of most probable tokens whose entries are made when somebody looks at them, which for most lists nobody does.
+
+    Args:
+        token_ids: The tokens, most probable first.
+        probs: Their probabilities.
+        text_of: Gives a token's text.
+    """
+
+    __slots__ = ("_probs", "_text_of", "_token_ids")
+
+    def __init__(self, token_ids: list[int], probs: list[float], text_of: Callable[[int], str]) -> None:
+        self._token_ids, self._probs, self._text_of = token_ids, probs, text_of
+
+    @overload
+    def __getitem__(self, index: int) -> TokenProb: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[TokenProb]: ...
+
+    def __getitem__(self, index: int | slice) -> TokenProb | list[TokenProb]:
+        if isinstance(index, slice):
+            return list(self)[index]
+        token = self._token_ids[index]
+        return TokenProb(token, self._text_of(token), self._probs[index])
+
+    def __iter__(self) -> Iterator[TokenProb]:
+        return map(TokenProb, self._token_ids, map(self._text_of, self._token_ids), self._probs)
+
+    def __len__(self) -> int:
+        return len(self._token_ids)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(self),)
+
+
 @dataclass(slots=True)
 class Event:
     """One thing that happened in a run.
@@ -100,9 +143,9 @@ class Event:
     accept_prob: float | None = None
     uniform: float | None = None
     threshold: float | None = None
-    draft_top: list[TokenProb] | None = None
-    target_top: list[TokenProb] | None = None
-    residual_top: list[TokenProb] | None = None
+    draft_top: Sequence[TokenProb] | None = None
+    target_top: Sequence[TokenProb] | None = None
+    residual_top: Sequence[TokenProb] | None = None
     draft_entropy: float | None = None
     target_entropy: float | None = None
     reason: str | None = None
@@ -124,12 +167,12 @@ class Event:
     metrics: dict[str, Any] | None = None
     message: str | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """The event as plain JSON values, without the fields that do not apply."""
+    def to_dict(self, without: Collection[str] = ()) -> dict[str, Any]:
+        """The event as plain JSON values, without the fields that do not apply, nor those named."""
         out: dict[str, Any] = {}
         for name in _FIELD_NAMES:
             value = getattr(self, name)
-            if value is None:
+            if value is None or name in without:
                 continue
             if name in _TOP_FIELDS:
                 value = [{"token_id": t.token_id, "text": t.text, "prob": t.prob} for t in value]

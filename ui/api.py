@@ -10,6 +10,8 @@ from ui.host import Offer
 from ui.runs import Run
 from ui.settings import Settings, real, whole
 
+SECONDS_A_LIST = 0.15
+"""Programs do not watch, so they get fewer and longer lists than the page."""
 _USUAL = Settings()
 
 
@@ -51,7 +53,7 @@ def add_api(offer: Offer) -> None:
                 verify_strategy=str(verify_strategy),
             )
             run.start(lambda cancel: offer.stream(settings, cancel))
-            async for first, events in run.batches():
+            async for first, events in run.batches(SECONDS_A_LIST):
                 if events and first > 0:
                     # Gradio sends the difference to the yield before, and miscounts deletions in lists within lists
                     # (gradio.utils.diff, 6.31). To and from an empty list there are none.

@@ -4,6 +4,7 @@ Everything in the HTML that a model or a trace file wrote is escaped here, once,
 """
 
 import html
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import plotly.graph_objects as go
@@ -165,7 +166,7 @@ def _bar_text(value: float | None) -> str:
     return "" if value is None else number(value)
 
 
-def _tokens_shown(event: Event, draft_top: list[TokenProb] | None) -> list[TokenProb]:
+def _tokens_shown(event: Event, draft_top: Sequence[TokenProb] | None) -> list[TokenProb]:
     """The chosen token and the most probable others of the three lists, most probable first by the target."""
     best: dict[int, TokenProb] = {}
     for top in (event.target_top, draft_top, event.residual_top):

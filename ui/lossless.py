@@ -7,7 +7,7 @@ everything here comes from events.
 import math
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import plotly.graph_objects as go
@@ -36,7 +36,7 @@ class Census:
         distances: Number of draws and the distance between counts and target then, one pair a batch.
     """
 
-    target: list[TokenProb]
+    target: Sequence[TokenProb]
     draft: dict[int, float]
     kept: Counter[int] = field(default_factory=Counter)
     replaced: Counter[int] = field(default_factory=Counter)

@@ -16,10 +16,15 @@ Stream = Callable[[threading.Event], Iterator[Event]]
 """Starts a run: takes the event that cancels it, gives the run's events."""
 
 BATCH_SECONDS = 0.05
+FEW_RUNS = 4
+"""So many runs at once get their batches that often; with more, each gets fewer and larger ones, for a batch costs the server
+more than its events do."""
 FIRST_BATCH_SECONDS = 0.005
+LOOK_SECONDS = 0.02
 ABANDONED_SECONDS = 20.0
 KEPT_RUNS = 200
 
+_live: set[int] = set()
 _serials = itertools.count(time.time_ns() // 1000)
 """Grows over a restart of the server too, since a page that was open stays open."""
 
@@ -66,6 +71,7 @@ class Run:
         threading.Thread(target=context.run, args=(self._work, stream), name=f"run-{self.serial}", daemon=True).start()
 
     def _work(self, stream: Stream) -> None:
+        _live.add(self.serial)
         try:
             for event in stream(self.cancel):
                 self.events.append(event)
@@ -74,10 +80,11 @@ class Run:
         except Exception as error:  # told to the visitor by whoever reads the batches
             self.error = error
         finally:
+            _live.discard(self.serial)
             self.done.set()
 
-    async def batches(self) -> AsyncIterator[tuple[int, list[Event]]]:
-        """The events as they come, some 20 batches a second; each with the number of its first event.
+    async def batches(self, every: float = BATCH_SECONDS) -> AsyncIterator[tuple[int, list[Event]]]:
+        """The events as they come, in a batch every so many seconds; each with the number of its first event.
 
         The last batch comes after `done`; it may be empty. The first ones do not wait for their share of time, so that
         the first token is on the screen at once.
@@ -92,7 +99,13 @@ class Run:
                 sent += len(events)
             if done:
                 return
-            await asyncio.sleep(BATCH_SECONDS if sent > 1 else FIRST_BATCH_SECONDS)
+            await self._pause(every * max(1, len(_live) / FEW_RUNS) if sent > 1 else FIRST_BATCH_SECONDS)
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait so long, or until the run is over, for then its place is wanted by the next."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0 and not self.done.is_set():
+            await asyncio.sleep(min(left, LOOK_SECONDS))
 
 
 class Runs:

@@ -22,8 +22,7 @@ def slim(event: Event) -> dict[str, Any]:
     """The event as JSON values, without the heavy fields and with probabilities rounded to six digits."""
     return {
         name: float(f"{value:.6g}") if isinstance(value, float) else value
-        for name, value in event.to_dict().items()
-        if name not in HEAVY
+        for name, value in event.to_dict(without=HEAVY).items()
     }
 
 

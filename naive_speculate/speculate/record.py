@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from naive_speculate.events import TokenProb
+from naive_speculate.events import TopTokens
 from naive_speculate.speculate.proposal import Proposal
 from naive_speculate.speculate.rules import Verdict, pick
 from naive_speculate.speculate.sequence import Sequence
@@ -42,9 +42,9 @@ class StepRecord:
     target_probs: list[float] | None = None
     draft_entropies: list[float] | None = None
     target_entropies: list[float] | None = None
-    draft_tops: list[list[TokenProb]] | None = None
-    target_tops: list[list[TokenProb]] | None = None
-    residual_top: list[TokenProb] | None = None
+    draft_tops: list[TopTokens] | None = None
+    target_tops: list[TopTokens] | None = None
+    residual_top: TopTokens | None = None
     draft_seconds: float = 0.0
     verify_seconds: float = 0.0
     total_seconds: float = 0.0
@@ -133,9 +133,11 @@ def _add_tops(
     ids, probs = top.indices.tolist(), top.values.tolist()
     entropies = _entropy(together[:, : 2 * k + 1]).tolist()
 
-    def entry(row: int, place: int) -> list[TokenProb]:
-        pairs = zip(ids[row][place], probs[row][place], strict=True)
-        return [TokenProb(token, vocabulary.text_of(token), prob) for token, prob in pairs if prob > 0]
+    def entry(row: int, place: int) -> TopTokens:
+        tokens, values = ids[row][place], probs[row][place]
+        while values and values[-1] <= 0:
+            values.pop()
+        return TopTokens(tokens[: len(values)], values, vocabulary.text_of)
 
     for row, (record, sequence) in enumerate(zip(records, sequences, strict=True)):
         if sequence.detail != "full":
