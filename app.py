@@ -51,8 +51,6 @@ def main(argv: list[str] | None = None) -> int:
     from ui.runs import Runs
     from ui.theme import theme
 
-    LOGGER.setLevel(logging.INFO)
-    LOGGER.addHandler(logging.StreamHandler())
     share_cores()  # with the server, and with a browser where it runs on the same machine
     counted: list[Counters] = []
 
@@ -68,6 +66,8 @@ def main(argv: list[str] | None = None) -> int:
         print(f"app.py: {error}", file=sys.stderr)
         return 2
     counted.append(Counters(offer.load))  # from here on: warming up does not count
+    LOGGER.setLevel(logging.INFO)
+    LOGGER.addHandler(logging.StreamHandler())
     runs = Runs()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     page = build_page(offer, runs)

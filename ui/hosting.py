@@ -79,7 +79,7 @@ def read_hosting(environ: Mapping[str, str], options: Mapping[str, Any]) -> Host
         device=device or "auto",
         dtype=dtype or "auto",
         max_tokens=_whole(*given("max_tokens"), 1, MAX_TOKENS) or usual.max_tokens,
-        max_prompt_tokens=_whole(*given("max_prompt_tokens"), 1, 10**6),
+        max_prompt_tokens=_whole(*given("max_prompt_tokens"), 16, 10**6),
         queue_size=_whole(*given("queue_size"), 1, 10**5) or usual.queue_size,
         concurrency=_whole(*given("concurrency"), 1, 256) or usual.concurrency,
     )

@@ -1,0 +1,318 @@
+"""What the operator can decide and sees: the environment, the real server's addresses and log, the Space's files."""
+
+import asyncio
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+import tomllib
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from gradio_client import Client
+from mcp import ClientSession
+from mcp.client.streamable_http import streamablehttp_client
+
+import app
+from naive_speculate import SamplingParams, Trace
+from naive_speculate.serving import LocalEngine, Request
+from naive_speculate.serving.observed import ObservedEngine, RunRecord
+from ui.host import Hosted, Offer, load_offer
+from ui.hosting import BUNDLED, Hosting, PairChoice, read_hosting
+from ui.operations import Counters, log_runs
+from ui.settings import Settings
+from ui.zero import MOST_SECONDS, duration
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_without_anything_said_the_bundled_pair_is_on_offer():
+    assert read_hosting({}, {}) == Hosting((PairChoice(BUNDLED),))
+
+
+def test_the_environment_decides_and_options_win():
+    environ = {
+        "NAIVE_SPECULATE_TARGET": "Qwen/Qwen3-8B",
+        "NAIVE_SPECULATE_DRAFT": "Qwen/Qwen3-0.6B",
+        "NAIVE_SPECULATE_DEVICE": "cuda:1",
+        "NAIVE_SPECULATE_DTYPE": "bfloat16",
+        "NAIVE_SPECULATE_MAX_TOKENS": "300",
+        "NAIVE_SPECULATE_MAX_PROMPT_TOKENS": "2000",
+        "NAIVE_SPECULATE_QUEUE_SIZE": "7",
+        "NAIVE_SPECULATE_CONCURRENCY": "3",
+    }
+    found = read_hosting(environ, {"dtype": None, "device": "cpu"})
+    assert found.pairs == (PairChoice("Qwen3-8B", "Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B"),)
+    assert (found.device, found.dtype, found.max_tokens) == ("cpu", "bfloat16", 300)
+    assert (found.max_prompt_tokens, found.queue_size, found.concurrency) == (2000, 7, 3)
+
+
+def test_several_pairs_can_be_listed():
+    listed = "bundled; Qwen 3 = Qwen/Qwen3-8B + Qwen/Qwen3-0.6B ; Alone=/models/one"
+    assert read_hosting({"NAIVE_SPECULATE_PAIRS": listed}, {}).pairs == (
+        PairChoice(BUNDLED),
+        PairChoice("Qwen 3", "Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B"),
+        PairChoice("Alone", "/models/one"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("MAX_TOKENS", "0"),
+        ("MAX_TOKENS", "many"),
+        ("MAX_TOKENS", "2049"),
+        ("MAX_PROMPT_TOKENS", "-5"),
+        ("QUEUE_SIZE", "1.5"),
+        ("QUEUE_SIZE", "9" * 30),
+        ("CONCURRENCY", "٣"),
+        ("DEVICE", "toaster"),
+        ("DTYPE", "float12"),
+        ("DRAFT", "only/a-draft"),
+        ("PAIRS", "a; b"),
+        ("PAIRS", "A=x+y; A=z+w"),
+        ("PAIRS", ";"),
+    ],
+)
+def test_a_wrong_value_is_named(name, value):
+    with pytest.raises(ValueError, match=f"NAIVE_SPECULATE_{name}"):
+        read_hosting({f"NAIVE_SPECULATE_{name}": value}, {})
+
+
+@pytest.mark.parametrize(
+    ("environ", "options", "said"),
+    [
+        ({"NAIVE_SPECULATE_CONCURRENCY": "none"}, [], "NAIVE_SPECULATE_CONCURRENCY"),
+        ({"NAIVE_SPECULATE_THREADS": "0"}, [], "NAIVE_SPECULATE_THREADS"),
+        ({}, ["--dtype", "int3"], "--dtype"),
+        ({}, ["--target", "/no/such/folder"], "/no/such/folder"),
+    ],
+)
+def test_a_wrong_start_ends_with_one_line_and_status_2(environ, options, said, monkeypatch, capsys):
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    assert app.main(options) == 2
+    assert said in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_so_it_does_as_a_program():
+    ended = subprocess.run([sys.executable, "app.py", "--port", "http"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("app.py: argument --port")
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def test_visitors_choose_among_the_pairs_on_offer_only(bundled_engine, tiny_engine):
+    offer = Offer({"first": Hosted(bundled_engine), "second": Hosted(tiny_engine)}, max_tokens=50)
+    assert offer.of(Settings()).engine is bundled_engine
+    assert offer.of(Settings(pair="second")).engine is tiny_engine
+    with pytest.raises(ValueError, match=r"pair must be one of first, second, got '\.\./\.\./etc'"):
+        offer.stream(Settings(prompt="Once", pair="../../etc"), threading.Event())
+    with pytest.raises(ValueError, match="max_tokens may be 50"):
+        offer.stream(Settings(prompt="Once", max_tokens=51), threading.Event())
+
+
+def test_the_prompt_can_be_limited(tiny_decoder):
+    engine = LocalEngine(tiny_decoder, max_prompt_tokens=5)
+    with pytest.raises(ValueError, match="prompt has 9 tokens, 4 more than the 5 allowed here"):
+        engine.submit(Request([1] * 9))
+    engine.close()
+
+
+def test_two_pairs_of_a_folder_are_loaded():
+    folder = ROOT / "assets" / "pair"
+    choices = (PairChoice(BUNDLED), PairChoice("again", str(folder / "target"), str(folder / "draft")))
+    offer = load_offer(Hosting(choices, device="cpu", max_prompt_tokens=16))
+    assert list(offer.pairs) == [BUNDLED, "again"]
+    assert all(hosted.plain_rate and hosted.plain_rate > 0 for hosted in offer.pairs.values())
+    assert offer.load().capacity == 32
+    with pytest.raises(ValueError, match="4 more than the 16 allowed here"):
+        list(offer.stream(Settings(prompt="a " * 19 + "a", pair="again"), threading.Event()))
+    offer.close()
+    assert not offer.load().ready
+
+
+# --- what the operator sees
+
+
+def test_every_run_is_told_to_the_observers(tiny_engine, caplog):
+    records: list[RunRecord] = []
+    counters = Counters(tiny_engine.load)
+    engine = ObservedEngine(tiny_engine, [records.append, counters.observe, log_runs()])
+    request = Request([1, 2, 3], SamplingParams(max_tokens=30, seed=4), num_draft_tokens=3)
+    with caplog.at_level("INFO"):
+        trace = Trace(event for events in engine.submit(request) for event in events)
+        left = engine.submit(Request([4], SamplingParams(max_tokens=500, seed=1)))
+        next(left)
+        left.close()
+        with pytest.raises(ValueError, match="prompt is empty"):
+            engine.submit(Request([]))
+    first, second, third = records
+    m = trace.metrics
+    assert (first.tokens, first.prompt_tokens, first.outcome) == (m.num_generated_tokens, 3, trace.events[-1].finish_reason)
+    assert (first.num_draft_tokens, first.num_accepted_tokens) == (m.num_draft_tokens, m.num_accepted_draft_tokens)
+    assert sum(first.accepted_at) == first.num_accepted_tokens
+    assert 0 <= (first.wait_seconds or 0) <= (first.first_token_seconds or 0) <= first.seconds
+    assert (second.outcome, third.outcome) == ("abandoned", "refused")
+    lines = [json.loads(record.message) for record in caplog.records if record.name == "naive_speculate.runs"]
+    assert [line["outcome"] for line in lines] == [first.outcome, "abandoned", "refused"]
+    assert all("prompt" not in line for line in lines)
+    deadline = time.monotonic() + 2
+    while tiny_engine.load().running and time.monotonic() < deadline:  # the one that was left
+        time.sleep(0.01)
+    text = counters.text().decode()
+    assert f"vllm:generation_tokens_total {float(first.tokens + second.tokens)}" in text
+    assert f'vllm:request_success_total{{finished_reason="{first.outcome}"}} 1.0' in text
+    assert 'naive_speculate:runs_failed_total{outcome="refused"} 1.0' in text
+    assert "vllm:num_requests_running 0.0" in text
+    assert f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{position="0"}} {float(first.accepted_at[0])}' in text
+
+
+def test_prompts_are_logged_where_the_operator_asked_for_them(tiny_engine, caplog):
+    engine = ObservedEngine(tiny_engine, [log_runs(prompts=True)])
+    with caplog.at_level("INFO"):
+        list(engine.submit(Request([7, 8], SamplingParams(max_tokens=2))))
+    assert json.loads(caplog.records[-1].message)["prompt"] == [7, 8]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """The real server, with two pairs, as a host would start it; and its log."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    folder = ROOT / "assets" / "pair"
+    environ = os.environ | {
+        "NAIVE_SPECULATE_PAIRS": f"bundled; Other = {folder / 'target'} + {folder / 'draft'}",
+        "NAIVE_SPECULATE_MAX_TOKENS": "64",
+    }
+    log = tmp_path_factory.mktemp("server") / "log"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, "app.py", "--port", str(port), "--mcp"], cwd=ROOT, env=environ, stderr=output, stdout=output
+        )
+    url = f"http://127.0.0.1:{port}/"
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        try:
+            urllib.request.urlopen(url + "health", timeout=5).close()
+            break
+        except OSError:
+            assert process.poll() is None, log.read_text()
+            time.sleep(0.2)
+    yield url, log
+    process.terminate()
+    assert process.wait(20) in (0, -15)
+
+
+def get(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        return answer.read().decode()
+
+
+def test_the_server_tells_its_health_its_counters_and_each_run(server):
+    url, log = server
+    assert json.loads(get(url + "health")) == {
+        "status": "ok",
+        "ready": True,
+        "running": 0,
+        "waiting": 0,
+        "capacity": 32,
+        "replicas": 2,
+    }
+    job = Client(url, verbose=False).submit("Once upon a time", max_tokens=12, seed=1, api_name="/generate")
+    events = [event for some in job for event in some]  # the README's example
+    assert [events[0]["kind"], events[-1]["kind"]] == ["started", "finished"]
+    assert "vllm:generation_tokens_total 12.0" in get(url + "metrics")
+    deadline = time.monotonic() + 5
+    while '"outcome": "length"' not in log.read_text() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert '"tokens": 12' in log.read_text()
+    assert "Once upon" not in log.read_text()
+
+
+def test_the_host_s_limit_holds_for_programs(server):
+    url, _ = server
+    with pytest.raises(Exception, match="max_tokens may be 64 on this page"):
+        Client(url, verbose=False).predict("Once", max_tokens=65, api_name="/generate")
+
+
+def test_language_models_can_call_it_as_a_tool(server):
+    url, _ = server
+
+    async def call() -> tuple[list[str], str]:
+        async with (
+            streamablehttp_client(url + "gradio_api/mcp/") as (reader, writer, _),
+            ClientSession(reader, writer) as session,
+        ):
+            await session.initialize()
+            tools = [tool.name for tool in (await session.list_tools()).tools]
+            answer = await session.call_tool("generate", {"prompt": "Once upon a time", "max_tokens": 8, "seed": 1})
+            assert not answer.isError, answer
+            return tools, answer.content[0].text
+
+    tools, text = asyncio.run(call())
+    assert tools == ["generate"]
+    assert "finished" in text
+
+
+# --- the Space
+
+
+def front_matter() -> dict[str, str]:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = re.match(r"---\n(.*?)\n---\n", text, re.DOTALL)
+    assert block
+    return {key.strip(): value.strip().strip('"') for key, value in (line.split(":", 1) for line in block[1].splitlines())}
+
+
+def test_the_space_s_card_fits_the_documented_schema():
+    """https://huggingface.co/docs/hub/spaces-config-reference"""
+    card = front_matter()
+    colors = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
+    assert card["sdk"] == "gradio"
+    assert {card["colorFrom"], card["colorTo"]} <= colors
+    assert (ROOT / card["app_file"]).is_file()
+    assert len(card["short_description"]) <= 60
+    assert re.fullmatch(r"3\.\d+(\.\d+)?", card["python_version"])
+    assert len(card["emoji"]) <= 2
+    known = {"title", "emoji", "colorFrom", "colorTo", "sdk", "sdk_version", "python_version", "app_file", "license"}
+    assert set(card) <= known | {"short_description", "tags", "pinned", "models"}
+    pins = (ROOT / "requirements.txt").read_text(encoding="utf-8")
+    assert re.search(rf"^gradio(\[\w+\])?=={re.escape(card['sdk_version'])}$", pins, re.MULTILINE)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert card["python_version"] >= project["requires-python"].removeprefix(">=")
+    assert card["license"] == "apache-2.0"
+
+
+def test_no_file_of_the_space_is_too_large_for_the_hub_s_review():
+    weights = list((ROOT / "assets").rglob("*.safetensors"))
+    assert weights
+    assert all(path.stat().st_size < 10_000_000 for path in weights)
+
+
+def test_the_container_installs_and_starts_what_the_project_does():
+    lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
+    steps = [line.split(maxsplit=1) for line in lines if line and not line.startswith("#")]
+    assert steps[0][0] == "FROM"
+    assert steps[0][1].startswith(f"python:{front_matter()['python_version']}")
+    run = " ".join(rest for step, rest in steps if step == "RUN")
+    assert "-r requirements.txt" in run
+    copied = [name for step, rest in steps if step == "COPY" for name in rest.split()[:-1] if not name.startswith("--")]
+    assert all((ROOT / name).exists() for name in copied)
+    assert {"app.py", "naive_speculate", "ui", "assets"} <= set(copied)
+    command = json.loads(next(rest for step, rest in steps if step == "CMD"))
+    assert command[:2] == ["python", "app.py"]
+    app.arguments(command[2:])
+    assert next(rest for step, rest in steps if step == "USER") != "root"
+
+
+def test_a_run_asks_zero_gpu_for_time_by_its_length():
+    short, long = (Request("a", SamplingParams(max_tokens=n)) for n in (40, 400))
+    assert duration(short) < duration(long, "flag") < duration(Request("a", SamplingParams(max_tokens=10**6))) == MOST_SECONDS
