@@ -1,6 +1,7 @@
 """What the operator can decide and sees: the environment, the real server's addresses and log, the Space's files."""
 
 import asyncio
+import inspect
 import json
 import os
 import re
@@ -21,13 +22,13 @@ from mcp.client.streamable_http import streamablehttp_client
 
 import app
 from naive_speculate import SamplingParams, Trace
-from naive_speculate.serving import LocalEngine, Request
+from naive_speculate.serving import LocalEngine, Request, SoloEngine
 from naive_speculate.serving.observed import ObservedEngine, RunRecord
 from ui.host import Hosted, Offer, load_offer
 from ui.hosting import BUNDLED, Hosting, PairChoice, read_hosting
 from ui.operations import Counters, log_runs
 from ui.settings import Settings
-from ui.zero import MOST_SECONDS, duration
+from ui.zero import MOST_SECONDS, duration, on_zero_gpu
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -316,3 +317,11 @@ def test_the_container_installs_and_starts_what_the_project_does():
 def test_a_run_asks_zero_gpu_for_time_by_its_length():
     short, long = (Request("a", SamplingParams(max_tokens=n)) for n in (40, 400))
     assert duration(short) < duration(long, "flag") < duration(Request("a", SamplingParams(max_tokens=10**6))) == MOST_SECONDS
+
+
+def test_decoding_is_wrapped_by_the_package_of_zero_gpu(tiny_decoder):
+    """Without a ZeroGPU the wrapper hands the function back, which has to be a generator for it to stream."""
+    engine = SoloEngine(tiny_decoder, wrap=on_zero_gpu)
+    assert inspect.isgeneratorfunction(engine._decode)
+    trace = Trace(event for events in engine.submit(Request([1, 2], SamplingParams(max_tokens=9, seed=1))) for event in events)
+    assert trace.token_ids == tiny_decoder.generate([1, 2], SamplingParams(max_tokens=9, seed=1)).token_ids
