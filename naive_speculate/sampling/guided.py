@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     import xgrammar
 
 MAX_GRAMMAR_LENGTH = 20_000
+MAX_REPEATS = 300
+"""Repetitions in a regular expression or grammar: compiling takes time with their square, some two seconds for 1,000."""
+MAX_DEPTH = 64
+"""Levels of a JSON schema: 600 take half a minute to compile."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,7 @@ class GuidedDecodingParams:
         name, text = self.source
         if len(text) > MAX_GRAMMAR_LENGTH:
             raise ValueError(f"guided_decoding {name} may be {MAX_GRAMMAR_LENGTH} characters long, got {len(text)}")
+        _check_size(name, text)
         parse(name, text)
 
     @classmethod
@@ -70,10 +75,39 @@ class GuidedDecodingParams:
         if self.regex is not None:
             return "regex", self.regex
         if self.choice is not None:
-            return "grammar", "root ::= " + " | ".join(json.dumps(text, ensure_ascii=False) for text in self.choice)
+            return "choice", "root ::= " + " | ".join(json.dumps(text, ensure_ascii=False) for text in self.choice)
         if self.grammar is not None:
             return "grammar", self.grammar
         return "json_object", ""
+
+
+def _check_size(name: str, text: str) -> None:
+    """Refuse what would take long to compile, which could not be stopped."""
+    patterns = [text] if name in ("regex", "grammar") else []
+    if name == "json":
+        too_deep = ValueError(f"guided_decoding json may be {MAX_DEPTH} levels deep, got more")
+        try:
+            level, depth = [json.loads(text)], 0
+        except RecursionError:
+            raise too_deep from None
+        except ValueError:
+            return  # the parser says what is wrong with it
+        while level:
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise too_deep
+            below: list[Any] = []
+            for node in level:
+                if isinstance(node, dict):
+                    patterns += [value for key, value in node.items() if key == "pattern" and isinstance(value, str)]
+                    patterns += node.get("patternProperties", ()) if isinstance(node.get("patternProperties"), dict) else ()
+                    below += node.values()
+                elif isinstance(node, list):
+                    below += node
+            level = below
+    repeats = sum(len(re.findall(r"[*+?{]", pattern)) for pattern in patterns)
+    if repeats > MAX_REPEATS:
+        raise ValueError(f"guided_decoding {name} may hold {MAX_REPEATS} repetitions (* + ? {{}}), got {repeats}")
 
 
 @lru_cache(maxsize=64)
@@ -90,7 +124,7 @@ def parse(name: str, text: str) -> "xgrammar.Grammar":
             return xgrammar.Grammar.from_json_schema(text)
         if name == "regex":
             return xgrammar.Grammar.from_regex(text)
-        if name == "grammar":
+        if name in ("grammar", "choice"):
             return xgrammar.Grammar.from_ebnf(text)
         return xgrammar.Grammar.builtin_json_grammar()
     except (RuntimeError, ValueError, TypeError) as error:

@@ -155,6 +155,7 @@ class SamplingParams:
             for text in getattr(self, name):
                 if not isinstance(text, str) or not text:
                     raise ValueError(f"{name} must hold non-empty strings, got {text!r}")
+                check_unicode(name, text)
                 if len(text) > MAX_STOP_LENGTH:
                     raise ValueError(f"{name} strings may be {MAX_STOP_LENGTH} characters long, got one of {len(text)}")
         for token in self.stop_token_ids:
@@ -183,6 +184,18 @@ class SamplingParams:
             )
         if self.stop and not self.detokenize:
             raise ValueError(f"stop={list(self.stop)!r} needs the text, but detokenize is False")
+
+
+def check_unicode(name: str, text: str) -> None:
+    """Refuse text that no encoding can hold.
+
+    Raises:
+        ValueError: If it has half of a surrogate pair.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{name} is broken text: character {error.start} is half of a surrogate pair") from None
 
 
 def _check_int(name: str, value: Any, lowest: int, highest: int | None = None, hint: str | None = None) -> None:

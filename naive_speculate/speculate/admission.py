@@ -8,7 +8,7 @@ from naive_speculate.events import Event
 from naive_speculate.infer.inferencer import eos_token_ids
 from naive_speculate.models import ModelPair
 from naive_speculate.sampling.guided import GrammarCompiler, GuidedDecodingParams
-from naive_speculate.sampling.params import SamplingParams
+from naive_speculate.sampling.params import SamplingParams, check_unicode
 from naive_speculate.sampling.pipeline import LogitsPipeline
 from naive_speculate.sampling.random_source import RandomSource, SeededRandom, fresh_seed
 from naive_speculate.speculate.emitter import Emitter
@@ -186,6 +186,7 @@ class Admission:
         if isinstance(prompt, str):
             if not prompt:
                 raise ValueError("prompt is empty")
+            check_unicode("prompt", prompt)
             token_ids = self.vocabulary.encode(prompt)
         else:
             token_ids = list(prompt)

@@ -1,0 +1,8 @@
+"""What tests ask the server by."""
+
+import urllib.request
+
+
+def get(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        return answer.read().decode()

@@ -1,0 +1,113 @@
+"""Hostile input over HTTP: each call gets an answer, and the server goes on serving."""
+
+import json
+import socket
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from gradio_client import Client
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.hosting.http import get
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def post(url: str, body: bytes) -> str:
+    """What the endpoint answers to a body, whatever it is."""
+    request = urllib.request.Request(url + "gradio_api/call/generate", body, {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            event_id = json.load(answer)["event_id"]
+        return get(f"{url}gradio_api/call/generate/{event_id}")
+    except urllib.error.HTTPError as error:
+        return error.read().decode(errors="replace")
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(ANYTHING, max_size=9))
+def test_no_call_makes_the_server_do_anything_but_answer(server, data):
+    url, _ = server
+    answer = post(url, json.dumps({"data": data}).encode())
+    assert "Traceback" not in answer
+    assert json.loads(get(url + "health"))["ready"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        (["Once", "many"], "max_tokens must be a whole number"),
+        (["Once", 8, "hot"], "temperature must be a number"),
+        (["Once", 8, 0.7, 2.0], "top_p must be a number"),
+        (["Once", 8, 0.7, 1.0, -1], "seed must be a whole number"),
+        (["Once", 8, 0.7, 1.0, 1, 10**9], "num_draft_tokens must be"),
+        (["Once", 8, 0.7, 1.0, 1, 3, "<script>"], "verify_strategy must be one of"),
+        (["", 8], "prompt is empty"),
+        (["half \ud83d", 8], "character 5 is half of a surrogate pair"),
+        (["word " * 20_000, 8], "more than the 1024 that the model can take"),
+    ],
+)
+def test_a_call_with_a_wrong_field_is_told_which(server, fields, said):
+    url, _ = server
+    with pytest.raises(Exception, match=said):
+        Client(url, verbose=False).predict(*fields, api_name="/generate")
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "<script>document.title = 'gone'</script><img src=x onerror=alert(1)>",
+        "a\x00b\x07c\x1b[31md",
+        "\u202eright to left\u202c \u2066isolated\u2069",
+        "zero\u200bwidth\u200d\ufeff",
+        "e" + "\u0301" * 500,
+        "\U0010ffff\ufffe",
+    ],
+)
+def test_any_text_can_be_a_prompt(server, prompt):
+    url, _ = server
+    answer = post(url, json.dumps({"data": [prompt, 5, 0.7, 1.0, 1, 3, "speculative_sampling"]}).encode())
+    assert '"finished"' in answer
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"data": 5}', b'{"data": {}}', b"\xff\xfe", b'{"data": [' + b"[" * 5000])
+def test_a_body_that_is_no_call_is_refused(server, body):
+    url, _ = server
+    assert "started" not in post(url, body)
+    assert json.loads(get(url + "health"))["ready"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "gradio_api/file=/etc/passwd",
+        "gradio_api/file=app.py",
+        "gradio_api/file=README.md",
+        f"gradio_api/file={ROOT}/app.py",
+        f"gradio_api/file={ROOT}/assets/pair/target/config.json",
+        "gradio_api/file=../../../../etc/passwd",
+        "gradio_api/file=%2e%2e/%2e%2e/etc/passwd",
+        "static/../../../../etc/passwd",
+        "assets/..%2f..%2f..%2f..%2fetc/passwd",
+        "theme.css/../app.py",
+        "gradio_api/file=http://169.254.169.254/",
+    ],
+)
+def test_no_file_can_be_read(server, path):
+    url, _ = server
+    with socket.create_connection(("127.0.0.1", int(url.rsplit(":", 1)[1].strip("/"))), timeout=10) as line:
+        line.sendall(f"GET /{path} HTTP/1.0\r\nHost: x\r\n\r\n".encode())  # as it is: libraries would tidy the path
+        answer = b"".join(iter(lambda: line.recv(65536), b""))
+    assert answer.split(maxsplit=2)[1] in (b"400", b"403", b"404", b"405"), answer[:200]
+    assert b"root:" not in answer
+    assert b"import" not in answer
