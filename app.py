@@ -81,6 +81,7 @@ def main(argv: list[str] | None = None) -> int:
             head=f"<style>{styles()}</style>",
             footer_links=["api"],
             ssr_mode=False,
+            show_error=True,  # programs are told what was wrong with their call
             mcp_server=args.mcp,
             app_kwargs={"routes": routes(counted[0], offer.load)},
         )

@@ -99,7 +99,11 @@ class TopTokens(Sequence[TokenProb]):
         return repr(list(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return list, (list(self),)
+        return _restored_top, (self._token_ids, self._probs, [self._text_of(token) for token in self._token_ids])
+
+
+def _restored_top(token_ids: list[int], probs: list[float], texts: list[str]) -> TopTokens:
+    return TopTokens(token_ids, probs, dict(zip(token_ids, texts, strict=True)).__getitem__)
 
 
 @dataclass(slots=True)
@@ -180,6 +184,21 @@ class Event:
                 value = value.value
             out[name] = value
         return out
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Only what it carries, for events travel between processes in great numbers."""
+        carried, values = 0, []
+        for place, name in enumerate(_FIELD_NAMES):
+            value = getattr(self, name)
+            if value is not None:
+                carried |= 1 << place
+                values.append(value)
+        return _restored_event, (carried, values)
+
+
+def _restored_event(carried: int, values: list[Any]) -> Event:
+    names = (name for place, name in enumerate(_FIELD_NAMES) if carried >> place & 1)
+    return Event(**dict(zip(names, values, strict=True)))
 
 
 _FIELD_NAMES = tuple(f.name for f in fields(Event))

@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from queue import Empty, SimpleQueue
 
 from naive_speculate.events import Event, FinishReason
@@ -17,14 +17,18 @@ _PATIENCE = 0.25
 """Seconds after which a reader looks whether the engine still lives."""
 
 
-class _Job:
-    """A request on its way: its sequences, and the lists of events that its reader has not taken yet."""
+Deliver = Callable[[list[Event] | None], None]
+"""Takes a run's next list of events, and None once it is over; called by the decoding thread, so it must not wait."""
 
-    def __init__(self, cancel: CancelFlag | None) -> None:
+
+class _Job:
+    """A request on its way: its sequences, and where its events go."""
+
+    def __init__(self, cancel: CancelFlag | None, deliver: Deliver) -> None:
         self._asked = cancel
+        self.deliver = deliver
         self.left = False  # the reader has gone, or the engine stops
         self.sequences: list[Sequence] = []
-        self.unread: SimpleQueue[list[Event] | None] = SimpleQueue()
 
     def is_set(self) -> bool:
         """Whether it is to end early: its sequences' cancel flag."""
@@ -72,7 +76,25 @@ class LocalEngine:
 
     def submit(self, request: Request, cancel: CancelFlag | None = None) -> Iterator[list[Event]]:
         """Decode a request (see `Engine`); checked here, by the caller's own thread."""
-        job = _Job(cancel)
+        unread: SimpleQueue[list[Event] | None] = SimpleQueue()
+        return self._read(self._start(request, cancel, unread.put), unread)
+
+    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver) -> None:
+        """Decode a request for a caller that cannot wait in a thread of its own, as an event loop cannot.
+
+        Args:
+            request: What to decode.
+            cancel: Set it to end the run.
+            deliver: Takes the lists of events. If the decoder dies, the None at the end never comes: ask `load`.
+
+        Raises:
+            ValueError: Naming the field that cannot be.
+            Unavailable: If the engine is closed or too many wait.
+        """
+        self._start(request, cancel, deliver)
+
+    def _start(self, request: Request, cancel: CancelFlag | None, deliver: Deliver) -> _Job:
+        job = _Job(cancel, deliver)
         job.sequences = prepare(self.decoder, request, job, self._max_rows, self._max_prompt_tokens)
         with self._changed:
             if self._closed or not self._thread.is_alive():
@@ -82,7 +104,7 @@ class LocalEngine:
                 raise Unavailable(f"{waiting} others are waiting, which is as many as may. Try again in a moment.")
             self._waiting.append(job)
             self._changed.notify()
-        return self._read(job)
+        return job
 
     def load(self) -> Load:
         """How busy it is."""
@@ -99,11 +121,11 @@ class LocalEngine:
             self._changed.notify()
         self._thread.join()
 
-    def _read(self, job: _Job) -> Iterator[list[Event]]:
+    def _read(self, job: _Job, unread: "SimpleQueue[list[Event] | None]") -> Iterator[list[Event]]:
         try:
             while True:
                 try:
-                    events = job.unread.get(timeout=_PATIENCE)
+                    events = unread.get(timeout=_PATIENCE)
                 except Empty:
                     if self._thread.is_alive():
                         continue
@@ -154,14 +176,14 @@ class LocalEngine:
         placed: list[Sequence] = []
         try:
             for sequence in job.sequences:
-                job.unread.put(self.decoder.place(sequence, workspace))
+                job.deliver(self.decoder.place(sequence, workspace))
                 placed.append(sequence)
             if len(placed) > 1 and not job.is_set():
                 self.decoder.share_prefill(placed)
         except Exception as error:
             for sequence in job.sequences:
                 started = [] if sequence in placed else sequence.emitter.started(sequence.facts)
-                job.unread.put(started + self.decoder.finish(sequence, FinishReason.ERROR, explain(error)))
+                job.deliver(started + self.decoder.finish(sequence, FinishReason.ERROR, explain(error)))
             for sequence in placed:
                 workspace.release(sequence)
 
@@ -170,9 +192,9 @@ class LocalEngine:
             if event.finish_reason is not None:
                 workspace.release(next(sequence for sequence in job.sequences if sequence.row == event.row))
         if events:
-            job.unread.put(events)
+            job.deliver(events)
         if job.over:
-            job.unread.put(None)
+            job.deliver(None)
 
     def _advance(self, told: dict[Sequence, list[Event]]) -> None:
         """Step the sequences; where that fails, those whose step was not finished in halves, and end who fails alone."""

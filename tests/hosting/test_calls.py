@@ -16,6 +16,7 @@ from tests.hosting.http import get
 ROOT = Path(__file__).resolve().parents[2]
 
 
+REST = [5, 0.7, 1.0, 1, 3, "speculative_sampling"]
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
@@ -75,13 +76,18 @@ def test_a_call_with_a_wrong_field_is_told_which(server, fields, said):
 )
 def test_any_text_can_be_a_prompt(server, prompt):
     url, _ = server
-    answer = post(url, json.dumps({"data": [prompt, 5, 0.7, 1.0, 1, 3, "speculative_sampling"]}).encode())
+    answer = post(url, json.dumps({"data": [prompt, *REST]}).encode())
     assert '"finished"' in answer
 
 
 def test_broken_text_is_told_so(server):
     url, _ = server
-    assert "character 5 is half of a surrogate pair" in post(url, json.dumps({"data": ["half \ud83d"]}).encode())
+    assert "character 5 is half of a surrogate pair" in post(url, json.dumps({"data": ["half \ud83d", *REST]}).encode())
+
+
+def test_a_call_with_too_few_fields_is_told_so(server):
+    url, _ = server
+    assert "enough input" in post(url, b'{"data": ["Once"]}')
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"data": 5}', b'{"data": {}}', b"\xff\xfe", b'{"data": [' + b"[" * 5000])

@@ -1,0 +1,205 @@
+"""The Ray Serve application: replicas that each hold one pair and decode many requests at once.
+
+    serve deploy deploy/serve.yaml
+
+builds it by `build`. `RayEngine` is its client.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator
+from typing import Any
+
+import ray
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from ray import serve
+from ray.serve import Application
+from ray.serve.config import AutoscalingConfig
+
+from naive_speculate.events import OUTPUT_KINDS, Event
+from naive_speculate.infer.cores import THREADS_VARIABLE, leave_cores_to
+from naive_speculate.models import load_pair
+from naive_speculate.serving.intake import MAX_ROWS
+from naive_speculate.serving.local import LocalEngine
+from naive_speculate.serving.protocol import About, Load, Request, Unavailable
+from naive_speculate.speculate.decoder import SpeculativeDecoder
+
+DEPLOYMENT = "Decoder"
+"""An application whose entry is called so is a pair that the page can offer."""
+
+SECONDS_A_LIST = 0.05
+FEW_RUNS = 4
+"""So many runs of a replica get their lists that often; with more, each gets fewer and longer ones, since a list costs the
+replica more than its events do."""
+_PATIENCE = 1.0
+"""Seconds after which a run that hears nothing looks whether the decoding thread still lives."""
+
+Refusal = tuple[str, str]
+"""Why a request was not taken ("refused" for a bad one, "unavailable"), and the line that says so. Sent as data: an exception
+would come out as Ray's, with the replica's stack in its message."""
+
+
+class DecoderArgs(BaseModel):
+    """The `args` of the application in a Serve config file.
+
+    Attributes:
+        target, draft: Hub ids or local folders; no target for the bundled pair.
+        device, dtype, device_map: As for `load_pair`. "auto" is a GPU where the replica has one.
+        max_rows: Most sequences a replica steps together.
+        max_prompt_tokens: Longest prompt; None for what the model takes.
+        min_replicas, max_replicas: Floor and ceiling of the autoscaling.
+        cpus, gpus: Cores and GPUs of a replica. As many threads compute as it has cores.
+        drain_seconds: Longest that a replica which is to go (an update, fewer visitors) goes on with the runs it has.
+        idle_seconds: How long there must have been too many replicas before one goes.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    target: str | None = None
+    draft: str | None = None
+    device: str = "auto"
+    dtype: str = "auto"
+    device_map: str | None = None
+    max_rows: int = Field(MAX_ROWS, ge=1, le=1024)
+    max_prompt_tokens: int | None = Field(None, ge=1)
+    min_replicas: int = Field(1, ge=1)
+    max_replicas: int = Field(1, ge=1)
+    cpus: float = Field(1.0, ge=0)
+    gpus: float = Field(0.0, ge=0)
+    drain_seconds: float = Field(600.0, ge=0)
+    idle_seconds: float = Field(300.0, ge=0)
+
+
+class Decoder:
+    """One replica: a pair, and the engine that steps its requests as one batch."""
+
+    def __init__(self, args: DecoderArgs) -> None:
+        mine = ray.get_runtime_context().get_assigned_resources()
+        threads = max(1, int(mine.get("CPU", 1)))
+        os.environ[THREADS_VARIABLE] = str(threads)
+        torch.set_num_threads(threads)
+        device = "cpu" if args.device == "auto" and not mine.get("GPU") else args.device
+        pair = load_pair(args.target, args.draft, device=device, dtype=args.dtype, device_map=args.device_map)
+        leave_cores_to(pair.target)
+        self._engine = LocalEngine(SpeculativeDecoder(pair), max_rows=args.max_rows, max_prompt_tokens=args.max_prompt_tokens)
+        self._max_rows = args.max_rows
+
+    async def decode(self, request: Request) -> AsyncIterator[list[Event] | Refusal]:
+        """Decode a request; yields lists of events, or only why it was not taken."""
+        run = _Run()
+        try:
+            # In a thread, since a long prompt takes its time to be tokenized.
+            await asyncio.to_thread(self._engine.start, request, run.cancel, run.deliver)
+        except ValueError as error:
+            yield "refused", str(error)
+            return
+        except Unavailable as error:
+            yield "unavailable", str(error)
+            return
+        try:
+            while not run.over.is_set():
+                await run.something(self._engine)
+                if events := run.take():
+                    yield events
+                if run.begun:
+                    live = self._engine.load().running
+                    await run.pause(SECONDS_A_LIST * max(1, live / FEW_RUNS))
+            if events := run.take():
+                yield events
+        finally:
+            run.cancel.set()  # also where Serve cancels this, since the reader has gone
+
+    async def about(self) -> tuple[About, int]:
+        """What it decodes with, and how many sequences at once."""
+        return self._engine.about, self._max_rows
+
+    async def state(self) -> tuple[int, Load]:
+        """The replica's process, and how busy it is."""
+        return os.getpid(), self._engine.load()
+
+    async def check_health(self) -> None:
+        """Asked by Serve, which replaces a replica that fails here."""
+        if not self._engine.load().ready:
+            raise RuntimeError("the decoding thread has ended")
+
+
+class _Run:
+    """What one request of the replica has got from the decoding thread and not sent yet."""
+
+    def __init__(self) -> None:
+        self.cancel = threading.Event()
+        self.over = asyncio.Event()
+        self.begun = False  # its first token has gone out, so that there is time to wait for several
+        self._come = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._unsent: list[Event] = []
+
+    def deliver(self, events: list[Event] | None) -> None:
+        """Take a list from the decoding thread."""
+        if events is None:
+            self._loop.call_soon_threadsafe(self._end)
+            return
+        with self._lock:
+            first = not self._unsent
+            self._unsent += events
+        if first:
+            self._loop.call_soon_threadsafe(self._come.set)
+
+    def take(self) -> list[Event]:
+        """What has come since the last time."""
+        self._come.clear()
+        with self._lock:
+            events, self._unsent = self._unsent, []
+        self.begun = self.begun or any(event.kind in OUTPUT_KINDS for event in events)
+        return events
+
+    async def something(self, engine: LocalEngine) -> None:
+        """Wait for events, or the end.
+
+        Raises:
+            Unavailable: If neither can come any more.
+        """
+        while not self._come.is_set():
+            try:
+                await asyncio.wait_for(self._come.wait(), _PATIENCE)
+            except TimeoutError:
+                if not engine.load().ready:
+                    raise Unavailable("the decoding thread has ended") from None
+
+    async def pause(self, seconds: float) -> None:
+        """Wait so long, or until the run is over."""
+        try:
+            await asyncio.wait_for(self.over.wait(), seconds)
+        except TimeoutError:
+            return
+
+    def _end(self) -> None:
+        self.over.set()
+        self._come.set()
+
+
+def build(args: DecoderArgs) -> Application:
+    """The application, for `serve deploy` and for `start`."""
+    actor: dict[str, Any] = {"num_cpus": args.cpus, "num_gpus": args.gpus}
+    deployment = serve.deployment(
+        name=DEPLOYMENT,
+        ray_actor_options=actor,
+        # A few more than are decoded at once, so that a place that gets free is taken without a way over the network.
+        max_ongoing_requests=args.max_rows + max(1, args.max_rows // 4),
+        autoscaling_config=AutoscalingConfig(
+            min_replicas=args.min_replicas,
+            max_replicas=max(args.min_replicas, args.max_replicas),
+            target_ongoing_requests=max(1.0, 0.75 * args.max_rows),
+            upscale_delay_s=5,
+            downscale_delay_s=args.idle_seconds,
+            metrics_interval_s=2,
+            look_back_period_s=10,
+        ),
+        graceful_shutdown_wait_loop_s=0.5,
+        graceful_shutdown_timeout_s=args.drain_seconds,
+        health_check_period_s=5,
+    )(Decoder)
+    return deployment.bind(args)
