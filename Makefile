@@ -33,7 +33,7 @@ $(VENV)/.run: requirements.txt | $(BIN)/python
 	$(BIN)/python -m pip install --disable-pip-version-check -q -r requirements.txt
 	@touch $@
 
-$(VENV)/.test: requirements.txt requirements-dev.txt | $(BIN)/python
+$(VENV)/.test: requirements.txt requirements-cluster.txt requirements-dev.txt | $(BIN)/python
 	$(BIN)/python -m pip install --disable-pip-version-check -q -r requirements-dev.txt
 	@touch $@ $(VENV)/.run
 

@@ -93,6 +93,7 @@ def load_pair(
     device: str = "auto",
     dtype: str = "auto",
     executor: str = "auto",
+    device_map: str | None = None,
 ) -> ModelPair:
     """Load a pair of models.
 
@@ -102,6 +103,8 @@ def load_pair(
         device: "auto" (CUDA where there is one), "cpu", "cuda", "cuda:1" …
         dtype: "auto" (float32 on the CPU; on CUDA what the weights are stored in), or a torch floating-point type's name.
         executor: As for `wrap`.
+        device_map: "auto", "balanced" … spreads the target's layers over the GPUs (transformers' `device_map`, which needs
+            accelerate), for targets larger than one; the draft stays on `device`.
 
     Returns:
         ModelPair: Target, draft and tokenizer.
@@ -120,12 +123,14 @@ def load_pair(
     tokenizer = _load_tokenizer("target", target)
     if draft is not None:
         _refuse_other_tokens(tokenizer, _load_tokenizer("draft", draft), target, draft)
-    target_model = _load_model("target", target, where, dtype, executor)
+    target_model = _load_model("target", target, where, dtype, executor, device_map)
     draft_model = None if draft is None else _load_model("draft", draft, where, dtype, executor)
     return ModelPair(target_model, draft_model, tokenizer, costs)
 
 
-def _load_model(argument: str, source: str | Path, device: torch.device, dtype: str, executor: str) -> LanguageModel:
+def _load_model(
+    argument: str, source: str | Path, device: torch.device, dtype: str, executor: str, device_map: str | None = None
+) -> LanguageModel:
     name = str(source)
     try:
         config = AutoConfig.from_pretrained(name, trust_remote_code=False)
@@ -136,9 +141,12 @@ def _load_model(argument: str, source: str | Path, device: torch.device, dtype: 
             trust_remote_code=False,
             use_safetensors=True,
             attn_implementation="sdpa",
+            device_map=device_map,
         )
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
         raise _load_error(argument, name, error) from None
+    if device_map is not None:  # its layers are where they belong, and only transformers' own forward walks over them
+        return wrap(model, "transformers" if executor == "auto" else executor)
     try:
         cast(torch.nn.Module, model).to(device)
     except torch.OutOfMemoryError as error:

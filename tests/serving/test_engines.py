@@ -10,18 +10,28 @@ import pytest
 from naive_speculate import SamplingParams, SpeculativeDecoder, Trace
 from naive_speculate.events import Event, EventKind, FinishReason
 from naive_speculate.serving import Engine, LocalEngine, Request, SoloEngine, Unavailable
+from naive_speculate.serving.ray_engine import RayEngine
+from tests.serving.conftest import APP
 
 LONG = SamplingParams(max_tokens=2000, seed=3)
 
 
-@pytest.fixture(params=["local", "solo", "solo, forked"])
+@pytest.fixture(params=["local", "solo", "solo, forked", "ray"])
 def engine(request, tiny_decoder):
     if request.param == "local":
         made = LocalEngine(tiny_decoder, max_rows=4)
+    elif request.param == "ray":
+        made = RayEngine(APP, request.getfixturevalue("cluster"))
     else:
         made = SoloEngine(tiny_decoder, wrap=in_a_fork if "forked" in request.param else None, max_rows=4)
     yield made
     made.close()
+
+
+@pytest.fixture
+def solo_decoder(engine, request, tiny_decoder):
+    """Decodes alone what the engine decodes among others."""
+    return request.getfixturevalue("saved_decoder") if isinstance(engine, RayEngine) else tiny_decoder
 
 
 @pytest.fixture
@@ -59,14 +69,21 @@ def joined(engine: Engine, request: Request) -> Trace:
 
 
 def idle(engine: Engine) -> bool:
-    """Whether every place is free, within a second."""
+    """Whether every place is free, within a second, in the replicas too where there are some."""
+
+    def busy() -> int:
+        loads = [engine.load()]
+        if isinstance(engine, RayEngine):
+            loads += [load for _, load in engine.handle.broadcast("state").results(timeout_s=5)]
+        return sum(load.running + load.waiting for load in loads)
+
     deadline = time.monotonic() + 1
-    while engine.load().running and time.monotonic() < deadline:
+    while (found := busy()) and time.monotonic() < deadline:
         time.sleep(0.01)
-    return engine.load().running == engine.load().waiting == 0
+    return found == 0
 
 
-def test_each_of_many_gets_the_text_it_would_get_alone(engine, tiny_decoder):
+def test_each_of_many_gets_the_text_it_would_get_alone(engine, solo_decoder):
     requests = [
         Request(
             [1 + number, 2, 3],
@@ -80,7 +97,7 @@ def test_each_of_many_gets_the_text_it_would_get_alone(engine, tiny_decoder):
     with ThreadPoolExecutor(12) as pool:
         traces = list(pool.map(lambda request: joined(engine, request), requests))
     for request, trace in zip(requests, traces, strict=True):
-        alone = tiny_decoder.generate(
+        alone = solo_decoder.generate(
             request.prompt,
             request.params,
             num_draft_tokens=request.num_draft_tokens,
@@ -93,10 +110,10 @@ def test_each_of_many_gets_the_text_it_would_get_alone(engine, tiny_decoder):
     assert idle(engine)
 
 
-def test_several_sequences_of_one_request_are_told_apart_by_their_rows(engine, tiny_decoder):
+def test_several_sequences_of_one_request_are_told_apart_by_their_rows(engine, solo_decoder):
     params = SamplingParams(n=3, max_tokens=9, seed=5)
     trace = joined(engine, Request([4, 5, 6], params))
-    alone = tiny_decoder.generate([4, 5, 6], params)
+    alone = solo_decoder.generate([4, 5, 6], params)
     found = sorted(Trace(event for event in trace if event.row == row).token_ids for row in range(3))
     assert found == sorted(output.token_ids for output in alone.outputs)
 

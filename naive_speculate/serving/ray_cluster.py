@@ -1,0 +1,246 @@
+"""The cluster that a page is a client of: found by its address, or started on this machine. Whatever is wrong is one line."""
+
+import contextlib
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+# Ray reads these when it is imported.
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")  # a thread of Serve that outlives `ray.shutdown` would start Ray again
+
+import ray
+from ray import serve
+from ray._raylet import GcsClient  # type: ignore[attr-defined]
+from ray.serve.schema import ApplicationStatus, LoggingConfig
+
+from naive_speculate.infer.cores import available_cores
+from naive_speculate.serving.ray_app import DEPLOYMENT, DecoderArgs, build
+
+CONNECT_SECONDS = 5.0
+READY_SECONDS = 900.0
+"""How long replicas may load their models."""
+QUIET: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
+_GONE = (ApplicationStatus.DEPLOY_FAILED, ApplicationStatus.DELETING)
+
+
+logging.getLogger("ray.serve").setLevel(logging.WARNING)
+
+
+class ClusterError(ValueError):
+    """The cluster cannot be used; the message says why, in one line."""
+
+
+class Cluster:
+    """A connection to Ray that several engines share; the last one to leave closes it."""
+
+    def __init__(self, *, started: bool) -> None:
+        self.started = started
+        self._users = 0
+        self._lock = threading.Lock()
+
+    def join(self) -> None:
+        """One more uses it."""
+        with self._lock:
+            self._users += 1
+
+    def leave(self) -> None:
+        """One less; the last one ends the connection, and the cluster too where it was started here."""
+        with self._lock:
+            self._users -= 1
+            last = self._users == 0
+        if last:
+            ray.shutdown()
+
+
+def connect(address: str | None = None) -> Cluster | None:
+    """Join a running cluster.
+
+    Args:
+        address: `host:port`, or "auto" for the one of this machine; None for RAY_ADDRESS or this machine's, if there is one.
+
+    Returns:
+        Cluster: The cluster; None if no address was given and none runs.
+
+    Raises:
+        ClusterError: If it cannot be joined.
+    """
+    wanted = address or os.environ.get("RAY_ADDRESS") or "auto"
+    if wanted != "auto":
+        _refuse_unreachable(wanted)
+    try:
+        ray.init(address=wanted, ignore_reinit_error=True, **QUIET)
+    except ConnectionError as error:
+        if wanted == "auto":
+            if address is None:
+                return None
+            raise ClusterError("no Ray cluster runs on this machine: start one with `ray start --head`") from None
+        raise ClusterError(
+            f"Ray at {wanted} cannot be joined from this machine, which must be a node of it "
+            f"(`ray start --address={wanted}`): {_one_line(error)}"
+        ) from None
+    except RuntimeError as error:  # other versions of Ray or Python
+        raise ClusterError(f"Ray at {wanted} cannot be joined: {_one_line(error)}") from None
+    except Exception as error:
+        raise ClusterError(f"Ray at {wanted} cannot be joined: {type(error).__name__}: {_one_line(error)}") from None
+    return Cluster(started=False)
+
+
+def start(applications: dict[str, DecoderArgs], **options: Any) -> Cluster:
+    """Start Ray on this machine, for as long as this process lives, and deploy applications.
+
+    Args:
+        applications: By name.
+        **options: For `ray.init`; Ray's dashboard is left out.
+
+    Raises:
+        ClusterError: If the machine has not the resources, or an application cannot be deployed.
+    """
+    # Replicas import this package, wherever the process was started.
+    here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    paths = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
+    try:
+        ray.init(
+            address="local",
+            **QUIET | {"include_dashboard": False, "runtime_env": {"env_vars": {"PYTHONPATH": paths}}} | options,
+        )
+    except Exception as error:
+        raise ClusterError(f"Ray does not start here: {type(error).__name__}: {_one_line(error)}") from None
+    cluster = Cluster(started=True)
+    try:
+        for name, args in applications.items():
+            deploy(name, args)
+    except BaseException:
+        ray.shutdown()
+        raise
+    return cluster
+
+
+def deploy(name: str, args: DecoderArgs) -> None:
+    """Deploy an application, or update it; returns at once.
+
+    Raises:
+        ClusterError: If the cluster has not the resources for one replica.
+    """
+    has = ray.cluster_resources()
+    for kind, wanted in (("CPU", args.cpus), ("GPU", args.gpus)):
+        if wanted > has.get(kind, 0):
+            raise ClusterError(f"a replica of {name!r} asks for {wanted:g} {kind}, the whole cluster has {has.get(kind, 0):g}")
+    serve.start(proxy_location="Disabled", logging_config=LoggingConfig(log_level="WARNING"))
+    target = serve.RunTarget(build(args), name=name, route_prefix=None)
+    serve.run_many([target], wait_for_applications_running=False)
+
+
+def local_share(pairs: int = 1) -> dict[str, Any]:
+    """Resources of a replica, and how many of them, where this machine's are shared among so many pairs."""
+    gpus = int(ray.cluster_resources().get("GPU", 0)) if ray.is_initialized() else _visible_gpus()
+    if gpus:
+        return {"gpus": 1.0, "cpus": 1.0, "max_replicas": max(1, gpus // pairs)}
+    return {"cpus": 1.0, "max_replicas": max(1, available_cores() // 2 // pairs)}
+
+
+def names() -> list[str]:
+    """The applications of the cluster that decode."""
+    return [name for name, app in _applications().items() if DEPLOYMENT in app.deployments or not app.deployments]
+
+
+def wait_until_ready(name: str, seconds: float = READY_SECONDS, say: Callable[[str], None] | None = None) -> None:
+    """Wait until an application has a replica.
+
+    Args:
+        name: The application's name.
+        seconds: Longest wait, for models that are being loaded.
+        say: Told once if it takes a while.
+
+    Raises:
+        ClusterError: If it is not there, has failed, has no resources, or takes too long.
+    """
+    began = time.monotonic()
+    while True:
+        app = _applications().get(name)
+        if app is None:
+            raise ClusterError(
+                f"no Serve application {name!r} on this cluster: deploy it with `serve deploy deploy/serve.yaml`"
+            )
+        if running_replicas(app):
+            return
+        messages = [app.message, *(deployment.message for deployment in app.deployments.values())]
+        if app.status in (*_GONE, ApplicationStatus.UNHEALTHY):
+            raise ClusterError(f"application {name!r} is {app.status.value}: {_last_line(messages)}")
+        stuck = next((message for message in messages if "to be scheduled" in message), None)
+        if stuck is not None:
+            raise ClusterError(f"application {name!r} waits for resources that the cluster does not have: {_resources(stuck)}")
+        if time.monotonic() - began > seconds:
+            raise ClusterError(f"application {name!r} has no replica after {seconds:.0f} s: {_last_line(messages)}")
+        if say is not None and time.monotonic() - began > 10:
+            say(f"waiting for the first replica of {name!r} …")
+            say = None
+        time.sleep(0.2)
+
+
+def replicas_of(name: str) -> int | None:
+    """How many replicas of an application decode; None if the application has gone."""
+    app = _applications().get(name)
+    return None if app is None or app.status in _GONE else running_replicas(app)
+
+
+def running_replicas(app: Any) -> int:
+    """How many replicas of an application's status decode."""
+    deployment = app.deployments.get(DEPLOYMENT)
+    return 0 if deployment is None else int(deployment.replica_states.get("RUNNING", 0))
+
+
+def _applications() -> dict[str, Any]:
+    return dict(serve.status().applications)
+
+
+def _refuse_unreachable(address: str) -> None:
+    """Say at once what Ray itself would try for minutes.
+
+    Raises:
+        ClusterError: If nothing answers there, or not Ray.
+    """
+    host, _, port = address.rpartition(":")
+    if "://" in address or not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ClusterError(f"the Ray address must be 'auto' or host:port, such as 10.0.0.1:6379, got {address!r:.200}")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    except OSError as error:
+        raise ClusterError(f"nothing answers at the Ray address {address}: {_one_line(error)}") from None
+    answered = threading.Event()
+
+    def ask() -> None:
+        with contextlib.suppress(Exception):  # ray.init says it better
+            GcsClient(address=address).internal_kv_exists(b"any", namespace=b"any", timeout=CONNECT_SECONDS)
+        answered.set()
+
+    threading.Thread(target=ask, daemon=True).start()
+    if not answered.wait(2 * CONNECT_SECONDS):
+        raise ClusterError(f"what answers at {address} is not a Ray cluster (its port is 6379 unless another was chosen)")
+
+
+def _visible_gpus() -> int:
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def _one_line(error: object) -> str:
+    return " ".join(str(error).split())[:300]
+
+
+def _last_line(messages: Iterable[str]) -> str:
+    lines = [line.strip() for message in messages for line in message.splitlines() if line.strip()]
+    return (lines[-1] if lines else "Serve gives no reason")[:300]
+
+
+def _resources(message: str) -> str:
+    text = _one_line(message)
+    _, found, rest = text.partition("Resources required for each replica: ")
+    return (
+        f"a replica asks for {rest.partition('. Use')[0].replace('total resources available', 'free are')}" if found else text
+    )

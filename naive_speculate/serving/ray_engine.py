@@ -1,0 +1,278 @@
+"""An engine whose replicas are Ray Serve's: this process asks, they decode.
+
+Nothing is lost without a word. A run whose replica dies before anything of it was read runs again elsewhere; its seed was
+fixed before, so it is the same run. One that had begun ends with an error that says what to do.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from ray import serve
+from ray.exceptions import RayError, RayTaskError
+from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, RayServeException, RequestCancelledError
+
+from naive_speculate.events import Event, EventKind, FinishReason
+from naive_speculate.metrics import summarize
+from naive_speculate.sampling.random_source import fresh_seed
+from naive_speculate.serving.local import MAX_WAITING
+from naive_speculate.serving.protocol import About, Load, Request, Unavailable
+from naive_speculate.serving.ray_cluster import Cluster, ClusterError, replicas_of
+from naive_speculate.speculate.sequence import CancelFlag
+
+MAX_TRIES = 3
+"""A request that takes its replica down with it must not take all of them."""
+DIED = "The machine that decoded this run has gone. Run it again: the same seed gives the same text."
+DIED_WAITING = "The machines that this run was given to have gone, one after another. Try again in a minute."
+STOPPING = "The server is stopping and takes no more runs. Try again in a minute."
+GONE = "The cluster's application has gone. The server needs to be started again."
+_LOOK_SECONDS = 0.05
+_STATUS_SECONDS = 2.0
+_ASK_SECONDS = 60.0
+
+
+class RayEngine:
+    """Decodes on the replicas of a Ray Serve application; an `Engine`.
+
+    Args:
+        app: The application's name.
+        cluster: The cluster that it runs on; left when the engine is closed.
+        max_waiting: Most sequences of this engine that may wait.
+
+    Attributes:
+        retried: How many runs were given to another replica, because theirs died before anything of them was read.
+
+    Raises:
+        ClusterError: If the application does not answer.
+    """
+
+    def __init__(self, app: str, cluster: Cluster, *, max_waiting: int = MAX_WAITING) -> None:
+        self.retried = 0
+        self._app = app
+        self._cluster = cluster
+        self._max_waiting = max_waiting
+        try:
+            handle = serve.get_app_handle(app)
+            self._about, self._rows = handle.about.remote().result(timeout_s=_ASK_SECONDS)
+        except (RayServeException, RayError, TimeoutError) as error:
+            raise ClusterError(f"application {app!r} does not answer: {' '.join(str(error).split())[:300]}") from None
+        self.handle = handle
+        self._decode = handle.options(stream=True).decode
+        self._replicas = replicas_of(app) or 1
+        self._lock = threading.Lock()
+        self._runs: set[_Run] = set()
+        self._closed = threading.Event()
+        self._gone = False
+        cluster.join()
+        self._watcher = threading.Thread(target=self._watch, name="ray-runs", daemon=True)
+        self._watcher.start()
+
+    @property
+    def about(self) -> About:
+        """What it decodes with."""
+        return self._about
+
+    def submit(self, request: Request, cancel: CancelFlag | None = None) -> Iterator[list[Event]]:
+        """Decode a request (see `Engine`); it is checked by the replica, so bad fields come out of the iteration."""
+        if self._closed.is_set():
+            raise Unavailable(STOPPING)
+        if self._gone:
+            raise Unavailable(GONE)
+        if request.params.seed is None:
+            request = replace(request, params=replace(request.params, seed=fresh_seed()))
+        with self._lock:
+            waiting = sum(run.rows for run in self._runs if not run.begun)
+        if waiting + request.params.num_sequences > self._max_waiting:
+            raise Unavailable(f"{waiting} others are waiting, which is as many as may. Try again in a moment.")
+        run = _Run(request, cancel, self._ask, self._forget)
+        with self._lock:
+            self._runs.add(run)
+        return run
+
+    def load(self) -> Load:
+        """How busy it is: the runs of this engine. Others' wait in their own processes, out of sight."""
+        with self._lock:
+            running = sum(run.rows for run in self._runs if run.begun)
+            waiting = sum(run.rows for run in self._runs if not run.begun)
+        ready = not self._closed.is_set() and not self._gone
+        return Load(ready, running, waiting, self._rows * self._replicas, self._replicas)
+
+    def close(self) -> None:
+        """Cancel what runs and take no more requests."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        self._watcher.join()
+        with self._lock:
+            runs = list(self._runs)
+        for run in runs:
+            run.end(FinishReason.CANCELLED)
+        deadline = time.monotonic() + 1
+        while self._runs and time.monotonic() < deadline:
+            time.sleep(_LOOK_SECONDS)
+        self.handle.shutdown()
+        self._cluster.leave()
+
+    def _ask(self, request: Request, again: bool) -> Any:
+        if again:
+            self.retried += 1
+        try:
+            return self._decode.remote(request)
+        except DeploymentUnavailableError:
+            raise Unavailable(GONE) from None
+        except BackPressureError:
+            raise Unavailable("As many are waiting as may. Try again in a moment.") from None
+
+    def _forget(self, run: "_Run") -> None:
+        with self._lock:
+            self._runs.discard(run)
+
+    def _watch(self) -> None:
+        """Look after the runs' cancel flags, which their readers cannot see while they wait, and after the replicas."""
+        looked = time.monotonic()
+        while not self._closed.wait(_LOOK_SECONDS):
+            with self._lock:
+                asked = [run for run in self._runs if run.asked()]
+            for run in asked:
+                run.end(FinishReason.CANCELLED)
+            if time.monotonic() - looked < _STATUS_SECONDS:
+                continue
+            try:
+                found = replicas_of(self._app)
+            except Exception:  # the controller restarts; it is asked again
+                found = self._replicas
+            self._gone = found is None
+            self._replicas = found or 0
+            if self._gone:
+                with self._lock:
+                    waiting = [run for run in self._runs if not run.begun]
+                for run in waiting:
+                    run.end(FinishReason.ERROR)
+            looked = time.monotonic()
+
+
+class _Run(Iterator[list[Event]]):
+    """One run's lists of events, as its reader gets them.
+
+    Attributes:
+        rows: How many sequences it has.
+        begun: Whether anything was read.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        cancel: CancelFlag | None,
+        ask: Callable[[Request, bool], Any],
+        forget: Callable[["_Run"], None],
+    ) -> None:
+        self.rows = request.params.num_sequences
+        self.begun = False
+        self._request = request
+        self._cancel = cancel
+        self._ask = ask
+        self._forget = forget
+        self._told: list[Event] = []
+        self._ended: FinishReason | None = None
+        self._over = False
+        self._tries = 1
+        self._stream = ask(request, False)
+
+    def asked(self) -> bool:
+        """Whether somebody wants it to end who has not been heard yet."""
+        return self._ended is None and self._cancel is not None and self._cancel.is_set()
+
+    def end(self, reason: FinishReason) -> None:
+        """End it, whoever reads it, here and in the replica."""
+        if self._ended is None:
+            self._ended = reason
+            self._stream.cancel()
+
+    def close(self) -> None:
+        """The reader goes away."""
+        if not self._over:
+            self.end(FinishReason.CANCELLED)
+            self._leave()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_stream"):
+            self.close()
+
+    def __next__(self) -> list[Event]:
+        while not self._over:
+            if self._ended is not None:
+                return self._cancelled()
+            try:
+                found = next(self._stream)
+            except StopIteration:
+                return self._finish(FinishReason.ERROR, DIED)
+            except RequestCancelledError:
+                return self._cancelled()
+            except RayTaskError as error:
+                cause = error.cause
+                return self._finish(FinishReason.ERROR, f"Decoding failed: {type(cause).__name__}: {cause}")
+            except (RayServeException, RayError):  # its replica has died, or cannot be reached any more
+                if self._ended is not None:
+                    continue
+                if self.begun:
+                    return self._finish(FinishReason.ERROR, DIED)
+                self._run_again()
+                continue
+            except BaseException:
+                self.close()
+                raise
+            if isinstance(found, tuple):
+                self._refused(*found)
+                continue
+            self.begun = True
+            self._told += found
+            if sum(event.kind == EventKind.FINISHED for event in found) and not self._unfinished():
+                self._leave()
+            return found
+        raise StopIteration
+
+    def _cancelled(self) -> list[Event]:
+        if self._ended == FinishReason.ERROR and not self.begun:
+            self._leave()
+            raise Unavailable(GONE)
+        return self._finish(FinishReason.CANCELLED)
+
+    def _refused(self, why: str, message: str) -> None:
+        if why == "unavailable":  # a replica that Serve is about to replace
+            time.sleep(_LOOK_SECONDS * 2**self._tries)
+            self._run_again()
+            return
+        self._leave()
+        raise ValueError(message)
+
+    def _run_again(self) -> None:
+        """Ask for it elsewhere; nothing of it was read."""
+        if self._tries >= MAX_TRIES:
+            self._leave()
+            raise Unavailable(DIED_WAITING)
+        self._tries += 1
+        self._stream = self._ask(self._request, True)
+        if self._ended is not None:  # just now, by another thread, which saw the stream before
+            self._stream.cancel()
+
+    def _finish(self, reason: FinishReason, message: str | None = None) -> list[Event]:
+        """The last events, which the replica could not tell any more."""
+        self._leave()
+        last = max((event.time for event in self._told), default=0.0)
+        events = []
+        for row in self._unfinished():
+            metrics = summarize(self._told, row).to_dict()
+            events.append(Event(EventKind.FINISHED, row, last, finish_reason=reason, metrics=metrics, message=message))
+        if not events:
+            raise StopIteration
+        return events
+
+    def _unfinished(self) -> list[int]:
+        finished = {event.row for event in self._told if event.kind == EventKind.FINISHED}
+        return [row for row in range(self.rows) if row not in finished]
+
+    def _leave(self) -> None:
+        self._over = True
+        self._forget(self)

@@ -1,0 +1,61 @@
+"""Ray is started once for all tests that need it, with two replicas of a tiny pair."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import PreTrainedTokenizerFast
+
+from naive_speculate import SpeculativeDecoder, load_pair
+from naive_speculate.serving import ray_cluster
+from naive_speculate.serving.ray_app import DecoderArgs
+from tests.tiny import tiny_llama
+
+APP = "tiny"
+
+
+@pytest.fixture(scope="session")
+def saved_pair(tmp_path_factory) -> Path:
+    """A tiny pair in folders, as replicas load it; its sequences may be long."""
+    folder = tmp_path_factory.mktemp("pair")
+    target, draft = tiny_llama(2, seed=0, positions=4000), tiny_llama(2, seed=0, positions=4000)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in draft.parameters():
+            parameter += 0.03 * torch.randn(parameter.shape, generator=generator)
+    words = {f"w{number}": number for number in range(97)}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel(words, unk_token="w0")))
+    for name, model in (("target", target), ("draft", draft)):
+        model.save_pretrained(folder / name)
+        tokenizer.save_pretrained(folder / name)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def saved_decoder(saved_pair) -> SpeculativeDecoder:
+    """The same pair in this process."""
+    return SpeculativeDecoder(load_pair(saved_pair / "target", saved_pair / "draft"))
+
+
+@pytest.fixture(scope="session")
+def ray_args(saved_pair) -> DecoderArgs:
+    return DecoderArgs(
+        target=str(saved_pair / "target"),
+        draft=str(saved_pair / "draft"),
+        max_rows=4,
+        min_replicas=2,
+        max_replicas=2,
+        drain_seconds=30,
+    )
+
+
+@pytest.fixture(scope="session")
+def cluster(ray_args) -> Iterator[ray_cluster.Cluster]:
+    made = ray_cluster.start({APP: ray_args}, num_cpus=2, object_store_memory=100 * 2**20)
+    made.join()
+    ray_cluster.wait_until_ready(APP, 120)
+    yield made
+    made.leave()

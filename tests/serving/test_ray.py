@@ -1,0 +1,154 @@
+"""What only an engine with replicas must do: bear that they die and are replaced, and say at the start what is wrong."""
+
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from naive_speculate import SamplingParams, Trace
+from naive_speculate.events import FinishReason
+from naive_speculate.serving import Request, Unavailable, ray_cluster
+from naive_speculate.serving.ray_app import DecoderArgs
+from naive_speculate.serving.ray_engine import RayEngine
+from tests.serving.conftest import APP
+
+
+@pytest.fixture
+def engine(cluster):
+    made = RayEngine(APP, cluster)
+    yield made
+    made.close()
+
+
+def long_request(number: int, tokens: int) -> Request:
+    return Request([1 + number, 2, 3], SamplingParams(max_tokens=tokens, seed=number), detail="none")
+
+
+def read(engine: RayEngine, request: Request, begun: threading.Semaphore | None = None) -> Trace | None:
+    """A run's trace; None for one that was lost."""
+    trace = Trace()
+    try:
+        for events in engine.submit(request):
+            if not trace.events and begun is not None:
+                begun.release()
+            trace.events += events
+    except Unavailable:
+        return None
+    return trace
+
+
+def test_nothing_is_lost_when_a_replica_dies(engine, saved_decoder):
+    requests = [long_request(number, 500) for number in range(14)]
+    begun = threading.Semaphore(0)
+    with ThreadPoolExecutor(len(requests)) as pool:
+        futures = [pool.submit(read, engine, request, begun) for request in requests]
+        for _ in range(5):  # more than one replica takes
+            begun.acquire()
+        process, _ = max(engine.handle.broadcast("state").results(timeout_s=5), key=lambda state: state[1].running)
+        assert engine.load().waiting > 0
+        os.kill(process, signal.SIGKILL)
+        traces = [future.result() for future in futures]
+    assert None not in traces
+    failed = 0
+    for request, trace in zip(requests, traces, strict=True):
+        alone = saved_decoder.generate(request.prompt, request.params, detail="none").token_ids
+        last = trace.events[-1]
+        if last.finish_reason == FinishReason.ERROR:
+            failed += 1
+            assert "Run it again" in last.message
+            assert trace.token_ids == alone[: len(trace.token_ids)]
+            assert last.metrics == trace.metrics.to_dict()
+            trace = read(engine, request)
+        assert trace.token_ids == alone
+    assert 0 < failed <= 5
+    assert engine.load().ready
+
+
+def test_a_request_waits_for_a_full_cluster_and_can_be_cancelled_meanwhile(engine):
+    cancels = [threading.Event() for _ in range(14)]
+    streams = [engine.submit(long_request(number, 3000), cancel) for number, cancel in enumerate(cancels)]
+    with ThreadPoolExecutor(len(streams)) as pool:
+        futures = [pool.submit(lambda stream: Trace(event for events in stream for event in events), s) for s in streams]
+        deadline = time.monotonic() + 5
+        while engine.load().running < 4 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        load = engine.load()
+        assert load.running >= 4
+        assert load.waiting > 0
+        assert load.running + load.waiting == 14
+        began = time.monotonic()
+        for cancel in cancels:
+            cancel.set()
+        traces = [future.result() for future in futures]
+    assert time.monotonic() - began < 1
+    assert {trace.events[-1].finish_reason for trace in traces} == {FinishReason.CANCELLED}
+    assert engine.load().running == engine.load().waiting == 0
+
+
+def test_too_many_that_wait_are_refused_with_a_line(cluster):
+    engine = RayEngine(APP, cluster, max_waiting=2)
+    with pytest.raises(Unavailable, match="as many as may"):
+        engine.submit(Request([1], SamplingParams(n=3)))
+    engine.close()
+
+
+def test_an_update_refuses_no_request(engine, ray_args, saved_decoder):
+    requests = [long_request(number, 300) for number in range(4)]
+    expected = [saved_decoder.generate(r.prompt, r.params, detail="none").token_ids for r in requests]
+    before = {process for process, _ in engine.handle.broadcast("state").results(timeout_s=5)}
+    updated = threading.Event()
+
+    def visit(number: int) -> list[bool]:
+        good = []
+        while not updated.is_set():
+            trace = read(engine, requests[number])
+            good.append(trace is not None and trace.token_ids == expected[number])
+        return good
+
+    with ThreadPoolExecutor(4) as pool:
+        futures = [pool.submit(visit, number) for number in range(4)]
+        ray_cluster.deploy(APP, ray_args.model_copy(update={"max_rows": 6}))
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            now = {process for process, _ in engine.handle.broadcast("state").results(timeout_s=5)}
+            if len(now) == 2 and not now & before:
+                break
+            time.sleep(0.2)
+        updated.set()
+        results = [good for future in futures for good in future.result()]
+    assert len(now) == 2
+    assert not now & before
+    assert len(results) > 4
+    assert all(results)
+
+
+def test_bad_input_is_one_line_at_the_start(cluster):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        closed = f"127.0.0.1:{free.getsockname()[1]}"
+    for address, said in ((closed, "nothing answers"), ("ray://here:10001", "host:port"), ("nonsense", "host:port")):
+        with pytest.raises(ray_cluster.ClusterError, match=said):
+            ray_cluster.connect(address)
+    with pytest.raises(ray_cluster.ClusterError, match="asks for 4 GPU, the whole cluster has 0"):
+        ray_cluster.deploy("greedy", DecoderArgs(gpus=4))
+    with pytest.raises(ray_cluster.ClusterError, match="serve deploy"):
+        ray_cluster.wait_until_ready("nowhere")
+
+
+def test_the_local_engine_needs_no_ray():
+    code = "import sys, naive_speculate.serving; sys.exit('ray' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_events_travel_light_and_unchanged(saved_decoder):
+    events = list(saved_decoder.stream([1, 2, 3], SamplingParams(max_tokens=30, seed=1)))
+    data = pickle.dumps(events)
+    assert [event.to_dict() for event in pickle.loads(data)] == [event.to_dict() for event in events]
+    assert len(data) < 0.5 * len(Trace(events).to_jsonl())
