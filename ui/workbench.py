@@ -49,6 +49,8 @@ class Workbench:
                 with gr.Row(elem_classes="ns-go"):
                     self.run = gr.Button("Run", variant="primary", elem_id="run")
                     self.stop = gr.Button("Stop", elem_id="stop")
+                # Gradio tells here how many wait before this visitor.
+                self._queue = gr.HTML(elem_id="queue", apply_default_css=False, min_height=0)
                 made |= parts.build_main(START, self._offer.max_tokens)
                 made |= parts.build_more(START, chat_template=offer.has_chat_template)
                 made |= parts.build_pair(list(offer.pairs))
@@ -78,11 +80,17 @@ class Workbench:
     def _wire(self) -> None:
         quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
         direct = {**quiet, "queue": False}
-        decoding: dict[str, Any] = {"concurrency_id": "decoding", "concurrency_limit": self._offer.concurrency}
+        decoding: dict[str, Any] = {
+            "concurrency_id": "decoding",
+            "concurrency_limit": self._offer.concurrency,
+            "show_progress": "minimal",
+            "show_progress_on": self._queue,
+            "api_visibility": "private",
+        }
         link = gr.Textbox(visible=False)  # a gr.State would stay on the server
         for trigger in (self.run.click, self._prompt.submit):
             trigger(self._halt, None, None, trigger_mode="multiple", **direct).then(
-                self._decode, self.settings, self.stage, trigger_mode="multiple", **decoding, **quiet
+                self._decode, self.settings, self.stage, trigger_mode="multiple", **decoding
             )
         self.stop.click(self._halt, None, None, trigger_mode="multiple", **direct)
         self.stage.inspect(self._inspect, None, [self._why, self._bars], trigger_mode="multiple", **quiet)

@@ -29,12 +29,12 @@ PATIENCE = 60_000  # milliseconds; a busy machine is slow, and nothing here wait
 class Server:
     """`python app.py` in a process of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, **more: str) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/"
-        environment = os.environ | {"GRADIO_SERVER_PORT": str(self.port), "CUDA_VISIBLE_DEVICES": ""}
+        environment = os.environ | {"GRADIO_SERVER_PORT": str(self.port), "CUDA_VISIBLE_DEVICES": ""} | more
         self.process = subprocess.Popen([sys.executable, "app.py"], cwd=ROOT, env=environment)
         self._wait()
 
