@@ -7,7 +7,7 @@ everything here comes from events.
 import math
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import plotly.graph_objects as go
@@ -17,6 +17,7 @@ from naive_speculate.palette import DRAFT, STYLES, TARGET
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.serving import Engine, Request
 from ui.figures import empty, figure, surface
+from ui.host import run_events
 from ui.labels import count, label, number
 
 TOP_K = 8
@@ -89,15 +90,11 @@ def draw(engine: Engine, request: Request, draws: int, cancel: threading.Event) 
     at_once = engine.load().capacity
     size = 10
     while census.draws < draws and not cancel.is_set():
-        size = min(size, LARGEST_BATCH, draws - census.draws)
-        counts = [min(at_once, size - begin) for begin in range(0, size, at_once)]
-        seeds = [seed + census.draws + begin for begin in range(0, size, at_once)]
-        streams = [
-            engine.submit(replace(one, params=replace(params, n=n, seed=new), detail="none"), cancel)
-            for n, new in zip(counts, seeds, strict=True)
-        ]
-        for stream in streams:
-            _count(census, [event for events in stream for event in events])
+        drawn = census.draws
+        size = min(size, LARGEST_BATCH, draws - drawn)
+        for begin in range(0, size, at_once):
+            chosen = replace(params, n=min(at_once, size - begin), seed=seed + drawn + begin)
+            _count(census, run_events(engine, replace(one, params=chosen, detail="none"), cancel))
         if cancel.is_set():
             return
         census.distances.append((census.draws, census.distance))
@@ -107,14 +104,13 @@ def draw(engine: Engine, request: Request, draws: int, cancel: threading.Event) 
 
 def _expected(engine: Engine, request: Request, cancel: threading.Event) -> Census:
     """A census without draws: both distributions of the first token, as one run tells them."""
-    for events in engine.submit(replace(request, detail="full"), cancel):
-        for event in events:
-            if event.kind == EventKind.PROPOSED and event.target_top and event.draft_top:
-                return Census(event.target_top, {entry.token_id: entry.prob for entry in event.draft_top})
+    for event in run_events(engine, replace(request, detail="full"), cancel):
+        if event.kind == EventKind.PROPOSED and event.target_top and event.draft_top:
+            return Census(event.target_top, {entry.token_id: entry.prob for entry in event.draft_top})
     raise ValueError("prompt leaves no room for a drafted token")
 
 
-def _count(census: Census, events: list[Event]) -> None:
+def _count(census: Census, events: Iterable[Event]) -> None:
     """Count the first token of every row."""
     seen: set[int] = set()
     for event in events:
