@@ -30,7 +30,12 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--dtype", help="float32, bfloat16, … (auto)")
     add("--mcp", action="store_true", help="offer the endpoint /generate to language models as an MCP tool as well")
     add("--log-prompts", action="store_true", help="tell prompts in the log; without it the log never does")
-    return parser.parse_args(argv)
+    add("--engine", choices=("local", "ray"), default="local", help="what decodes: this process, or replicas on a Ray cluster")
+    add("--ray-address", help="the cluster, as host:port; without it this machine's, or a new one (docs/scaling.md)")
+    args = parser.parse_args(argv)
+    if args.ray_address and args.engine != "ray":
+        parser.error("--ray-address is for --engine ray")
+    return args
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -44,7 +49,8 @@ def main(argv: list[str] | None = None) -> int:
     from naive_speculate.infer.cores import num_threads, share_cores
     from naive_speculate.serving.observed import RunRecord
     from ui.assets import styles
-    from ui.host import load_offer
+    from ui.cluster import cluster_engines
+    from ui.host import join_offer, load_offer
     from ui.hosting import read_hosting
     from ui.operations import LOGGER, Counters, log_runs, routes
     from ui.page import build_page
@@ -61,7 +67,11 @@ def main(argv: list[str] | None = None) -> int:
     try:
         num_threads()  # says so now where its variable cannot be
         hosting = read_hosting(os.environ, vars(args))
-        offer = load_offer(hosting, (log_runs(prompts=args.log_prompts), count))
+        observers = (log_runs(prompts=args.log_prompts), count)
+        if args.engine == "ray":
+            offer = join_offer(hosting, cluster_engines(hosting, args.ray_address), observers)
+        else:
+            offer = load_offer(hosting, observers)
     except (ValueError, OSError) as error:
         print(f"app.py: {error}", file=sys.stderr)
         return 2

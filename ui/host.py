@@ -1,7 +1,7 @@
 """What this host offers: its model pairs, loaded once and shared, each with its measured speed of plain decoding."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
@@ -79,6 +79,14 @@ class Offer:
             replicas=sum(load.replicas for load in every),
         )
 
+    def queue(self, settings: Settings) -> str:
+        """What a visitor is told whose run will have to wait; empty where it will not."""
+        load = self.of(settings).engine.load()
+        if load.ready and load.running + load.waiting < load.capacity:
+            return ""
+        others = f", and {load.waiting} wait" if load.waiting else ""
+        return f"All {load.capacity} places are taken{others}. Your run begins as soon as one is free."
+
     def close(self) -> None:
         """Cancel what runs; the server stops."""
         for hosted in self.pairs.values():
@@ -129,6 +137,19 @@ def run_events(engine: Engine, request: Request, cancel: CancelFlag | None = Non
         raise Trouble(last.message)
 
 
+def join_offer(hosting: Hosting, engines: Mapping[str, Engine], observers: Sequence[Observer] = ()) -> Offer:
+    """What a cluster's engines offer; measures their plain decoding.
+
+    All runs are passed on at once, as many as may wait too: the cluster grows by those that wait in it.
+    """
+    capacity = sum(engine.load().capacity for engine in engines.values())
+    offer = Offer({}, max_tokens=hosting.max_tokens, concurrency=capacity + hosting.queue_size)
+    for name, engine in engines.items():
+        rate = measure_plain(engine)
+        offer.pairs[name] = Hosted(ObservedEngine(engine, observers) if observers else engine, rate)
+    return offer
+
+
 def load_offer(hosting: Hosting, observers: Sequence[Observer] = ()) -> Offer:
     """Load the operator's pairs, warm them up and measure their plain decoding.
 
@@ -148,7 +169,6 @@ def load_offer(hosting: Hosting, observers: Sequence[Observer] = ()) -> Offer:
             engine = LocalEngine(
                 decoder,
                 max_rows=hosting.concurrency,
-                max_waiting=hosting.queue_size,
                 max_prompt_tokens=hosting.max_prompt_tokens,
             )
             rate = measure_plain(engine)

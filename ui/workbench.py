@@ -104,6 +104,7 @@ class Workbench:
         try:
             settings = parts.read(values)
             plain_rate = self._offer.of(settings).plain_rate
+            queue = self._offer.queue(settings)
         except ValueError as error:
             warn(error)
             yield gr.skip()
@@ -112,6 +113,8 @@ class Workbench:
         run.plain_rate = plain_rate
         self._runs.add(session, run)
         run.start(lambda cancel: self._offer.stream(settings, cancel))
+        if queue:
+            gr.Info(queue)
         try:
             async for first, events in run.batches():
                 if first == 0 and events:

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import secrets
 import socket
 import threading
 import time
@@ -100,6 +101,9 @@ def start(applications: dict[str, DecoderArgs], **options: Any) -> Cluster:
     Raises:
         ClusterError: If the machine has not the resources, or an application cannot be deployed.
     """
+    # Ray asks for a token on clusters that it starts, and would leave a new one in the home folder, which all later clusters
+    # would then ask for.
+    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     # Replicas import this package, wherever the process was started.
     here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     paths = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))

@@ -12,12 +12,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from app import main
 from naive_speculate import SamplingParams, Trace
 from naive_speculate.events import FinishReason
 from naive_speculate.serving import Request, Unavailable, ray_cluster
 from naive_speculate.serving.ray_app import DecoderArgs
 from naive_speculate.serving.ray_engine import RayEngine
 from tests.serving.conftest import APP
+from ui.host import join_offer
+from ui.hosting import Hosting
+from ui.settings import Settings
 
 
 @pytest.fixture
@@ -140,6 +144,37 @@ def test_bad_input_is_one_line_at_the_start(cluster):
         ray_cluster.deploy("greedy", DecoderArgs(gpus=4))
     with pytest.raises(ray_cluster.ClusterError, match="serve deploy"):
         ray_cluster.wait_until_ready("nowhere")
+
+
+def test_the_page_offers_the_cluster_and_tells_who_must_wait(engine):
+    offer = join_offer(Hosting(queue_size=9), {APP: engine})
+    assert (offer.concurrency, offer.load().replicas) == (engine.load().capacity + 9, engine.load().replicas)
+    settings = Settings(prompt="w1", pair=APP)
+    assert offer.queue(settings) == ""
+    streams = [engine.submit(long_request(number, 3000)) for number in range(engine.load().capacity)]
+    assert "places are taken" in offer.queue(settings)
+    for stream in streams:
+        stream.close()
+    assert offer.queue(settings) == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--engine", "ray", "--ray-address", "nonsense"], "host:port"),
+        (["--ray-address", "10.0.0.1:6379"], "--engine ray"),
+        (["--engine", "spark"], "invalid choice"),
+    ],
+)
+def test_a_wrong_engine_is_one_line_and_status_2(capsys, given, said):
+    try:
+        status = main(given)
+    except SystemExit as ended:
+        status = ended.code
+    lines = capsys.readouterr().err.splitlines()
+    assert status == 2
+    assert len(lines) == 1
+    assert said in lines[0]
 
 
 def test_the_local_engine_needs_no_ray():
