@@ -75,14 +75,17 @@ def make_pair(arguments: argparse.Namespace) -> None:
 
 def finish(shop: Workshop, out: Path, target_step: int) -> None:
     """Measure the exported pair and write its model card and loss curve."""
-    draft_log = shop.work / f"draft-of-{target_step:07d}" / "draft.csv"
+    folder = shop.work / f"draft-of-{target_step:07d}"
     logs = {"target": shop.work / "target.csv", "draft before distillation": shop.work / "draft-pretrain.csv"}
     data = shop.data_card()
     room = shop.recipe.positions - 32
     measured = card.measure(out, shop.tokens("valid"), data["valid_bytes"], new_tokens=min(128, room))
     parameters = {name: sum(p.numel() for p in card.load(out / name).parameters()) for name in ("target", "draft")}
     nothing = {"step": "0", "tokens": "0", "seconds": "0"}
-    target_run, draft_run = ((card.read_log(path) or [nothing])[-1] for path in (logs["target"], draft_log))
+    target_run, *draft_runs = (
+        (card.read_log(path) or [nothing])[-1] for path in (logs["target"], folder / "draft.csv", folder / "draft-polish.csv")
+    )
+    draft_run = {key: str(int(sum(float(run[key]) for run in draft_runs))) for key in nothing}
     text = card.model_card(asdict(shop.recipe), data, measured, parameters, target_run, draft_run, card.samples(out))
     (out / "README.md").write_text(text, encoding="utf-8")
     if not card.plot_losses(logs, out / "loss-curve.png"):

@@ -79,7 +79,8 @@ sequences of {sequence_length} and at last {positions} tokens. Muon on the matri
 and norms (rate {adam_rate}), warm-up, constant rate, linear decay over the last {decay_share}; bfloat16 matrix products.
 
 Draft: trained on the corpus for a while, then distilled from the target on {draft_tokens:.1f} M tokens, half books, half
-text that the target wrote itself, with half total variation, half forward KL (DistillSpec, arXiv 2310.08461).
+text that the target wrote itself, with total variation and forward KL, and at the end with total variation alone
+(DistillSpec, arXiv 2310.08461).
 
 ```
 python -m train --corpus FOLDER --work FOLDER --out assets/pair

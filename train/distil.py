@@ -1,7 +1,7 @@
 """Distil the draft from the target (DistillSpec, arXiv 2310.08461), on books and on the target's own text.
 
 The acceptance rate of speculative sampling is one minus the total variation between draft and target, so that is what
-the draft finally learns; forward KL, whose gradient does not vanish where the draft is far off, goes along.
+the draft finally learns; before, forward KL, whose gradient does not vanish where the draft is far off, goes along.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from train.sampling import continue_prompts
 
 PROMPT_TOKENS = 32
 PASSAGE_TOKENS = 160  # of prompt and continuation: many short ones cost less than few long ones, and repeat themselves less
-PRETRAIN_SHARE = 0.15  # of the draft's minutes
-TOTAL_VARIATION_WEIGHT = 0.7  # the rest is forward KL
+PRETRAIN_SHARE, POLISH_SHARE = 0.12, 0.23  # of the draft's minutes; the rest is distillation
+TOTAL_VARIATION_WEIGHT = 0.7  # the rest is forward KL; polishing is total variation alone
 TEMPERATURES = (1.0, 1.0, 0.7, 0.0)  # of the target's samples, in turn
 
 
@@ -103,7 +103,7 @@ def for_drafts(recipe: Recipe) -> Recipe:
 
 
 def train_draft(shop: Workshop, target: LlamaForCausalLM, target_step: int, minutes: float) -> LlamaForCausalLM:
-    """Pre-train on the corpus, then distil; ``target_step`` keeps the drafts of different targets apart."""
+    """Pre-train on the corpus, distil, then polish; ``target_step`` keeps the drafts of different targets apart."""
     recipe, data = shop.recipe, shop.data_card()["source"]
     draft = new_model(shop, recipe.draft)
     schedule = for_drafts(recipe)
@@ -123,6 +123,8 @@ def train_draft(shop: Workshop, target: LlamaForCausalLM, target_step: int, minu
     write_samples(shop, teacher, folder / "samples.tokens")
     samples = TokenStream(open_tokens(folder / "samples.tokens"), recipe.seed + 3)
     books = TokenStream(shop.tokens("train"), recipe.seed + 4)
+    mixed = HalfAndHalf(books, samples)
     stage("draft", folder, distillation_loss(teacher, draft, TOTAL_VARIATION_WEIGHT),
-          HalfAndHalf(books, samples), 1 - PRETRAIN_SHARE, target_step=target_step)  # fmt: skip
+          mixed, 1 - PRETRAIN_SHARE - POLISH_SHARE, target_step=target_step)  # fmt: skip
+    stage("draft-polish", folder, distillation_loss(teacher, draft, 1.0), mixed, POLISH_SHARE, target_step=target_step)
     return draft
