@@ -62,14 +62,14 @@ class DecoderArgs(BaseModel):
     device: str = "auto"
     dtype: str = "auto"
     device_map: str | None = None
-    max_rows: int = Field(MAX_ROWS, ge=1, le=1024)
-    max_prompt_tokens: int | None = Field(None, ge=1)
-    min_replicas: int = Field(1, ge=1)
-    max_replicas: int = Field(1, ge=1)
-    cpus: float = Field(1.0, ge=0)
-    gpus: float = Field(0.0, ge=0)
-    drain_seconds: float = Field(600.0, ge=0)
-    idle_seconds: float = Field(300.0, ge=0)
+    max_rows: int = Field(default=MAX_ROWS, ge=1, le=1024)
+    max_prompt_tokens: int | None = Field(default=None, ge=1)
+    min_replicas: int = Field(default=1, ge=1)
+    max_replicas: int = Field(default=1, ge=1)
+    cpus: float = Field(default=1.0, ge=0)
+    gpus: float = Field(default=0.0, ge=0)
+    drain_seconds: float = Field(default=600.0, ge=0)
+    idle_seconds: float = Field(default=300.0, ge=0)
 
 
 class Decoder:

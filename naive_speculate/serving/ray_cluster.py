@@ -29,7 +29,8 @@ QUIET: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
 _GONE = (ApplicationStatus.DEPLOY_FAILED, ApplicationStatus.DELETING)
 
 
-logging.getLogger("ray.serve").setLevel(logging.WARNING)
+# A dead replica is a warning for every request that it had; those who asked are told anyway.
+logging.getLogger("ray.serve").setLevel(logging.ERROR)
 
 
 class ClusterError(ValueError):
