@@ -1,5 +1,6 @@
 """The controls: one component for every field of `Settings`, with a line of help each."""
 
+import json
 from dataclasses import fields
 from typing import Any
 
@@ -9,12 +10,12 @@ from gradio.components import Component
 from ui.settings import Settings, from_controls
 
 EXAMPLES = {
-    "A fox": "Once upon a time there was a little fox who lived",
-    "A girl": "Once upon a time there was a little girl named",
-    "A cat": "There was once a cat who wanted to see the world.",
-    "A harder one": "One winter morning the old clockmaker found",
+    "A fairy tale": "Once upon a time there was a little fox who lived",
+    "A dialogue": '"Good morning," said the mole. "Where are you going?"\n\n"I am looking for my hat," said the',
+    "A list": "In the basket there were apples, pears, plums,",
+    "An odd one": "The quarterly report on semiconductor exports shows",
 }
-"""Prompts to begin with, by the name on their button."""
+"""Prompts to begin with, by the name on their button; the draft is kept ever less often from one to the next."""
 
 STRATEGIES = [
     ("Speculative sampling", "speculative_sampling"),
@@ -42,7 +43,9 @@ def build_prompt(start: Settings) -> gr.Textbox:
     with gr.Row(elem_classes="ns-examples"):
         for name, text in EXAMPLES.items():
             button = gr.Button(name, size="sm", variant="secondary", elem_classes="ns-example")
-            button.click(fn=None, js=f"() => {text!r}", outputs=prompt, show_progress="hidden", api_visibility="private")
+            button.click(
+                fn=None, js=f"() => {json.dumps(text)}", outputs=prompt, show_progress="hidden", api_visibility="private"
+            )
     return prompt
 
 
