@@ -187,8 +187,9 @@ def build(args: DecoderArgs) -> Application:
     deployment = serve.deployment(
         name=DEPLOYMENT,
         ray_actor_options=actor,
-        # A few more than are decoded at once, so that a place that gets free is taken without a way over the network.
-        max_ongoing_requests=args.max_rows + max(1, args.max_rows // 4),
+        # As many again as are decoded at once wait in the replica: a place that gets free is taken at once, while requests that
+        # wait in the page's process are tried again only from time to time.
+        max_ongoing_requests=2 * args.max_rows,
         autoscaling_config=AutoscalingConfig(
             min_replicas=args.min_replicas,
             max_replicas=max(args.min_replicas, args.max_replicas),

@@ -13,6 +13,7 @@ from typing import Any
 # Ray reads these when it is imported.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")  # a thread of Serve that outlives `ray.shutdown` would start Ray again
+os.environ.setdefault("RAY_SERVE_ROUTER_RETRY_MAX_BACKOFF_S", "0.1")  # half a second is longer than many a run
 
 import ray
 from ray import serve
@@ -138,6 +139,11 @@ def deploy(name: str, args: DecoderArgs) -> None:
     serve.start(proxy_location="Disabled", logging_config=LoggingConfig(log_level="WARNING"))
     target = serve.RunTarget(build(args), name=name, route_prefix=None)
     serve.run_many([target], wait_for_applications_running=False)
+
+
+def remove(name: str) -> None:
+    """Take an application away, once its runs have ended."""
+    serve.delete(name)
 
 
 def local_share(pairs: int = 1) -> dict[str, Any]:
