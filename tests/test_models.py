@@ -22,6 +22,13 @@ def test_a_local_folder_gives_what_the_bundled_pair_gives(bundled_decoder):
     assert SpeculativeDecoder(pair).generate("The fox", params).text == bundled_decoder.generate("The fox", params).text
 
 
+def test_layers_can_be_spread_over_devices(bundled_decoder):
+    pair = load_pair(BUNDLED_PAIR / "target", BUNDLED_PAIR / "draft", device="cpu", device_map="cpu")
+    assert isinstance(pair.target, TransformersLanguageModel)
+    params = SamplingParams(max_tokens=12, temperature=0)
+    assert SpeculativeDecoder(pair).generate("The fox", params).text == bundled_decoder.generate("The fox", params).text
+
+
 @pytest.mark.parametrize("executor", ["transformers", "torch", "onnx"])
 def test_every_executor_gives_the_same_greedy_text(bundled_decoder, executor):
     decoder = SpeculativeDecoder(load_pair(executor=executor))

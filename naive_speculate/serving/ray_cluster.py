@@ -141,11 +141,6 @@ def deploy(name: str, args: DecoderArgs) -> None:
     serve.run_many([target], wait_for_applications_running=False)
 
 
-def remove(name: str) -> None:
-    """Take an application away, once its runs have ended."""
-    serve.delete(name)
-
-
 def local_share(pairs: int = 1) -> dict[str, Any]:
     """Resources of a replica, and how many of them, where this machine's are shared among so many pairs."""
     gpus = int(ray.cluster_resources().get("GPU", 0)) if ray.is_initialized() else _visible_gpus()

@@ -1,0 +1,174 @@
+"""How many visitors a replica holds: a queueing model from measured rates, checked against visitors who read and ask again.
+
+    python -m benchmarks.visitors [--replicas 2] [--rows 4] [--tokens 64] [--think 2] [--visitors 8 16 32 48 64]
+
+Measures how many runs a second end when each replica decodes 1, 2, 4 … together. The model is a closed queue: each of N
+visitors thinks for a while (exponentially distributed), then waits for a run of theirs. With n runs in the system the replicas
+end `replicas * rate(n / replicas)` a second, where the rate stays what it is once all places are taken. That birth-death chain
+is solved exactly; then N visitors do it for real.
+"""
+
+import argparse
+import random
+import statistics
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.cluster import APP, request_of
+from naive_speculate.events import OUTPUT_KINDS
+from naive_speculate.serving import Engine, ray_cluster
+from naive_speculate.serving.ray_app import DecoderArgs
+from naive_speculate.serving.ray_engine import RayEngine
+
+RATE_RUNS = 12
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What visitors meet, on average.
+
+    Attributes:
+        per_second: Runs that end a second.
+        response: Seconds from the request to its end.
+        waiting: Share of the runs that find no place free.
+    """
+
+    per_second: float
+    response: float
+    waiting: float
+
+
+def outlook(visitors: int, think: float, rates: Sequence[float], replicas: int) -> Outlook:
+    """Solve the model.
+
+    Args:
+        visitors: How many.
+        think: Mean seconds between an answer and the next request.
+        rates: Runs a second that one replica ends while it decodes 1, 2, … together; as many as it has places.
+        replicas: How many replicas share the requests.
+    """
+
+    def rate(running: int) -> float:
+        share = min(running / replicas, len(rates))
+        if share <= 1:
+            return running * rates[0]
+        below = min(int(share), len(rates) - 1)
+        part = share - below
+        return replicas * ((1 - part) * rates[below - 1] + part * rates[below])
+
+    def chances(population: int) -> list[float]:
+        weights = [1.0]
+        for running in range(1, population + 1):
+            weights.append(weights[-1] * (population - running + 1) / think / rate(running))
+        return [weight / sum(weights) for weight in weights]
+
+    per_second = sum(chance * rate(running) for running, chance in enumerate(chances(visitors)) if running)
+    # Who asks sees the system as if they were not part of it (the arrival theorem).
+    waiting = sum(chances(visitors - 1)[replicas * len(rates) :])
+    return Outlook(per_second, visitors / per_second - think, waiting)
+
+
+def measure_rates(engine: Engine, replicas: int, rows: int, tokens: int) -> list[float]:
+    """Runs a second of one replica that decodes 1 … `rows` together, while the others do so too, for they may share a machine;
+    those between the measured sizes are interpolated."""
+    sizes = sorted({*(2**k for k in range(rows.bit_length()) if 2**k <= rows), rows})
+    found = {}
+    for size in sizes:
+        with ThreadPoolExecutor(replicas * size) as pool:
+            runs = RATE_RUNS * replicas * size
+            began = time.perf_counter()
+            list(pool.map(lambda client: [None for _ in engine.submit(request_of(client, tokens))], range(runs)))
+            found[size] = runs / replicas / (time.perf_counter() - began)
+    rates = []
+    for number in range(1, rows + 1):
+        below, above = max(s for s in sizes if s <= number), min(s for s in sizes if s >= number)
+        part = 0.0 if above == below else (number - below) / (above - below)
+        rates.append((1 - part) * found[below] + part * found[above])
+    return rates
+
+
+def visit(engine: Engine, visitors: int, think: float, tokens: int, seconds: float) -> tuple[Outlook, float]:
+    """Let visitors come, and tell what they met, and their median time to the first token."""
+    began = time.perf_counter()
+    warm = began + seconds / 4
+    answers: list[tuple[float, float]] = []
+    waited: list[bool] = []
+    lock = threading.Lock()
+
+    def one(visitor: int) -> None:
+        draws = random.Random(visitor)
+        while True:
+            time.sleep(draws.expovariate(1 / think))
+            asked = time.perf_counter()
+            if asked > began + seconds:
+                return
+            load = engine.load()
+            first = 0.0
+            for events in engine.submit(request_of(draws.randrange(100), tokens)):
+                if not first and any(event.kind in OUTPUT_KINDS for event in events):
+                    first = time.perf_counter() - asked
+            ended = time.perf_counter()
+            if warm < ended < began + seconds:
+                with lock:
+                    answers.append((ended - asked, first))
+                    waited.append(load.running + load.waiting >= load.capacity)
+
+    with ThreadPoolExecutor(visitors) as pool:
+        list(pool.map(one, range(visitors)))
+    met = Outlook(
+        len(answers) / (seconds * 3 / 4), statistics.mean(response for response, _ in answers), statistics.mean(waited)
+    )
+    return met, statistics.median(first for _, first in answers)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="How many visitors a replica holds.")
+    parser.add_argument("--replicas", type=int, default=2)
+    parser.add_argument("--rows", type=int, default=4, help="places of a replica")
+    parser.add_argument("--tokens", type=int, default=64, help="length of a run")
+    parser.add_argument("--think", type=float, default=2.0, help="mean seconds between an answer and the next request")
+    parser.add_argument("--visitors", type=int, nargs="+", default=[8, 16, 32, 48, 64])
+    parser.add_argument("--seconds", type=float, default=20.0, help="how long each number of visitors is observed")
+    options = parser.parse_args()
+    console = Console()
+    args = DecoderArgs(max_rows=options.rows, min_replicas=options.replicas, max_replicas=options.replicas)
+    cluster = ray_cluster.start({APP: args}, num_cpus=options.replicas, object_store_memory=200 * 2**20)
+    cluster.join()
+    try:
+        while (ray_cluster.replicas_of(APP) or 0) < options.replicas:
+            time.sleep(0.2)
+        engine = RayEngine(APP, cluster)
+        measure_rates(engine, options.replicas, 2, 8)
+        rates = measure_rates(engine, options.replicas, options.rows, options.tokens)
+        title = (
+            f"{options.replicas} replicas of {options.rows} places, {options.tokens} tokens a run, {options.think:g} s between"
+        )
+        table = Table(
+            "visitors", "runs/s", "model", "response", "model", "found no place", "model", "first token p50", title=title
+        )
+        for visitors in options.visitors:
+            met, first = visit(engine, visitors, options.think, options.tokens, options.seconds)
+            said = outlook(visitors, options.think, rates, options.replicas)
+            pairs = (
+                (f"{met.per_second:.1f}", f"{said.per_second:.1f}"),
+                (f"{met.response:.2f} s", f"{said.response:.2f} s"),
+                (f"{met.waiting:.0%}", f"{said.waiting:.0%}"),
+            )
+            table.add_row(str(visitors), *(text for pair in pairs for text in pair), f"{first:.2f} s")
+        engine.close()
+    finally:
+        cluster.leave()
+    shown = ", ".join(f"{size}: {rate:.1f}" for size, rate in enumerate(rates, 1))
+    console.print(f"runs a second of one replica, by how many it decodes together: {shown}")
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()
