@@ -92,7 +92,7 @@ def main(argv: list[str] | None = None) -> int:
             footer_links=["api"],
             ssr_mode=False,
             # Gradio keeps a megabyte for every session it has seen, and makes it anew where it is missing.
-            state_session_capacity=2 * hosting.concurrency,
+            state_session_capacity=2 * offer.concurrency,
             show_error=True,  # programs are told what was wrong with their call
             mcp_server=args.mcp,
             app_kwargs={"routes": routes(counted[0], offer.load)},

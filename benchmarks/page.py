@@ -22,6 +22,7 @@ from playwright.sync_api import Page, sync_playwright
 
 from benchmarks.server import serve
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
+from naive_speculate.infer.cores import leave_cores_to, share_cores
 
 PROMPT = "Once upon a time there was a king who had three daughters"
 SLOW_BYTES, SLOW_SECONDS = 4096, 0.1
@@ -102,7 +103,9 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=400)
     parser.add_argument("--runs", type=int, default=3)
     args = parser.parse_args()
+    share_cores()  # as the app does, which it is compared with
     decoder = SpeculativeDecoder(load_pair(device="cpu"))
+    leave_cores_to(decoder.pair.target)
     alone(decoder, 64, 0)
     headless = repeat(args.runs, lambda seed: alone(decoder, args.tokens, seed))
     process, url = serve()

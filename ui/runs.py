@@ -23,6 +23,8 @@ FIRST_BATCH_SECONDS = 0.005
 LOOK_SECONDS = 0.02
 ABANDONED_SECONDS = 20.0
 KEPT_RUNS = 200
+KEPT_EVENTS = 150_000
+"""Of all runs together, some 400 MB; then the oldest runs are forgotten."""
 
 _live: set[int] = set()
 _serials = itertools.count(time.time_ns() // 1000)
@@ -136,9 +138,12 @@ class Runs:
             for old in own[:-2]:
                 self._runs.pop(old.id, None)
             del own[:-2]
-            while len(self._runs) > self._kept:
+            while len(self._runs) > 1 and (len(self._runs) > self._kept or self._events() > KEPT_EVENTS):
                 _, oldest = self._runs.popitem(last=False)
                 oldest.cancel.set()
+
+    def _events(self) -> int:
+        return sum(len(run.events) for run in self._runs.values())
 
     def drop(self, session: str, run: Run) -> None:
         """Forget a run that never came to anything, so that the one before stays."""

@@ -5,6 +5,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from naive_speculate.events import Event, EventKind
+from ui import runs as runs_module
 from ui.runs import Run, Runs
 
 
@@ -126,3 +127,14 @@ def test_a_pinned_run_stays():
     for n in range(3):
         runs.add(str(n), Run())
     assert runs.get("recorded") is run
+
+
+def test_long_runs_push_out_old_ones(monkeypatch):
+    monkeypatch.setattr(runs_module, "KEPT_EVENTS", 10)
+    runs = Runs()
+    first, second, third = (Run([Event(EventKind.STEP)] * 6) for _ in range(3))
+    for session, run in zip("abc", (first, second, third), strict=True):
+        runs.add(session, run)
+    assert runs.get(first.id) is None
+    assert runs.get(second.id) is None
+    assert runs.get(third.id) is third
