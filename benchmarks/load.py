@@ -160,9 +160,10 @@ def main() -> None:
     table.add_row("answers lost", str(sum(answer is None for answer in answers)))
     table.add_row("texts unlike the solo run's", str(wrong))
     if len(sizes) > WARM_RUNS:
-        grown = sizes[-1] / sizes[WARM_RUNS - 1] - 1
+        # Medians, since freed memory goes back to the system every ten seconds only.
+        before, after = statistics.median(sizes[:WARM_RUNS][-25:]), statistics.median(sizes[-50:])
         table.add_row(
-            f"memory after {WARM_RUNS} and {len(sizes)} runs", f"{sizes[WARM_RUNS - 1]:.0f}, {sizes[-1]:.0f} MiB ({grown:+.1%})"
+            f"memory after {WARM_RUNS} and {len(sizes)} runs", f"{before:.0f}, {after:.0f} MiB ({after / before - 1:+.1%})"
         )
     console.print(table)
 

@@ -1,5 +1,8 @@
 """What every engine that decodes in this process does with a request, and with a failure."""
 
+import ctypes
+import sys
+
 import torch
 
 from naive_speculate.serving.protocol import About, Request
@@ -7,6 +10,7 @@ from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.sequence import CancelFlag, Sequence
 
 MAX_ROWS = 16
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 OUT_OF_MEMORY = "The model ran out of memory. Try a shorter prompt or fewer tokens, or again when fewer people decode."
 
 
@@ -49,6 +53,13 @@ def prepare(
             f"prompt has {length} tokens, {length - max_prompt_tokens} more than the {max_prompt_tokens} allowed here"
         )
     return sequences
+
+
+def give_back_memory() -> None:
+    """Hand freed memory back to the system, which glibc otherwise keeps in the pools of threads that have ended."""
+    trim = getattr(_LIBC, "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def explain(failure: Exception) -> str:

@@ -1,18 +1,20 @@
 """Many requests at once in this process: one thread steps all of them as one batch, and they join and leave between steps."""
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from queue import Empty, SimpleQueue
 
 from naive_speculate.events import Event, FinishReason
-from naive_speculate.serving.intake import MAX_ROWS, about, explain, prepare
+from naive_speculate.serving.intake import MAX_ROWS, about, explain, give_back_memory, prepare
 from naive_speculate.serving.protocol import Load, Request, Unavailable
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.sequence import CancelFlag, Sequence
 from naive_speculate.speculate.workspace import Workspace
 
 MAX_WAITING = 1024
+TIDY_SECONDS = 10.0
 _PATIENCE = 0.25
 """Seconds after which a reader looks whether the engine still lives."""
 
@@ -138,6 +140,7 @@ class LocalEngine:
 
     def _work(self) -> None:
         workspace = self.decoder.new_workspace()
+        tidied = time.monotonic()
         while True:
             with self._changed:
                 while not (self._waiting or self._running or self._closed):
@@ -155,6 +158,10 @@ class LocalEngine:
                 self._tell(job, [event for sequence in job.sequences for event in told.get(sequence, ())], workspace)
             with self._changed:
                 self._running = [job for job in self._running if not job.over]
+                idle = not (self._running or self._waiting)
+            if idle and time.monotonic() - tidied > TIDY_SECONDS:
+                give_back_memory()
+                tidied = time.monotonic()
 
     def _admit(self) -> list[_Job]:
         """Let waiting jobs join as far as there are places; cancelled ones join at once, to be ended by the next step."""
