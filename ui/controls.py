@@ -49,8 +49,11 @@ def build_prompt(start: Settings) -> gr.Textbox:
     return prompt
 
 
-def build_main(start: Settings, max_tokens: int) -> Controls:
-    """The controls that a lesson turns most."""
+def build_main(start: Settings) -> Controls:
+    """The controls that a lesson turns most.
+
+    Numbers have no bounds here: Gradio's own complaint would not say which field it is about.
+    """
     made: Controls = {}
     made["num_draft_tokens"] = gr.Slider(
         0,
@@ -83,17 +86,14 @@ def build_main(start: Settings, max_tokens: int) -> Controls:
             label="Max tokens",
             info="Ends the text.",
             precision=0,
-            minimum=1,
-            maximum=max_tokens,
             min_width=110,
             elem_id="max-tokens",
         )
         made["seed"] = gr.Number(
             start.seed,
             label="Seed",
-            info="Same seed, same text.",
+            info="Repeats a run.",
             precision=0,
-            minimum=0,
             min_width=110,
             elem_id="seed",
         )

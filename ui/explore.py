@@ -94,7 +94,10 @@ def build_explore(offer: Offer, controls: parts.Controls) -> Explore:
         concurrency_limit=1,
         **quiet,
     )
-    stop.click(lambda: "Stopped; the maps show what was run.", None, status, cancels=going, queue=False, **quiet)
+    # In two steps: what the sweep was just handing over must not come after these words.
+    stop.click(None, None, None, cancels=going, queue=False, **quiet).then(
+        lambda: "Stopped; the maps show what was run.", None, status, queue=False, show_progress="hidden", **quiet
+    )
     return Explore(ks, temperatures, tokens)
 
 

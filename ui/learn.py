@@ -65,13 +65,17 @@ def _button(lesson: int, name: str) -> gr.Button:
     return gr.Button(name, variant="primary", elem_id=f"learn-{lesson}-run", elem_classes="ns-small")
 
 
+def _note(text: str) -> None:
+    gr.HTML(f'<p class="ns-note">{text}</p>', apply_default_css=False)
+
+
 def _status(lesson: int) -> gr.HTML:
     return gr.HTML(elem_id=f"learn-{lesson}-status", apply_default_css=False, html_template='<p role="status">${value}</p>')
 
 
 def _visit(button: gr.Button, note: str, places: Places, tab: str, press: str, changes: dict[Any, Any]) -> None:
     """Let a button set controls, open a tab, and press the button there; the note says so beforehand."""
-    gr.HTML(f'<p class="ns-note">{note}</p>', apply_default_css=False)
+    _note(note)
 
     def turn() -> list[Any]:
         return [gr.Tabs(selected=tab), *changes.values()]
@@ -90,6 +94,7 @@ def _visit(button: gr.Button, note: str, places: Places, tab: str, press: str, c
 
 def _slow(offer: Offer, places: Places) -> None:
     button = _button(1, "Measure a pass over 1, 2, 4, 8 and 16 tokens")
+    _note("Times the target on this machine, with your prompt before every pass. It takes some seconds.")
     status, chart = _status(1), build_plot("learn-1-view", "Time of one pass of the target")
 
     def measure(*values: Any) -> Iterator[tuple[Any, Any]]:
@@ -127,6 +132,7 @@ def _draft_and_verify(_offer: Offer, places: Places) -> None:
 
 def _accept_or_reject(offer: Offer, places: Places) -> None:
     button = _button(3, "Find a rejected guess and explain it")
+    _note("Decodes your prompt until the dice refuse a guess, and shows the numbers that it failed by.")
     status = _status(3)
     with gr.Row(elem_id="learn-3-view", elem_classes="ns-pair"):
         words = gr.HTML(elem_id="learn-3-why", apply_default_css=False)
@@ -179,6 +185,7 @@ def _lossless(offer: Offer, places: Places) -> None:
     with gr.Row(elem_classes="ns-go"):
         button = _button(4, f"Draw {DRAWS:,} tokens")
         stop = gr.Button("Stop", elem_id="learn-4-stop", elem_classes="ns-small")
+    _note("Takes some seconds; the charts grow as it draws.")
     status = _status(4)
     with gr.Row(elem_id="learn-4-view", elem_classes="ns-pair"):
         counted = build_plot("learn-4-shares", "Counted, and as it should be")

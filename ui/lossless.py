@@ -230,6 +230,6 @@ def conclusion(census: Census) -> str:
     away, chance = number(census.distance, 2), number(census.by_chance(census.draws), 2)
     return (
         f"After {count(census.draws, 'draw')} the counts are {away} away from the target's probabilities; "
-        f"fair draws from the target itself would be some {chance} away. Had every draft been kept, "
-        f"the distance would stay at {number(census.draft_distance, 2)} however long one draws."
+        f"fair draws from the target itself would be some {chance} away on average, now and then twice that. "
+        f"Had every draft been kept, the distance would stay at {number(census.draft_distance, 2)} however long one draws."
     )

@@ -12,10 +12,7 @@ from ui.recorded import recorded_run
 from ui.runs import Runs
 from ui.workbench import Workbench
 
-TAGLINE = (
-    "Speculative decoding, live: a small model guesses ahead, a large one checks all guesses in a single pass. "
-    "Same text, sooner."
-)
+TAGLINE = "Speculative decoding, live: a small model guesses ahead, a large one checks. The large one's output, only sooner."
 
 HEADER = (
     f'<header class="ns-top"><h1>Naive Speculate</h1><p>{TAGLINE}</p>'

@@ -63,8 +63,11 @@ def pass_costs(known: dict[int, float], dark: bool = False) -> go.Figure:
                 "x": places,
                 "y": times,
                 "text": [milliseconds(known[width]) for width in widths],
-                "textposition": "outside",
-                "cliponaxis": False,
+                "textposition": "inside",  # above, the line would cross it
+                "insidetextanchor": "start",
+                "textangle": 0,
+                "insidetextfont": {"color": surface(dark).page},
+                "constraintext": "none",
                 "marker": {"color": TARGET.color(dark)},
                 "hovertemplate": "%{text}<extra></extra>",
             },

@@ -47,13 +47,22 @@ def whole(run: Run) -> str:
 def template() -> str:
     """The component's markup; it never changes, so Gradio never touches what the script adds to it."""
     text = (ROOT / "stage.html").read_text(encoding="utf-8")
-    return text.replace("<!-- legend -->", legend())
+    return text.replace("<!-- legend -->", legend()).replace("<!-- meanings -->", meanings())
 
 
 def legend() -> str:
     """One button a kind, with its mark, its name, how often it occurs, and its meaning as a tooltip."""
     keys = [_key(kind.value, STYLES[kind], counted=True) for kind in LEGEND]
     return _key("prompt", PROMPT, counted=False) + "".join(keys)
+
+
+def meanings() -> str:
+    """What each kind means, in words; a tooltip is not there for fingers and keyboards."""
+    styles = [PROMPT, *(STYLES[kind] for kind in LEGEND)]
+    return "".join(
+        f"<div><dt>{html.escape(style.mark)} {html.escape(style.label)}</dt><dd>{html.escape(style.meaning)}</dd></div>"
+        for style in styles
+    )
 
 
 def _key(name: str, style: Style, *, counted: bool) -> str:

@@ -6,6 +6,8 @@ from naive_speculate.palette import DARK, LIGHT, TARGET
 
 SANS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"]
 MONO = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"]
+EDGE = {"light": "#85878e", "dark": "#7b7d84"}
+"""Edges of fields: three to one against what they stand on, so that a field is seen to be one."""
 
 
 def theme() -> gr.themes.Base:
@@ -28,6 +30,7 @@ def theme() -> gr.themes.Base:
         block_background_fill=LIGHT.page,
         block_background_fill_dark=DARK.page,
         block_border_width="0px",
+        block_info_text_size="13.5px",
         block_info_text_color=LIGHT.muted,
         block_info_text_color_dark=DARK.muted,
         block_label_text_color=LIGHT.ink,
@@ -39,8 +42,10 @@ def theme() -> gr.themes.Base:
         border_color_primary_dark=DARK.rule,
         input_background_fill=LIGHT.page,
         input_background_fill_dark=DARK.panel,
-        input_border_color=LIGHT.rule,
-        input_border_color_dark=DARK.rule,
+        input_border_color=EDGE["light"],
+        input_border_color_dark=EDGE["dark"],
+        checkbox_border_color=EDGE["light"],
+        checkbox_border_color_dark=EDGE["dark"],
         input_border_width="1px",
         input_placeholder_color=LIGHT.muted,
         input_placeholder_color_dark=DARK.muted,

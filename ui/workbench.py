@@ -51,7 +51,7 @@ class Workbench:
                     self.stop = gr.Button("Stop", elem_id="stop")
                 # Gradio tells here how many wait before this visitor.
                 self._queue = gr.HTML(elem_id="queue", apply_default_css=False, min_height=0)
-                made |= parts.build_main(START, self._offer.max_tokens)
+                made |= parts.build_main(START)
                 made |= parts.build_more(START, chat_template=offer.has_chat_template)
                 made |= parts.build_pair(list(offer.pairs))
                 self.share = gr.Button("Copy link to these settings", size="sm", elem_id="share")
