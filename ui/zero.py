@@ -5,10 +5,14 @@ The package `spaces` is there on such a Space only, and is imported only there.
 
 import math
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from functools import wraps
+from html import unescape
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # this module is imported before torch, which `spaces` has to come before
+    from naive_speculate.events import Event
     from naive_speculate.serving import Request
     from naive_speculate.serving.solo import Decode
 
@@ -36,9 +40,25 @@ def duration(request: "Request", _flag: str = "") -> int:
 
 
 def on_zero_gpu(decode: "Decode") -> "Decode":
-    """The same function, run by ZeroGPU."""
+    """The same function, run by ZeroGPU; what ZeroGPU tells visitors (no quota left, no GPU free) becomes `Unavailable`."""
+    import gradio
     import spaces  # type: ignore[import-not-found, unused-ignore]
+
+    from naive_speculate.serving import Unavailable
 
     wrap: Callable[..., Any] = spaces.GPU(duration=duration)
     wrapped: Decode = wrap(decode)
-    return wrapped
+
+    @wraps(decode)
+    def asked(request: "Request", flag: str) -> "Iterator[list[Event]]":
+        try:
+            yield from wrapped(request, flag)
+        except gradio.Error as error:
+            raise Unavailable(_plain(f"{error.title}: {error.message}")) from error
+
+    return asked
+
+
+def _plain(message: str) -> str:
+    """A message without its HTML; the page shows it as text."""
+    return " ".join(unescape(re.sub(r"<[^>]*>", "", message)).split())

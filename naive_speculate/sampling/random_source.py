@@ -2,6 +2,7 @@
 
 import random
 import secrets
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -45,7 +46,7 @@ class SeededRandom:
         if torch.device(device).type == "cpu":
             self._noise = np.random.Generator(np.random.SFC64([seed, index]))
         else:
-            self._generator = torch.Generator(device).manual_seed((seed + index * 0x9E3779B97F4A7C15) % 2**63)
+            self._device, self._seed = device, (seed + index * 0x9E3779B97F4A7C15) % 2**63
 
     def uniform(self) -> float:
         """A number from [0, 1)."""
@@ -58,6 +59,11 @@ class SeededRandom:
         else:
             noise = torch.empty_like(probs).exponential_(generator=self._generator)
         return (probs / noise.clamp_min_(1e-30)).argmax()
+
+    @cached_property
+    def _generator(self) -> torch.Generator:
+        """Made with the first draw: a server that checks requests may be a process without the device that decodes them."""
+        return torch.Generator(self._device).manual_seed(self._seed)
 
     def state(self) -> Any:
         """Where the draws stand, for `restore`."""

@@ -14,12 +14,12 @@ from ray import serve
 from ray.exceptions import RayError, RayTaskError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, RayServeException, RequestCancelledError
 
-from naive_speculate.events import Event, EventKind, FinishReason
-from naive_speculate.metrics import summarize
+from naive_speculate.events import Event, FinishReason
 from naive_speculate.sampling.random_source import fresh_seed
 from naive_speculate.serving.local import MAX_WAITING
 from naive_speculate.serving.protocol import About, Load, Request, Unavailable
 from naive_speculate.serving.ray_cluster import Cluster, ClusterError, replicas_of
+from naive_speculate.serving.told import Told
 from naive_speculate.speculate.sequence import CancelFlag
 
 MAX_TRIES = 3
@@ -174,7 +174,7 @@ class _Run(Iterator[list[Event]]):
         self._cancel = cancel
         self._ask = ask
         self._forget = forget
-        self._told: list[Event] = []
+        self._told = Told(self.rows)
         self._ended: FinishReason | None = None
         self._over = False
         self._tries = 1
@@ -227,8 +227,8 @@ class _Run(Iterator[list[Event]]):
                 self._refused(*found)
                 continue
             self.begun = True
-            self._told += found
-            if sum(event.kind == EventKind.FINISHED for event in found) and not self._unfinished():
+            self._told.add(found)
+            if not self._told.unfinished:
                 self._leave()
             return found
         raise StopIteration
@@ -260,18 +260,10 @@ class _Run(Iterator[list[Event]]):
     def _finish(self, reason: FinishReason, message: str | None = None) -> list[Event]:
         """The last events, which the replica could not tell any more."""
         self._leave()
-        last = max((event.time for event in self._told), default=0.0)
-        events = []
-        for row in self._unfinished():
-            metrics = summarize(self._told, row).to_dict()
-            events.append(Event(EventKind.FINISHED, row, last, finish_reason=reason, metrics=metrics, message=message))
+        events = self._told.endings(reason, message)
         if not events:
             raise StopIteration
         return events
-
-    def _unfinished(self) -> list[int]:
-        finished = {event.row for event in self._told if event.kind == EventKind.FINISHED}
-        return [row for row in range(self.rows) if row not in finished]
 
     def _leave(self) -> None:
         self._over = True

@@ -1,38 +1,47 @@
 """One request at a time, decoded where it is asked for: for hosts that decode in processes forked for each request.
 
-Such a process shares no memory with the one that serves visitors, so there is nothing to batch with, and a cancelled run is
-told so by a file.
+Such a process shares no memory with the one that serves visitors, so there is nothing to batch with, and a run goes on for as
+long as a file exists. The host may keep a run waiting, refuse it or cut it off: a thread waits for it, so that whoever reads
+can still be told.
 """
 
 import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from contextvars import copy_context
+from dataclasses import replace
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
 from naive_speculate.events import Event, FinishReason
+from naive_speculate.sampling.random_source import fresh_seed
 from naive_speculate.serving.intake import MAX_ROWS, about, explain, prepare
 from naive_speculate.serving.protocol import Load, Request, Unavailable
+from naive_speculate.serving.told import Told
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.sequence import CancelFlag, Sequence
 
 Decode = Callable[[Request, str], Iterator[list[Event]]]
-"""Decodes a request; ends early once a file of that path exists."""
+"""Decodes a request for as long as a file of that path exists. What it raises is told to the visitor."""
+CUT_OFF = "The host ended this run before its time. Run it again, with fewer tokens: the same seed gives the same text."
+STOPPING = "The server is stopping and takes no more runs. Try again in a minute."
+_LOOK_SECONDS = 0.1
 
 
 class FileFlag:
-    """A cancel flag that crosses a fork: set once the file exists."""
+    """A cancel flag that crosses a fork: set once the file is gone."""
 
     def __init__(self, path: str) -> None:
         self._path = path
 
     def is_set(self) -> bool:
-        """Whether somebody made the file."""
-        return os.path.exists(self._path)
+        """Whether somebody removed the file."""
+        return not os.path.exists(self._path)
 
 
 class SoloEngine:
-    """Decodes each request by itself, in the thread that reads it; an `Engine`.
+    """Decodes each request by itself; an `Engine`.
 
     Args:
         decoder: Whose pair decodes.
@@ -63,10 +72,12 @@ class SoloEngine:
 
     def submit(self, request: Request, cancel: CancelFlag | None = None) -> Iterator[list[Event]]:
         """Decode a request (see `Engine`); checked here, where an error still reaches the caller."""
-        prepare(self.decoder, request, None, self._max_rows, self._max_prompt_tokens)
+        if request.params.seed is None:
+            request = replace(request, params=replace(request.params, seed=fresh_seed()))
+        sequences = prepare(self.decoder, request, None, self._max_rows, self._max_prompt_tokens)
         if self._closed.is_set():
-            raise Unavailable("The server is stopping and takes no more runs. Try again in a minute.")
-        return self._run(request, cancel)
+            raise Unavailable(STOPPING)
+        return self._read(request, sequences, cancel)
 
     def load(self) -> Load:
         """How busy it is; every run has a process of its own, so none waits here."""
@@ -76,20 +87,54 @@ class SoloEngine:
         """Cancel what runs and take no more requests."""
         self._closed.set()
 
-    def _run(self, request: Request, cancel: CancelFlag | None) -> Iterator[list[Event]]:
+    def _read(self, request: Request, sequences: list[Sequence], cancel: CancelFlag | None) -> Iterator[list[Event]]:
+        told = Told(len(sequences))
+        unread: SimpleQueue[list[Event] | Exception | None] = SimpleQueue()
+        descriptor, flag = tempfile.mkstemp(prefix="naive-speculate-")
+        os.close(descriptor)
         with self._lock:
             self._running += 1
-        with tempfile.TemporaryDirectory(prefix="naive-speculate-") as folder:
-            flag = Path(folder) / "cancelled"
-            try:
-                for events in self._decode(request, str(flag)):
-                    if self._closed.is_set() or (cancel is not None and cancel.is_set()):
-                        flag.touch()
-                    yield events
-            finally:
-                flag.touch()
-                with self._lock:
-                    self._running -= 1
+        context = copy_context()  # the host knows by it on whose behalf it is asked
+        threading.Thread(target=context.run, args=(self._ask, request, flag, unread), name="solo-run", daemon=True).start()
+        try:
+            while told.unfinished:
+                ended = self._closed.is_set() or (cancel is not None and cancel.is_set())
+                if ended:
+                    Path(flag).unlink(missing_ok=True)
+                try:
+                    found = unread.get(timeout=_LOOK_SECONDS)
+                except Empty:
+                    if not ended or told.begun:
+                        continue
+                    # Its turn has not come, and when it does the file is gone.
+                    found = _rest(sequences, told, FinishReason.CANCELLED)
+                if isinstance(found, Unavailable) and not told.begun:
+                    raise found
+                if found is None:
+                    found = _rest(sequences, told, FinishReason.ERROR, CUT_OFF)
+                elif isinstance(found, Exception):
+                    message = str(found) if isinstance(found, Unavailable) else explain(found)
+                    found = _rest(sequences, told, FinishReason.ERROR, message)
+                told.add(found)
+                yield found
+        finally:
+            Path(flag).unlink(missing_ok=True)
+            with self._lock:
+                self._running -= 1
+
+    def _ask(self, request: Request, flag: str, unread: "SimpleQueue[list[Event] | Exception | None]") -> None:
+        try:
+            for events in self._decode(request, flag):
+                unread.put(events)
+            unread.put(None)
+        except Exception as error:
+            unread.put(error)
+
+
+def _rest(sequences: list[Sequence], told: Told, reason: FinishReason, message: str | None = None) -> list[Event]:
+    """What is missing of a run that nobody decodes any more."""
+    started = [] if told.begun else [event for sequence in sequences for event in sequence.emitter.started(sequence.facts)]
+    return [*started, *told.endings(reason, message)]
 
 
 def _decode(decoder: SpeculativeDecoder, request: Request, cancel: CancelFlag) -> Iterator[list[Event]]:

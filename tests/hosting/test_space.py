@@ -6,9 +6,12 @@ import re
 import tomllib
 from pathlib import Path
 
+import gradio
+import pytest
+
 import app
 from naive_speculate import SamplingParams, Trace
-from naive_speculate.serving import Request, SoloEngine
+from naive_speculate.serving import Request, SoloEngine, Unavailable
 from ui.zero import MOST_SECONDS, duration, on_zero_gpu
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,3 +76,12 @@ def test_decoding_is_wrapped_by_the_package_of_zero_gpu(tiny_decoder):
     assert inspect.isgeneratorfunction(engine._decode)
     trace = Trace(event for events in engine.submit(Request([1, 2], SamplingParams(max_tokens=9, seed=1))) for event in events)
     assert trace.token_ids == tiny_decoder.generate([1, 2], SamplingParams(max_tokens=9, seed=1)).token_ids
+
+
+def test_what_zero_gpu_tells_a_visitor_arrives_as_plain_words():
+    def refused(request, flag):
+        yield from ()
+        raise gradio.Error("No GPU &amp; no time: <a href='x'>subscribe</a>", title="ZeroGPU quota exceeded")
+
+    with pytest.raises(Unavailable, match=r"^ZeroGPU quota exceeded: No GPU & no time: subscribe$"):
+        list(on_zero_gpu(refused)(Request([1]), "flag"))

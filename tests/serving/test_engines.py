@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import re
 import signal
 import socket
 import threading
@@ -9,6 +10,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import torch
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, Trace
 from naive_speculate.events import Event, EventKind, FinishReason
@@ -235,6 +237,88 @@ def test_a_pair_that_fails_in_batches_only_still_serves(tiny_pair):
     assert decoder.failures > 0
     for request, trace in zip(requests, traces, strict=True):
         assert trace.token_ids == SpeculativeDecoder(tiny_pair).generate(request.prompt, request.params).token_ids
+
+
+# What a host that decodes elsewhere can do to a run.
+
+
+def test_a_run_that_the_host_keeps_waiting_can_be_stopped(tiny_decoder):
+    turn, seen = threading.Event(), []
+
+    def late(decode):
+        def waits(request, flag):
+            turn.wait(10)
+            for events in decode(request, flag):
+                seen.extend(events)
+                yield events
+
+        return waits
+
+    engine, cancel = SoloEngine(tiny_decoder, wrap=late), threading.Event()
+    stream = engine.submit(Request([1, 2], LONG), cancel)
+    threading.Timer(0.2, cancel.set).start()
+    began = time.monotonic()
+    events = [event for some in stream for event in some]
+    assert time.monotonic() - began < 1
+    assert [event.kind for event in events] == [EventKind.STARTED, EventKind.FINISHED]
+    assert events[-1].finish_reason == FinishReason.CANCELLED
+    assert engine.load().running == 0
+    turn.set()  # now that nobody wants it any more
+    deadline = time.monotonic() + 2
+    while not (seen and seen[-1].kind == EventKind.FINISHED) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert [event.kind for event in seen] == [EventKind.STARTED, EventKind.FINISHED]
+
+
+def cut_short(after: int, error: Exception | None):
+    def wrap(decode):
+        def some(*args):
+            for number, events in enumerate(decode(*args)):
+                if number == after:
+                    break
+                yield events
+            if error is not None:
+                raise error
+
+        return some
+
+    return wrap
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (None, "Run it again"),
+        (Unavailable("Quota exceeded: come back tomorrow"), "^Quota exceeded: come back tomorrow$"),
+        (RuntimeError("a wheel came off"), "Decoding failed: RuntimeError: a wheel came off"),
+    ],
+)
+def test_a_run_that_the_host_ends_says_so_and_keeps_what_there_was(tiny_decoder, error, said):
+    engine = SoloEngine(tiny_decoder, wrap=cut_short(4, error))
+    trace = joined(engine, Request([1, 2], SamplingParams(n=2, max_tokens=99, seed=3)))
+    ends = [event for event in trace if event.kind == EventKind.FINISHED]
+    assert {event.row for event in ends} == {0, 1}
+    assert all(event.finish_reason == FinishReason.ERROR and re.search(said, event.message) for event in ends)
+    alone = tiny_decoder.generate([1, 2], SamplingParams(n=2, max_tokens=99, seed=3))
+    for row in range(2):
+        part = Trace(event for event in trace if event.row == row)
+        assert 0 < len(part.token_ids) < 99
+        assert any(output.token_ids[: len(part.token_ids)] == part.token_ids for output in alone.outputs)
+
+
+def test_a_host_that_takes_no_run_is_unavailable(tiny_decoder):
+    engine = SoloEngine(tiny_decoder, wrap=cut_short(0, Unavailable("no GPU is free")))
+    with pytest.raises(Unavailable, match="no GPU is free"):
+        joined(engine, Request([1, 2], LONG))
+    assert engine.load().running == 0
+
+
+def test_requests_are_checked_where_the_device_that_decodes_them_is_not(tiny_pair):
+    decoder = SpeculativeDecoder(tiny_pair)
+    decoder.device = torch.device("cuda")
+    engine = SoloEngine(decoder, wrap=cut_short(0, Unavailable("elsewhere")))
+    with pytest.raises(Unavailable, match="elsewhere"):
+        joined(engine, Request([1, 2], SamplingParams(seed=1, frequency_penalty=1.0, logit_bias={3: 1.0}, n=2)))
 
 
 # What only an engine with replicas must do. It stands in this file so that Ray is started once.
