@@ -1,11 +1,13 @@
 """The fast language model for the Llama family: Llama, Qwen2, Qwen3, Mistral."""
 
 import importlib.metadata
+from contextlib import suppress
 from typing import Literal, Protocol
 
 import torch
 from transformers import PreTrainedModel
 
+from naive_speculate.infer.llama_graphs import GraphLlama
 from naive_speculate.infer.llama_torch import TorchLlama
 from naive_speculate.infer.llama_weights import LlamaShape, rotary_of, shape_of, weights_of
 from naive_speculate.infer.protocols import KVCache, KVState
@@ -17,6 +19,10 @@ Executor = Literal["auto", "onnx", "torch"]
 # The graph's operators work in these versions; earlier ones lack some or were not tried.
 _ONNXRUNTIME, _ONNX = "1.31", "1.19"
 
+_GRAPH_STEP = 512
+"""Graphs are captured anew when a cache grows, so that it grows by much at a time."""
+_MAX_SPARE = 2
+
 
 class _Forward(Protocol):
     shape: LlamaShape
@@ -27,7 +33,8 @@ class _Forward(Protocol):
 
 
 class LlamaLanguageModel:
-    """A `BatchLanguageModel` that computes with ONNX Runtime (`OnnxLlama`) or lean torch operations (`TorchLlama`).
+    """A `BatchLanguageModel` that computes with ONNX Runtime (`OnnxLlama`) or lean torch operations (`TorchLlama`), which on
+    CUDA are captured as graphs (`GraphLlama`).
 
     Made with `from_transformers`. Its logits are those of transformers up to rounding.
 
@@ -48,6 +55,7 @@ class LlamaLanguageModel:
         self.num_parameters = reference.num_parameters
         self.executor = executor
         self._forward = forward
+        self._spare: list[RaggedKVCache] = []
 
     @classmethod
     def from_transformers(cls, model: PreTrainedModel, executor: Executor = "auto") -> "LlamaLanguageModel":
@@ -65,7 +73,8 @@ class LlamaLanguageModel:
         chosen = executor if executor != "auto" else ("onnx" if onnx_possible else "torch")
         reference = TransformersLanguageModel(model)
         if chosen == "torch":
-            return cls(reference, TorchLlama(shape, weights_of(model), rotary_of(model)), chosen)
+            lean = TorchLlama(shape, weights_of(model), rotary_of(model))
+            return cls(reference, GraphLlama(lean) if lean.device.type == "cuda" else lean, chosen)
         if chosen != "onnx":
             raise ValueError(f'executor must be "auto", "onnx" or "torch", got {executor!r}')
         if (obstacle := _onnx_obstacle(model)) is not None:
@@ -92,7 +101,18 @@ class LlamaLanguageModel:
 
     def new_cache(self, batch_size: int) -> RaggedKVCache:
         """An empty cache for `batch_size` rows."""
-        return RaggedKVCache(batch_size)
+        if not isinstance(self._forward, GraphLlama):
+            return RaggedKVCache(batch_size)
+        with suppress(IndexError):  # somebody else may take the last one
+            if batch_size == 1:
+                return self._spare.pop()
+        return RaggedKVCache(batch_size, _GRAPH_STEP)
+
+    def recycle(self, cache: RaggedKVCache) -> None:
+        """Take back a cache that nobody will use again: what was captured for its buffers serves the next run too."""
+        if isinstance(self._forward, GraphLlama) and len(cache.lengths) == 1 and len(self._spare) < _MAX_SPARE:
+            cache.clear_row(0)
+            self._spare.append(cache)
 
     @torch.no_grad()
     def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None) -> torch.Tensor:

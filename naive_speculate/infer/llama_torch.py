@@ -3,11 +3,16 @@
 Leaner than the modules of transformers: fused projections, no wrappers, keys and values written straight into the cache.
 """
 
+from collections.abc import Callable, Mapping
+
 import torch
 import torch.nn.functional as F
 
 from naive_speculate.infer.llama_weights import LlamaLayer, LlamaShape, LlamaWeights, RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows
+
+Write = Callable[[int, torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
+"""Stores a layer's new keys and values and gives all that are to be attended to; see `CacheRows.write`."""
 
 
 class TorchLlama:
@@ -23,8 +28,8 @@ class TorchLlama:
         self.shape = shape
         self.dtype = weights.embedding.dtype
         self.device = weights.embedding.device
+        self.rotary = rotary
         self._weights = weights
-        self._rotary = rotary
 
     @torch.inference_mode()
     def forward(self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int) -> torch.Tensor:
@@ -43,30 +48,53 @@ class TorchLlama:
         """
         num_new = token_ids.shape[1]
         lengths = rows.lengths
-        cos, sin = self._rotary.up_to(max(lengths) + num_new)
-        positions = rows.positions(num_new, self.device)
-        rotation = (cos[positions][:, None].to(self.dtype), sin[positions][:, None].to(self.dtype))
+        tables = self.rotary.up_to(max(lengths) + num_new)
         masks: dict[int | None, torch.Tensor | None] = {}
         for window in set(self.shape.windows):
             # One new token of equally long rows sees everything there is.
             sees_all = num_new == 1 and window is None and min(lengths) == max(lengths)
             masks[window] = None if sees_all else rows.mask(num_new, self.device, window)
+        return self.compute(token_ids, rows.positions(num_new, self.device), tables, masks, rows.write, num_logits)
+
+    def compute(
+        self,
+        token_ids: torch.Tensor,
+        positions: torch.Tensor,
+        tables: tuple[torch.Tensor, torch.Tensor],
+        masks: Mapping[int | None, torch.Tensor | None],
+        write: Write,
+        num_logits: int,
+    ) -> torch.Tensor:
+        """The forward itself, which nothing on the host has a part in.
+
+        Args:
+            token_ids, positions: int64, shape `[rows, num_query_tokens]`.
+            tables: Cosines and sines of every position.
+            masks: Who attends to what, by the layers' sliding windows.
+            write: Stores keys and values.
+            num_logits: The last so many positions' logits.
+
+        Returns:
+            torch.Tensor: Shape `[rows, num_logits, vocab_size]`.
+        """
+        cos, sin = (table[positions][:, None].to(self.dtype) for table in tables)
         try:
             hidden = F.embedding(token_ids, self._weights.embedding)
         except IndexError as error:
             raise ValueError(f"query_token_ids must be in [0, {self.shape.vocab_size})") from error
         for index, layer in enumerate(self._weights.layers):
-            hidden = hidden + self._attention(index, layer, hidden, rows, rotation, masks[self.shape.windows[index]])
+            hidden = hidden + self._attention(index, layer, hidden, write, (cos, sin), masks[self.shape.windows[index]])
             gate, up = F.linear(self._norm(hidden, layer.mlp_norm), layer.gate_up).chunk(2, dim=-1)
             hidden = hidden + F.linear(F.silu(gate).mul_(up), layer.down)
-        return F.linear(self._norm(hidden[:, num_new - num_logits :], self._weights.norm), self._weights.head)
+        first = token_ids.shape[1] - num_logits
+        return F.linear(self._norm(hidden[:, first:], self._weights.norm), self._weights.head)
 
     def _attention(
         self,
         index: int,
         layer: LlamaLayer,
         hidden: torch.Tensor,
-        rows: CacheRows,
+        write: Write,
         rotation: tuple[torch.Tensor, torch.Tensor],
         mask: torch.Tensor | None,
     ) -> torch.Tensor:
@@ -79,7 +107,7 @@ class TorchLlama:
             queries, keys = queries_keys.split(heads, dim=1)
             queries_keys = torch.cat([self._norm(queries, layer.q_norm), self._norm(keys, layer.k_norm)], dim=1)
         queries, keys = _rotated(queries_keys, *rotation).split(heads, dim=1)
-        all_keys, all_values = rows.write(index, keys, values)
+        all_keys, all_values = write(index, keys, values)
         attended = F.scaled_dot_product_attention(
             queries, all_keys, all_values, attn_mask=mask, enable_gqa=heads[0] != heads[1]
         )

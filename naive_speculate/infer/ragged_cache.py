@@ -15,20 +15,42 @@ from naive_speculate.infer.protocols import KVState
 _FIRST_CAPACITY = 128
 
 
+def causal_mask(positions: torch.Tensor, num_keys: int, window: int | None = None) -> torch.Tensor:
+    """Which of the keys at 0 … `num_keys` - 1 a token may attend to.
+
+    Args:
+        positions: Of the tokens, int64, shape `[rows, num_new]`.
+        num_keys: Number of keys.
+        window: Sliding window in tokens, the token itself included; None for full attention.
+
+    Returns:
+        torch.Tensor: bool, shape `[rows, 1, num_new, num_keys]`; True where attention is allowed.
+    """
+    positions = positions[:, None, :, None]
+    keys = torch.arange(num_keys, device=positions.device)
+    allowed = keys <= positions
+    return allowed & (keys > positions - window) if window else allowed
+
+
 class RaggedKVCache:
     """Keys and values of `batch_size` rows, each with its own length, in one buffer a layer.
 
     Layers' buffers have shape `[batch_size, num_heads, capacity, head_dim]`; they appear with the first forward and
     grow when full. `rows()` gives some of the rows as a cache of their own that writes through to this one.
+
+    Args:
+        batch_size: Number of rows.
+        step: Tokens that there is room for at first, and by how many at least the buffers grow.
     """
 
-    def __init__(self, batch_size: int) -> None:
+    def __init__(self, batch_size: int, step: int = _FIRST_CAPACITY) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         self._keys: list[torch.Tensor] = []
         self._values: list[torch.Tensor] = []
         self.lengths: list[int] = [0] * batch_size
-        self.capacity = _FIRST_CAPACITY
+        self._step = step
+        self.capacity = step
         self.version = 0  # counts replacements of buffers, for those that keep their addresses
 
     def rows(self, rows: Sequence[int]) -> "CacheRows":
@@ -64,11 +86,11 @@ class RaggedKVCache:
         """Make the buffers at least `num_tokens` long."""
         if num_tokens > self.capacity:
             # By a quarter, not to twice the size: some ways of attending read the whole buffer under a mask.
-            self._resize(max(num_tokens, self.capacity + max(_FIRST_CAPACITY, self.capacity // 4)))
+            self._resize(max(num_tokens, self.capacity + max(self._step, self.capacity // 4)))
 
     def trim(self) -> None:
         """Give back what a long row, now gone, made the buffers grow by, where it is more than half of them."""
-        wanted = max(self.lengths) + _FIRST_CAPACITY
+        wanted = max(self.lengths) + self._step
         if self.capacity > 2 * wanted:
             self._resize(wanted)
 
@@ -137,6 +159,11 @@ class CacheRows:
 
     A model's forward over n query tokens takes `positions(n)`, then calls for each layer `write(layer, keys, values)`, which
     returns what to attend to under `mask(n)`, and then `advance(n)`.
+
+    Attributes:
+        cache: The whole cache.
+        indices: Which of its rows these are.
+        contiguous: Whether they are neighbours, in that order.
     """
 
     def __init__(self, cache: RaggedKVCache, rows: list[int]) -> None:
@@ -144,7 +171,7 @@ class CacheRows:
             raise ValueError(f"rows must be distinct and at least one, got {rows}")
         self.cache = cache
         self.indices = rows
-        self._contiguous = rows == list(range(rows[0], rows[0] + len(rows)))
+        self.contiguous = rows == list(range(rows[0], rows[0] + len(rows)))
 
     @property
     def lengths(self) -> list[int]:
@@ -167,10 +194,7 @@ class CacheRows:
         Returns:
             torch.Tensor: bool, shape `[rows, 1, num_new, longest + num_new]`; True where attention is allowed.
         """
-        positions = self.positions(num_new, device)[:, None, :, None]
-        keys = torch.arange(self.get_num_tokens() + num_new, device=device)
-        allowed = keys <= positions
-        return allowed & (keys > positions - window) if window else allowed
+        return causal_mask(self.positions(num_new, device), self.get_num_tokens() + num_new, window)
 
     def write(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Store a layer's new keys and values behind each row's end, without moving the end.
@@ -189,12 +213,12 @@ class CacheRows:
         first, last = self.indices[0], self.indices[-1] + 1
         out = []
         for buffer, new in zip(self.cache.layer(layer, keys, values), (keys, values), strict=True):
-            if self._contiguous and min(lengths) == max(lengths):
+            if self.contiguous and min(lengths) == max(lengths):
                 buffer[first:last, :, lengths[0] : end] = new
             else:
                 rows = torch.tensor(self.indices, device=new.device)[:, None]
                 buffer[rows, :, self.positions(num_new, new.device)] = new.transpose(1, 2)
-            out.append(buffer[first:last, :, :end] if self._contiguous else buffer[self.indices, :, :end])
+            out.append(buffer[first:last, :, :end] if self.contiguous else buffer[self.indices, :, :end])
         return out[0], out[1]
 
     def advance(self, num_new: int) -> None:

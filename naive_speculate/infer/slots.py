@@ -94,6 +94,8 @@ class SlotPool:
         self._cache.clear_row(slot.row)
         self._free.append(slot.row)
         if len(self._free) == len(self._cache.lengths):
+            if hasattr(self.model, "recycle"):
+                self.model.recycle(self._cache)
             self._cache = None
         else:
             self._cache.trim()

@@ -1,11 +1,14 @@
 """On CUDA, the decoder does what it does on the CPU. Run with `pytest -m gpu` on a machine that has a GPU."""
 
 import collections
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
+from naive_speculate.infer.llama_graphs import GraphLlama
+from naive_speculate.infer.ragged_cache import RaggedKVCache
 
 pytestmark = pytest.mark.gpu
 
@@ -46,3 +49,36 @@ def test_a_row_of_a_batch_gives_what_it_gives_alone(cuda_decoder, k):
     batch = cuda_decoder.generate(PROMPTS, params, num_draft_tokens=k)
     for prompt, one, row in zip(PROMPTS, params, batch, strict=True):
         assert cuda_decoder.generate(prompt, one, num_draft_tokens=k).token_ids == row.token_ids
+
+
+def test_captured_windows_give_the_logits_of_the_plain_forward(cuda_decoder):
+    """CUDA graphs, through crops, growing buffers and two rows of different lengths."""
+    model = cuda_decoder.pair.target
+    assert isinstance(model._forward, GraphLlama)
+    lean = model._forward._lean
+    graphed, plain = model.new_cache(2), RaggedKVCache(2)
+    generator = torch.Generator().manual_seed(1)
+    for number, width in enumerate([300, 5, 5, 1, 1, 5, 1, 200, 5, 5, 5, 1, 1, 1, 2, 5, 2, 2]):
+        query = torch.randint(0, model.vocab_size, (2, width), generator=generator).to(model.device)
+        plain.require(
+            model._forward.shape.num_layers,
+            model._forward.shape.num_kv_heads,
+            model._forward.shape.head_dim,
+            lean.dtype,
+            model.device,
+        )
+        expected = lean.forward(query, plain.all_rows(), width)
+        plain.all_rows().advance(width)
+        torch.testing.assert_close(model.forward(query, graphed), expected, rtol=0, atol=1e-3)
+        for cache in (graphed, plain):
+            cache.crop([number % width, (number // 2) % width])
+    assert model._forward._works
+    assert any(windows.captured for windows in model._forward._caches.values())
+
+
+def test_several_threads_decode_with_captured_windows(cuda_decoder):
+    params = [SamplingParams(max_tokens=60, seed=seed, temperature=0.8) for seed in range(4)]
+    alone = [cuda_decoder.generate(p, one).token_ids for p, one in zip(PROMPTS, params, strict=True)]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda job: cuda_decoder.generate(*job).token_ids, zip(PROMPTS, params, strict=True)))
+    assert together == alone

@@ -15,9 +15,12 @@ from transformers import (
     Qwen3Config,
 )
 
+from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.infer import BatchLanguageModel, DynamicKVCache, KVCache, KVState, TransformersLanguageModel
+from naive_speculate.infer.llama_graphs import GraphLlama
 from naive_speculate.infer.llama_model import LlamaLanguageModel
-from naive_speculate.infer.llama_weights import is_supported
+from naive_speculate.infer.llama_torch import TorchLlama
+from naive_speculate.infer.llama_weights import is_supported, rotary_of, shape_of, weights_of
 
 VOCAB = 97
 TOLERANCE = 1e-4
@@ -28,7 +31,7 @@ SHAPE: dict[str, Any] = {
     "num_hidden_layers": 3,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
-    "max_position_embeddings": 512,
+    "max_position_embeddings": 640,
     "bos_token_id": 0,
     "eos_token_id": 1,
 }
@@ -59,7 +62,7 @@ FAMILIES: dict[str, Callable[[], Any]] = {
     "qwen3": lambda: Qwen3Config(**SHAPE, head_dim=32),
     "qwen3 tied": lambda: Qwen3Config(**SHAPE, head_dim=16, tie_word_embeddings=True),
 }
-EXECUTORS = ("onnx", "torch")
+EXECUTORS = ("onnx", "torch", "graphs")
 
 
 def random_model(config: Any, seed: int = 0) -> PreTrainedModel:
@@ -77,6 +80,19 @@ def halved(model: Any) -> PreTrainedModel:
     return model.to(torch.bfloat16)
 
 
+def compute_again(compute: Callable[[], torch.Tensor]) -> tuple[Callable[[], None], torch.Tensor]:
+    """What a CUDA graph does, on the CPU: the same computation on the same tensors, which nothing but their content changes."""
+    logits = compute()
+    return lambda: (logits.copy_(compute()), None)[1], logits
+
+
+def made(source: PreTrainedModel, executor: str) -> LlamaLanguageModel:
+    if executor != "graphs":
+        return LlamaLanguageModel.from_transformers(source, executor)
+    lean = TorchLlama(shape_of(source), weights_of(source), rotary_of(source))
+    return LlamaLanguageModel(TransformersLanguageModel(source), GraphLlama(lean, compute_again), "torch")
+
+
 @pytest.fixture(scope="module", params=FAMILIES)
 def source(request: pytest.FixtureRequest) -> PreTrainedModel:
     return random_model(FAMILIES[request.param]())
@@ -84,12 +100,12 @@ def source(request: pytest.FixtureRequest) -> PreTrainedModel:
 
 @pytest.fixture(params=EXECUTORS)
 def model(request: pytest.FixtureRequest, source: PreTrainedModel) -> LlamaLanguageModel:
-    return LlamaLanguageModel.from_transformers(source, request.param)
+    return made(source, request.param)
 
 
 @pytest.fixture(scope="module", params=EXECUTORS)
 def llama(request: pytest.FixtureRequest) -> LlamaLanguageModel:
-    return LlamaLanguageModel.from_transformers(random_model(FAMILIES["llama"]()), request.param)
+    return made(random_model(FAMILIES["llama"]()), request.param)
 
 
 def tokens(rows: int, count: int) -> torch.Tensor:
@@ -127,6 +143,62 @@ class Rows:
             for row, surplus in zip(rows, crop, strict=True):
                 self.held[row] = self.held[row][: len(self.held[row]) - surplus]
         assert self.cache.lengths == [len(held) for held in self.held]
+
+
+def test_captured_windows_follow_a_cache_that_grows_and_serves_again() -> None:
+    source = random_model(FAMILIES["llama"]())
+    model = made(source, "graphs")
+    captured = []
+    graphs = model._forward
+    assert isinstance(graphs, GraphLlama)
+    graphs._capture = lambda compute: captured.append(compute) or compute_again(compute)
+    rows = Rows(model, source, 1)
+    rows.forward(500, [0])  # the buffers hold 512
+    for _ in range(4):
+        rows.forward(5, [0], crop=[1])
+        rows.forward(1, [0])
+    assert len(captured) == 4  # two widths, before and after it grew
+    model.recycle(rows.cache)
+    again = Rows(model, source, 1)
+    assert again.cache is rows.cache
+    again.forward(5, [0], crop=[5])
+    again.forward(1, [0])
+    assert len(captured) == 4
+    others = Rows(model, source, 1)
+    assert others.cache is not rows.cache
+
+
+def test_a_forward_that_cannot_be_captured_runs_without(caplog: pytest.LogCaptureFixture) -> None:
+    source = random_model(FAMILIES["llama"]())
+    model = made(source, "graphs")
+    tried = []
+
+    def refuse(compute: Callable[[], torch.Tensor]) -> Any:
+        tried.append(compute)
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    assert isinstance(model._forward, GraphLlama)
+    model._forward._capture = refuse
+    rows = Rows(model, source, 2)
+    for _ in range(4):
+        rows.forward(3, [0, 1], crop=[1, 2])
+    assert len(tried) == 1
+    assert "CUDA graphs are left out" in caplog.text
+
+
+def test_decoding_with_captured_windows_gives_the_same_tokens() -> None:
+    pair = [random_model(FAMILIES["llama"](), seed) for seed in (0, 1)]
+    plain, graphs = (
+        SpeculativeDecoder(ModelPair(*(made(model, executor) for model in pair))) for executor in ("torch", "graphs")
+    )
+    params = [SamplingParams(max_tokens=40, seed=seed, temperature=0.7, ignore_eos=True) for seed in range(3)]
+    prompts = [[5, 6, 7], [8, 9], [10]]
+    expected = plain.generate(prompts, params, num_draft_tokens=3)
+    for _ in range(2):  # the second time with what the first has captured
+        got = graphs.generate(prompts, params, num_draft_tokens=3)
+        assert [result.token_ids for result in got] == [result.token_ids for result in expected]
+        alone = [graphs.generate(prompt, one, num_draft_tokens=3) for prompt, one in zip(prompts, params, strict=True)]
+        assert [result.token_ids for result in alone] == [result.token_ids for result in expected]
 
 
 def test_prefill_then_windows_and_crops_give_transformers_logits_at_every_position(

@@ -1,0 +1,167 @@
+"""CUDA graphs for the windows of decoding.
+
+On a GPU the forward of a few tokens takes longer to launch, kernel by kernel, than to compute. A CUDA graph launches all of
+it at once, but always the same kernels on the same addresses. So the forward is written for graphs: lengths are numbers on the
+device, and attention goes over the cache's whole buffers under a mask.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+
+from naive_speculate.infer.llama_torch import TorchLlama
+from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache, causal_mask
+
+MAX_TOKENS = 32
+"""Longer queries are a prompt's, which come once."""
+MAX_GRAPHS = 64
+"""Of one cache; then they are made anew, as they are wanted."""
+Capture = Callable[[Callable[[], torch.Tensor]], tuple[Callable[[], None], torch.Tensor]]
+"""Makes of a computation a function that does it again, and the tensor in which its result then lies."""
+_Key = tuple[int, int, int, int]  # first row, rows, tokens, logits
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Window:
+    """A captured forward: put tokens and lengths in, replay, read logits."""
+
+    token_ids: torch.Tensor
+    starts: torch.Tensor
+    replay: Callable[[], None]
+    logits: torch.Tensor
+
+
+@dataclass
+class _Windows:
+    """The captured forwards over one cache, as long as its buffers stay where they are."""
+
+    version: int
+    seen: set[_Key] = field(default_factory=set)
+    captured: dict[_Key, _Window] = field(default_factory=dict)
+
+
+class GraphLlama:
+    """`TorchLlama` with a CUDA graph for every width of window that comes a second time; everything else runs as there.
+
+    Args:
+        lean: The model.
+        capture: How a computation is captured; by default as a CUDA graph.
+    """
+
+    def __init__(self, lean: TorchLlama, capture: Capture | None = None) -> None:
+        self.shape, self.dtype, self.device = lean.shape, lean.dtype, lean.device
+        self._lean = lean
+        self._capture = capture or CudaCapture(lean.device)
+        self._works = True
+        self._caches: WeakKeyDictionary[RaggedKVCache, _Windows] = WeakKeyDictionary()
+        # Captured forwards share their memory, so nothing may come between putting in and reading out.
+        self._lock = threading.Lock()
+
+    @torch.inference_mode()
+    def forward(self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int) -> torch.Tensor:
+        """As `TorchLlama.forward`."""
+        num_new = token_ids.shape[1]
+        if num_new > MAX_TOKENS or not rows.contiguous:
+            return self._lean.forward(token_ids, rows, num_logits)
+        rows.cache.reserve(rows.get_num_tokens() + num_new)
+        with self._lock:
+            window = self._window(token_ids, rows, num_logits) if self._works else None
+            if window is None:
+                return self._lean.forward(token_ids, rows, num_logits)
+            window.token_ids.copy_(token_ids)
+            window.starts.copy_(self._lengths(rows), non_blocking=True)
+            window.replay()
+            return window.logits.clone()
+
+    def _window(self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int) -> _Window | None:
+        """The captured forward for such a query; None where it is the first of its kind, or cannot be captured."""
+        cache = rows.cache
+        windows = self._caches.get(cache)
+        if windows is None or windows.version != cache.version or len(windows.captured) >= MAX_GRAPHS:
+            windows = self._caches[cache] = _Windows(cache.version)
+        key = (rows.indices[0], len(rows.indices), token_ids.shape[1], num_logits)
+        if key in windows.captured:
+            return windows.captured[key]
+        if key not in windows.seen:
+            windows.seen.add(key)
+            return None
+        token_ids, starts = token_ids.clone(), self._lengths(rows).to(self.device)
+        tables = self._lean.rotary.up_to(cache.capacity)
+        buffers = [(state.keys, state.values) for state in cache.buffers()]
+        first = rows.indices[0]
+
+        def compute() -> torch.Tensor:
+            return self._compute(token_ids, starts, buffers, first, tables, num_logits)
+
+        try:
+            replay, logits = self._capture(compute)
+        except RuntimeError as error:
+            _log.warning("CUDA graphs are left out, decoding will be slower: %s", " ".join(str(error).split())[:300])
+            self._works = False
+            self._caches.clear()
+            return None
+        windows.captured[key] = _Window(token_ids, starts, replay, logits)
+        return windows.captured[key]
+
+    def _compute(
+        self,
+        token_ids: torch.Tensor,
+        starts: torch.Tensor,
+        buffers: list[tuple[torch.Tensor, torch.Tensor]],
+        first: int,
+        tables: tuple[torch.Tensor, torch.Tensor],
+        num_logits: int,
+    ) -> torch.Tensor:
+        count, num_new = token_ids.shape
+        positions = starts[:, None] + torch.arange(num_new, device=self.device)
+        rows = torch.arange(first, first + count, device=self.device)[:, None]
+        capacity = buffers[0][0].shape[2]
+        masks = {window: causal_mask(positions, capacity, window) for window in set(self.shape.windows)}
+
+        def write(layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            for buffer, new in zip(buffers[layer], (keys, values), strict=True):
+                buffer[rows, :, positions] = new.transpose(1, 2)
+            return buffers[layer][0][first : first + count], buffers[layer][1][first : first + count]
+
+        return self._lean.compute(token_ids, positions, tables, masks, write, num_logits)
+
+    def _lengths(self, rows: CacheRows) -> torch.Tensor:
+        """On the host, in memory from which a GPU can copy without anybody waiting."""
+        return torch.tensor(rows.lengths, pin_memory=self.device.type == "cuda")
+
+
+class CudaCapture:
+    """Captures computations as CUDA graphs that share one pool of memory.
+
+    Args:
+        device: A CUDA device.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._pool: Any = None
+
+    def __call__(self, compute: Callable[[], torch.Tensor]) -> tuple[Callable[[], None], torch.Tensor]:
+        """See `Capture`.
+
+        Raises:
+            RuntimeError: If something in the computation cannot be captured.
+        """
+        with torch.cuda.device(self._device):
+            if self._pool is None:
+                self._pool = torch.cuda.graph_pool_handle()
+            here, aside = torch.cuda.current_stream(), torch.cuda.Stream()
+            aside.wait_stream(here)
+            with torch.cuda.stream(aside):
+                compute()  # libraries choose their kernels and make their workspaces with the first call
+            here.wait_stream(aside)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=self._pool, stream=aside, capture_error_mode="thread_local"):
+                result = compute()
+        return graph.replay, result
