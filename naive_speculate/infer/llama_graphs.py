@@ -16,6 +16,7 @@ import torch
 
 from naive_speculate.infer.llama_torch import TorchLlama
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache, causal_mask
+from naive_speculate.infer.transfer import on_device
 
 MAX_TOKENS = 32
 """Longer queries are a prompt's, which come once."""
@@ -75,7 +76,7 @@ class GraphLlama:
             if window is None:
                 return self._lean.forward(token_ids, rows, num_logits)
             window.token_ids.copy_(token_ids)
-            window.starts.copy_(self._lengths(rows), non_blocking=True)
+            window.starts.copy_(on_device(rows.lengths, self.device))
             window.replay()
             return window.logits.clone()
 
@@ -91,7 +92,7 @@ class GraphLlama:
         if key not in windows.seen:
             windows.seen.add(key)
             return None
-        token_ids, starts = token_ids.clone(), self._lengths(rows).to(self.device)
+        token_ids, starts = token_ids.clone(), on_device(rows.lengths, self.device)
         tables = self._lean.rotary.up_to(cache.capacity)
         buffers = [(state.keys, state.values) for state in cache.buffers()]
         first = rows.indices[0]
@@ -130,10 +131,6 @@ class GraphLlama:
             return buffers[layer][0][first : first + count], buffers[layer][1][first : first + count]
 
         return self._lean.compute(token_ids, positions, tables, masks, write, num_logits)
-
-    def _lengths(self, rows: CacheRows) -> torch.Tensor:
-        """On the host, in memory from which a GPU can copy without anybody waiting."""
-        return torch.tensor(rows.lengths, pin_memory=self.device.type == "cuda")
 
 
 class CudaCapture:

@@ -11,6 +11,7 @@ import torch
 
 from naive_speculate.infer.dynamic_cache import check_crop
 from naive_speculate.infer.protocols import KVState
+from naive_speculate.infer.transfer import on_device
 
 _FIRST_CAPACITY = 128
 
@@ -180,7 +181,7 @@ class CacheRows:
 
     def positions(self, num_new: int, device: torch.device | None = None) -> torch.Tensor:
         """Positions of the next `num_new` tokens, int64, shape `[rows, num_new]`."""
-        starts = torch.tensor(self.lengths, device=device)
+        starts = on_device(self.lengths, device)
         return starts[:, None] + torch.arange(num_new, device=device)
 
     def mask(self, num_new: int, device: torch.device | None = None, window: int | None = None) -> torch.Tensor:
@@ -216,7 +217,7 @@ class CacheRows:
             if self.contiguous and min(lengths) == max(lengths):
                 buffer[first:last, :, lengths[0] : end] = new
             else:
-                rows = torch.tensor(self.indices, device=new.device)[:, None]
+                rows = on_device(self.indices, new.device)[:, None]
                 buffer[rows, :, self.positions(num_new, new.device)] = new.transpose(1, 2)
             out.append(buffer[first:last, :, :end] if self.contiguous else buffer[self.indices, :, :end])
         return out[0], out[1]

@@ -12,6 +12,7 @@ import torch
 from naive_speculate.infer.dynamic_cache import DynamicKVCache
 from naive_speculate.infer.protocols import KVCache, LanguageModel
 from naive_speculate.infer.ragged_cache import RaggedKVCache
+from naive_speculate.infer.transfer import on_device
 
 PREFILL_CHUNK = 512
 """Prompt tokens a forward, so that a long prompt can be cancelled and needs bounded memory."""
@@ -146,7 +147,7 @@ class SlotPool:
             chunks = [tokens[slot.num_tokens : len(tokens) - 1][:PREFILL_CHUNK] for slot, tokens in behind]
             if self.batched:
                 width = max(map(len, chunks))
-                query = torch.tensor([chunk + [0] * (width - len(chunk)) for chunk in chunks], device=_device(self.model))
+                query = on_device([chunk + [0] * (width - len(chunk)) for chunk in chunks], _device(self.model))
                 self.model.forward(query, joint_view([slot for slot, _ in behind]), num_logits=1)  # type: ignore[call-arg]
                 for (slot, _), chunk in zip(behind, chunks, strict=True):
                     slot.keep(slot.num_tokens - (width - len(chunk)))

@@ -2,6 +2,7 @@
 
 import torch
 
+from naive_speculate.infer.transfer import on_device
 from naive_speculate.speculate.proposal import Proposal, batch_probabilities, batch_scores
 from naive_speculate.speculate.rules import Verdict
 from naive_speculate.speculate.sequence import Sequence
@@ -32,14 +33,14 @@ def verify(
     if any(sequence.needs_probs for sequence in sequences):
         target_probs = batch_probabilities(pipelines, scores)
     k = proposal.token_ids.shape[1]
-    lengths = torch.tensor(proposal.lengths, device=logits.device)
+    lengths = on_device(proposal.lengths, logits.device)
     uniforms = [
         [s.random.uniform() for _ in range(n)] + [0.0] * (k - n) if _draws(s) else [0.0] * k
         for s, n in zip(sequences, proposal.lengths, strict=True)
     ]
     judged = scores if target_probs is None else target_probs
     draft_probs = judged[:, :k] if proposal.probs is None else proposal.probs
-    table = torch.tensor(uniforms, dtype=judged.dtype, device=logits.device)
+    table = on_device(uniforms, logits.device, judged.dtype)
     by_strategy: dict[VerifyStrategy, list[int]] = {}
     for row, sequence in enumerate(sequences):
         by_strategy.setdefault(rule_of(sequence), []).append(row)

@@ -8,6 +8,7 @@ import torch
 
 from naive_speculate.infer.inferencer import BasicInferencer
 from naive_speculate.infer.slots import Slot, SlotPool, joint_view
+from naive_speculate.infer.transfer import on_device
 from naive_speculate.sampling.pipeline import LogitsPipeline
 from naive_speculate.speculate.drafter import Drafter
 from naive_speculate.speculate.rules import pick
@@ -82,7 +83,7 @@ class ModelProposer:
         for slot, sequence in zip(slots, sequences, strict=True):
             slot.keep(len(sequence.token_ids) - widest)  # a row that is further ahead sees one token again
         device = getattr(self.pool.model, "device", None)
-        return torch.tensor([s.token_ids[len(s.token_ids) - widest :] for s in sequences], device=device)
+        return on_device([s.token_ids[len(s.token_ids) - widest :] for s in sequences], device)
 
 
 class PromptLookupProposer:
@@ -109,7 +110,7 @@ class PromptLookupProposer:
         """See `Proposer.propose`."""
         drafts = [_cut(self._look_up(s.token_ids)[:limit], s) for s, limit in zip(sequences, limits, strict=True)]
         width = max(map(len, drafts))
-        token_ids = torch.tensor([d + [0] * (width - len(d)) for d in drafts], dtype=torch.int64, device=self.device)
+        token_ids = on_device([d + [0] * (width - len(d)) for d in drafts], self.device, torch.int64)
         probs = torch.nn.functional.one_hot(token_ids, self.vocab_size).float()
         return Proposal(token_ids, probs, [len(d) for d in drafts])
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence as Seq
 import torch
 
 from naive_speculate.infer.slots import SlotPool
+from naive_speculate.infer.transfer import on_device
 from naive_speculate.speculate.sequence import Logprob, Sequence
 from naive_speculate.text import Vocabulary
 
@@ -42,7 +43,7 @@ class Scorer:
         Returns:
             torch.Tensor: Shape `[batch_size, k + 1, vocab_size]`; place i judges draft i, the last gives the bonus token.
         """
-        last = torch.tensor([[s.token_ids[-1]] for s in sequences], device=draft_token_ids.device)
+        last = on_device([[s.token_ids[-1]] for s in sequences], draft_token_ids.device)
         query = torch.cat([last, draft_token_ids], dim=1)
         return self.pool.forward([s.target_slot for s in sequences], query)[..., : self.vocab_size]
 
@@ -52,7 +53,7 @@ class Scorer:
         if len(prompt) > 1:
             sequence.target_slot.keep(0)
             device = getattr(self.pool.model, "device", None)
-            logits = self.pool.forward([sequence.target_slot], torch.tensor([prompt[:-1]], device=device))
+            logits = self.pool.forward([sequence.target_slot], on_device([prompt[:-1]], device))
             found += raw_logprobs(logits[0, :, : self.vocab_size], prompt[1:], count, self.vocabulary)
         sequence.prompt_logprobs = found
 
@@ -67,7 +68,7 @@ def raw_logprobs(logits: torch.Tensor, token_ids: list[int], count: int, vocabul
         vocabulary: Their texts.
     """
     logprobs = torch.log_softmax(logits.float(), dim=-1)
-    chosen = logprobs.gather(1, torch.tensor(token_ids, device=logits.device)[:, None])
+    chosen = logprobs.gather(1, on_device(token_ids, logits.device)[:, None])
     ranks = ((logprobs > chosen).sum(dim=-1) + 1).tolist()
     top = logprobs.topk(min(count, logprobs.shape[-1]), dim=-1)
     out = []

@@ -1,6 +1,7 @@
 """On CUDA, the decoder does what it does on the CPU. Run with `pytest -m gpu` on a machine that has a GPU."""
 
 import collections
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -82,3 +83,19 @@ def test_several_threads_decode_with_captured_windows(cuda_decoder):
     with ThreadPoolExecutor(4) as pool:
         together = list(pool.map(lambda job: cuda_decoder.generate(*job).token_ids, zip(PROMPTS, params, strict=True)))
     assert together == alone
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_step_waits_for_the_device_once(cuda_decoder, temperature):
+    params = SamplingParams(max_tokens=100, seed=1, temperature=temperature, ignore_eos=True)
+    sequence, _ = cuda_decoder.new_sequence(PROMPTS[0], params, num_draft_tokens=4, detail="none")
+    for _ in range(3):  # prompt, and what is captured
+        cuda_decoder.step([sequence])
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        with warnings.catch_warnings(record=True) as waits:
+            warnings.simplefilter("always")
+            cuda_decoder.step([sequence])
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert len(waits) == 1
