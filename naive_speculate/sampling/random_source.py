@@ -8,6 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from naive_speculate.sampling.argmax import argmax
+
 
 class RandomSource(Protocol):
     """What a sequence draws from. A test can hand in one that walks every branch."""
@@ -58,7 +60,7 @@ class SeededRandom:
             noise = torch.from_numpy(self._noise.standard_exponential(len(probs)))
         else:
             noise = torch.empty_like(probs).exponential_(generator=self._generator)
-        return (probs / noise.clamp_min_(1e-30)).argmax()
+        return argmax(probs / noise.clamp_min_(1e-30))
 
     @cached_property
     def _generator(self) -> torch.Generator:

@@ -5,6 +5,8 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
+from naive_speculate.sampling.argmax import argmax
+
 
 class SampleStrategy(StrEnum):
     """The two plain ways to choose a token: the most probable one, or a draw from the softmax."""
@@ -47,10 +49,10 @@ def choose(logits: torch.Tensor, strategy: SampleStrategy | TokenSampler) -> tor
         ValueError: If the strategy is neither.
     """
     if strategy == SampleStrategy.GREEDY:
-        return logits.argmax(dim=-1)
+        return argmax(logits)
     if strategy == SampleStrategy.RANDOM:
         noise = torch.empty_like(logits, dtype=torch.float32).exponential_()
-        return (logits.float() - noise.log()).argmax(dim=-1)
+        return argmax(logits.float() - noise.log())
     sample = getattr(strategy, "sample", None)  # asking `isinstance` of a protocol takes long in every forward
     if callable(sample):
         return sample(logits)

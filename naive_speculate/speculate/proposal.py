@@ -9,6 +9,7 @@ import torch
 from naive_speculate.infer.inferencer import BasicInferencer
 from naive_speculate.infer.slots import Slot, SlotPool, joint_view
 from naive_speculate.infer.transfer import on_device
+from naive_speculate.sampling.argmax import argmax
 from naive_speculate.sampling.pipeline import LogitsPipeline
 from naive_speculate.speculate.drafter import Drafter
 from naive_speculate.speculate.rules import pick
@@ -149,17 +150,17 @@ class _WindowSampler:
         histories = [past + new for past, new in zip(self._histories, self._drafted, strict=True)]
         scores = batch_scores(pipelines, logits[:, None, : self.vocab_size], histories)[:, 0]
         if not self.needs_probs:
-            return scores.argmax(dim=-1)
+            return argmax(scores)
         probs = batch_probabilities(pipelines, scores[:, None])[:, 0]
         self.probs.append(probs)
         if all(sequence.greedy for sequence in self.sequences):
-            return scores.argmax(dim=-1)
+            return argmax(scores)
         return torch.stack([self._draw(row, scores[row], probs[row]) for row in range(len(self.sequences))])
 
     def _draw(self, row: int, scores: torch.Tensor, probs: torch.Tensor) -> torch.Tensor:
         """One row's token. A row whose window has ended must not draw: its batch would change its later draws."""
         if self.sequences[row].greedy or self._ends[row] is not None or len(self.probs) > self.limits[row]:
-            return scores.argmax()
+            return argmax(scores)
         return self.sequences[row].random.categorical(probs)
 
     def is_done(self, token_ids: torch.Tensor) -> bool:

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import torch
 
+from naive_speculate.sampling.argmax import argmax
+
 Generators = Mapping[int, torch.Generator] | None
 """Random generators by row; rows without one use torch's global generator."""
 
@@ -70,7 +72,7 @@ def draw(probs: torch.Tensor, generators: Generators = None) -> torch.Tensor:
     noise = torch.empty_like(probs).exponential_()
     for row, generator in (generators or {}).items():
         noise[row].exponential_(generator=generator)
-    return (probs / noise.clamp_min_(1e-30)).argmax(dim=-1)
+    return argmax(probs / noise.clamp_min_(1e-30))
 
 
 def draw_uniform(like: torch.Tensor, generators: Generators = None) -> torch.Tensor:

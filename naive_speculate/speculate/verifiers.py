@@ -8,6 +8,7 @@ from typing import Protocol
 
 import torch
 
+from naive_speculate.sampling.argmax import argmax
 from naive_speculate.speculate.rules import Verdict, count_leading, inside, pick
 from naive_speculate.speculate.samplers import RejectionSampler, TypicalAcceptanceSampler
 
@@ -62,7 +63,7 @@ class GreedyVerifier:
         lengths: torch.Tensor,
     ) -> Verdict:
         """See `RejectionSampler.judge`; scores do as well as probabilities, only their order matters."""
-        best = target_probs.argmax(dim=-1)
+        best = argmax(target_probs)
         k = draft_token_ids.shape[1]
         accepted = (draft_token_ids == best[:, :k]) & inside(lengths, k)
         num_accepted = count_leading(accepted)
