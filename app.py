@@ -13,6 +13,12 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"app.py: {message}\n")
 
 
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 0 < int(text[:6]) < 2**16:
+        raise argparse.ArgumentTypeError(f"must be a number from 1 to 65535, got {text!r:.20}")
+    return int(text)
+
+
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = _Parser(
@@ -22,7 +28,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--host", help="address to listen on (GRADIO_SERVER_NAME; 127.0.0.1)")
-    add("--port", type=int, help="port to listen on (GRADIO_SERVER_PORT; the first free one from 7860)")
+    add("--port", type=_port, help="port to listen on (GRADIO_SERVER_PORT; the first free one from 7860)")
     add("--share", action="store_true", help="also make a public link through Gradio's servers")
     add("--target", help="target model: a Hub id or a local folder; the bundled pair without it")
     add("--draft", help="draft model: a Hub id or a local folder")
@@ -47,12 +53,13 @@ def main(argv: list[str] | None = None) -> int:
 
     make_way()
     from naive_speculate.infer.cores import num_threads, share_cores
+    from naive_speculate.serving import Load
     from naive_speculate.serving.observed import RunRecord
     from ui.assets import styles
     from ui.cluster import cluster_engines
     from ui.host import join_offer, load_offer
     from ui.hosting import read_hosting
-    from ui.operations import LOGGER, Counters, log_runs, routes
+    from ui.operations import LOGGER, Counters, log_runs, routes, with_queue
     from ui.page import build_page
     from ui.runs import Runs
     from ui.theme import theme
@@ -75,13 +82,17 @@ def main(argv: list[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(f"app.py: {error}", file=sys.stderr)
         return 2
-    counted.append(Counters(offer.load))  # from here on: warming up does not count
     LOGGER.setLevel(logging.INFO)
     LOGGER.addHandler(logging.StreamHandler())
     runs = Runs()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     page = build_page(offer, runs)
     page.queue(max_size=hosting.queue_size)
+
+    def load() -> Load:
+        return with_queue(offer.load(), page)
+
+    counted.append(Counters(load))  # from here on: warming up does not count
     try:
         page.launch(
             server_name=args.host,
@@ -95,8 +106,11 @@ def main(argv: list[str] | None = None) -> int:
             state_session_capacity=2 * offer.concurrency,
             show_error=True,  # programs are told what was wrong with their call
             mcp_server=args.mcp,
-            app_kwargs={"routes": routes(counted[0], offer.load)},
+            app_kwargs={"routes": routes(counted[0], load)},
         )
+    except OSError as error:  # the port is taken, the address is not this machine's
+        print(f"app.py: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
     finally:
         runs.cancel_all()
         page.close(verbose=False)

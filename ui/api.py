@@ -6,7 +6,7 @@ from typing import Any
 import gradio as gr
 from gradio.events import api
 
-from ui.host import Offer
+from ui.host import DECODING, Offer
 from ui.runs import Run
 from ui.settings import Settings, real, whole
 
@@ -67,4 +67,4 @@ def add_api(offer: Offer) -> None:
         finally:
             run.cancel.set()
 
-    api(generate, api_name="generate", concurrency_id="decoding", concurrency_limit=offer.concurrency)
+    api(generate, api_name="generate", concurrency_id=DECODING, concurrency_limit=offer.concurrency)

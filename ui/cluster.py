@@ -5,6 +5,9 @@ import sys
 from naive_speculate.serving import Engine
 from ui.hosting import Hosting, PairChoice
 
+OTHERS = ("pairs", "device", "dtype", "max_prompt_tokens", "concurrency")
+"""Settings of those who decode, which the page cannot change where they run already."""
+
 
 def cluster_engines(hosting: Hosting, address: str | None) -> dict[str, Engine]:
     """An engine for every pair of a cluster, by its name.
@@ -41,8 +44,8 @@ def cluster_engines(hosting: Hosting, address: str | None) -> dict[str, Engine]:
     if cluster is None:
         say("no Ray cluster runs here: starting one")
         cluster = ray_cluster.start({pair.name: application(pair) for pair in hosting.pairs})
-    elif hosting.pairs != Hosting().pairs:
-        raise ValueError("the cluster's applications say which pairs there are; leave --target, --draft and the pairs out")
+    elif decided := [name for name in OTHERS if getattr(hosting, name) != getattr(Hosting(), name)]:
+        raise ValueError(f"the cluster's applications decide on {', '.join(decided)}; leave them out of the page's settings")
     cluster.join()  # kept until every engine is there
     try:
         names = ray_cluster.names()

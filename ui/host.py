@@ -15,6 +15,8 @@ from ui.hosting import Hosting
 from ui.settings import MAX_TOKENS, Settings
 from ui.zero import on_zero_gpu, zero_gpu
 
+DECODING = "decoding"
+"""What Gradio's queue calls the runs that wait for a place."""
 WARM_PROMPT = "Once upon a time there was"
 PLAIN_RUNS = 5
 PLAIN_TOKENS = 32
@@ -72,7 +74,7 @@ class Offer:
         """How busy all of it is."""
         every = [hosted.engine.load() for hosted in self.pairs.values()]
         return Load(
-            ready=all(load.ready for load in every),
+            ready=any(load.ready for load in every),
             running=sum(load.running for load in every),
             waiting=sum(load.waiting for load in every),
             capacity=sum(load.capacity for load in every),
@@ -84,6 +86,8 @@ class Offer:
         load = self.of(settings).engine.load()
         if load.ready and load.running + load.waiting < load.capacity:
             return ""
+        if load.capacity == 0:
+            return "Nothing decodes at the moment. Your run begins as soon as a decoder is back."
         others = f", and {load.waiting} wait" if load.waiting else ""
         return f"All {load.capacity} places are taken{others}. Your run begins as soon as one is free."
 
@@ -140,9 +144,10 @@ def run_events(engine: Engine, request: Request, cancel: CancelFlag | None = Non
 def join_offer(hosting: Hosting, engines: Mapping[str, Engine], observers: Sequence[Observer] = ()) -> Offer:
     """What a cluster's engines offer; measures their plain decoding.
 
-    All runs are passed on at once, as many as may wait too: the cluster grows by those that wait in it.
+    All runs are passed on at once, as many as may wait too, when the cluster is as large as it may become: it grows by those
+    that wait in it.
     """
-    capacity = sum(engine.load().capacity for engine in engines.values())
+    capacity = sum(engine.about.capacity for engine in engines.values())
     offer = Offer({}, max_tokens=hosting.max_tokens, concurrency=capacity + hosting.queue_size)
     for name, engine in engines.items():
         rate = measure_plain(engine)

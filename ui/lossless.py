@@ -87,7 +87,8 @@ def draw(engine: Engine, request: Request, draws: int, cancel: threading.Event) 
     params = SamplingParams(temperature=temperature, top_k=TOP_K, max_tokens=2, ignore_eos=True, seed=seed)
     one = replace(request, params=params, num_draft_tokens=1, verify_strategy="speculative_sampling", drafter="model")
     census = _expected(engine, one, cancel)
-    at_once = engine.load().capacity
+    load = engine.load()
+    at_once = max(1, load.capacity // max(1, load.replicas))  # one request is one replica's
     size = 10
     while census.draws < draws and not cancel.is_set():
         drawn = census.draws
@@ -104,10 +105,13 @@ def draw(engine: Engine, request: Request, draws: int, cancel: threading.Event) 
 
 def _expected(engine: Engine, request: Request, cancel: threading.Event) -> Census:
     """A census without draws: both distributions of the first token, as one run tells them."""
+    found = None
     for event in run_events(engine, replace(request, detail="full"), cancel):
-        if event.kind == EventKind.PROPOSED and event.target_top and event.draft_top:
-            return Census(event.target_top, {entry.token_id: entry.prob for entry in event.draft_top})
-    raise ValueError("prompt leaves no room for a drafted token")
+        if event.kind == EventKind.PROPOSED and event.target_top and event.draft_top and found is None:
+            found = Census(event.target_top, {entry.token_id: entry.prob for entry in event.draft_top})
+    if found is None:
+        raise ValueError("prompt leaves no room for a drafted token")
+    return found
 
 
 def _count(census: Census, events: Iterable[Event]) -> None:

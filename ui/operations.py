@@ -3,8 +3,10 @@
 import json
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
+import gradio as gr
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -14,6 +16,7 @@ from starlette.routing import Route
 
 from naive_speculate.serving import Load
 from naive_speculate.serving.observed import Observer, RunRecord
+from ui.host import DECODING
 
 LOGGER = logging.getLogger("naive_speculate.runs")
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -37,8 +40,8 @@ def log_runs(*, prompts: bool = False) -> Observer:
             "first_token_seconds": _rounded(run.first_token_seconds),
             "steps": run.num_steps,
             "acceptance": round(run.num_accepted_tokens / run.num_draft_tokens, 3) if run.num_draft_tokens else None,
-            "num_draft_tokens": run.request.num_draft_tokens,
-            "verify_strategy": str(run.request.verify_strategy),
+            "num_draft_tokens": _short(run.request.num_draft_tokens),
+            "verify_strategy": _short(run.request.verify_strategy),
             "temperature": params.temperature,
             "seed": params.seed,
         }
@@ -101,8 +104,7 @@ class Counters:
             if seconds is not None:
                 histogram.observe(seconds)
         self._whole.observe(run.seconds)
-        if run.num_draft_tokens:
-            self._steps.inc(run.num_steps)
+        self._steps.inc(run.num_drafts)
         self._drafted.inc(run.num_draft_tokens)
         self._accepted.inc(run.num_accepted_tokens)
         for place, count in enumerate(run.accepted_at):
@@ -111,6 +113,12 @@ class Counters:
     def text(self) -> bytes:
         """All of it in Prometheus' text format."""
         return generate_latest(self.registry)
+
+
+def with_queue(load: Load, page: gr.Blocks) -> Load:
+    """An engine's load with those who wait in Gradio's queue, before any engine has heard of them."""
+    waiting = page._queue.event_queue_per_concurrency_id.get(DECODING)
+    return replace(load, waiting=load.waiting + len(waiting.queue)) if waiting is not None else load
 
 
 def routes(counters: Counters, load: Callable[[], Load]) -> list[Route]:
@@ -124,6 +132,11 @@ def routes(counters: Counters, load: Callable[[], Load]) -> list[Route]:
         return Response(counters.text(), media_type=CONTENT_TYPE_LATEST)
 
     return [Route("/health", health), Route("/metrics", metrics)]
+
+
+def _short(value: object) -> object:
+    """A refused request may hold anything there."""
+    return value if isinstance(value, int) else str(value)[:32]
 
 
 def _rounded(seconds: float | None) -> float | None:

@@ -24,7 +24,7 @@ LOOK_SECONDS = 0.02
 ABANDONED_SECONDS = 20.0
 KEPT_RUNS = 200
 KEPT_EVENTS = 150_000
-"""Of all runs together, some 400 MB; then the oldest runs are forgotten."""
+"""Of all runs together, some 400 MB; then the oldest ones that are over are forgotten."""
 
 _live: set[int] = set()
 _serials = itertools.count(time.time_ns() // 1000)
@@ -92,6 +92,7 @@ class Run:
         the first token is on the screen at once.
         """
         sent = 0
+        began = time.monotonic()
         while True:
             done = self.done.is_set()
             self._last_read = time.monotonic()
@@ -101,7 +102,10 @@ class Run:
                 sent += len(events)
             if done:
                 return
-            await self._pause(every * max(1, len(_live) / FEW_RUNS) if sent > 1 else FIRST_BATCH_SECONDS)
+            if sent > 1:
+                await self._pause(every * max(1, len(_live) / FEW_RUNS))
+            else:  # one that waits for a place is looked at less and less often
+                await self._pause(min(every, max(FIRST_BATCH_SECONDS, (time.monotonic() - began) / 20)))
 
     async def _pause(self, seconds: float) -> None:
         """Wait so long, or until the run is over, for then its place is wanted by the next."""
@@ -138,12 +142,24 @@ class Runs:
             for old in own[:-2]:
                 self._runs.pop(old.id, None)
             del own[:-2]
-            while len(self._runs) > 1 and (len(self._runs) > self._kept or self._events() > KEPT_EVENTS):
-                _, oldest = self._runs.popitem(last=False)
-                oldest.cancel.set()
+            self._make_room(run)
 
-    def _events(self) -> int:
-        return sum(len(run.events) for run in self._runs.values())
+    def _make_room(self, new: Run) -> None:
+        """Forget the oldest runs that are over, beginning with the visitor's own; live ones go on, whatever others bring."""
+        own = next(kept for kept in self._of.values() if new in kept)
+        over = [run for run in self._runs.values() if run is not new and run.done.is_set()]
+        over.sort(key=lambda run: run not in own)
+        events = sum(len(run.events) for run in self._runs.values())
+        for old in over:
+            if len(self._runs) <= self._kept and events <= KEPT_EVENTS:
+                return
+            events -= len(old.events)
+            del self._runs[old.id]
+            for session, kept in list(self._of.items()):
+                if old in kept:
+                    kept.remove(old)
+                    if not kept:
+                        del self._of[session]
 
     def drop(self, session: str, run: Run) -> None:
         """Forget a run that never came to anything, so that the one before stays."""
@@ -151,6 +167,8 @@ class Runs:
             own = self._of.get(session, [])
             if run in own:
                 own.remove(run)
+            if not own:
+                self._of.pop(session, None)
             self._runs.pop(run.id, None)
 
     def get(self, run_id: object) -> Run | None:

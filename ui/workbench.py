@@ -12,7 +12,7 @@ from naive_speculate.trace import Trace
 from ui import controls as parts
 from ui.assets import script
 from ui.board import build_board
-from ui.host import Offer
+from ui.host import DECODING, Offer
 from ui.inspector import distributions, explain, to_html
 from ui.plot import build_plot, load_plotly, themed
 from ui.recorded import START
@@ -81,7 +81,7 @@ class Workbench:
         quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
         direct = {**quiet, "queue": False}
         decoding: dict[str, Any] = {
-            "concurrency_id": "decoding",
+            "concurrency_id": DECODING,
             "concurrency_limit": self._offer.concurrency,
             "show_progress": "minimal",
             "show_progress_on": self._queue,

@@ -4,7 +4,7 @@ A model with `new_cache` gets one ragged cache whose rows are lent out, and a tr
 gets a `DynamicKVCache` a sequence and is called one sequence at a time.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -134,27 +134,40 @@ class SlotPool:
             return torch.cat([self.model.forward(row[None], slot.cache) for slot, row in rows])
         return self.model.forward(query, joint_view(slots))
 
-    def catch_up(self, slots: Sequence[Slot], token_ids: Sequence[list[int]], should_stop: Callable[[], bool] = bool) -> None:
+    def catch_up(self, slots: Sequence[Slot], token_ids: Sequence[list[int]]) -> None:
         """Feed every slot all of its tokens but the last.
 
         Args:
             slots: Slots of this pool.
             token_ids: All tokens of each sequence.
-            should_stop: Asked between chunks; True ends the feeding early.
+        """
+        while self.feed(slots, token_ids):
+            pass
+
+    def feed(self, slots: Sequence[Slot], token_ids: Sequence[list[int]]) -> bool:
+        """Feed every slot that is behind the next chunk of its tokens, never the last token.
+
+        Args:
+            slots: Slots of this pool.
+            token_ids: All tokens of each sequence.
+
+        Returns:
+            bool: Whether any was behind.
         """
         behind = [(slot, tokens) for slot, tokens in zip(slots, token_ids, strict=True) if slot.num_tokens < len(tokens) - 1]
-        while behind and not should_stop():
-            chunks = [tokens[slot.num_tokens : len(tokens) - 1][:PREFILL_CHUNK] for slot, tokens in behind]
-            if self.batched:
-                width = max(map(len, chunks))
-                query = on_device([chunk + [0] * (width - len(chunk)) for chunk in chunks], _device(self.model))
-                self.model.forward(query, joint_view([slot for slot, _ in behind]), num_logits=1)  # type: ignore[call-arg]
-                for (slot, _), chunk in zip(behind, chunks, strict=True):
-                    slot.keep(slot.num_tokens - (width - len(chunk)))
-            else:
-                for (slot, _), chunk in zip(behind, chunks, strict=True):
-                    self.model.forward(torch.tensor([chunk], device=_device(self.model)), slot.cache)
-            behind = [(slot, tokens) for slot, tokens in behind if slot.num_tokens < len(tokens) - 1]
+        if not behind:
+            return False
+        chunks = [tokens[slot.num_tokens : len(tokens) - 1][:PREFILL_CHUNK] for slot, tokens in behind]
+        if self.batched:
+            width = max(map(len, chunks))
+            query = on_device([chunk + [0] * (width - len(chunk)) for chunk in chunks], _device(self.model))
+            self.model.forward(query, joint_view([slot for slot, _ in behind]), num_logits=1)  # type: ignore[call-arg]
+            for (slot, _), chunk in zip(behind, chunks, strict=True):
+                slot.keep(slot.num_tokens - (width - len(chunk)))
+        else:
+            for (slot, _), chunk in zip(behind, chunks, strict=True):
+                self.model.forward(on_device([chunk], _device(self.model)), slot.cache)
+        return True
 
 
 def joint_view(slots: Sequence[Slot]) -> KVCache:

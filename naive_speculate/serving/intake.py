@@ -10,14 +10,19 @@ from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.sequence import CancelFlag, Sequence
 
 MAX_ROWS = 16
+MAX_PROMPT_CHARACTERS = 10**6
+"""Longer prompts are refused before they are tokenized, which takes its time and memory."""
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 OUT_OF_MEMORY = "The model ran out of memory. Try a shorter prompt or fewer tokens, or again when fewer people decode."
 
 
-def about(decoder: SpeculativeDecoder) -> About:
-    """What a decoder decodes with."""
-    chat = bool(getattr(decoder.pair.tokenizer, "chat_template", None))
-    return About(models=decoder.pair.names, device=str(decoder.device), chat=chat)
+def about(decoder: SpeculativeDecoder, capacity: int) -> About:
+    """What a decoder decodes with, so many sequences at once."""
+    return About(models=decoder.pair.names, device=str(decoder.device), chat=_has_chat(decoder), capacity=capacity)
+
+
+def _has_chat(decoder: SpeculativeDecoder) -> bool:
+    return bool(getattr(decoder.pair.tokenizer, "chat_template", None))
 
 
 def prepare(
@@ -35,7 +40,9 @@ def prepare(
     if request.params.num_sequences > max_rows:
         raise ValueError(f"n and best_of may be {max_rows} here, got n={request.params.n} and best_of={request.params.best_of}")
     prompt = request.prompt
-    if request.chat and isinstance(prompt, str) and about(decoder).chat:
+    if len(prompt) > MAX_PROMPT_CHARACTERS:
+        raise ValueError(f"prompt has {len(prompt)} characters, {MAX_PROMPT_CHARACTERS} are allowed here")
+    if request.chat and isinstance(prompt, str) and _has_chat(decoder):
         messages = [{"role": "user", "content": prompt}]
         prompt = decoder.pair.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
     sequences = decoder.prepare_group(

@@ -4,10 +4,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from copy import copy
 from queue import Empty, SimpleQueue
 
 from naive_speculate.events import Event, FinishReason
-from naive_speculate.serving.intake import MAX_ROWS, about, explain, give_back_memory, prepare
+from naive_speculate.sampling.params import SamplingParams
+from naive_speculate.serving.intake import MAX_ROWS, OUT_OF_MEMORY, about, explain, give_back_memory, prepare
 from naive_speculate.serving.protocol import Load, Request, Unavailable
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.sequence import CancelFlag, Sequence
@@ -15,6 +17,7 @@ from naive_speculate.speculate.workspace import Workspace
 
 MAX_WAITING = 1024
 TIDY_SECONDS = 10.0
+"""An engine without work hands freed memory back, so often at most."""
 _PATIENCE = 0.25
 """Seconds after which a reader looks whether the engine still lives."""
 
@@ -65,7 +68,7 @@ class LocalEngine:
         if max_rows < 1:
             raise ValueError(f"max_rows must be at least 1, got {max_rows}")
         self.decoder = decoder
-        self.about = about(decoder)
+        self.about = about(decoder, max_rows)
         self._max_rows = max_rows
         self._max_prompt_tokens = max_prompt_tokens
         self._max_waiting = max_waiting
@@ -73,6 +76,7 @@ class LocalEngine:
         self._waiting: deque[_Job] = deque()
         self._running: list[_Job] = []
         self._closed = False
+        self._broken = False
         self._thread = threading.Thread(target=self._work, name="decoding", daemon=True)
         self._thread.start()
 
@@ -101,6 +105,8 @@ class LocalEngine:
         with self._changed:
             if self._closed or not self._thread.is_alive():
                 raise Unavailable("The server is stopping and takes no more runs. Try again in a minute.")
+            if self._broken:
+                raise Unavailable("The decoder does not work any more. The server needs to be started again.")
             waiting = sum(len(job.sequences) for job in self._waiting)
             if waiting + len(job.sequences) > self._max_waiting:
                 raise Unavailable(f"{waiting} others are waiting, which is as many as may. Try again in a moment.")
@@ -112,7 +118,8 @@ class LocalEngine:
         """How busy it is."""
         with self._changed:
             running, waiting = (sum(len(job.sequences) for job in jobs) for jobs in (self._running, self._waiting))
-            return Load(not self._closed and self._thread.is_alive(), running, waiting, self._max_rows)
+            ready = self._thread.is_alive() and not (self._closed or self._broken)
+            return Load(ready, running, waiting, self._max_rows)
 
     def close(self) -> None:
         """Cancel what runs and take no more requests."""
@@ -140,14 +147,18 @@ class LocalEngine:
 
     def _work(self) -> None:
         workspace = self.decoder.new_workspace()
-        tidied = time.monotonic()
+        tidied, untidy = time.monotonic(), False
         while True:
             with self._changed:
                 while not (self._waiting or self._running or self._closed):
-                    self._changed.wait()
+                    if untidy and time.monotonic() - tidied > TIDY_SECONDS:
+                        give_back_memory()
+                        tidied, untidy = time.monotonic(), False
+                    self._changed.wait(TIDY_SECONDS if untidy else None)
                 if self._closed and not (self._waiting or self._running):
                     return
                 joining = self._admit()
+            untidy = True
             for job in joining:
                 self._begin(job, workspace)
             told: dict[Sequence, list[Event]] = {
@@ -158,10 +169,6 @@ class LocalEngine:
                 self._tell(job, [event for sequence in job.sequences for event in told.get(sequence, ())], workspace)
             with self._changed:
                 self._running = [job for job in self._running if not job.over]
-                idle = not (self._running or self._waiting)
-            if idle and time.monotonic() - tidied > TIDY_SECONDS:
-                give_back_memory()
-                tidied = time.monotonic()
 
     def _admit(self) -> list[_Job]:
         """Let waiting jobs join as far as there are places; cancelled ones join at once, to be ended by the next step."""
@@ -205,15 +212,20 @@ class LocalEngine:
 
     def _advance(self, told: dict[Sequence, list[Event]]) -> None:
         """Step the sequences; where that fails, those whose step was not finished in halves, and end who fails alone."""
-        before = {sequence: (sequence.step, sequence.random.state()) for sequence in told}  # type: ignore[attr-defined]
+        before = {
+            sequence: (sequence.step, sequence.random.state(), copy(sequence.window) if sequence.window.adaptive else None)  # type: ignore[attr-defined]
+            for sequence in told
+        }
         try:
             self.decoder.advance(told)
             return
         except Exception as error:
             failure = error
-        behind = [s for s, (step, _) in before.items() if s.step == step and s.finish_reason is None]
+        behind = [s for s, (step, *_) in before.items() if s.step == step and s.finish_reason is None]
         for sequence in behind:
-            sequence.random.restore(before[sequence][1])  # type: ignore[attr-defined]
+            _, random, window = before[sequence]
+            sequence.random.restore(random)  # type: ignore[attr-defined]
+            sequence.window = window or sequence.window
             committed = len(sequence.token_ids) - 1
             sequence.target_slot.keep(committed)
             if sequence.draft_slot is not None:
@@ -221,8 +233,17 @@ class LocalEngine:
         if len(told) == 1:
             for sequence in behind:
                 told[sequence] += self.decoder.finish(sequence, FinishReason.ERROR, explain(failure))
+            self._broken = self._broken or not self._works()
             return
         half = (len(behind) + 1) // 2
         for part in (behind[:half], behind[half:]):
             if part:
                 self._advance({sequence: told[sequence] for sequence in part})
+
+    def _works(self) -> bool:
+        """Whether anything at all can be decoded, or the device is lost; a lack of memory passes."""
+        try:
+            self.decoder.generate([0], SamplingParams(max_tokens=1, temperature=0), num_draft_tokens=0, detail="none")
+        except Exception as error:
+            return explain(error) == OUT_OF_MEMORY
+        return True

@@ -20,6 +20,7 @@ class RunRecord:
         first_token_seconds: Until the first token; None if there was none.
         prompt_tokens, tokens: Of prompt and output.
         num_steps, num_draft_tokens, num_accepted_tokens: Of all rows together.
+        num_drafts: Steps in which anything was drafted.
         accepted_at: How often the draft at each place of the window was accepted.
         outcome: The finish reason; "abandoned" where the reader left before the end; "refused" where nothing was decoded.
     """
@@ -31,6 +32,7 @@ class RunRecord:
     prompt_tokens: int = 0
     tokens: int = 0
     num_steps: int = 0
+    num_drafts: int = 0
     num_draft_tokens: int = 0
     num_accepted_tokens: int = 0
     accepted_at: list[int] = field(default_factory=list)
@@ -48,6 +50,7 @@ class RunRecord:
         elif event.kind == EventKind.STEP:
             accepted = event.num_accepted or 0
             self.num_steps += 1
+            self.num_drafts += bool(event.num_draft)
             self.num_draft_tokens += event.num_draft or 0
             self.num_accepted_tokens += accepted
             self.accepted_at += [0] * ((event.num_draft or 0) - len(self.accepted_at))

@@ -69,11 +69,13 @@ class About:
         models: Names of target and draft.
         device: Where the target computes.
         chat: Whether the tokenizer has a chat template.
+        capacity: Most sequences that it will ever decode at once.
     """
 
     models: dict[str, str]
     device: str
     chat: bool
+    capacity: int
 
 
 class Engine(Protocol):
@@ -89,7 +91,8 @@ class Engine(Protocol):
 
         Args:
             request: What to decode.
-            cancel: Set it to end the run within a second; closing the iterator does so too.
+            cancel: Set it to end the run, after the step or the chunk of a prompt that is being computed; closing the
+                iterator does so too.
 
         Returns:
             Iterator: Lists of events as they come. All of them joined are the run's trace: it begins with `started` and, for

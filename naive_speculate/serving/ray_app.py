@@ -9,6 +9,7 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import ray
@@ -85,35 +86,37 @@ class Decoder:
         leave_cores_to(pair.target)
         self._engine = LocalEngine(SpeculativeDecoder(pair), max_rows=args.max_rows, max_prompt_tokens=args.max_prompt_tokens)
         self._max_rows = args.max_rows
+        self._about = replace(self._engine.about, capacity=args.max_rows * max(args.min_replicas, args.max_replicas))
 
     async def decode(self, request: Request) -> AsyncIterator[list[Event] | Refusal]:
         """Decode a request; yields lists of events, or only why it was not taken."""
         run = _Run()
+        sent = False
         try:
             # In a thread, since a long prompt takes its time to be tokenized.
             await asyncio.to_thread(self._engine.start, request, run.cancel, run.deliver)
-        except ValueError as error:
-            yield "refused", str(error)
-            return
-        except Unavailable as error:
-            yield "unavailable", str(error)
-            return
-        try:
             while not run.over.is_set():
                 await run.something(self._engine)
                 if events := run.take():
+                    sent = True
                     yield events
                 if run.begun:
                     live = self._engine.load().running
                     await run.pause(SECONDS_A_LIST * max(1, live / FEW_RUNS))
             if events := run.take():
                 yield events
+        except ValueError as error:
+            yield "refused", str(error)
+        except Unavailable as error:
+            if sent:
+                raise
+            yield "unavailable", str(error)
         finally:
             run.cancel.set()  # also where Serve cancels this, since the reader has gone
 
     async def about(self) -> tuple[About, int]:
-        """What it decodes with, and how many sequences at once."""
-        return self._engine.about, self._max_rows
+        """What all replicas decode with, and how many sequences at once one of them."""
+        return self._about, self._max_rows
 
     async def state(self) -> tuple[int, Load]:
         """The replica's process, and how busy it is."""

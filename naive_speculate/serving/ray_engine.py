@@ -7,6 +7,7 @@ fixed before, so it is the same run. One that had begun ends with an error that 
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -188,17 +189,14 @@ class _Run(Iterator[list[Event]]):
         """End it, whoever reads it, here and in the replica."""
         if self._ended is None:
             self._ended = reason
-            self._stream.cancel()
+            with suppress(Exception):  # it may have failed already, which its reader is told
+                self._stream.cancel()
 
     def close(self) -> None:
         """The reader goes away."""
         if not self._over:
             self.end(FinishReason.CANCELLED)
             self._leave()
-
-    def __del__(self) -> None:
-        if hasattr(self, "_stream"):
-            self.close()
 
     def __next__(self) -> list[Event]:
         while not self._over:
@@ -212,6 +210,8 @@ class _Run(Iterator[list[Event]]):
                 return self._cancelled()
             except RayTaskError as error:
                 cause = error.cause
+                if isinstance(cause, Unavailable):  # the replica lives, but what decodes in it has died
+                    return self._finish(FinishReason.ERROR, DIED)
                 return self._finish(FinishReason.ERROR, f"Decoding failed: {type(cause).__name__}: {cause}")
             except (RayServeException, RayError):  # its replica has died, or cannot be reached any more
                 if self._ended is not None:

@@ -59,7 +59,7 @@ class SoloEngine:
         max_prompt_tokens: int | None = None,
     ) -> None:
         self.decoder = decoder
-        self.about = about(decoder)
+        self.about = about(decoder, max_rows)
         self._max_rows, self._max_prompt_tokens = max_rows, max_prompt_tokens
 
         def decode(request: Request, flag: str) -> Iterator[list[Event]]:

@@ -123,9 +123,9 @@ class Admission:
         strategy = check_strategy(verify_strategy)
         window_size = check_window(num_draft_tokens)
         if detail not in ("full", "probs", "none"):
-            raise ValueError(f"detail must be 'full', 'probs' or 'none', got {detail!r}")
+            raise ValueError(f"detail must be 'full', 'probs' or 'none', got {detail!r:.80}")
         if drafter not in DRAFTERS:
-            raise ValueError(f"drafter must be one of {', '.join(DRAFTERS)}, got {drafter!r}")
+            raise ValueError(f"drafter must be one of {', '.join(DRAFTERS)}, got {drafter!r:.80}")
         if drafter == "model" and self.pair.draft is None and window_size != 0:
             raise ValueError("drafter is 'model', but this pair has no draft model; use 'prompt_lookup'")
         token_ids = self.encode(prompt, params)

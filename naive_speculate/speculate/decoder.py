@@ -21,7 +21,7 @@ from naive_speculate.speculate.record import StepRecord, make_records
 from naive_speculate.speculate.request import Prompt, as_params, as_prompts
 from naive_speculate.speculate.result import GenerationResult, collect
 from naive_speculate.speculate.scorer import raw_logprobs
-from naive_speculate.speculate.sequence import CancelFlag, Detail, Sequence
+from naive_speculate.speculate.sequence import CancelFlag, Detail, Logprob, Sequence
 from naive_speculate.speculate.stopwatch import Stopwatch
 from naive_speculate.speculate.verifiers import VERIFIERS, VerifyStrategy
 from naive_speculate.speculate.window import FixedWindow
@@ -148,7 +148,8 @@ class SpeculativeDecoder(Admission):
             sequences: Sequences of one workspace, at any point of their decoding.
 
         Returns:
-            list[Event]: What happened, sequence by sequence.
+            list[Event]: What happened, sequence by sequence. Beside others, a sequence with a long prompt has nothing to tell
+                until all of it was taken in, a chunk a step.
 
         Raises:
             ValueError: If the sequences live in different workspaces.
@@ -174,8 +175,10 @@ class SpeculativeDecoder(Admission):
         workspace = active[0].workspace
         active = workspace.in_order(active)
         watch = Stopwatch(self.device)
-        self._prefill(workspace, active)
+        ready = self._prefill(workspace, active)
         active = self._without_ended(active, told)  # a long prompt may have been cancelled
+        if len(ready) < len(active):
+            active = [sequence for sequence in active if sequence in ready]
         if not active:
             return
 
@@ -193,15 +196,26 @@ class SpeculativeDecoder(Admission):
             record.total_seconds = watch.total_seconds()
             told[sequence] += self._commit(sequence, record, logits[row])
 
-    def _prefill(self, workspace: Workspace, sequences: list[Sequence]) -> None:
-        def all_cancelled() -> bool:
-            return all(sequence.cancelled for sequence in sequences)
+    def _prefill(self, workspace: Workspace, sequences: list[Sequence]) -> list[Sequence]:
+        """Take prompts in, chunk by chunk, until a sequence can be stepped; returns all that can.
 
-        workspace.scorer.prefill(sequences, all_cancelled)
-        for name, proposer in workspace.proposers.items():
-            drafting = [s for s in sequences if s.drafter == name and self._can_draft(s)]
-            if drafting:
-                proposer.prefill(drafting, all_cancelled)
+        A long prompt thus keeps the sequences beside it waiting for one chunk a step.
+        """
+        while True:
+            behind = [s for s in sequences if not (s.cancelled or self._is_ready(workspace, s))]
+            if not behind:
+                return sequences
+            workspace.scorer.prefill(behind)
+            for name, proposer in workspace.proposers.items():
+                if drafting := [s for s in behind if s.drafter == name and self._can_draft(s)]:
+                    proposer.prefill(drafting)
+            if ready := [s for s in sequences if self._is_ready(workspace, s)]:
+                return ready
+
+    def _is_ready(self, workspace: Workspace, sequence: Sequence) -> bool:
+        if not workspace.scorer.ready(sequence):
+            return False
+        return not self._can_draft(sequence) or workspace.proposers[sequence.drafter].ready(sequence)
 
     def _draft(self, workspace: Workspace, sequences: list[Sequence]) -> Proposal:
         """Let each sequence's drafter propose; sequences with nothing to draft get an empty window."""
@@ -228,12 +242,14 @@ class SpeculativeDecoder(Admission):
             record.uniforms = None
         if rule != VerifyStrategy.TYPICAL_ACCEPTANCE:
             record.thresholds = None
+        tokens = [*record.drafts[: record.num_accepted], record.extra]
+        found: list[dict[int, Logprob]] = []
+        if sequence.wants_logprobs:  # first, since what fails before anything is told can be tried again
+            found = raw_logprobs(logits[: len(tokens)], tokens, sequence.params.logprobs or 0, self.vocabulary)
         events, kept, finish = sequence.emitter.step(sequence.step, record, sequence.room)
         sequence.step += 1
-        tokens = [*record.drafts[: record.num_accepted], record.extra][:kept]
-        if sequence.wants_logprobs:
-            count = sequence.params.logprobs or 0
-            found = raw_logprobs(logits[:kept], tokens, count, self.vocabulary)
+        tokens, found = tokens[:kept], found[:kept]
+        if found:
             sequence.logprobs += found
             sequence.cumulative_logprob += sum(entry[token].logprob for entry, token in zip(found, tokens, strict=True))
         committed = min(len(sequence.token_ids) + record.num_accepted, len(sequence.token_ids) + kept)

@@ -33,8 +33,12 @@ class Proposal(NamedTuple):
 class Proposer(Protocol):
     """Drafts for sequences."""
 
-    def prefill(self, sequences: Seq[Sequence], should_stop: Callable[[], bool]) -> None:
-        """Take in what is long behind, the prompt above all, before a step is timed."""
+    def prefill(self, sequences: Seq[Sequence]) -> None:
+        """Take in a chunk of what is long behind, the prompt above all, before a step is timed."""
+        ...
+
+    def ready(self, sequence: Sequence) -> bool:
+        """Whether nothing is long behind."""
         ...
 
     def propose(self, sequences: Seq[Sequence], limits: list[int]) -> Proposal:
@@ -55,10 +59,14 @@ class ModelProposer:
         self.vocab_size = vocab_size
         self._drafter = Drafter(BasicInferencer(pool.model))
 
-    def prefill(self, sequences: Seq[Sequence], should_stop: Callable[[], bool]) -> None:
+    def prefill(self, sequences: Seq[Sequence]) -> None:
         """See `Proposer.prefill`."""
-        behind = [s for s in sequences if len(s.token_ids) - _draft_slot(s).num_tokens > 2]
-        self.pool.catch_up([_draft_slot(s) for s in behind], [s.token_ids for s in behind], should_stop)
+        behind = [s for s in sequences if not self.ready(s)]
+        self.pool.feed([_draft_slot(s) for s in behind], [s.token_ids for s in behind])
+
+    def ready(self, sequence: Sequence) -> bool:
+        """See `Proposer.ready`."""
+        return len(sequence.token_ids) - _draft_slot(sequence).num_tokens <= 2
 
     def propose(self, sequences: Seq[Sequence], limits: list[int]) -> Proposal:
         """See `Proposer.propose`."""
@@ -104,8 +112,12 @@ class PromptLookupProposer:
         self.device = device
         self.max_ngram = max_ngram
 
-    def prefill(self, sequences: Seq[Sequence], should_stop: Callable[[], bool]) -> None:
+    def prefill(self, sequences: Seq[Sequence]) -> None:
         """Nothing to take in."""
+
+    def ready(self, sequence: Sequence) -> bool:
+        """Always."""
+        return True
 
     def propose(self, sequences: Seq[Sequence], limits: list[int]) -> Proposal:
         """See `Proposer.propose`."""

@@ -19,7 +19,7 @@ def check_strategy(value: Any) -> VerifyStrategy:
     try:
         return VerifyStrategy(value)
     except ValueError:
-        raise ValueError(f"verify_strategy must be one of {', '.join(VerifyStrategy)}, got {value!r}") from None
+        raise ValueError(f"verify_strategy must be one of {', '.join(VerifyStrategy)}, got {value!r:.80}") from None
 
 
 def check_window(num_draft_tokens: int | str) -> int | None:
@@ -28,7 +28,7 @@ def check_window(num_draft_tokens: int | str) -> int | None:
         return None
     whole = isinstance(num_draft_tokens, int) and not isinstance(num_draft_tokens, bool)
     if not whole or not 0 <= int(num_draft_tokens) <= MAX_DRAFT_TOKENS:
-        raise ValueError(f"num_draft_tokens must be 'auto' or from 0 to {MAX_DRAFT_TOKENS}, got {num_draft_tokens!r}")
+        raise ValueError(f"num_draft_tokens must be 'auto' or from 0 to {MAX_DRAFT_TOKENS}, got {num_draft_tokens!r:.80}")
     return int(num_draft_tokens)
 
 

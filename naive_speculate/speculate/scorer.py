@@ -1,6 +1,5 @@
 """Scoring: one forward of the target over every sequence's last token and its drafts."""
 
-from collections.abc import Callable
 from collections.abc import Sequence as Seq
 
 import torch
@@ -25,13 +24,19 @@ class Scorer:
         self.vocab_size = vocab_size
         self.vocabulary = vocabulary
 
-    def prefill(self, sequences: Seq[Sequence], should_stop: Callable[[], bool]) -> None:
-        """Bring the cache to all tokens but the last, and collect prompt log-probabilities where they are asked for."""
+    def prefill(self, sequences: Seq[Sequence]) -> None:
+        """Bring the cache a chunk nearer to all tokens but the last; collect prompt log-probabilities where asked for."""
         for sequence in sequences:
             if sequence.params.prompt_logprobs is not None and sequence.prompt_logprobs is None:
                 self._prefill_with_logprobs(sequence, sequence.params.prompt_logprobs)
         slots = [sequence.target_slot for sequence in sequences]
-        self.pool.catch_up(slots, [sequence.token_ids for sequence in sequences], should_stop)
+        self.pool.feed(slots, [sequence.token_ids for sequence in sequences])
+
+    def ready(self, sequence: Sequence) -> bool:
+        """Whether `prefill` has nothing more to do."""
+        if sequence.params.prompt_logprobs is not None and sequence.prompt_logprobs is None:
+            return False
+        return sequence.target_slot.num_tokens >= len(sequence.token_ids) - 1
 
     def score(self, sequences: Seq[Sequence], draft_token_ids: torch.Tensor) -> torch.Tensor:
         """Compute the logits that judge the drafts.

@@ -1,5 +1,6 @@
 """A host with a single place: who comes second waits, sees how many are before, and gets it the moment it is free."""
 
+import json
 import re
 
 import pytest
@@ -7,6 +8,7 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import Server
 from tests.browser.steps import another_run, set_number, shown_run
+from tests.hosting.http import get
 
 
 @pytest.fixture
@@ -38,6 +40,8 @@ def test_who_waits_sees_the_queue_and_a_closed_tab_makes_way(two_visitors):
     expect(second.locator("#queue .progress-text")).to_have_text(re.compile(r"queue: 1/1"))
     expect(second.locator("#queue")).to_be_visible()
     assert shown_run(second) == waiting
+    health = json.loads(get(second.url + "health"))
+    assert (health["running"], health["waiting"]) == (1, 1)
     first.close()
     another_run(second, waiting)
     expect(second.locator("#queue")).to_be_hidden()

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import re
+import socket
 import subprocess
 import sys
 import threading
@@ -45,6 +47,24 @@ def test_the_environment_decides_and_options_win():
     assert found.pairs == (PairChoice("Qwen3-8B", "Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B"),)
     assert (found.device, found.dtype, found.max_tokens) == ("cpu", "bfloat16", 300)
     assert (found.max_prompt_tokens, found.queue_size, found.concurrency) == (2000, 7, 3)
+
+
+@pytest.mark.parametrize("port", ["70000", "0", "-1", "http", "7" * 30])
+def test_a_port_that_cannot_be_is_one_line_and_status_2(capsys, port):
+    with pytest.raises(SystemExit, match="2"):
+        app.arguments(["--port", port])
+    assert "--port: must be a number from 1 to 65535" in capsys.readouterr().err
+
+
+def test_a_port_in_use_is_one_line_and_status_2():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        command = [sys.executable, "app.py", "--port", str(taken.getsockname()[1])]
+        ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 2
+    assert re.search(r"^app\.py: .*\bport\b", ended.stderr.splitlines()[-1])
+    assert "Traceback" not in ended.stderr
 
 
 def test_several_pairs_can_be_listed():
@@ -152,6 +172,7 @@ def test_every_run_is_told_to_the_observers(tiny_engine, caplog):
     assert (first.tokens, first.prompt_tokens, first.outcome) == (m.num_generated_tokens, 3, trace.events[-1].finish_reason)
     assert (first.num_draft_tokens, first.num_accepted_tokens) == (m.num_draft_tokens, m.num_accepted_draft_tokens)
     assert sum(first.accepted_at) == first.num_accepted_tokens
+    assert first.num_drafts == sum(bool(event.num_draft) for event in trace) <= first.num_steps
     assert 0 <= (first.wait_seconds or 0) <= (first.first_token_seconds or 0) <= first.seconds
     assert (second.outcome, third.outcome) == ("abandoned", "refused")
     lines = [json.loads(record.message) for record in caplog.records if record.name == "naive_speculate.runs"]

@@ -239,6 +239,70 @@ def test_a_pair_that_fails_in_batches_only_still_serves(tiny_pair):
         assert trace.token_ids == SpeculativeDecoder(tiny_pair).generate(request.prompt, request.params).token_ids
 
 
+class Breaking(SpeculativeDecoder):
+    """Breaks down with its `last`th commit, for good or once."""
+
+    commits, last, for_good = 0, 30, False
+
+    def _commit(self, sequence, record, logits):
+        self.commits += 1
+        if self.commits == self.last or (self.for_good and self.commits > self.last):
+            raise RuntimeError("device lost")
+        return super()._commit(sequence, record, logits)
+
+
+def test_a_step_that_fails_half_way_is_made_again_and_changes_nothing(tiny_pair):
+    decoder = Breaking(tiny_pair)
+    engine = LocalEngine(decoder, max_rows=4)
+    request = Request([3, 2], SamplingParams(n=3, max_tokens=40, seed=5, logprobs=1), num_draft_tokens="auto")
+    trace = joined(engine, request)
+    alone = SpeculativeDecoder(tiny_pair).generate([3, 2], request.params, num_draft_tokens="auto")
+    engine.close()
+    assert decoder.commits > decoder.last
+    found = [Trace(event for event in trace if event.row == row).token_ids for row in range(3)]
+    assert sorted(found) == sorted(output.token_ids for output in alone.outputs)
+
+
+def test_an_engine_that_can_decode_nothing_any_more_says_so(tiny_pair):
+    decoder = Breaking(tiny_pair)
+    decoder.for_good = True
+    engine = LocalEngine(decoder, max_rows=4)
+    trace = joined(engine, Request([3, 2], LONG))
+    assert trace.events[-1].finish_reason == FinishReason.ERROR
+    assert "device lost" in trace.events[-1].message
+    assert not engine.load().ready
+    with pytest.raises(Unavailable, match="started again"):
+        engine.submit(Request([3, 2]))
+    engine.close()
+
+
+def test_a_long_prompt_is_taken_in_beside_others_and_can_be_stopped(tiny_pair, monkeypatch):
+    """Chunk by chunk: those who decode meanwhile wait for one chunk a step."""
+    monkeypatch.setattr("naive_speculate.infer.slots.PREFILL_CHUNK", 4)
+    prompt = [3 + number % 20 for number in range(100)]
+    decoder = SpeculativeDecoder(tiny_pair)
+    workspace = decoder.new_workspace()
+    short, _ = decoder.new_sequence([1, 2], SamplingParams(max_tokens=400, seed=1, ignore_eos=True), workspace=workspace)
+    decoder.step([short])
+    cancel = threading.Event()
+    long, _ = decoder.new_sequence(prompt, SamplingParams(max_tokens=9, seed=2), workspace=workspace)
+    given_up, _ = decoder.new_sequence(prompt, SamplingParams(max_tokens=9, seed=2), workspace=workspace, cancel=cancel)
+    for number in range(60):
+        decoder.step([short, long, given_up])
+        if number == 5:
+            assert len(short.token_ids) > 7
+            assert len(long.token_ids) == len(given_up.token_ids) == 100
+            cancel.set()
+        if number == 6:
+            assert given_up.finish_reason == FinishReason.CANCELLED
+    assert long.token_ids[100:] == SpeculativeDecoder(tiny_pair).generate(prompt, long.params).token_ids
+
+
+def test_a_prompt_that_would_take_long_to_read_is_refused_unread(engine):
+    with pytest.raises(ValueError, match="prompt has 1000001 characters"):
+        joined(engine, Request("a" * (10**6 + 1)))
+
+
 # What a host that decodes elsewhere can do to a run.
 
 
@@ -452,7 +516,7 @@ def test_bad_input_is_one_line_at_the_start(cluster):
 
 def test_the_page_offers_the_cluster_and_tells_who_must_wait(ray_engine):
     offer = join_offer(Hosting(queue_size=9), {APP: ray_engine})
-    assert (offer.concurrency, offer.load().replicas) == (ray_engine.load().capacity + 9, ray_engine.load().replicas)
+    assert (offer.concurrency, offer.load().replicas) == (ray_engine.about.capacity + 9, ray_engine.load().replicas)
     settings = Settings(prompt="w1", pair=APP)
     assert offer.queue(settings) == ""
     streams = [ray_engine.submit(long_request(number, 3000)) for number in range(ray_engine.load().capacity)]

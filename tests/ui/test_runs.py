@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 from naive_speculate.events import Event, EventKind
@@ -104,7 +105,25 @@ def test_only_so_many_runs_are_kept_and_each_visitor_s_last_two():
     for n, run in enumerate(made):
         runs.add(f"visitor {n}", run)
     assert [runs.get(run.id) is not None for run in made] == [False, False, True, True, True]
-    assert made[0].cancel.is_set()
+
+
+def test_what_a_visitor_opens_ends_nobody_s_run_and_is_itself_forgotten(monkeypatch):
+    monkeypatch.setattr("ui.runs.KEPT_EVENTS", 100)
+    runs, live, finished = Runs(), Run(), Run([Event(EventKind.BONUS)] * 10)
+    live.start(endless)
+    runs.add("somebody", live)
+    runs.add("another", finished)
+    opened = [Run([Event(EventKind.BONUS)] * 80) for _ in range(3)]
+    for run in opened:
+        runs.add("visitor", run)
+    assert not live.cancel.is_set()
+    assert runs.get(live.id) is live
+    assert [runs.get(run.id) is not None for run in opened] == [False, False, True]
+    assert runs.get(finished.id) is finished
+    gone = weakref.ref(opened[0])
+    del opened, run
+    assert gone() is None
+    live.cancel.set()
 
 
 def test_a_dropped_run_leaves_the_one_before():
