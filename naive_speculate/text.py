@@ -123,8 +123,10 @@ class TextStream:
 
     def fork(self) -> "TextStream":
         """A copy, to see what drafted tokens would add."""
-        twin = copy.copy(self)
+        twin = object.__new__(TextStream)
+        twin._vocabulary, twin._skip, twin._spaces = self._vocabulary, self._skip, self._spaces
         twin._stream = copy.copy(self._stream)
+        twin._after_special = self._after_special
         twin._undecided = list(self._undecided)
         return twin
 

@@ -7,6 +7,8 @@ shows the page), half the cores are better still.
 
 import math
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -58,3 +60,17 @@ def leave_cores_to(model: object) -> None:
     """
     if getattr(model, "executor", None) == "onnx":
         torch.set_num_threads(1)
+
+
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """The same for a while, for whoever has not called it: a step that both compute takes several times as long."""
+    before = torch.get_num_threads()
+    if before == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

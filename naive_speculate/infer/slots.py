@@ -36,8 +36,13 @@ class Slot:
     def keep(self, num_tokens: int) -> None:
         """Roll back to at most `num_tokens` tokens."""
         surplus = self.num_tokens - num_tokens
-        if surplus > 0:
-            self.view().crop(surplus)
+        if surplus <= 0:
+            return
+        if self.row is None:
+            self.cache.crop(surplus)
+        else:
+            assert isinstance(self.cache, RaggedKVCache)
+            self.cache.lengths[self.row] = num_tokens
 
     def view(self) -> KVCache:
         """The sequence's own cache."""

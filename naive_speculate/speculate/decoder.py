@@ -12,6 +12,7 @@ from typing import Any, overload
 import torch
 
 from naive_speculate.events import Event, FinishReason
+from naive_speculate.infer.cores import one_torch_thread
 from naive_speculate.models import ModelPair
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.admission import Admission
@@ -39,6 +40,7 @@ class SpeculativeDecoder(Admission):
 
     def __init__(self, pair: ModelPair) -> None:
         super().__init__(pair)
+        self._by_onnx = getattr(pair.target, "executor", None) == "onnx"
         self._draft_positions: int | None = getattr(pair.draft, "max_positions", None)
 
     def stream(
@@ -169,6 +171,13 @@ class SpeculativeDecoder(Admission):
         """
         if len({id(sequence.workspace) for sequence in told}) > 1:
             raise ValueError("sequences must be of one workspace to be stepped together")
+        if self._by_onnx:
+            with one_torch_thread():
+                self._advance(told)
+        else:
+            self._advance(told)
+
+    def _advance(self, told: dict[Sequence, list[Event]]) -> None:
         active = self._without_ended([sequence for sequence in told if sequence.finish_reason is None], told)
         if not active:
             return
@@ -191,9 +200,9 @@ class SpeculativeDecoder(Admission):
             active, proposal, verdict, next_token_ids, uniforms, target_probs, self.vocabulary
         )  # the one place that waits for the device
         watch.stop()
+        draft_seconds, verify_seconds, total_seconds = watch.seconds("draft"), watch.seconds("verify"), watch.total_seconds()
         for row, (sequence, record) in enumerate(zip(active, records, strict=True)):
-            record.draft_seconds, record.verify_seconds = watch.seconds("draft"), watch.seconds("verify")
-            record.total_seconds = watch.total_seconds()
+            record.draft_seconds, record.verify_seconds, record.total_seconds = draft_seconds, verify_seconds, total_seconds
             told[sequence] += self._commit(sequence, record, logits[row])
 
     def _prefill(self, workspace: Workspace, sequences: list[Sequence]) -> list[Sequence]:

@@ -71,8 +71,8 @@ class Emitter:
             it does.
         """
         tokens = [*record.drafts[: record.num_accepted], record.extra]
-        draft_texts = self._draft_texts(record.drafts)
-        texts, finish, cut = self._read(tokens, room)
+        texts, rest, finish, cut = self._read(tokens, record.drafts, room)
+        draft_texts = texts[: len(record.drafts) - len(rest)] + rest
         events = [
             self._token(EventKind.PROPOSED, number, place, record, text=draft_texts[place])
             for place in range(len(record.drafts))
@@ -118,10 +118,16 @@ class Emitter:
             [self._event(EventKind.FINISHED, self.clock(), finish_reason=reason, metrics=metrics, message=message)]
         )
 
-    def _read(self, tokens: list[int], room: int) -> tuple[list[str], FinishReason | None, int | None]:
-        """Texts of the step's tokens up to the sequence's end; why it ends; where a stop string cuts the text."""
+    def _read(
+        self, tokens: list[int], drafts: list[int], room: int
+    ) -> tuple[list[str], list[str], FinishReason | None, int | None]:
+        """Texts of the step's tokens up to the sequence's end, and of the drafts that are not among them; why it ends; where a
+        stop string cuts the text."""
         texts: list[str] = []
-        for token in tokens:
+        rest: list[str] = []
+        for place, token in enumerate(tokens):
+            if place == len(tokens) - 1:  # the token behind the kept drafts, in whose place another may have been drafted
+                rest = self._draft_texts(drafts[place:])
             text = "" if self._stream is None else self._stream.append(token)
             texts.append(text)
             generated = self._count + len(texts)
@@ -131,13 +137,15 @@ class Emitter:
             ended_by_token = token in self._stop_token_ids
             if cut is not None or ended_by_token or len(texts) == room:
                 reason = FinishReason.LENGTH if cut is None and not ended_by_token else FinishReason.STOP
+                if place < len(tokens) - 1:
+                    rest = [text, *self._draft_texts(drafts[place + 1 :])]
                 if self._stream is not None and cut is None:
                     texts[-1] += self._stream.flush()
-                return texts, reason, cut
-        return texts, None, None
+                return texts, rest, reason, cut
+        return texts, rest, None, None
 
     def _draft_texts(self, drafts: list[int]) -> list[str]:
-        if self._stream is None:
+        if self._stream is None or not drafts:
             return [""] * len(drafts)
         stream = self._stream.fork()
         return [stream.append(token) for token in drafts]

@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
+import torch
 
+from naive_speculate import SamplingParams
 from naive_speculate.infer import cores
 
 
@@ -41,3 +43,21 @@ def test_a_containers_quota_counts(text: str, quota: int | None, tmp_path: Path)
     (tmp_path / "cpu.max").write_text(text)
     assert cores._container_quota(tmp_path / "cpu.max") == quota
     assert cores._container_quota(tmp_path / "absent") is None
+
+
+def test_a_step_computes_with_one_torch_thread_and_gives_the_others_back(bundled_decoder):
+    """Torch's threads and ONNX Runtime's would stop each other."""
+    seen = []
+
+    def look(history, logits):
+        seen.append(torch.get_num_threads())
+        return logits
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        bundled_decoder.generate("Once", SamplingParams(max_tokens=4, logits_processors=[look]))
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+    assert set(seen) == {1}
