@@ -29,6 +29,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--draft-minutes", type=float, help="training time of the draft (default a quarter of --minutes)")
     found.add_argument("--preset", choices=sorted(PRESETS), default="cpu", help="sizes and rates (default cpu)")
     found.add_argument("--init", type=Path, help="an exported target to go on from, with its tokenizer")
+    found.add_argument("--init-draft", type=Path, help="an exported draft to distil further, of an earlier state of the target")
     found.add_argument("--seed", type=int, default=1)
     found.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, …")
     found.add_argument("--threads", type=int, help="CPU threads (default: all cores)")
@@ -61,6 +62,7 @@ def make_pair(arguments: argparse.Namespace) -> None:
         device=choose_device(arguments.device),
         compile=arguments.preset != "tiny" and not arguments.no_compile,
         init=arguments.init,
+        init_draft=arguments.init_draft,
     )
     prepare(shop, arguments.corpus, arguments.valid)
     target, target_step = train_target(shop, Budget(minutes=arguments.minutes))
@@ -86,7 +88,8 @@ def finish(shop: Workshop, out: Path, target_step: int) -> None:
         (card.read_log(path) or [nothing])[-1] for path in (logs["target"], folder / "draft.csv", folder / "draft-polish.csv")
     )
     draft_run = {key: str(int(sum(float(run[key]) for run in draft_runs))) for key in nothing}
-    text = card.model_card(asdict(shop.recipe), data, measured, parameters, target_run, draft_run, card.samples(out))
+    going_on = shop.init_draft is not None
+    text = card.model_card(asdict(shop.recipe), data, measured, parameters, target_run, draft_run, card.samples(out), going_on)
     (out / "README.md").write_text(text, encoding="utf-8")
     if not card.plot_losses(logs, out / "loss-curve.png"):
         print("matplotlib is not installed: no loss curve drawn", file=sys.stderr)

@@ -63,6 +63,9 @@ Losses are on held-out books that neither model was trained on.
 | mean accepted length, the extra token included | {greedy.mean_length:.2f} | {sampled.mean_length:.2f} |
 | accepted ÷ drafted | {greedy.rate:.2f} | {sampled.rate:.2f} |
 
+Acceptance is played through from one forward of each model over the target's own text; `benchmarks/pair.py` decodes, with
+other prompts.
+
 ## Data
 
 English prose in the public domain (children's books, adventure, detective stories, from Project Gutenberg editions):
@@ -78,7 +81,7 @@ Target: {target_tokens:.1f} M tokens in {target_steps:,} steps of {batch_tokens:
 sequences of {sequence_length} and at last {positions} tokens. Muon on the matrices (rate {muon_rate}), AdamW on embeddings
 and norms (rate {adam_rate}), warm-up, constant rate, linear decay over the last {decay_share}; bfloat16 matrix products.
 
-Draft: trained on the corpus for a while, then distilled from the target on {draft_tokens:.1f} M tokens, half books, half
+Draft: {draft_origin}, then distilled from the target on {draft_tokens:.1f} M tokens, half books, half
 text that the target wrote itself, with total variation and forward KL, and at the end with total variation alone
 (DistillSpec, arXiv 2310.08461).
 
@@ -195,7 +198,7 @@ def quoted(text: str) -> str:
 
 def model_card(
     recipe: dict[str, Any], data: dict[str, Any], measured: Measured, parameters: dict[str, int],
-    target_run: dict[str, str], draft_run: dict[str, str], written: Iterable[tuple[str, str]],
+    target_run: dict[str, str], draft_run: dict[str, str], written: Iterable[tuple[str, str]], draft_goes_on: bool = False,
 ) -> str:  # fmt: skip
     target, draft = recipe["target"], recipe["draft"]
     story_share = data["story_tokens"] / data["train_tokens"]
@@ -220,6 +223,7 @@ def model_card(
         target_minutes=float(target_run["seconds"]) / 60, batch_tokens=recipe["batch_tokens"],
         sequence_length=recipe["sequence_length"], positions=recipe["positions"],
         muon_rate=recipe["muon_rate"], adam_rate=recipe["adam_rate"], decay_share=percent(recipe["decay_share"]),
+        draft_origin="begun as the draft of an earlier target" if draft_goes_on else "trained on the corpus for a while",
         draft_tokens=int(draft_run["tokens"]) / million,
         temperature=SAMPLE_TEMPERATURE, sample_tokens=SAMPLE_TOKENS,
     ).splitlines()  # fmt: skip

@@ -20,7 +20,7 @@ from train.checkpoint import CheckpointFolder
 from train.config import Recipe
 from train.data import TokenStream, open_tokens
 from train.loop import Budget, LossFunction, Training, model_logits
-from train.pipeline import Workshop, compiled, language_model_loss, new_model, validation
+from train.pipeline import Workshop, compiled, given_weights, language_model_loss, new_model, validation
 from train.sampling import continue_prompts
 
 PROMPT_TOKENS = 32
@@ -103,7 +103,8 @@ def for_drafts(recipe: Recipe) -> Recipe:
 
 
 def train_draft(shop: Workshop, target: LlamaForCausalLM, target_step: int, minutes: float) -> LlamaForCausalLM:
-    """Pre-train on the corpus, distil, then polish; ``target_step`` keeps the drafts of different targets apart."""
+    """Pre-train on the corpus (or begin with a given draft), distil, then polish; ``target_step`` keeps the drafts of
+    different targets apart."""
     recipe, data = shop.recipe, shop.data_card()["source"]
     draft = new_model(shop, recipe.draft)
     schedule = for_drafts(recipe)
@@ -116,8 +117,12 @@ def train_draft(shop: Workshop, target: LlamaForCausalLM, target_step: int, minu
             log_path=folder / f"{name}.csv", validate=lambda: validation(shop, draft, 32),
         ).run(Budget(minutes=minutes * share))  # fmt: skip
 
-    stage("draft-pretrain", shop.work, language_model_loss(draft),
-          TokenStream(shop.tokens("train"), recipe.seed + 2), PRETRAIN_SHARE)  # fmt: skip
+    pretrain_share = 0.0 if shop.init_draft else PRETRAIN_SHARE
+    if shop.init_draft:
+        given_weights(draft, shop.init_draft, "--init-draft")
+    else:
+        stage("draft-pretrain", shop.work, language_model_loss(draft),
+              TokenStream(shop.tokens("train"), recipe.seed + 2), pretrain_share)  # fmt: skip
     teacher = copy.deepcopy(target).bfloat16().eval().requires_grad_(False)
     folder = shop.work / f"draft-of-{target_step:07d}"
     write_samples(shop, teacher, folder / "samples.tokens")
@@ -125,6 +130,6 @@ def train_draft(shop: Workshop, target: LlamaForCausalLM, target_step: int, minu
     books = TokenStream(shop.tokens("train"), recipe.seed + 4)
     mixed = HalfAndHalf(books, samples)
     stage("draft", folder, distillation_loss(teacher, draft, TOTAL_VARIATION_WEIGHT),
-          mixed, 1 - PRETRAIN_SHARE - POLISH_SHARE, target_step=target_step)  # fmt: skip
+          mixed, 1 - pretrain_share - POLISH_SHARE, target_step=target_step)  # fmt: skip
     stage("draft-polish", folder, distillation_loss(teacher, draft, 1.0), mixed, POLISH_SHARE, target_step=target_step)
     return draft

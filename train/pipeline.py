@@ -35,6 +35,7 @@ class Workshop:
     device: torch.device
     compile: bool
     init: Path | None = None  # an exported target whose tokenizer and weights the run starts from
+    init_draft: Path | None = None  # an exported draft whose weights distillation starts from
 
     @property
     def tokenizer_path(self) -> Path:
@@ -115,14 +116,16 @@ def given_tokenizer(folder: Path) -> Tokenizer:
     return load_tokenizer(folder / "tokenizer.json")
 
 
-def given_weights(shop: Workshop, model: LlamaForCausalLM, folder: Path) -> None:
+def given_weights(model: LlamaForCausalLM, folder: Path, option: str) -> None:
     """Put an exported model's weights into ``model``, which must be of the same shape."""
+    if not (folder / "config.json").is_file():
+        raise TrainingError(f"{option}: no exported model in {folder}")
     given = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     keys = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
     there, here = ({key: getattr(each.config, key) for key in keys} for each in (given, model))
     found = differences(there, here)
     if found:
-        raise TrainingError(f"--init: {folder} has another shape ({'; '.join(found)})")
+        raise TrainingError(f"{option}: {folder} has another shape ({'; '.join(found)})")
     model.load_state_dict(given.state_dict())
 
 
@@ -162,7 +165,7 @@ def train_target(shop: Workshop, budget: Budget) -> tuple[LlamaForCausalLM, int]
     """The model and the number of steps it has been trained for."""
     model = new_model(shop, shop.recipe.target)
     if shop.init:
-        given_weights(shop, model, shop.init)
+        given_weights(model, shop.init, "--init")
     step = Training(
         name="target",
         model=model,

@@ -101,6 +101,20 @@ def test_training_goes_on_from_an_exported_target(
     assert "no exported model in" in message
 
 
+def test_distillation_goes_on_from_an_exported_draft(
+    finished: tuple[Path, Path], corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    exported = finished[1] / "draft"
+    given = ["--init-draft", str(exported)]
+    assert main([*arguments(corpus, tmp_path / "work", tmp_path / "pair", minutes=0), *given]) == 0
+    first, second = (AutoModelForCausalLM.from_pretrained(f).state_dict() for f in (exported, tmp_path / "pair" / "draft"))
+    assert all(torch.equal(first[key], second[key]) for key in first)
+    assert "begun as the draft of an earlier target" in (tmp_path / "pair" / "README.md").read_text()
+    assert not list((tmp_path / "work").glob("draft-pretrain-*.pt"))
+    wrong = ["--init-draft", str(finished[1] / "target")]
+    assert "--init-draft: " in says(capsys, [*arguments(corpus, tmp_path / "new", tmp_path / "pair"), *wrong])
+
+
 def says(capsys: pytest.CaptureFixture[str], argv: list[str]) -> str:
     assert main(argv) == 2
     message = capsys.readouterr().err.strip().splitlines()[-1]
