@@ -36,6 +36,7 @@ class _Window:
     starts: torch.Tensor
     replay: Callable[[], None]
     logits: torch.Tensor
+    compute: Callable[[], torch.Tensor]  # holds the tensors that a graph knows only by their addresses
 
 
 @dataclass
@@ -107,7 +108,7 @@ class GraphLlama:
             self._works = False
             self._caches.clear()
             return None
-        windows.captured[key] = _Window(token_ids, starts, replay, logits)
+        windows.captured[key] = _Window(token_ids, starts, replay, logits, compute)
         return windows.captured[key]
 
     def _compute(
