@@ -85,7 +85,7 @@ class GraphLlama:
         """The captured forward for such a query; None where it is the first of its kind, or cannot be captured."""
         cache = rows.cache
         windows = self._caches.get(cache)
-        if windows is None or windows.version != cache.version or len(windows.captured) >= MAX_GRAPHS:
+        if windows is None or windows.version != cache.version:
             windows = self._caches[cache] = _Windows(cache.version)
         key = (rows.indices[0], len(rows.indices), token_ids.shape[1], num_logits)
         if key in windows.captured:
@@ -108,6 +108,8 @@ class GraphLlama:
             self._works = False
             self._caches.clear()
             return None
+        if len(windows.captured) >= MAX_GRAPHS:
+            windows.captured.clear()
         windows.captured[key] = _Window(token_ids, starts, replay, logits, compute)
         return windows.captured[key]
 
