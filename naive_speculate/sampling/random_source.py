@@ -1,5 +1,6 @@
 """All randomness of a run: one small object per sequence."""
 
+import math
 import secrets
 from functools import cached_property
 from typing import Any, Protocol
@@ -8,6 +9,8 @@ import numpy as np
 import torch
 
 from naive_speculate.sampling.argmax import argmax
+
+_LEAST = 1e-30
 
 
 class RandomSource(Protocol):
@@ -33,7 +36,9 @@ class SeededRandom:
     """Draws that depend only on the seed, the index and the order of calls.
 
     Categorical draws are exponential races: argmax p_i / E_i with E_i ~ Exp(1). Unlike an inverse cumulative distribution,
-    rounding noise in some p_i changes the outcome only where two runners nearly tie.
+    rounding noise in some p_i changes the outcome only where two runners nearly tie. On the CPU a race is run in two heats,
+    which gives the same distribution with far fewer random numbers: blocks of some √n neighbours race with their sums, then the
+    members of the winning block.
 
     Args:
         seed: The request's seed.
@@ -56,11 +61,18 @@ class SeededRandom:
 
     def categorical(self, probs: torch.Tensor) -> torch.Tensor:
         """An index drawn with these probabilities; see `RandomSource.categorical`."""
-        if self._noise is not None:
-            noise = torch.from_numpy(self._noise.standard_exponential(len(probs)))
-        else:
+        if self._noise is None:
             noise = torch.empty_like(probs).exponential_(generator=self._generator)
-        return argmax(probs / noise.clamp_min_(1e-30))
+            return argmax(probs / noise.clamp_min_(_LEAST))
+        runners = probs.numpy()
+        size = math.isqrt(len(runners))
+        block = self._winner(np.add.reduceat(runners, np.arange(0, len(runners), size), dtype=np.float64), self._noise)
+        members = runners[block * size : (block + 1) * size]
+        return torch.tensor(block * size + self._winner(members, self._noise))
+
+    @staticmethod
+    def _winner(probs: np.ndarray[Any, Any], noise: np.random.Generator) -> int:
+        return int((probs / np.maximum(noise.standard_exponential(len(probs)), _LEAST)).argmax())
 
     @cached_property
     def _generator(self) -> torch.Generator:

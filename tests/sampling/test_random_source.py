@@ -26,6 +26,20 @@ def test_categorical_draws_follow_the_probabilities_and_never_hit_zero():
     assert ((seen[probs > 0] - wanted) ** 2 / wanted).sum() < 21.1  # chi-square, 3 degrees of freedom: 1e-4
 
 
+def test_draws_from_many_tokens_follow_the_probabilities_of_each():
+    """Blocks of neighbours, the last one shorter than the others."""
+    probs, count = torch.softmax(2 * torch.randn(1003, generator=torch.Generator().manual_seed(4)), -1), 60_000
+    source = SeededRandom(11)
+    seen = torch.bincount(torch.stack([source.categorical(probs) for _ in range(count)]), minlength=1003)
+    wanted = probs.double() * count
+    often = wanted >= 10
+    cells = torch.cat([seen[often], seen[~often].sum()[None]]), torch.cat([wanted[often], wanted[~often].sum()[None]])
+    freedom = len(cells[0]) - 1
+    statistic = ((cells[0] - cells[1]) ** 2 / cells[1]).sum().item()
+    assert abs(statistic - freedom) < 4 * (2 * freedom) ** 0.5  # close to normal: 6e-5
+    assert seen[-10:].sum() > 0
+
+
 def test_rounding_noise_does_not_flip_a_draw():
     probs = torch.softmax(torch.randn(4000, generator=torch.Generator().manual_seed(1)), -1)
     noisy = probs * (1 + 1e-6 * torch.randn(4000, generator=torch.Generator().manual_seed(2)))
