@@ -133,8 +133,8 @@ def run_events(engine: Engine, request: Request, cancel: CancelFlag | None = Non
     last = None
     try:
         for events in engine.submit(request, cancel):
-            yield from events
-            last = events[-1]
+            for last in events:
+                yield last
     except Unavailable as error:
         raise Trouble(str(error)) from None
     if last is not None and last.finish_reason == FinishReason.ERROR:
