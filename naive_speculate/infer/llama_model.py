@@ -114,7 +114,6 @@ class LlamaLanguageModel:
             cache.clear_row(0)
             self._spare.append(cache)
 
-    @torch.no_grad()
     def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None) -> torch.Tensor:
         """Compute logits and extend the cache; see `LanguageModel.forward`.
 
@@ -136,15 +135,19 @@ class LlamaLanguageModel:
             num_logits = num_new
         elif not 1 <= num_logits <= num_new:
             raise ValueError(f"num_logits must be between 1 and the query's {num_new} tokens, got {num_logits}")
-        ragged = isinstance(kv_cache, (RaggedKVCache, CacheRows))
-        rows = _rows_of(kv_cache, batch_size)
+        rows = kv_cache if isinstance(kv_cache, CacheRows) else _rows_of(kv_cache, batch_size)
         if len(rows.indices) != batch_size:
             raise ValueError(f"query_token_ids has {batch_size} rows, kv_cache has {len(rows.indices)}")
-        shape, forward = self._forward.shape, self._forward
-        rows.cache.require(shape.num_layers, shape.num_kv_heads, shape.head_dim, forward.dtype, forward.device)
-        logits = forward.forward(query_token_ids.to(forward.device), rows, num_logits)
+        forward = self._forward
+        if rows.cache.filled_by is not forward:
+            shape = forward.shape
+            rows.cache.require(shape.num_layers, shape.num_kv_heads, shape.head_dim, forward.dtype, forward.device)
+            rows.cache.filled_by = forward
+        if query_token_ids.device != forward.device:
+            query_token_ids = query_token_ids.to(forward.device)
+        logits = forward.forward(query_token_ids, rows, num_logits)
         rows.advance(num_new)
-        if not ragged:
+        if not isinstance(kv_cache, (RaggedKVCache, CacheRows)):
             states = rows.get_kv_states()
             kv_cache.update([KVState(s.keys[:, :, -num_new:], s.values[:, :, -num_new:]) for s in states])
         return logits
@@ -172,8 +175,6 @@ def _rows_of(kv_cache: KVCache, batch_size: int) -> CacheRows:
     Raises:
         ValueError: If it is no cache.
     """
-    if isinstance(kv_cache, CacheRows):
-        return kv_cache
     if isinstance(kv_cache, RaggedKVCache):
         return kv_cache.all_rows()
     if not isinstance(kv_cache, KVCache):

@@ -82,12 +82,16 @@ class OnnxLlama:
             ValueError: If a token is not in the vocabulary.
         """
         token_ids = token_ids.contiguous()
-        num_new = token_ids.shape[1]
-        logits = torch.empty(token_ids.shape[0], num_logits, self.shape.vocab_size)
+        count, num_new = token_ids.shape
+        logits = torch.empty(count, num_logits, self.shape.vocab_size)
+        cache = rows.cache
         with self._lock:
-            rows.cache.reserve(max(rows.lengths) + num_new)
+            cache.reserve(max(rows.lengths) + num_new)
+            if rows.contiguous:
+                self._run(token_ids, cache, rows.indices[0], logits)
+                return logits
             for begin, end in _neighbours(rows.indices):
-                self._run(token_ids[begin:end], rows.cache, rows.indices[begin], logits[begin:end])
+                self._run(token_ids[begin:end], cache, rows.indices[begin], logits[begin:end])
         return logits
 
     def _run(self, token_ids: torch.Tensor, cache: RaggedKVCache, first: int, logits: torch.Tensor) -> None:
@@ -97,12 +101,13 @@ class OnnxLlama:
         lengths = cache.lengths[first : first + count]
         longest = max(lengths)
         binding.last[:] = lengths
-        binding.last += num_new - 1
-        binding.total[...] = longest + num_new
+        if num_new > 1:
+            binding.last += num_new - 1
+        binding.total[()] = longest + num_new
         binding.logits_from[0] = -logits.shape[1]
         # The fast form takes several tokens a row for one row, or for rows that are all empty.
         by_mask = count > 1 and num_new > 1 and longest > 0
-        binding.by_mask[...] = by_mask
+        binding.by_mask[()] = by_mask
         kept: list[np.ndarray[Any, Any]] = []
         if by_mask or self._always_by_mask:
             kept = self._bind_masks(binding.io, lengths, num_new, cache.capacity)

@@ -53,6 +53,7 @@ class RaggedKVCache:
         self._step = step
         self.capacity = step
         self.version = 0  # counts replacements of buffers, for those that keep their addresses
+        self.filled_by: object = None  # whoever has made sure that the buffers fit
 
     def rows(self, rows: Sequence[int]) -> "CacheRows":
         """Some rows as a cache of their own, in that order."""
