@@ -16,4 +16,5 @@ def argmax(scores: torch.Tensor) -> torch.Tensor:
     """
     if scores.device.type != "cpu" or scores.dtype not in (torch.float32, torch.float64):
         return scores.argmax(dim=-1)
-    return torch.as_tensor(scores.detach().numpy().argmax(-1))
+    found = scores.detach().numpy().argmax(-1)
+    return torch.from_numpy(found) if scores.dim() > 1 else torch.tensor(found)

@@ -152,20 +152,29 @@ class _WindowSampler:
         self.vocab_size = vocab_size
         self.needs_probs = any(sequence.needs_probs for sequence in sequences)
         self.probs: list[torch.Tensor] = []
+        self._pipelines = [sequence.pipeline for sequence in sequences]
+        self._plain = all(pipeline.plain for pipeline in self._pipelines)
+        self._greedy = all(sequence.greedy for sequence in sequences)
+        self._adaptive = any(sequence.window.adaptive for sequence in sequences)
+        self._needs_history = any(pipeline.needs_history for pipeline in self._pipelines)
         self._histories = [s.output_token_ids if s.pipeline.needs_history else [] for s in sequences]
         self._drafted: list[list[int]] = [[] for _ in sequences]
         self._ends: list[int | None] = [None] * len(sequences)
 
     def sample(self, logits: torch.Tensor) -> torch.Tensor:
-        """Draft one token a row; see `TokenSampler.sample`."""
-        pipelines = [sequence.pipeline for sequence in self.sequences]
-        histories = [past + new for past, new in zip(self._histories, self._drafted, strict=True)]
-        scores = batch_scores(pipelines, logits[:, None, : self.vocab_size], histories)[:, 0]
+        """Draw one token a row; see `TokenSampler.sample`."""
+        if logits.shape[-1] != self.vocab_size:
+            logits = logits[:, : self.vocab_size]
+        if self._plain:
+            scores = in_float(logits)
+        else:
+            histories = [past + new for past, new in zip(self._histories, self._drafted, strict=True)]
+            scores = batch_scores(self._pipelines, logits[:, None], histories)[:, 0]
         if not self.needs_probs:
             return argmax(scores)
-        probs = batch_probabilities(pipelines, scores[:, None])[:, 0]
+        probs = batch_probabilities(self._pipelines, scores[:, None])[:, 0]
         self.probs.append(probs)
-        if all(sequence.greedy for sequence in self.sequences):
+        if self._greedy:
             return argmax(scores)
         return torch.stack([self._draw(row, scores[row], probs[row]) for row in range(len(self.sequences))])
 
@@ -177,10 +186,9 @@ class _WindowSampler:
 
     def is_done(self, token_ids: torch.Tensor) -> bool:
         """Whether every row's window has ended; see `TokenSampler.is_done`."""
-        adaptive = any(s.window.adaptive for s in self.sequences)
-        if token_ids.is_cuda and not adaptive and not any(s.pipeline.needs_history for s in self.sequences):
+        if token_ids.is_cuda and not self._adaptive and not self._needs_history:
             return False  # looking at the tokens would wait for the device; a window past a stop token is merely cut later
-        confidences = pick(self.probs[-1], token_ids).tolist() if adaptive else [1.0] * len(token_ids)
+        confidences = pick(self.probs[-1], token_ids).tolist() if self._adaptive else [1.0] * len(token_ids)
         for row, (token, confidence) in enumerate(zip(token_ids.tolist(), confidences, strict=True)):
             self._drafted[row].append(token)
             if self._ends[row] is not None:
@@ -202,6 +210,11 @@ class _WindowSampler:
         ]
 
 
+def in_float(logits: torch.Tensor) -> torch.Tensor:
+    """Logits in float32, or in float64 if they are."""
+    return logits if logits.dtype in (torch.float32, torch.float64) else logits.float()
+
+
 def batch_scores(
     pipelines: Seq[LogitsPipeline],
     logits: torch.Tensor,
@@ -209,7 +222,7 @@ def batch_scores(
     windows: Seq[list[int]] | None = None,
 ) -> torch.Tensor:
     """Each row's logits through its own pipeline, up to temperature; shape `[batch_size, places, vocab_size]` in and out."""
-    logits = logits if logits.dtype == torch.float64 else logits.float()
+    logits = in_float(logits)
     if all(pipeline.plain for pipeline in pipelines):
         return logits
     windows = windows or [[] for _ in pipelines]
