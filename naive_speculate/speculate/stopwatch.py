@@ -24,9 +24,10 @@ class Stopwatch:
 
     def stop(self) -> None:
         """End the last phase; everything has been computed by now."""
-        self._marks.append(("", self._now()))
-        if self._cuda:
-            torch.cuda.current_stream().synchronize()
+        end = self._now()
+        self._marks.append(("", end))
+        if not isinstance(end, float):
+            end.synchronize()
         self._ended = time.perf_counter()
 
     def seconds(self, phase: str) -> float:
