@@ -25,6 +25,8 @@ MAX_GRAPHS = 64
 Capture = Callable[[Callable[[], torch.Tensor]], tuple[Callable[[], None], torch.Tensor]]
 """Makes of a computation a function that does it again, and the tensor in which its result then lies."""
 _Key = tuple[int, int, int, int]  # first row, rows, tokens, logits
+_CAPTURING = threading.Lock()
+"""A process can capture one graph at a time."""
 _log = logging.getLogger(__name__)
 
 
@@ -103,6 +105,8 @@ class GraphLlama:
 
         try:
             replay, logits = self._capture(compute)
+        except torch.OutOfMemoryError:  # which may pass
+            return None
         except RuntimeError as error:
             _log.warning("CUDA graphs are left out, decoding will be slower: %s", " ".join(str(error).split())[:300])
             self._works = False
@@ -146,6 +150,7 @@ class CudaCapture:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._pool: Any = None
+        self._aside: torch.cuda.Stream | None = None
 
     def __call__(self, compute: Callable[[], torch.Tensor]) -> tuple[Callable[[], None], torch.Tensor]:
         """See `Capture`.
@@ -153,15 +158,20 @@ class CudaCapture:
         Raises:
             RuntimeError: If something in the computation cannot be captured.
         """
-        with torch.cuda.device(self._device):
-            if self._pool is None:
+        with _CAPTURING, torch.cuda.device(self._device):
+            if self._pool is None:  # not before: a server that forks to decode has no GPU where this object is made
                 self._pool = torch.cuda.graph_pool_handle()
-            here, aside = torch.cuda.current_stream(), torch.cuda.Stream()
+            if self._aside is None:
+                self._aside = torch.cuda.Stream()  # one for all: the pool's memory belongs to the stream it was taken in
+            here, aside = torch.cuda.current_stream(), self._aside
             aside.wait_stream(here)
-            with torch.cuda.stream(aside):
-                compute()  # libraries choose their kernels and make their workspaces with the first call
-            here.wait_stream(aside)
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=self._pool, stream=aside, capture_error_mode="thread_local"):
-                result = compute()
+            try:
+                with torch.cuda.stream(aside):
+                    compute()  # libraries choose their kernels and make their workspaces with the first call
+                here.wait_stream(aside)
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph, pool=self._pool, stream=aside, capture_error_mode="thread_local"):
+                    result = compute()
+            finally:
+                torch.cuda.set_stream(here)  # where a capture fails, torch leaves the other one current
         return graph.replay, result

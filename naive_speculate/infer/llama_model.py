@@ -111,7 +111,7 @@ class LlamaLanguageModel:
     def recycle(self, cache: RaggedKVCache) -> None:
         """Take back a cache that nobody will use again: what was captured for its buffers serves the next run too."""
         if isinstance(self._forward, GraphLlama) and len(cache.lengths) == 1 and len(self._spare) < _MAX_SPARE:
-            cache.clear_row(0)
+            cache.empty()
             self._spare.append(cache)
 
     def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None) -> torch.Tensor:

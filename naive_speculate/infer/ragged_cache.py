@@ -65,13 +65,8 @@ class RaggedKVCache:
 
     def add_rows(self, count: int) -> None:
         """Make room for `count` more rows behind the present ones."""
+        self._replace(len(self.lengths) + count, self.capacity)
         self.lengths.extend([0] * count)
-        self.version += 1
-        for buffers in (self._keys, self._values):
-            for layer, old in enumerate(buffers):
-                new = old.new_zeros(len(self.lengths), *old.shape[1:])
-                new[: old.shape[0]] = old
-                buffers[layer] = new
 
     def copy_row(self, source: int, destination: int) -> None:
         """Give `destination` the tokens of `source`."""
@@ -88,29 +83,44 @@ class RaggedKVCache:
         """Make the buffers at least `num_tokens` long."""
         if num_tokens > self.capacity:
             # By a quarter, not to twice the size: some ways of attending read the whole buffer under a mask.
-            self._resize(max(num_tokens, self.capacity + max(self._step, self.capacity // 4)))
+            self._replace(len(self.lengths), max(num_tokens, self.capacity + max(self._step, self.capacity // 4)))
 
     def trim(self) -> None:
         """Give back what a long row, now gone, made the buffers grow by, where it is more than half of them."""
         wanted = max(self.lengths) + self._step
         if self.capacity > 2 * wanted:
-            self._resize(wanted)
+            self._replace(len(self.lengths), wanted)
 
-    def _resize(self, capacity: int) -> None:
+    def empty(self) -> None:
+        """Forget everything, down to the numbers: one that is not finite would spoil what attends to it under a mask."""
+        self.lengths = [0] * len(self.lengths)
+        self.trim()
+        for buffer in (*self._keys, *self._values):
+            buffer.zero_()
+
+    @torch.inference_mode(mode=False)  # buffers made in inference mode could not be written outside of it
+    def _replace(self, num_rows: int, capacity: int) -> None:
+        """Buffers of another size with the same tokens; nothing has changed if memory does not suffice."""
+        found: list[list[torch.Tensor]] = []
+        for buffers in (self._keys, self._values):
+            found.append([])
+            for old in buffers:
+                new = torch.zeros(num_rows, old.shape[1], capacity, old.shape[3], dtype=old.dtype, device=old.device)
+                kept = min(capacity, old.shape[2])
+                new[: old.shape[0], :, :kept] = old[:, :, :kept]
+                found[-1].append(new)
+        self._keys, self._values = found
         self.capacity = capacity
         self.version += 1
-        for buffers in (self._keys, self._values):
-            for layer, old in enumerate(buffers):
-                new = old.new_zeros(*old.shape[:2], capacity, old.shape[3])
-                kept = min(capacity, old.shape[2])
-                new[:, :, :kept] = old[:, :, :kept]
-                buffers[layer] = new
 
     def layer(self, index: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The buffers of layer `index`; first made to fit `keys` and `values` `[rows, num_heads, num_tokens, head_dim]`."""
-        while len(self._keys) <= index:
-            for buffers, like in ((self._keys, keys), (self._values, values)):
-                buffers.append(like.new_zeros(len(self.lengths), like.shape[1], self.capacity, like.shape[3]))
+        if len(self._keys) <= index:
+            with torch.inference_mode(mode=False):
+                while len(self._keys) <= index:
+                    for buffers, like in ((self._keys, keys), (self._values, values)):
+                        shape = (len(self.lengths), like.shape[1], self.capacity, like.shape[3])
+                        buffers.append(torch.zeros(shape, dtype=like.dtype, device=like.device))
         return self._keys[index], self._values[index]
 
     def require(self, num_layers: int, num_heads: int, head_dim: int, dtype: torch.dtype, device: torch.device) -> None:

@@ -34,6 +34,7 @@ class _Job:
         self.deliver = deliver
         self.left = False  # the reader has gone, or the engine stops
         self.sequences: list[Sequence] = []
+        self.begun = False
 
     def is_set(self) -> bool:
         """Whether it is to end early: its sequences' cancel flag."""
@@ -136,7 +137,7 @@ class LocalEngine:
                 try:
                     events = unread.get(timeout=_PATIENCE)
                 except Empty:
-                    if self._thread.is_alive():
+                    if self._thread.is_alive() and not (self._broken and not job.begun):
                         continue
                     raise Unavailable("The decoder has stopped. The server needs to be started again.") from None
                 if events is None:
@@ -169,6 +170,8 @@ class LocalEngine:
                 self._tell(job, [event for sequence in job.sequences for event in told.get(sequence, ())], workspace)
             with self._changed:
                 self._running = [job for job in self._running if not job.over]
+                if self._broken:  # whoever waits for an answer finds out by asking `load`
+                    self._waiting.clear()
 
     def _admit(self) -> list[_Job]:
         """Let waiting jobs join as far as there are places; cancelled ones join at once, to be ended by the next step."""
@@ -187,13 +190,13 @@ class LocalEngine:
 
     def _begin(self, job: _Job, workspace: Workspace) -> None:
         """Give a job's sequences their places, and let those of one prompt share its prefill."""
+        job.begun = True
         placed: list[Sequence] = []
         try:
             for sequence in job.sequences:
                 job.deliver(self.decoder.place(sequence, workspace))
                 placed.append(sequence)
-            if len(placed) > 1 and not job.is_set():
-                self.decoder.share_prefill(placed)
+            self.decoder.share_prefill(placed)
         except Exception as error:
             for sequence in job.sequences:
                 started = [] if sequence in placed else sequence.emitter.started(sequence.facts)

@@ -126,9 +126,10 @@ class SoloEngine:
         try:
             for events in self._decode(request, flag):
                 unread.put(events)
-            unread.put(None)
         except Exception as error:
             unread.put(error)
+        finally:
+            unread.put(None)
 
 
 def _rest(sequences: list[Sequence], told: Told, reason: FinishReason, message: str | None = None) -> list[Event]:

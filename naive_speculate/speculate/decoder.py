@@ -186,7 +186,7 @@ class SpeculativeDecoder(Admission):
         watch = Stopwatch(self.device)
         ready = self._prefill(workspace, active)
         active = self._without_ended(active, told)  # a long prompt may have been cancelled
-        if len(ready) < len(active):
+        if ready is not None:
             active = [sequence for sequence in active if sequence in ready]
         if not active:
             return
@@ -205,21 +205,24 @@ class SpeculativeDecoder(Admission):
             record.draft_seconds, record.verify_seconds, record.total_seconds = draft_seconds, verify_seconds, total_seconds
             told[sequence] += self._commit(sequence, record, logits[row])
 
-    def _prefill(self, workspace: Workspace, sequences: list[Sequence]) -> list[Sequence]:
-        """Take prompts in, chunk by chunk, until a sequence can be stepped; returns all that can.
+    def _prefill(self, workspace: Workspace, sequences: list[Sequence]) -> set[Sequence] | None:
+        """Take a chunk of each prompt in that is not in the caches yet; returns who can be stepped, None if all can.
 
         A long prompt thus keeps the sequences beside it waiting for one chunk a step.
         """
-        while True:
-            behind = [s for s in sequences if not (s.cancelled or self._is_ready(workspace, s))]
-            if not behind:
-                return sequences
-            workspace.scorer.prefill(behind)
-            for name, proposer in workspace.proposers.items():
-                if drafting := [s for s in behind if s.drafter == name and self._can_draft(s)]:
-                    proposer.prefill(drafting)
-            if ready := [s for s in sequences if self._is_ready(workspace, s)]:
-                return ready
+        behind = [s for s in sequences if not (s.cancelled or self._is_ready(workspace, s))]
+        if not behind:
+            return None
+        feeding = [s for s in behind if s.leader not in sequences or s.leader.finish_reason is not None]
+        workspace.scorer.prefill(feeding)
+        for name, proposer in workspace.proposers.items():
+            if drafting := [s for s in feeding if s.drafter == name and self._can_draft(s)]:
+                proposer.prefill(drafting)
+        for sequence in behind:
+            leader = sequence.leader
+            if leader is not None and leader.finish_reason is None and self._is_ready(workspace, leader):
+                _take_over(sequence, leader)
+        return {s for s in sequences if self._is_ready(workspace, s)}
 
     def _is_ready(self, workspace: Workspace, sequence: Sequence) -> bool:
         if not workspace.scorer.ready(sequence):
@@ -299,16 +302,11 @@ class SpeculativeDecoder(Admission):
             sequence.workspace.release(sequence)
 
     def share_prefill(self, group: list[Sequence]) -> None:
-        """Prefill the first of the sequences that share a prompt, and copy its caches to the others."""
-        first, rest = group[0], group[1:]
-        if not rest or len(first.prompt_token_ids) < 2 or first.room <= 0:
-            return
-        self._prefill(first.workspace, [first])
-        for sequence in rest:
-            sequence.prompt_logprobs = first.prompt_logprobs
-            sequence.target_slot.copy_from(first.target_slot)
-            if sequence.draft_slot is not None and first.draft_slot is not None and first.draft_slot.num_tokens:
-                sequence.draft_slot.copy_from(first.draft_slot)
+        """Let the first of the sequences that share a prompt take it in for all: the others copy its caches."""
+        first, *rest = group
+        if len(first.prompt_token_ids) > 1 and first.room > 0:
+            for sequence in rest:
+                sequence.leader = first
 
     def _draft_room(self, sequence: Sequence) -> int:
         room = sequence.room - 1
@@ -319,3 +317,15 @@ class SpeculativeDecoder(Admission):
     def _can_draft(self, sequence: Sequence) -> bool:
         plain = isinstance(sequence.window, FixedWindow) and sequence.window.limit == 0
         return not plain and self._draft_room(sequence) > 0
+
+
+def _take_over(sequence: Sequence, leader: Sequence) -> None:
+    """Copy the caches of a prompt from the sequence that has taken it in."""
+    known = len(sequence.prompt_token_ids) - 1
+    sequence.leader = None
+    sequence.prompt_logprobs = leader.prompt_logprobs
+    sequence.target_slot.copy_from(leader.target_slot)
+    sequence.target_slot.keep(known)
+    if sequence.draft_slot is not None and leader.draft_slot is not None and leader.draft_slot.num_tokens:
+        sequence.draft_slot.copy_from(leader.draft_slot)
+        sequence.draft_slot.keep(known)

@@ -62,6 +62,7 @@ class Sequence:
         facts: What its `started` event tells.
         workspace: Whose caches it lives in, once it has a place; sequences of one workspace can be stepped together.
         target_slot, draft_slot: Its places in the caches.
+        leader: Another sequence of the same prompt, which takes it in for both.
         cancel: Set by whoever wants it to end early.
         finish_reason: Why it ended; None while it goes on.
         logprobs, prompt_logprobs: As asked for by the parameters.
@@ -85,6 +86,7 @@ class Sequence:
     workspace: "Workspace" = field(init=False)
     target_slot: Slot = field(init=False)
     draft_slot: Slot | None = field(init=False)
+    leader: "Sequence | None" = None
     cancel: CancelFlag | None = None
     finish_reason: FinishReason | None = None
     logprobs: list[dict[int, Logprob]] = field(default_factory=list)

@@ -168,6 +168,31 @@ def test_captured_windows_follow_a_cache_that_grows_and_serves_again() -> None:
     assert others.cache is not rows.cache
 
 
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_rows_can_be_copied_after_a_cache_has_grown(executor: str) -> None:
+    models = [made(random_model(FAMILIES["llama"](), seed), executor) for seed in (0, 1)]
+    decoder = SpeculativeDecoder(ModelPair(*models))
+    prompt = [7 + number % 50 for number in range(560)]
+    params = SamplingParams(n=2, max_tokens=4, seed=1, ignore_eos=True)
+    outputs = decoder.generate(prompt, params, num_draft_tokens=3).outputs
+    assert [len(output.token_ids) for output in outputs] == [4, 4]
+    ends = [SamplingParams(max_tokens=count, temperature=0, ignore_eos=True) for count in (30, 2, 30)]
+    together = decoder.generate([prompt, prompt, prompt], ends, num_draft_tokens=3)
+    assert together[0].token_ids == together[2].token_ids
+
+
+def test_a_spare_cache_is_small_and_clean() -> None:
+    model = made(random_model(FAMILIES["llama"]()), "graphs")
+    cache = model.new_cache(1)
+    cache.reserve(5000)
+    model.forward(tokens(1, 600), cache)
+    model.recycle(cache)
+    again = model.new_cache(1)
+    assert again is cache
+    assert again.capacity <= 1024
+    assert all(not state.keys.any() and not state.values.any() for state in again.buffers())
+
+
 def test_a_forward_that_cannot_be_captured_runs_without(caplog: pytest.LogCaptureFixture) -> None:
     source = random_model(FAMILIES["llama"]())
     model = made(source, "graphs")

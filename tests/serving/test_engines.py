@@ -276,6 +276,18 @@ def test_an_engine_that_can_decode_nothing_any_more_says_so(tiny_pair):
     engine.close()
 
 
+def test_who_waits_for_an_engine_that_breaks_is_not_kept_waiting(tiny_pair):
+    decoder = Breaking(tiny_pair)
+    decoder.for_good = True
+    engine = LocalEngine(decoder, max_rows=1)
+    streams = [engine.submit(Request([3, 2], LONG)) for _ in range(3)]
+    assert Trace(event for some in streams[0] for event in some).events[-1].finish_reason == FinishReason.ERROR
+    for stream in streams[1:]:
+        with pytest.raises(Unavailable):
+            list(stream)
+    engine.close()
+
+
 def test_a_long_prompt_is_taken_in_beside_others_and_can_be_stopped(tiny_pair, monkeypatch):
     """Chunk by chunk: those who decode meanwhile wait for one chunk a step."""
     monkeypatch.setattr("naive_speculate.infer.slots.PREFILL_CHUNK", 4)
@@ -296,6 +308,42 @@ def test_a_long_prompt_is_taken_in_beside_others_and_can_be_stopped(tiny_pair, m
         if number == 6:
             assert given_up.finish_reason == FinishReason.CANCELLED
     assert long.token_ids[100:] == SpeculativeDecoder(tiny_pair).generate(prompt, long.params).token_ids
+
+
+def test_who_stops_while_another_s_prompt_is_taken_in_changes_nothing_for_it(tiny_pair, monkeypatch):
+    monkeypatch.setattr("naive_speculate.infer.slots.PREFILL_CHUNK", 4)
+    prompt, params = [3 + number % 20 for number in range(60)], SamplingParams(max_tokens=9, temperature=0)
+    decoder, cancel = SpeculativeDecoder(tiny_pair), threading.Event()
+    alone = decoder.generate(prompt, params).token_ids
+    workspace = decoder.new_workspace()
+    first, _ = decoder.new_sequence([1, 2], LONG, workspace=workspace, cancel=cancel)
+    decoder.step([first])
+    second, _ = decoder.new_sequence(prompt, params, workspace=workspace)
+    feed = workspace.scorer.prefill
+    monkeypatch.setattr(workspace.scorer, "prefill", lambda sequences: (feed(sequences), cancel.set()))
+    while second.finish_reason is None:
+        decoder.step([one for one in (first, second) if one.finish_reason is None])
+    assert first.finish_reason == FinishReason.CANCELLED
+    assert second.output_token_ids == alone
+
+
+@pytest.mark.parametrize("chunk", [4, 512])
+def test_sequences_of_one_prompt_share_its_prefill_beside_others(tiny_pair, monkeypatch, chunk):
+    monkeypatch.setattr("naive_speculate.infer.slots.PREFILL_CHUNK", chunk)
+    decoder = SpeculativeDecoder(tiny_pair)
+    engine = LocalEngine(decoder, max_rows=8)
+    prompt = [3 + number % 20 for number in range(60)]
+    params = SamplingParams(n=3, max_tokens=9, seed=4, prompt_logprobs=1)
+    other = engine.submit(Request([1, 2], SamplingParams(max_tokens=60, seed=1, ignore_eos=True)))
+    next(other)
+    trace = joined(engine, Request(prompt, params))
+    rest = Trace(event for events in other for event in events)
+    engine.close()
+    alone = SpeculativeDecoder(tiny_pair).generate(prompt, params)
+    found = [Trace(event for event in trace if event.row == row).token_ids for row in range(3)]
+    assert sorted(found) == sorted(output.token_ids for output in alone.outputs)
+    assert rest.finished is not None
+    assert len(rest.token_ids) == 60
 
 
 def test_a_prompt_that_would_take_long_to_read_is_refused_unread(engine):
