@@ -10,7 +10,6 @@ first token (median and 95th percentile), and how many answers were lost or wron
 import argparse
 import json
 import statistics
-import subprocess
 import threading
 import time
 import urllib.request
@@ -24,7 +23,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks.server import serve
+from benchmarks.server import Server
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 
 BEGINNINGS = (
@@ -102,9 +101,9 @@ def crowd(url: str, clients: int, tokens: int) -> tuple[list[Answer | None], flo
     return answers, time.perf_counter() - began
 
 
-def memory(process: subprocess.Popen[bytes]) -> float:
+def memory(process: int) -> float:
     """Resident memory of the server, in MiB."""
-    for line in Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8").splitlines():
+    for line in Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024
     raise RuntimeError("the server has gone")
@@ -132,8 +131,8 @@ def main() -> None:
     options = parser.parse_args()
     console = Console()
     expected = solo_texts(options.clients, options.tokens)
-    process, url = serve()
-    try:
+    with Server() as server:
+        url = server.url
         ask(url, prompt_of(0), 0, 8)
         alone = [ask(url, prompt_of(client), client, options.tokens) for client in range(5)]
         few, few_seconds = crowd(url, 8, options.tokens)
@@ -141,10 +140,7 @@ def main() -> None:
         sizes = []
         for run in track(range(options.runs), "runs one after another", console=console):
             ask(url, prompt_of(run), run, 32)
-            sizes.append(memory(process))
-    finally:
-        process.terminate()
-        process.wait(30)
+            sizes.append(memory(server.process.pid))
     one = statistics.median(answer.tokens / answer.seconds for answer in alone)
     firsts = sorted(answer.first_token for answer in answers if answer and answer.first_token is not None)
     rate = sum(answer.tokens for answer in answers if answer) / seconds

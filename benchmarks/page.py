@@ -21,7 +21,7 @@ from typing import Any
 
 from playwright.sync_api import Page, sync_playwright
 
-from benchmarks.server import serve
+from benchmarks.server import Server
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.infer.cores import leave_cores_to, share_cores
 
@@ -133,8 +133,8 @@ def main() -> None:
     leave_cores_to(decoder.pair.target)
     alone(decoder, 64, 0)
     headless = repeat(args.runs, lambda seed: alone(decoder, args.tokens, seed))
-    process, url = serve()
-    try:
+    with Server() as server:
+        url = server.url
         slow = repeat(args.runs, lambda seed: slow_page(url, args.tokens, seed))
         program = repeat(args.runs, lambda seed: slow_program(url, args.tokens, seed))
         with sync_playwright() as playwright:
@@ -147,9 +147,6 @@ def main() -> None:
             page.locator("#chart-speedup .main-svg").first.wait_for(state="attached")
             seen = [browser(page, args.tokens, seed) for seed in range(args.runs)]
             chromium.close()
-    finally:
-        process.terminate()
-        process.wait()
     watched = statistics.median(run["rate"] for run in seen)
     print(f"{os.cpu_count()} cores, median of {args.runs} runs of {args.tokens} tokens")
     print(f"decoder alone                {headless:8.1f} tokens/s")

@@ -1,29 +1,103 @@
-"""The app in a process of its own, for benchmarks that talk to it."""
+"""The app in a process of its own, for benchmarks and tests that talk to it."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-import urllib.request
 from pathlib import Path
+from typing import Self
 
 ROOT = Path(__file__).resolve().parent.parent
+READY = "Running on local URL"  # what Gradio prints once it answers
+READY_SECONDS = 180.0
 
 
-def serve() -> tuple[subprocess.Popen[bytes], str]:
-    """The app on a free port, ready."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    process = subprocess.Popen(
-        [sys.executable, "app.py", "--port", str(port)], cwd=ROOT, env=os.environ | {"CUDA_VISIBLE_DEVICES": ""}
-    )
-    url = f"http://127.0.0.1:{port}/"
-    for _ in range(600):
+class Server:
+    """`python app.py` on a free port, ready once this object is made; a context manager.
+
+    Args:
+        *options: Further options of the command line.
+        **environment: Further environment variables.
+
+    Attributes:
+        url: Where it answers.
+        process: Its process.
+
+    Raises:
+        RuntimeError: If it ends or is not ready in time, with what it printed last.
+    """
+
+    def __init__(self, *options: str, **environment: str) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}/"
+        self._lines: list[str] = []
+        self._over = False
+        self._changed = threading.Condition()
+        self.process = subprocess.Popen(
+            [sys.executable, "-u", "app.py", "--port", str(port), *options],
+            cwd=ROOT,
+            env=os.environ | {"CUDA_VISIBLE_DEVICES": ""} | environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+        )
+        threading.Thread(target=self._read, name="server-log", daemon=True).start()
         try:
-            urllib.request.urlopen(url, timeout=5).close()
-            return process, url
-        except OSError:
-            time.sleep(0.2)
-    raise RuntimeError("app.py is not ready after two minutes")
+            self.wait_for(READY, READY_SECONDS)
+        except RuntimeError:
+            self.process.kill()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    @property
+    def log(self) -> str:
+        """What it has printed so far, errors included."""
+        with self._changed:
+            return "".join(self._lines)
+
+    def wait_for(self, text: str, seconds: float = 10.0) -> None:
+        """Wait until it has printed a line with this text.
+
+        Raises:
+            RuntimeError: If it does not in that time, or ends before.
+        """
+
+        def printed() -> bool:
+            return any(text in line for line in self._lines)
+
+        with self._changed:
+            self._changed.wait_for(lambda: self._over or printed(), seconds)
+            if not printed():
+                what = "ended" if self._over else f"was given {seconds:.0f} s"
+                raise RuntimeError(f"app.py {what} without printing {text!r}; its last lines:\n{''.join(self._lines[-20:])}")
+
+    def end(self) -> float:
+        """SIGTERM; returns the seconds until the process was gone."""
+        began = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+        return time.monotonic() - began
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with self._changed:
+                self._lines.append(line)
+                self._changed.notify_all()
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()

@@ -166,12 +166,12 @@ class LocalEngine:
                 sequence: [] for job in self._running for sequence in job.sequences if sequence.finish_reason is None
             }
             self._advance(told)
-            for job in self._running:
-                self._tell(job, [event for sequence in job.sequences for event in told.get(sequence, ())], workspace)
-            with self._changed:
-                self._running = [job for job in self._running if not job.over]
+            with self._changed:  # before anybody is told: who reads a run's end finds its place free
+                stepped, self._running = self._running, [job for job in self._running if not job.over]
                 if self._broken:  # whoever waits for an answer finds out by asking `load`
                     self._waiting.clear()
+            for job in stepped:
+                self._tell(job, [event for sequence in job.sequences for event in told.get(sequence, ())], workspace)
 
     def _admit(self) -> list[_Job]:
         """Let waiting jobs join as far as there are places; cancelled ones join at once, to be ended by the next step."""

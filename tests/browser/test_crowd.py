@@ -6,7 +6,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import Server
+from benchmarks.server import Server
 from tests.browser.steps import another_run, set_number, shown_run
 from tests.hosting.http import get
 

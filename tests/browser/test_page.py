@@ -9,8 +9,8 @@ import pytest
 from gradio_client import Client
 from playwright.sync_api import expect
 
+from benchmarks.server import ROOT, Server
 from naive_speculate import SamplingParams, SpeculativeDecoder, Trace, load_pair
-from tests.browser.conftest import ROOT, Server
 from tests.browser.steps import ended, run, scrolls_sideways, set_number, start, toast
 
 PROMPT = "Once upon a time there was a hen"

@@ -38,7 +38,7 @@ def post(url: str, body: bytes) -> str:
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(ANYTHING, max_size=9))
 def test_no_call_makes_the_server_do_anything_but_answer(server, data):
-    url, _ = server
+    url = server.url
     answer = post(url, json.dumps({"data": data}).encode())
     assert "Traceback" not in answer
     assert json.loads(get(url + "health"))["ready"]
@@ -58,7 +58,7 @@ def test_no_call_makes_the_server_do_anything_but_answer(server, data):
     ],
 )
 def test_a_call_with_a_wrong_field_is_told_which(server, fields, said):
-    url, _ = server
+    url = server.url
     with pytest.raises(Exception, match=said):
         Client(url, verbose=False).predict(*fields, api_name="/generate")
 
@@ -75,24 +75,24 @@ def test_a_call_with_a_wrong_field_is_told_which(server, fields, said):
     ],
 )
 def test_any_text_can_be_a_prompt(server, prompt):
-    url, _ = server
+    url = server.url
     answer = post(url, json.dumps({"data": [prompt, *REST]}).encode())
     assert '"finished"' in answer
 
 
 def test_broken_text_is_told_so(server):
-    url, _ = server
+    url = server.url
     assert "character 5 is half of a surrogate pair" in post(url, json.dumps({"data": ["half \ud83d", *REST]}).encode())
 
 
 def test_a_call_with_too_few_fields_is_told_so(server):
-    url, _ = server
+    url = server.url
     assert "enough input" in post(url, b'{"data": ["Once"]}')
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"data": 5}', b'{"data": {}}', b"\xff\xfe", b'{"data": [' + b"[" * 5000])
 def test_a_body_that_is_no_call_is_refused(server, body):
-    url, _ = server
+    url = server.url
     assert "started" not in post(url, body)
     assert json.loads(get(url + "health"))["ready"]
 
@@ -114,7 +114,7 @@ def test_a_body_that_is_no_call_is_refused(server, body):
     ],
 )
 def test_no_file_can_be_read(server, path):
-    url, _ = server
+    url = server.url
     with socket.create_connection(("127.0.0.1", int(url.rsplit(":", 1)[1].strip("/"))), timeout=10) as line:
         line.sendall(f"GET /{path} HTTP/1.0\r\nHost: x\r\n\r\n".encode())  # as it is: libraries would tidy the path
         answer = b"".join(iter(lambda: line.recv(65536), b""))

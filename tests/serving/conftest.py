@@ -14,6 +14,7 @@ from naive_speculate.serving import ray_cluster
 from naive_speculate.serving.ray_app import DecoderArgs
 from tests.tiny import tiny_llama
 
+pytest.register_assert_rewrite("tests.serving.contract")
 APP = "tiny"
 
 
@@ -38,6 +39,12 @@ def saved_pair(tmp_path_factory) -> Path:
 def saved_decoder(saved_pair) -> SpeculativeDecoder:
     """The same pair in this process."""
     return SpeculativeDecoder(load_pair(saved_pair / "target", saved_pair / "draft"))
+
+
+@pytest.fixture(scope="session")
+def patient_decoder(saved_pair) -> SpeculativeDecoder:
+    """The same again, slower, and without threads that a forked process would miss."""
+    return SpeculativeDecoder(load_pair(saved_pair / "target", saved_pair / "draft", executor="transformers"))
 
 
 @pytest.fixture(scope="session")

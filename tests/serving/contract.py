@@ -1,0 +1,102 @@
+"""What every engine does, whichever way it decodes: the page cannot tell them apart.
+
+Each engine's tests take these over and say by fixtures what is tested: `engine`; `alone_decoder`, which decodes alone what the
+engine decodes among others; and `all_free`, which tells of an engine whether every place is free within a second. Runs of
+`LONG` take longer than that, so that none of them ends by itself meanwhile.
+"""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from naive_speculate import SamplingParams, Trace
+from naive_speculate.events import Event, EventKind, FinishReason
+from naive_speculate.serving import Engine, Request, Unavailable
+
+LONG = SamplingParams(max_tokens=3900, seed=3)
+
+
+def joined(engine: Engine, request: Request) -> Trace:
+    return Trace(event for events in engine.submit(request) for event in events)
+
+
+class EngineContract:
+    def test_each_of_many_gets_the_text_it_would_get_alone(self, engine, alone_decoder, all_free):
+        requests = [
+            Request(
+                [1 + number, 2, 3],
+                SamplingParams(max_tokens=10 + 3 * number, seed=number, temperature=(0.0, 1.0, 0.6)[number % 3]),
+                num_draft_tokens=number % 5,
+                verify_strategy=("speculative_sampling", "block_verification")[number % 2],
+                detail=("full", "probs", "none")[number % 3],
+            )
+            for number in range(12)
+        ]
+        with ThreadPoolExecutor(12) as pool:
+            traces = list(pool.map(lambda request: joined(engine, request), requests))
+        for request, trace in zip(requests, traces, strict=True):
+            alone = alone_decoder.generate(
+                request.prompt,
+                request.params,
+                num_draft_tokens=request.num_draft_tokens,
+                verify_strategy=request.verify_strategy,
+            )
+            assert trace.token_ids == alone.token_ids
+            assert trace.events[0].kind == EventKind.STARTED
+            assert trace.events[-1].finish_reason == alone.finish_reason
+            assert [event.row for event in trace] == [0] * len(trace)
+        assert all_free(engine)
+
+    def test_several_sequences_of_one_request_are_told_apart_by_their_rows(self, engine, alone_decoder):
+        params = SamplingParams(n=3, max_tokens=9, seed=5)
+        trace = joined(engine, Request([4, 5, 6], params))
+        alone = alone_decoder.generate([4, 5, 6], params)
+        found = sorted(Trace(event for event in trace if event.row == row).token_ids for row in range(3))
+        assert found == sorted(output.token_ids for output in alone.outputs)
+
+    @pytest.mark.parametrize(
+        ("request_", "said"),
+        [
+            (Request([]), "prompt is empty"),
+            (Request([1], num_draft_tokens=65), "num_draft_tokens must be"),
+            (Request([1], verify_strategy="hope"), "verify_strategy must be one of"),
+            (Request([1], drafter="oracle"), "drafter must be one of"),
+            (Request([1], SamplingParams(n=99)), "n and best_of may be"),
+        ],
+    )
+    def test_a_request_that_cannot_be_is_refused_by_name(self, engine, request_, said):
+        with pytest.raises(ValueError, match=said):
+            joined(engine, request_)
+
+    def test_a_cancelled_run_ends_within_a_second_and_says_so(self, engine):
+        cancel = threading.Event()
+        events: list[Event] = []
+        for some in engine.submit(Request([1, 2], LONG), cancel):
+            events += some
+            if len(events) > 20 and not cancel.is_set():
+                cancel.set()
+                began = time.monotonic()
+        assert time.monotonic() - began < 1
+        assert events[-1].finish_reason == FinishReason.CANCELLED
+
+    def test_whoever_goes_away_frees_the_place(self, engine, all_free):
+        stream = engine.submit(Request([1, 2], LONG))
+        next(stream)
+        stream.close()
+        assert all_free(engine)
+
+    def test_a_closed_engine_ends_its_runs_and_takes_no_more(self, engine):
+        stream = engine.submit(Request([1, 2], LONG))
+        first = next(stream)
+        engine.close()
+        events = first + [event for some in stream for event in some]
+        assert events[-1].finish_reason == FinishReason.CANCELLED
+        assert not engine.load().ready
+        with pytest.raises(Unavailable):
+            list(engine.submit(Request([1, 2])))
+
+    def test_a_prompt_that_would_take_long_to_read_is_refused_unread(self, engine):
+        with pytest.raises(ValueError, match="prompt has 1000001 characters"):
+            joined(engine, Request("a" * (10**6 + 1)))

@@ -1,0 +1,174 @@
+"""The engine that steps all requests as one batch in this process."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from naive_speculate import SamplingParams, SpeculativeDecoder, Trace
+from naive_speculate.events import EventKind, FinishReason
+from naive_speculate.serving import LocalEngine, Request, Unavailable
+from tests.serving.contract import LONG, EngineContract, joined
+
+
+@pytest.fixture
+def engine(patient_decoder):
+    made = LocalEngine(patient_decoder, max_rows=4)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def alone_decoder(patient_decoder):
+    return patient_decoder
+
+
+@pytest.fixture
+def all_free():
+    def free(engine: LocalEngine) -> bool:
+        """A run that wants all places begins once all are free."""
+        began = time.monotonic()
+        joined(engine, Request([1], SamplingParams(n=engine.load().capacity, max_tokens=1)))
+        return time.monotonic() - began < 1 and engine.load().running == 0
+
+    return free
+
+
+class TestLocalEngine(EngineContract):
+    pass
+
+
+def test_more_than_fit_wait_and_a_waiting_one_can_be_cancelled(engine):
+    cancels = [threading.Event() for _ in range(6)]
+    streams = [engine.submit(Request([1, 2], LONG), cancel) for cancel in cancels]
+    firsts = [next(stream) for stream in streams[:4]]
+    assert all(first[0].kind == EventKind.STARTED for first in firsts)
+    load = engine.load()
+    assert (load.running, load.waiting, load.capacity) == (4, 2, 4)
+    cancels[5].set()
+    last = [event for events in streams[5] for event in events]
+    assert [event.kind for event in last] == [EventKind.STARTED, EventKind.FINISHED]
+    cancels[0].set()
+    assert next(streams[4])[0].kind == EventKind.STARTED
+    for cancel in cancels:
+        cancel.set()
+
+
+class Failing:
+    """A processor that works until it does not."""
+
+    def __init__(self, after: int, error: Exception) -> None:
+        self.after, self.error = after, error
+
+    def __call__(self, history, logits):
+        if len(history) >= self.after:
+            raise self.error
+        return logits
+
+
+@pytest.mark.parametrize(
+    ("error", "said"), [(RuntimeError("a wheel came off"), "a wheel came off"), (MemoryError(), "shorter prompt")]
+)
+def test_a_failure_ends_only_the_run_that_fails(engine, patient_decoder, error, said):
+    good = [Request([number, 2], SamplingParams(max_tokens=40, seed=number)) for number in range(3)]
+    bad = Request([7, 2], SamplingParams(max_tokens=40, seed=7, logits_processors=[Failing(9, error)]))
+    with ThreadPoolExecutor(4) as pool:
+        *fine, failed = pool.map(lambda request: joined(engine, request), [*good, bad])
+    assert failed.events[-1].finish_reason == FinishReason.ERROR
+    assert said in (failed.events[-1].message or "")
+    for request, trace in zip(good, fine, strict=True):
+        assert trace.token_ids == patient_decoder.generate(request.prompt, request.params).token_ids
+    assert joined(engine, good[0]).token_ids == fine[0].token_ids
+
+
+def test_a_pair_that_fails_in_batches_only_still_serves(tiny_pair):
+    """As when memory suffices for one sequence but not for several."""
+
+    class Narrow(SpeculativeDecoder):
+        failures = 0
+
+        def _draft(self, workspace, sequences):
+            proposal = super()._draft(workspace, sequences)
+            if len(sequences) > 1:
+                self.failures += 1
+                raise RuntimeError("not enough memory: you tried to allocate too much")
+            return proposal
+
+    decoder = Narrow(tiny_pair)
+    engine = LocalEngine(decoder, max_rows=4)
+    requests = [Request([number, 2], SamplingParams(max_tokens=12, seed=number)) for number in range(4)]
+    streams = [engine.submit(request) for request in requests]
+    traces = [Trace(event for events in stream for event in events) for stream in streams]
+    engine.close()
+    assert decoder.failures > 0
+    for request, trace in zip(requests, traces, strict=True):
+        assert trace.token_ids == SpeculativeDecoder(tiny_pair).generate(request.prompt, request.params).token_ids
+
+
+class Breaking(SpeculativeDecoder):
+    """Breaks down with its `last`th commit, for good or once."""
+
+    commits, last, for_good = 0, 30, False
+
+    def _commit(self, sequence, record, logits):
+        self.commits += 1
+        if self.commits == self.last or (self.for_good and self.commits > self.last):
+            raise RuntimeError("device lost")
+        return super()._commit(sequence, record, logits)
+
+
+def test_a_step_that_fails_half_way_is_made_again_and_changes_nothing(tiny_pair):
+    decoder = Breaking(tiny_pair)
+    engine = LocalEngine(decoder, max_rows=4)
+    request = Request([3, 2], SamplingParams(n=3, max_tokens=40, seed=5, logprobs=1), num_draft_tokens="auto")
+    trace = joined(engine, request)
+    alone = SpeculativeDecoder(tiny_pair).generate([3, 2], request.params, num_draft_tokens="auto")
+    engine.close()
+    assert decoder.commits > decoder.last
+    found = [Trace(event for event in trace if event.row == row).token_ids for row in range(3)]
+    assert sorted(found) == sorted(output.token_ids for output in alone.outputs)
+
+
+def test_an_engine_that_can_decode_nothing_any_more_says_so(tiny_pair):
+    decoder = Breaking(tiny_pair)
+    decoder.for_good = True
+    engine = LocalEngine(decoder, max_rows=4)
+    trace = joined(engine, Request([3, 2], LONG))
+    assert trace.events[-1].finish_reason == FinishReason.ERROR
+    assert "device lost" in trace.events[-1].message
+    assert not engine.load().ready
+    with pytest.raises(Unavailable, match="started again"):
+        engine.submit(Request([3, 2]))
+    engine.close()
+
+
+def test_who_waits_for_an_engine_that_breaks_is_not_kept_waiting(tiny_pair):
+    decoder = Breaking(tiny_pair)
+    decoder.for_good = True
+    engine = LocalEngine(decoder, max_rows=1)
+    streams = [engine.submit(Request([3, 2], LONG)) for _ in range(3)]
+    assert Trace(event for some in streams[0] for event in some).events[-1].finish_reason == FinishReason.ERROR
+    for stream in streams[1:]:
+        with pytest.raises(Unavailable):
+            list(stream)
+    engine.close()
+
+
+@pytest.mark.parametrize("chunk", [4, 512])
+def test_sequences_of_one_prompt_share_its_prefill_beside_others(tiny_pair, monkeypatch, chunk):
+    monkeypatch.setattr("naive_speculate.infer.slots.PREFILL_CHUNK", chunk)
+    decoder = SpeculativeDecoder(tiny_pair)
+    engine = LocalEngine(decoder, max_rows=8)
+    prompt = [3 + number % 20 for number in range(60)]
+    params = SamplingParams(n=3, max_tokens=9, seed=4, prompt_logprobs=1)
+    other = engine.submit(Request([1, 2], SamplingParams(max_tokens=60, seed=1, ignore_eos=True)))
+    next(other)
+    trace = joined(engine, Request(prompt, params))
+    rest = Trace(event for events in other for event in events)
+    engine.close()
+    alone = SpeculativeDecoder(tiny_pair).generate(prompt, params)
+    found = [Trace(event for event in trace if event.row == row).token_ids for row in range(3)]
+    assert sorted(found) == sorted(output.token_ids for output in alone.outputs)
+    assert rest.finished is not None
+    assert len(rest.token_ids) == 60

@@ -1,0 +1,198 @@
+"""The engine whose replicas are Ray Serve's. Everything that needs Ray stands in this file, so that it is started once."""
+
+import os
+import signal
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+
+import pytest
+
+from naive_speculate import SamplingParams, Trace
+from naive_speculate.events import FinishReason
+from naive_speculate.serving import Load, Request, Unavailable, ray_cluster
+from naive_speculate.serving.ray_app import DecoderArgs
+from naive_speculate.serving.ray_engine import RayEngine
+from tests.serving.conftest import APP
+from tests.serving.contract import EngineContract
+from ui.host import join_offer
+from ui.hosting import Hosting
+from ui.settings import Settings
+
+
+@pytest.fixture
+def engine(cluster):
+    made = RayEngine(APP, cluster)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def alone_decoder(saved_decoder):
+    return saved_decoder
+
+
+@pytest.fixture
+def all_free():
+    def free(engine: RayEngine) -> bool:
+        """Asks the replicas themselves, again as soon as they have answered."""
+        deadline = time.monotonic() + 1
+        while any(load.running + load.waiting for load in (engine.load(), *states(engine).values())):
+            if time.monotonic() > deadline:
+                return False
+        return True
+
+    return free
+
+
+class TestRayEngine(EngineContract):
+    pass
+
+
+def long_request(number: int, tokens: int) -> Request:
+    return Request([1 + number, 2, 3], SamplingParams(max_tokens=tokens, seed=number), detail="none")
+
+
+def read(engine: RayEngine, request: Request, begun: SimpleQueue[None] | None = None) -> Trace | None:
+    """A run's trace, None for one that was lost; `begun` is told of its first events."""
+    trace = Trace()
+    try:
+        for events in engine.submit(request):
+            if begun is not None and not trace.events:
+                begun.put(None)
+            trace.events += events
+    except Unavailable:
+        return None
+    return trace
+
+
+def states(engine: RayEngine) -> dict[int, Load]:
+    """How busy each replica is, by its process."""
+    return dict(engine.handle.broadcast("state").results(timeout_s=5))
+
+
+def one_with_waiting_runs(engine: RayEngine) -> int:
+    """The process of a replica that has runs which have not begun."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        for process, load in states(engine).items():
+            if load.waiting:
+                return process
+    raise AssertionError("no run waits in a replica")
+
+
+def test_nothing_is_lost_when_a_replica_dies(engine, saved_decoder):
+    requests = [long_request(number, 600) for number in range(12)]
+    begun: SimpleQueue[None] = SimpleQueue()
+    with ThreadPoolExecutor(len(requests)) as pool:
+        futures = [pool.submit(read, engine, request, begun) for request in requests]
+        for _ in range(8):
+            begun.get(timeout=10)
+        os.kill(one_with_waiting_runs(engine), signal.SIGKILL)
+        traces = [future.result() for future in futures]
+    assert engine.retried > 0
+    assert None not in traces
+    failed = 0
+    for request, trace in zip(requests, traces, strict=True):
+        alone = saved_decoder.generate(request.prompt, request.params, detail="none").token_ids
+        last = trace.events[-1]
+        if last.finish_reason == FinishReason.ERROR:
+            failed += 1
+            assert "Run it again" in last.message
+            assert trace.token_ids == alone[: len(trace.token_ids)]
+            assert last.metrics == trace.metrics.to_dict()
+            trace = read(engine, request)
+        assert trace.token_ids == alone
+    assert 0 < failed <= 4
+    assert engine.load().ready
+
+
+def test_a_request_waits_for_a_full_cluster_and_can_be_cancelled_meanwhile(engine):
+    cancels = [threading.Event() for _ in range(14)]
+    streams = [engine.submit(long_request(number, 3000), cancel) for number, cancel in enumerate(cancels)]
+    begun: SimpleQueue[None] = SimpleQueue()
+
+    def finish(stream) -> Trace:
+        trace = Trace(next(stream))
+        begun.put(None)
+        trace.events += [event for events in stream for event in events]
+        return trace
+
+    with ThreadPoolExecutor(len(streams)) as pool:
+        futures = [pool.submit(finish, stream) for stream in streams]
+        for _ in range(4):
+            begun.get(timeout=5)
+        load = engine.load()
+        assert load.running >= 4
+        assert load.waiting > 0
+        assert load.running + load.waiting == 14
+        began = time.monotonic()
+        for cancel in cancels:
+            cancel.set()
+        traces = [future.result() for future in futures]
+    assert time.monotonic() - began < 1
+    assert {trace.events[-1].finish_reason for trace in traces} == {FinishReason.CANCELLED}
+    assert engine.load().running == engine.load().waiting == 0
+
+
+def test_too_many_that_wait_are_refused_with_a_line(cluster):
+    engine = RayEngine(APP, cluster, max_waiting=2)
+    with pytest.raises(Unavailable, match="as many as may"):
+        engine.submit(Request([1], SamplingParams(n=3)))
+    engine.close()
+
+
+def test_an_update_refuses_no_request(engine, ray_args, saved_decoder):
+    requests = [long_request(number, 300) for number in range(4)]
+    expected = [saved_decoder.generate(r.prompt, r.params, detail="none").token_ids for r in requests]
+    before = set(states(engine))
+    updated = threading.Event()
+
+    def visit(number: int) -> list[bool]:
+        good = []
+        while not updated.is_set():
+            trace = read(engine, requests[number])
+            good.append(trace is not None and trace.token_ids == expected[number])
+        return good
+
+    with ThreadPoolExecutor(4) as pool:
+        futures = [pool.submit(visit, number) for number in range(4)]
+        ray_cluster.deploy(APP, ray_args.model_copy(update={"max_rows": 6}))
+        deadline = time.monotonic() + 60
+        now = before
+        while (len(now) != 2 or now & before) and time.monotonic() < deadline:
+            read(engine, requests[0])
+            now = set(states(engine))
+        updated.set()
+        results = [good for future in futures for good in future.result()]
+    assert len(now) == 2
+    assert not now & before
+    assert len(results) > 4
+    assert all(results)
+
+
+def test_bad_input_is_one_line_at_the_start(cluster):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        closed = f"127.0.0.1:{free.getsockname()[1]}"
+    for address, said in ((closed, "nothing answers"), ("ray://here:10001", "host:port"), ("nonsense", "host:port")):
+        with pytest.raises(ray_cluster.ClusterError, match=said):
+            ray_cluster.connect(address)
+    with pytest.raises(ray_cluster.ClusterError, match="asks for 4 GPU, the whole cluster has 0"):
+        ray_cluster.deploy("greedy", DecoderArgs(gpus=4))
+    with pytest.raises(ray_cluster.ClusterError, match="serve deploy"):
+        ray_cluster.wait_until_ready("nowhere")
+
+
+def test_the_page_offers_the_cluster_and_tells_who_must_wait(engine):
+    offer = join_offer(Hosting(queue_size=9), {APP: engine})
+    assert (offer.concurrency, offer.load().replicas) == (engine.about.capacity + 9, engine.load().replicas)
+    settings = Settings(prompt="w1", pair=APP)
+    assert offer.queue(settings) == ""
+    streams = [engine.submit(long_request(number, 3000)) for number in range(engine.load().capacity)]
+    assert "places are taken" in offer.queue(settings)
+    for stream in streams:
+        stream.close()
+    assert offer.queue(settings) == ""

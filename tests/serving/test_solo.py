@@ -1,0 +1,175 @@
+"""The engine for hosts that decode each request elsewhere, and what such a host can do to a run."""
+
+import multiprocessing
+import re
+import threading
+import time
+from queue import Empty, SimpleQueue
+
+import pytest
+import torch
+
+from naive_speculate import SamplingParams, SpeculativeDecoder, Trace
+from naive_speculate.events import EventKind, FinishReason
+from naive_speculate.serving import Request, SoloEngine, Unavailable
+from tests.serving.contract import LONG, EngineContract, joined
+
+
+def in_a_fork(decode):
+    """Decode in a forked process, as ZeroGPU does, and hand the lists over."""
+    context = multiprocessing.get_context("fork")
+
+    def forked(*args):
+        reader, writer = context.Pipe(duplex=False)
+
+        def work():
+            for events in decode(*args):
+                writer.send(events)
+            writer.send(None)
+
+        process = context.Process(target=work, daemon=True)
+        process.start()
+        try:
+            while (events := reader.recv()) is not None:
+                yield events
+        finally:
+            process.join(5)
+
+    return forked
+
+
+class Watched:
+    """Knows of every run when its decoding is over.
+
+    Args:
+        wrap: Makes a function that decodes elsewhere; None to decode here.
+    """
+
+    def __init__(self, wrap=None) -> None:
+        self.wrap = wrap
+        self.begun = 0
+        self.ended: SimpleQueue[None] = SimpleQueue()
+
+    def __call__(self, decode):
+        inner = decode if self.wrap is None else self.wrap(decode)
+
+        def watched(*args):
+            self.begun += 1
+            try:
+                yield from inner(*args)
+            finally:
+                self.ended.put(None)
+
+        return watched
+
+
+@pytest.fixture(params=[None, in_a_fork], ids=["here", "forked"])
+def watched(request):
+    return Watched(request.param)
+
+
+@pytest.fixture
+def engine(patient_decoder, watched):
+    made = SoloEngine(patient_decoder, wrap=watched, max_rows=4)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def alone_decoder(patient_decoder):
+    return patient_decoder
+
+
+@pytest.fixture
+def all_free(watched):
+    def free(engine: SoloEngine) -> bool:
+        try:
+            for _ in range(watched.begun):
+                watched.ended.get(timeout=1)
+        except Empty:
+            return False
+        return engine.load().running == 0
+
+    return free
+
+
+class TestSoloEngine(EngineContract):
+    pass
+
+
+def test_a_run_that_the_host_keeps_waiting_can_be_stopped(tiny_decoder):
+    turn, over, seen = threading.Event(), threading.Event(), []
+
+    def late(decode):
+        def waits(request, flag):
+            turn.wait(10)
+            for events in decode(request, flag):
+                seen.extend(events)
+                yield events
+            over.set()
+
+        return waits
+
+    engine, cancel = SoloEngine(tiny_decoder, wrap=late), threading.Event()
+    stream = engine.submit(Request([1, 2], LONG), cancel)
+    threading.Timer(0.2, cancel.set).start()
+    began = time.monotonic()
+    events = [event for some in stream for event in some]
+    assert time.monotonic() - began < 1
+    assert [event.kind for event in events] == [EventKind.STARTED, EventKind.FINISHED]
+    assert events[-1].finish_reason == FinishReason.CANCELLED
+    assert engine.load().running == 0
+    turn.set()  # now that nobody wants it any more
+    assert over.wait(2)
+    assert [event.kind for event in seen] == [EventKind.STARTED, EventKind.FINISHED]
+
+
+def cut_short(after: int, error: Exception | None):
+    def wrap(decode):
+        def some(*args):
+            for number, events in enumerate(decode(*args)):
+                if number == after:
+                    break
+                yield events
+            if error is not None:
+                raise error
+
+        return some
+
+    return wrap
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (None, "Run it again"),
+        (Unavailable("Quota exceeded: come back tomorrow"), "^Quota exceeded: come back tomorrow$"),
+        (RuntimeError("a wheel came off"), "Decoding failed: RuntimeError: a wheel came off"),
+    ],
+)
+def test_a_run_that_the_host_ends_says_so_and_keeps_what_there_was(tiny_decoder, error, said):
+    engine = SoloEngine(tiny_decoder, wrap=cut_short(4, error))
+    trace = joined(engine, Request([1, 2], SamplingParams(n=2, max_tokens=99, seed=3)))
+    ends = [event for event in trace if event.kind == EventKind.FINISHED]
+    assert {event.row for event in ends} == {0, 1}
+    assert all(event.finish_reason == FinishReason.ERROR and re.search(said, event.message) for event in ends)
+    alone = tiny_decoder.generate([1, 2], SamplingParams(n=2, max_tokens=99, seed=3))
+    for row in range(2):
+        part = Trace(event for event in trace if event.row == row)
+        assert 0 < len(part.token_ids) < 99
+        assert any(output.token_ids[: len(part.token_ids)] == part.token_ids for output in alone.outputs)
+
+
+def test_a_host_that_takes_no_run_is_unavailable(tiny_decoder):
+    engine = SoloEngine(tiny_decoder, wrap=cut_short(0, Unavailable("no GPU is free")))
+    with pytest.raises(Unavailable, match="no GPU is free"):
+        joined(engine, Request([1, 2], LONG))
+    assert engine.load().running == 0
+
+
+def test_requests_are_checked_where_the_device_that_decodes_them_is_not(tiny_pair):
+    decoder = SpeculativeDecoder(tiny_pair)
+    decoder.device = torch.device("cuda")
+    engine = SoloEngine(decoder, wrap=cut_short(0, Unavailable("elsewhere")))
+    with pytest.raises(Unavailable, match="elsewhere"):
+        joined(engine, Request([1, 2], SamplingParams(seed=1, frequency_penalty=1.0, logit_bias={3: 1.0}, n=2)))
