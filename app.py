@@ -59,7 +59,7 @@ def main(argv: list[str] | None = None) -> int:
     from ui.cluster import cluster_engines
     from ui.host import join_offer, load_offer
     from ui.hosting import read_hosting
-    from ui.operations import LOGGER, Counters, log_runs, routes, with_queue
+    from ui.operations import LOGGER, Counters, calm_queue, log_runs, routes, with_queue
     from ui.page import build_page
     from ui.runs import Runs
     from ui.theme import theme
@@ -88,6 +88,7 @@ def main(argv: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     page = build_page(offer, runs)
     page.queue(max_size=hosting.queue_size)
+    calm_queue(page)
 
     def load() -> Load:
         return with_queue(offer.load(), page)

@@ -20,6 +20,8 @@ TIDY_SECONDS = 10.0
 """An engine without work hands freed memory back, so often at most."""
 _PATIENCE = 0.25
 """Seconds after which a reader looks whether the engine still lives."""
+_BREATH = 0.01
+"""Seconds that a reader lets pass between two looks: to wake at every step would take the interpreter from the decoder."""
 
 
 Deliver = Callable[[list[Event] | None], None]
@@ -133,16 +135,20 @@ class LocalEngine:
 
     def _read(self, job: _Job, unread: "SimpleQueue[list[Event] | None]") -> Iterator[list[Event]]:
         try:
-            while True:
+            over = False
+            while not over:
                 try:
-                    events = unread.get(timeout=_PATIENCE)
+                    told = [unread.get(timeout=_PATIENCE)]
                 except Empty:
                     if self._thread.is_alive() and not (self._broken and not job.begun):
                         continue
                     raise Unavailable("The decoder has stopped. The server needs to be started again.") from None
-                if events is None:
-                    return
-                yield events
+                while not unread.empty():
+                    told.append(unread.get())
+                over = told[-1] is None
+                yield [event for events in told if events is not None for event in events]
+                if not over:
+                    time.sleep(_BREATH)
         finally:
             job.left = True
 

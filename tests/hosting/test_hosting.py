@@ -9,6 +9,7 @@ import sys
 import threading
 from pathlib import Path
 
+import gradio as gr
 import pytest
 from gradio_client import Client
 from mcp import ClientSession
@@ -21,7 +22,7 @@ from naive_speculate.serving.observed import ObservedEngine, RunRecord
 from tests.hosting.http import get
 from ui.host import Hosted, Offer, load_offer
 from ui.hosting import BUNDLED, Hosting, PairChoice, read_hosting
-from ui.operations import Counters, log_runs
+from ui.operations import Counters, calm_queue, log_runs
 from ui.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -192,6 +193,28 @@ def test_prompts_are_logged_where_the_operator_asked_for_them(tiny_engine, caplo
     with caplog.at_level("INFO"):
         list(engine.submit(Request([7, 8], SamplingParams(max_tokens=2))))
     assert json.loads(caplog.records[-1].message)["prompt"] == [7, 8]
+
+
+def test_gradios_queue_leaves_the_interpreter_to_the_decoder():
+    async def looks(page):
+        seen = 0
+
+        class Counted(type(page._queue)):
+            def __len__(self):
+                nonlocal seen
+                seen += 1
+                return 0
+
+        page._queue.__class__ = Counted
+        looking = asyncio.create_task(page._queue.start_processing())
+        await asyncio.sleep(0.2)
+        looking.cancel()
+        return seen
+
+    with gr.Blocks() as page:
+        page.queue()
+    calm_queue(page)
+    assert 1 <= asyncio.run(looks(page)) <= 11
 
 
 def test_the_server_tells_its_health_its_counters_and_each_run(server):
