@@ -29,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--draft-minutes", type=float, help="training time of the draft (default a quarter of --minutes)")
     found.add_argument("--preset", choices=sorted(PRESETS), default="cpu", help="sizes and rates (default cpu)")
     found.add_argument("--init", type=Path, help="an exported target to go on from, with its tokenizer")
-    found.add_argument("--init-draft", type=Path, help="an exported draft to distil further, of an earlier state of the target")
+    found.add_argument("--init-draft", type=Path, help="an exported draft to distil further, with as many layers or fewer")
     found.add_argument("--seed", type=int, default=1)
     found.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, …")
     found.add_argument("--threads", type=int, help="CPU threads (default: all cores)")

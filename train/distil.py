@@ -119,7 +119,7 @@ def train_draft(shop: Workshop, target: LlamaForCausalLM, target_step: int, minu
 
     pretrain_share = 0.0 if shop.init_draft else PRETRAIN_SHARE
     if shop.init_draft:
-        given_weights(draft, shop.init_draft, "--init-draft")
+        given_weights(draft, shop.init_draft, "--init-draft", grow=True)
     else:
         stage("draft-pretrain", shop.work, language_model_loss(draft),
               TokenStream(shop.tokens("train"), recipe.seed + 2), pretrain_share)  # fmt: skip

@@ -116,17 +116,24 @@ def given_tokenizer(folder: Path) -> Tokenizer:
     return load_tokenizer(folder / "tokenizer.json")
 
 
-def given_weights(model: LlamaForCausalLM, folder: Path, option: str) -> None:
-    """Put an exported model's weights into ``model``, which must be of the same shape."""
+def given_weights(model: LlamaForCausalLM, folder: Path, option: str, grow: bool = False) -> None:
+    """Put an exported model's weights into ``model``, which must be of the same shape; with ``grow`` it may have more
+    layers, which then add nothing until they have learned something."""
     if not (folder / "config.json").is_file():
         raise TrainingError(f"{option}: no exported model in {folder}")
     given = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    keys = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+    keys = ["vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"]
+    known, layers = given.config.num_hidden_layers, model.config.num_hidden_layers
+    if grow and known < layers:
+        keys.remove("num_hidden_layers")
     there, here = ({key: getattr(each.config, key) for key in keys} for each in (given, model))
     found = differences(there, here)
     if found:
         raise TrainingError(f"{option}: {folder} has another shape ({'; '.join(found)})")
-    model.load_state_dict(given.state_dict())
+    model.load_state_dict(given.state_dict(), strict=known == layers)
+    for layer in model.model.layers[known:]:
+        torch.nn.init.zeros_(layer.self_attn.o_proj.weight)
+        torch.nn.init.zeros_(layer.mlp.down_proj.weight)
 
 
 def new_model(shop: Workshop, shape: ModelShape) -> LlamaForCausalLM:

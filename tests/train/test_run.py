@@ -15,7 +15,7 @@ from train.checkpoint import CheckpointFolder
 from train.config import PRESETS
 from train.errors import TrainingError
 from train.loop import Budget
-from train.pipeline import Workshop, prepare, train_target
+from train.pipeline import Workshop, given_weights, new_model, prepare, train_target
 
 TINY = ["--preset", "tiny", "--threads", "1", "--device", "cpu"]
 
@@ -113,6 +113,18 @@ def test_distillation_goes_on_from_an_exported_draft(
     assert not list((tmp_path / "work").glob("draft-pretrain-*.pt"))
     wrong = ["--init-draft", str(finished[1] / "target")]
     assert "--init-draft: " in says(capsys, [*arguments(corpus, tmp_path / "new", tmp_path / "pair"), *wrong])
+
+
+def test_a_draft_may_grow_by_layers_that_say_nothing_at_first(finished: tuple[Path, Path], tmp_path: Path) -> None:
+    shape = PRESETS["tiny"].draft
+    shop = Workshop(recipe=PRESETS["tiny"], work=tmp_path, device=torch.device("cpu"), compile=False)
+    grown = new_model(shop, replace(shape, layers=3))
+    given_weights(grown, finished[1] / "draft", "--init-draft", grow=True)
+    small = AutoModelForCausalLM.from_pretrained(finished[1] / "draft", dtype=torch.float32)
+    tokens = torch.arange(12).reshape(1, 12)
+    torch.testing.assert_close(grown(tokens).logits, small(tokens).logits)
+    with pytest.raises(TrainingError, match="num_hidden_layers"):
+        given_weights(grown, finished[1] / "draft", "--init-draft")
 
 
 def says(capsys: pytest.CaptureFixture[str], argv: list[str]) -> str:
