@@ -5,7 +5,7 @@ class Rounds {
     this.box = box;
     this.rows = new Map();
     this.pinnedToEnd = true;
-    this.longest = 0;
+    this.seconds = []; // of the rounds so far, in order of length
     box.addEventListener("scroll", () => {
       this.pinnedToEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 60;
     }, { passive: true });
@@ -15,7 +15,7 @@ class Rounds {
     this.box.replaceChildren();
     this.rows.clear();
     this.pinnedToEnd = true;
-    this.longest = 0;
+    this.seconds = [];
   }
 
   row(step) {
@@ -48,17 +48,17 @@ class Rounds {
     row.node.hidden = row.shown === 0;
   }
 
-  // The first step may hold the prompt's forward, so it does not set the scale, unless it is the only one.
   finish(event) {
     const row = this.row(event.step);
     const draft = event.draft_seconds || 0;
     const verify = event.verify_seconds || 0;
-    if (event.step !== 0 || this.longest === 0) this.rescale(draft + verify, event.step === 1);
     if (!row.time.firstChild) {
+      this.rescale(draft + verify, event.step);
       const bar = make("span", "ns-bar");
       const parts = [make("i", "ns-bar-draft"), make("i", "ns-bar-verify")];
       parts[0].style.setProperty("--ms", (draft * 1000).toFixed(3));
       parts[1].style.setProperty("--ms", (verify * 1000).toFixed(3));
+      bar.style.setProperty("--own", ((draft + verify) * 1000).toFixed(3));
       bar.append(...parts);
       row.time.append(bar, make("span", "ns-ms", milliseconds(draft + verify)));
       row.time.title = `draft ${milliseconds(draft)}, verify ${milliseconds(verify)}`;
@@ -73,10 +73,17 @@ class Rounds {
     this.row(event.step).node.classList.remove("ns-done");
   }
 
-  rescale(seconds, anew) {
-    if (!anew && seconds <= this.longest) return;
-    this.longest = seconds;
-    this.box.style.setProperty("--longest", (seconds * 1000).toFixed(3));
+  // A full bar is twice the usual round, so that one slow round does not flatten all others; it fills its own bar.
+  // The first step may hold the prompt's forward, so it does not count, unless it is the only one.
+  rescale(seconds, step) {
+    if (step === 0 && this.seconds.length) return;
+    if (step === 1) this.seconds = [];
+    let place = this.seconds.length;
+    while (place > 0 && this.seconds[place - 1] > seconds) place--;
+    this.seconds.splice(place, 0, seconds);
+    const usual = this.seconds[this.seconds.length >> 1];
+    const full = Math.min(this.seconds[this.seconds.length - 1], 2 * usual);
+    this.box.style.setProperty("--longest", (full * 1000).toFixed(3));
   }
 
   follow() {

@@ -1,6 +1,7 @@
 """The recorded run on arrival, replaying, saving and opening traces."""
 
 import json
+import statistics
 
 from playwright.sync_api import expect
 
@@ -102,6 +103,27 @@ def test_a_saved_trace_opens_again_and_shows_the_same(page, tmp_path):
     ended(page)
     assert text(page) == shown
     expect(page.locator(".ns-title")).to_contain_text("mine.jsonl")
+
+
+def test_one_slow_round_does_not_flatten_the_bars_of_the_others(page, tmp_path):
+    ended(page)
+    lines = [json.loads(line) for line in Trace.load(SPECULATIVE).to_jsonl().splitlines()]
+    slow = next(event for event in lines if event["kind"] == "step" and event["step"] == 3)
+    slow["verify_seconds"] *= 100
+    (tmp_path / "slow.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    before = shown_run(page)
+    page.locator(".ns-file").set_input_files(tmp_path / "slow.jsonl")
+    another_run(page, before)
+    ended(page)
+    filled = page.evaluate(
+        """() => [...document.querySelectorAll("#rounds .ns-bar")].map((bar) => {
+            const wide = (element) => element.getBoundingClientRect().width;
+            return [...bar.children].reduce((sum, part) => sum + wide(part), 0) / wide(bar);
+        })"""
+    )
+    assert len(filled) == len([event for event in lines if event["kind"] == "step"])
+    assert 0.99 < filled[3] < 1.01
+    assert 0.45 < statistics.median(filled) < 0.55
 
 
 def test_a_dropped_file_is_opened(page):
