@@ -12,7 +12,7 @@ import torch
 
 from train import card
 from train.config import PRESETS
-from train.distil import train_draft
+from train.distil import begin_draft, train_draft
 from train.errors import TrainingError
 from train.export import export
 from train.loop import Budget
@@ -65,6 +65,7 @@ def make_pair(arguments: argparse.Namespace) -> None:
         init_draft=arguments.init_draft,
     )
     prepare(shop, arguments.corpus, arguments.valid)
+    begin_draft(shop)  # a wrong --init-draft is told now, not after the target's hours
     target, target_step = train_target(shop, Budget(minutes=arguments.minutes))
     draft_minutes = arguments.minutes / 4 if arguments.draft_minutes is None else arguments.draft_minutes
     draft = train_draft(shop, target, target_step, draft_minutes)

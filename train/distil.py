@@ -102,13 +102,29 @@ def for_drafts(recipe: Recipe) -> Recipe:
     return replace(recipe, batch_tokens=recipe.draft_batch_tokens, positions=recipe.sequence_length)
 
 
+def begin_draft(shop: Workshop) -> LlamaForCausalLM:
+    """A new draft, or the given one.
+
+    Raises:
+        TrainingError: If the given one is missing or of another shape.
+    """
+    draft = new_model(shop, shop.recipe.draft)
+    if shop.init_draft:
+        given_weights(draft, shop.init_draft, "--init-draft", grow=True)
+    return draft
+
+
 def train_draft(shop: Workshop, target: LlamaForCausalLM, target_step: int, minutes: float) -> LlamaForCausalLM:
     """Pre-train on the corpus (or begin with a given draft), distil, then polish; ``target_step`` keeps the drafts of
     different targets apart."""
     recipe, data = shop.recipe, shop.data_card()["source"]
-    draft = new_model(shop, recipe.draft)
+    draft = begin_draft(shop)
     schedule = for_drafts(recipe)
-    settings = {"recipe": recipe.draft_settings(), "data": data}
+    settings = {
+        "recipe": recipe.draft_settings(),
+        "data": data,
+        "init_draft": shop.init_draft.name if shop.init_draft else None,
+    }
 
     def stage(name: str, folder: Path, loss: LossFunction, stream: TokenStream, share: float, **more: object) -> None:
         Training(
@@ -118,9 +134,7 @@ def train_draft(shop: Workshop, target: LlamaForCausalLM, target_step: int, minu
         ).run(Budget(minutes=minutes * share))  # fmt: skip
 
     pretrain_share = 0.0 if shop.init_draft else PRETRAIN_SHARE
-    if shop.init_draft:
-        given_weights(draft, shop.init_draft, "--init-draft", grow=True)
-    else:
+    if not shop.init_draft:
         stage("draft-pretrain", shop.work, language_model_loss(draft),
               TokenStream(shop.tokens("train"), recipe.seed + 2), pretrain_share)  # fmt: skip
     teacher = copy.deepcopy(target).bfloat16().eval().requires_grad_(False)

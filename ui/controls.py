@@ -6,6 +6,7 @@ from typing import Any
 
 import gradio as gr
 from gradio.components import Component
+from gradio.events import Dependency
 
 from ui.settings import Settings, from_controls
 
@@ -27,6 +28,15 @@ DRAFTERS = [("Draft model", "model"), ("Prompt lookup", "prompt_lookup")]
 
 Controls = dict[str, Component]
 """The components by the name of the `Settings` field that they hold."""
+
+
+def build_stop(stop: gr.Button, going: Dependency, status: Component, said: str) -> None:
+    """Let a button end an experiment, and say so.
+
+    In two steps: what the experiment was just handing over must not come after these words.
+    """
+    quiet: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
+    stop.click(None, None, None, cancels=going, **quiet).then(lambda: said, None, status, **quiet)
 
 
 def build_prompt(start: Settings) -> gr.Textbox:

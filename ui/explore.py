@@ -94,10 +94,7 @@ def build_explore(offer: Offer, controls: parts.Controls) -> Explore:
         concurrency_limit=1,
         **quiet,
     )
-    # In two steps: what the sweep was just handing over must not come after these words.
-    stop.click(None, None, None, cancels=going, queue=False, **quiet).then(
-        lambda: "Stopped; the maps show what was run.", None, status, queue=False, show_progress="hidden", **quiet
-    )
+    parts.build_stop(stop, going, status, "Stopped; the maps show what was run.")
     return Explore(ks, temperatures, tokens)
 
 

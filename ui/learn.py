@@ -215,7 +215,7 @@ def _lossless(offer: Offer, places: Places) -> None:
 
     inputs = parts.ordered(places.controls)
     going = button.click(sample, inputs, [status, counted, falling], concurrency_limit=2, **QUIET)
-    stop.click(lambda: "Stopped; the charts show what was drawn.", None, status, cancels=going, queue=False, **QUIET)
+    parts.build_stop(stop, going, status, "Stopped; the charts show what was drawn.")
 
 
 def _choosing_k(_offer: Offer, places: Places) -> None:

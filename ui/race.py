@@ -139,7 +139,7 @@ def build_race(offer: Offer, controls: parts.Controls) -> None:
 
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     going = run.click(start, parts.ordered(controls), [status, view], concurrency_limit=1, **quiet)
-    stop.click(lambda: "Stopped.", None, status, cancels=going, queue=False, **quiet)
+    parts.build_stop(stop, going, status, "Stopped.")
 
 
 def race(offer: Offer, settings: Settings) -> Iterator[tuple[Any, Any]]:

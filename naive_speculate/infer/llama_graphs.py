@@ -48,6 +48,7 @@ class _Windows:
     version: int
     seen: set[_Key] = field(default_factory=set)
     captured: dict[_Key, _Window] = field(default_factory=dict)
+    full: bool = False  # memory did not suffice for one more
 
 
 class GraphLlama:
@@ -92,7 +93,7 @@ class GraphLlama:
         key = (rows.indices[0], len(rows.indices), token_ids.shape[1], num_logits)
         if key in windows.captured:
             return windows.captured[key]
-        if key not in windows.seen:
+        if key not in windows.seen or windows.full:
             windows.seen.add(key)
             return None
         token_ids, starts = token_ids.clone(), on_device(rows.lengths, self.device)
@@ -105,7 +106,8 @@ class GraphLlama:
 
         try:
             replay, logits = self._capture(compute)
-        except torch.OutOfMemoryError:  # which may pass
+        except torch.OutOfMemoryError:  # which may have passed when the next cache comes
+            windows.full = True
             return None
         except RuntimeError as error:
             _log.warning("CUDA graphs are left out, decoding will be slower: %s", " ".join(str(error).split())[:300])

@@ -105,13 +105,18 @@ class LlamaLanguageModel:
             return RaggedKVCache(batch_size)
         with suppress(IndexError):  # somebody else may take the last one
             if batch_size == 1:
-                return self._spare.pop()
+                spare = self._spare.pop()
+                spare.empty()
+                return spare
         return RaggedKVCache(batch_size, _GRAPH_STEP)
 
     def recycle(self, cache: RaggedKVCache) -> None:
-        """Take back a cache that nobody will use again: what was captured for its buffers serves the next run too."""
-        if isinstance(self._forward, GraphLlama) and len(cache.lengths) == 1 and len(self._spare) < _MAX_SPARE:
-            cache.empty()
+        """Take back a cache that nobody will use again: what was captured for its buffers serves the next run too.
+
+        A large one is let go, with its memory.
+        """
+        small = len(cache.lengths) == 1 and cache.capacity <= 2 * _GRAPH_STEP
+        if isinstance(self._forward, GraphLlama) and small and len(self._spare) < _MAX_SPARE:
             self._spare.append(cache)
 
     def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None) -> torch.Tensor:

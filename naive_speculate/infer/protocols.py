@@ -107,7 +107,8 @@ class LanguageModel(Protocol):
 class BatchLanguageModel(LanguageModel, Protocol):
     """A language model that decodes rows of different lengths in one forward.
 
-    `forward` of such a model takes a `RaggedKVCache` (or a choice of its rows) and then has one more parameter.
+    `forward` of such a model takes a `RaggedKVCache` (or a choice of its rows) and then has one more parameter. A model that
+    can use a cache again has a method `recycle(cache)` too; it is given those of `new_cache` when all their rows are free.
     """
 
     @property

@@ -94,7 +94,6 @@ class RaggedKVCache:
     def empty(self) -> None:
         """Forget everything, down to the numbers: one that is not finite would spoil what attends to it under a mask."""
         self.lengths = [0] * len(self.lengths)
-        self.trim()
         for buffer in (*self._keys, *self._values):
             buffer.zero_()
 

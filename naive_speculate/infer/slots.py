@@ -5,6 +5,7 @@ gets a `DynamicKVCache` a sequence and is called one sequence at a time.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
@@ -104,7 +105,9 @@ class SlotPool:
                 self.model.recycle(self._cache)
             self._cache = None
         else:
-            self._cache.trim()
+            # Where memory does not suffice even for this, a later one trims; a lost device shows at the next forward.
+            with suppress(MemoryError, RuntimeError):
+                self._cache.trim()
 
     def pack(self, slots: Sequence[Slot]) -> None:
         """Move slots into free rows between them, so that a batch is one slice of the buffers and runs as one."""

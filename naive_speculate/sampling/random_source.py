@@ -64,7 +64,7 @@ class SeededRandom:
         if self._noise is None:
             noise = torch.empty_like(probs).exponential_(generator=self._generator)
             return argmax(probs / noise.clamp_min_(_LEAST))
-        runners = probs.numpy()
+        runners = probs.detach().numpy()
         size = math.isqrt(len(runners))
         block = self._winner(np.add.reduceat(runners, np.arange(0, len(runners), size), dtype=np.float64), self._noise)
         members = runners[block * size : (block + 1) * size]

@@ -10,7 +10,7 @@ from queue import Empty, SimpleQueue
 from naive_speculate.events import Event, FinishReason
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.serving.intake import MAX_ROWS, OUT_OF_MEMORY, about, explain, give_back_memory, prepare
-from naive_speculate.serving.protocol import Load, Request, Unavailable
+from naive_speculate.serving.protocol import STOPPING, Load, Request, Unavailable
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.sequence import CancelFlag, Sequence
 from naive_speculate.speculate.workspace import Workspace
@@ -107,7 +107,7 @@ class LocalEngine:
         job.sequences = prepare(self.decoder, request, job, self._max_rows, self._max_prompt_tokens)
         with self._changed:
             if self._closed or not self._thread.is_alive():
-                raise Unavailable("The server is stopping and takes no more runs. Try again in a minute.")
+                raise Unavailable(STOPPING)
             if self._broken:
                 raise Unavailable("The decoder does not work any more. The server needs to be started again.")
             waiting = sum(len(job.sequences) for job in self._waiting)
@@ -146,7 +146,8 @@ class LocalEngine:
                 while not unread.empty():
                     told.append(unread.get())
                 over = told[-1] is None
-                yield [event for events in told if events is not None for event in events]
+                if found := [event for events in told if events is not None for event in events]:
+                    yield found
                 if not over:
                     time.sleep(_BREATH)
         finally:

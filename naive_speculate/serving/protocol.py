@@ -13,6 +13,8 @@ from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.sequence import CancelFlag, Detail
 from naive_speculate.speculate.verifiers import VerifyStrategy
 
+STOPPING = "The server is stopping and takes no more runs. Try again in a minute."
+
 
 class Unavailable(RuntimeError):
     """The engine takes no requests: it is closed, or what it runs on has gone. The message is for visitors."""

@@ -18,7 +18,7 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, 
 from naive_speculate.events import Event, FinishReason
 from naive_speculate.sampling.random_source import fresh_seed
 from naive_speculate.serving.local import MAX_WAITING
-from naive_speculate.serving.protocol import About, Load, Request, Unavailable
+from naive_speculate.serving.protocol import STOPPING, About, Load, Request, Unavailable
 from naive_speculate.serving.ray_cluster import Cluster, ClusterError, replicas_of
 from naive_speculate.serving.told import Told
 from naive_speculate.speculate.sequence import CancelFlag
@@ -27,7 +27,6 @@ MAX_TRIES = 3
 """A request that takes its replica down with it must not take all of them."""
 DIED = "The machine that decoded this run has gone. Run it again: the same seed gives the same text."
 DIED_WAITING = "The machines that this run was given to have gone, one after another. Try again in a minute."
-STOPPING = "The server is stopping and takes no more runs. Try again in a minute."
 GONE = "The cluster's application has gone. The server needs to be started again."
 _LOOK_SECONDS = 0.05
 _STATUS_SECONDS = 2.0

@@ -17,7 +17,7 @@ from queue import Empty, SimpleQueue
 from naive_speculate.events import Event, FinishReason
 from naive_speculate.sampling.random_source import fresh_seed
 from naive_speculate.serving.intake import MAX_ROWS, about, explain, prepare
-from naive_speculate.serving.protocol import Load, Request, Unavailable
+from naive_speculate.serving.protocol import STOPPING, Load, Request, Unavailable
 from naive_speculate.serving.told import Told
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.sequence import CancelFlag, Sequence
@@ -25,7 +25,6 @@ from naive_speculate.speculate.sequence import CancelFlag, Sequence
 Decode = Callable[[Request, str], Iterator[list[Event]]]
 """Decodes a request for as long as a file of that path exists. What it raises is told to the visitor."""
 CUT_OFF = "The host ended this run before its time. Run it again, with fewer tokens: the same seed gives the same text."
-STOPPING = "The server is stopping and takes no more runs. Try again in a minute."
 _LOOK_SECONDS = 0.1
 
 
@@ -63,7 +62,7 @@ class SoloEngine:
         self._max_rows, self._max_prompt_tokens = max_rows, max_prompt_tokens
 
         def decode(request: Request, flag: str) -> Iterator[list[Event]]:
-            yield from _decode(decoder, request, FileFlag(flag))
+            yield from _decode(decoder, request, FileFlag(flag), max_rows)
 
         self._decode = wrap(decode) if wrap is not None else decode
         self._lock = threading.Lock()
@@ -138,26 +137,20 @@ def _rest(sequences: list[Sequence], told: Told, reason: FinishReason, message: 
     return [*started, *told.endings(reason, message)]
 
 
-def _decode(decoder: SpeculativeDecoder, request: Request, cancel: CancelFlag) -> Iterator[list[Event]]:
-    sequences = prepare(decoder, request, cancel)
+def _decode(decoder: SpeculativeDecoder, request: Request, cancel: CancelFlag, max_rows: int) -> Iterator[list[Event]]:
+    sequences = prepare(decoder, request, cancel, max_rows)
     workspace = decoder.new_workspace()
     yield [event for sequence in sequences for event in decoder.place(sequence, workspace)]
+    decoder.share_prefill(sequences)
     running = sequences
-    failure: Exception | None = None
-    try:
-        decoder.share_prefill(sequences)
-    except Exception as error:
-        failure = error
     while running:
         told: dict[Sequence, list[Event]] = {sequence: [] for sequence in running}
         try:
-            if failure is None:
-                decoder.advance(told)
+            decoder.advance(told)
         except Exception as error:
-            failure = error
-        if failure is not None:
             for sequence in running:
                 if sequence.finish_reason is None:
-                    told[sequence] += decoder.finish(sequence, FinishReason.ERROR, explain(failure))
+                    told[sequence] += decoder.finish(sequence, FinishReason.ERROR, explain(error))
         running = [sequence for sequence in running if sequence.finish_reason is None]
-        yield [event for events in told.values() for event in events]
+        if found := [event for events in told.values() for event in events]:
+            yield found

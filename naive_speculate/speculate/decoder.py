@@ -160,6 +160,7 @@ class SpeculativeDecoder(Admission):
         self.advance(told)
         return [event for events in told.values() for event in events]
 
+    @torch.no_grad()  # models of others may have parameters that want gradients
     def advance(self, told: dict[Sequence, list[Event]]) -> None:
         """The same, for callers that must know whose events are whose, even when something fails half-way.
 

@@ -29,7 +29,11 @@ class Workspace:
         """Give a sequence its slots."""
         sequence.workspace = self
         sequence.target_slot = self.target.take()
-        sequence.draft_slot = None if self.draft is None else self.draft.take()
+        try:
+            sequence.draft_slot = None if self.draft is None else self.draft.take()
+        except Exception:
+            self.target.give_back(sequence.target_slot)
+            raise
 
     def in_order(self, sequences: list[Sequence]) -> list[Sequence]:
         """The sequences in the order of their rows, which are moved together first: so a forward is one run."""

@@ -1,5 +1,7 @@
 """The fast models of the Llama family give transformers' logits, whatever the cache holds."""
 
+import gc
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -181,16 +183,52 @@ def test_rows_can_be_copied_after_a_cache_has_grown(executor: str) -> None:
     assert together[0].token_ids == together[2].token_ids
 
 
-def test_a_spare_cache_is_small_and_clean() -> None:
+def test_a_spare_cache_is_clean() -> None:
     model = made(random_model(FAMILIES["llama"]()), "graphs")
     cache = model.new_cache(1)
-    cache.reserve(5000)
     model.forward(tokens(1, 600), cache)
     model.recycle(cache)
     again = model.new_cache(1)
     assert again is cache
-    assert again.capacity <= 1024
+    assert again.get_num_tokens() == 0
     assert all(not state.keys.any() and not state.values.any() for state in again.buffers())
+
+
+def test_a_large_cache_is_not_kept_nor_what_was_captured_for_it() -> None:
+    source = random_model(FAMILIES["llama"]())
+    model = made(source, "graphs")
+    rows = Rows(model, source, 1)
+    rows.cache.reserve(1500)
+    for _ in range(3):
+        rows.forward(1, [0])
+    assert model._forward._caches[rows.cache].captured
+    model.recycle(rows.cache)
+    buffer = weakref.ref(rows.cache.buffers()[0].keys)
+    del rows
+    gc.collect()
+    assert buffer() is None
+
+
+def test_where_memory_is_short_nothing_more_is_captured_for_a_cache() -> None:
+    source = random_model(FAMILIES["llama"]())
+    model = made(source, "graphs")
+    tried = []
+
+    def short(compute: Callable[[], torch.Tensor]) -> Any:
+        tried.append(compute)
+        raise torch.OutOfMemoryError
+
+    assert isinstance(model._forward, GraphLlama)
+    model._forward._capture = short
+    rows = Rows(model, source, 1)
+    for _ in range(4):
+        rows.forward(3, [0], crop=[1])
+    assert len(tried) == 1
+    model._forward._capture = compute_again
+    others = Rows(model, source, 1)
+    for _ in range(3):
+        others.forward(3, [0], crop=[1])
+    assert model._forward._caches[others.cache].captured
 
 
 def test_a_forward_that_cannot_be_captured_runs_without(caplog: pytest.LogCaptureFixture) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, Trace
 from naive_speculate.events import EventKind, FinishReason
+from naive_speculate.infer.ragged_cache import RaggedKVCache
 from naive_speculate.serving import LocalEngine, Request, Unavailable
 from tests.serving.contract import LONG, EngineContract, joined
 
@@ -140,6 +141,25 @@ def test_an_engine_that_can_decode_nothing_any_more_says_so(tiny_pair):
     assert not engine.load().ready
     with pytest.raises(Unavailable, match="started again"):
         engine.submit(Request([3, 2]))
+    engine.close()
+
+
+def test_a_lack_of_memory_while_tidying_up_ends_nothing(tiny_pair, monkeypatch):
+    tried = []
+
+    def no_room(cache):
+        tried.append(cache)
+        raise RuntimeError("not enough memory: you tried to allocate")
+
+    monkeypatch.setattr(RaggedKVCache, "trim", no_room)
+    engine = LocalEngine(SpeculativeDecoder(tiny_pair), max_rows=4)
+    beside = engine.submit(Request([3, 2], LONG))
+    next(beside)
+    short = Request([4, 2], SamplingParams(max_tokens=5, ignore_eos=True))
+    assert len(joined(engine, short).token_ids) == 5
+    assert tried
+    assert len(joined(engine, short).token_ids) == 5
+    beside.close()
     engine.close()
 
 

@@ -8,6 +8,7 @@ import torch
 
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder, Trace, VerifyStrategy
 from naive_speculate.infer import TransformersLanguageModel
+from tests.speculate.toys import ToyModel
 from tests.tiny import tiny_llama
 
 STRATEGIES = list(VerifyStrategy)
@@ -117,6 +118,24 @@ def test_a_plain_language_model_gives_the_same_as_a_batched_one(tiny_decoder, ti
     assert [o.token_ids for o in plain.generate(PROMPTS[2], several).outputs] == [
         o.token_ids for o in tiny_decoder.generate(PROMPTS[2], several).outputs
     ]
+
+
+class WithGradients(ToyModel):
+    """Its logits come from a parameter."""
+
+    def __init__(self, seed):
+        super().__init__(12, seed)
+        self.weights = torch.nn.Parameter(torch.randn(12, 12, generator=torch.Generator().manual_seed(seed)))
+
+    def logits(self, history):
+        return self.weights[history[-1]]
+
+
+@pytest.mark.parametrize("temperature", [0, 1])
+def test_a_model_with_parameters_decodes_without_gradients(temperature):
+    pair = ModelPair(WithGradients(0), WithGradients(1))
+    result = SpeculativeDecoder(pair).generate([3], SamplingParams(max_tokens=20, temperature=temperature, seed=1))
+    assert len(result.token_ids) == 20 or result.token_ids[-1] == 0
 
 
 @pytest.mark.parametrize("k", [3, "auto"])
@@ -286,3 +305,19 @@ def test_a_pair_without_draft_model_needs_prompt_lookup(tiny_pair):
     params = SamplingParams(temperature=0, max_tokens=9)
     looked_up = decoder.generate([1, 2, 3, 1, 2], params, drafter="prompt_lookup")
     assert looked_up.token_ids == decoder.generate([1, 2, 3, 1, 2], params, num_draft_tokens=0).token_ids
+
+
+def test_where_the_draft_finds_no_place_the_target_s_is_given_back(tiny_decoder, monkeypatch):
+    workspace = tiny_decoder.new_workspace()
+    first, second = (tiny_decoder.prepare_group(prompt, SamplingParams())[0] for prompt in PROMPTS[:2])
+    tiny_decoder.place(first, workspace)
+
+    def no_room():
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(workspace.draft, "take", no_room)
+        with pytest.raises(MemoryError):
+            tiny_decoder.place(second, workspace)
+    tiny_decoder.place(second, workspace)
+    assert (second.target_slot.row, second.draft_slot.row) == (1, 1)

@@ -113,6 +113,10 @@ def test_distillation_goes_on_from_an_exported_draft(
     assert not list((tmp_path / "work").glob("draft-pretrain-*.pt"))
     wrong = ["--init-draft", str(finished[1] / "target")]
     assert "--init-draft: " in says(capsys, [*arguments(corpus, tmp_path / "new", tmp_path / "pair"), *wrong])
+    assert not list((tmp_path / "new").glob("target-*.pt"))  # told before the target was trained
+    without = [*arguments(corpus, tmp_path / "work", tmp_path / "pair", minutes=0), "--draft-minutes", "0.01"]
+    assert main([*without, *given]) == 0
+    assert "init_draft: draft there, None here" in says(capsys, without)
 
 
 def test_a_draft_may_grow_by_layers_that_say_nothing_at_first(finished: tuple[Path, Path], tmp_path: Path) -> None:
