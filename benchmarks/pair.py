@@ -2,9 +2,10 @@
 
     python benchmarks/pair.py [--valid FILE] [--pair FOLDER] [--json]
 
-64 prompts of 32 tokens, 128 new tokens, 4 drafted tokens a step, greedy and at temperature 1, each beside plain decoding
-of the same prompt by the same decoder, in turn, so that a busy machine slows both alike. The validation loss needs held-out
-text: ``--valid FILE`` (passages separated by ``<|endoftext|>`` lines), from which the prompts then come too.
+64 prompts of 32 tokens, 128 new tokens, 4 drafted tokens a step, greedy and at temperature 1 (there with both lossless
+ways to verify), each beside plain decoding of the same prompt by the same decoder, in turn, so that a busy machine slows
+both alike. The validation loss needs held-out text: ``--valid FILE`` (passages separated by ``<|endoftext|>`` lines), from
+which the prompts then come too.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from train.loop import mean_loss  # noqa: E402
 PROMPTS = Path(__file__).with_name("prompts.txt")
 PROMPT_TOKENS = 32
 LOSS_WINDOW = 512
+WAYS = ((0.0, "speculative_sampling"), (1.0, "speculative_sampling"), (1.0, "block_verification"))
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Gain:
     """Speculative beside plain decoding over all prompts. Speeds are output tokens per second, prompt included."""
 
     temperature: float
+    verify_strategy: str
     mean_acceptance_length: float
     draft_acceptance_rate: float
     alpha: float
@@ -79,7 +82,12 @@ def losses(folder: Path, tokenizer: Any, passages: Sequence[str]) -> dict[str, L
 
 
 def measure(
-    decoder: SpeculativeDecoder, prompts: Sequence[list[int]], temperature: float, new_tokens: int, num_draft_tokens: int
+    decoder: SpeculativeDecoder,
+    prompts: Sequence[list[int]],
+    temperature: float,
+    new_tokens: int,
+    num_draft_tokens: int,
+    verify_strategy: str = "speculative_sampling",
 ) -> Gain:
     steps = drafted = accepted = rejected = 0
     tokens = {"plain": 0, "speculative": 0}
@@ -87,7 +95,8 @@ def measure(
     for seed, prompt in enumerate(prompts):
         params = SamplingParams(temperature=temperature, max_tokens=new_tokens, seed=seed, ignore_eos=True)
         for way, window in (("plain", 0), ("speculative", num_draft_tokens)):
-            run = decoder.generate(prompt, params, num_draft_tokens=window, detail="none").metrics
+            result = decoder.generate(prompt, params, num_draft_tokens=window, verify_strategy=verify_strategy, detail="none")
+            run = result.metrics
             tokens[way] += run.num_generated_tokens
             seconds[way] += run.num_generated_tokens / (run.tokens_per_second or math.inf)
         steps += run.num_spec_steps
@@ -96,6 +105,7 @@ def measure(
         rejected += run.num_rejected_draft_tokens
     return Gain(
         temperature=temperature,
+        verify_strategy=verify_strategy,
         mean_acceptance_length=tokens["speculative"] / steps,
         draft_acceptance_rate=accepted / drafted,
         alpha=accepted / (accepted + rejected),
@@ -111,7 +121,7 @@ def show(gains: Sequence[Gain], found: dict[str, Loss], console: Console) -> Non
         table.add_column(heading, justify="right")
     for gain in gains:
         table.add_row(
-            "greedy" if gain.temperature == 0 else f"temperature {gain.temperature:g}",
+            _name(gain),
             f"{gain.mean_acceptance_length:.2f}", f"{gain.draft_acceptance_rate:.2f}", f"{gain.alpha:.2f}",
             f"{gain.plain_tokens_per_second:.0f}", f"{gain.tokens_per_second:.0f}", f"{gain.speedup:.2f}×",
         )  # fmt: skip
@@ -121,6 +131,13 @@ def show(gains: Sequence[Gain], found: dict[str, Loss], console: Console) -> Non
         for name, loss in found.items():
             table.add_row(name, f"{loss.nats_per_token:.3f}", f"{loss.bits_per_byte:.3f}")
         console.print(table)
+
+
+def _name(gain: Gain) -> str:
+    if gain.temperature == 0:
+        return "greedy"
+    block = ", block verification" if gain.verify_strategy == "block_verification" else ""
+    return f"temperature {gain.temperature:g}{block}"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -160,7 +177,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         prompts = [pair.tokenizer.encode(line, verbose=False)[:PROMPT_TOKENS] for line in lines]
     decoder = SpeculativeDecoder(pair)
     measure(decoder, prompts[:1], 1.0, 16, options.num_draft_tokens)  # warm-up
-    gains = [measure(decoder, prompts, temperature, options.new_tokens, options.num_draft_tokens) for temperature in (0.0, 1.0)]
+    gains = [
+        measure(decoder, prompts, temperature, options.new_tokens, options.num_draft_tokens, strategy)
+        for temperature, strategy in WAYS
+    ]
     found = losses(options.pair, pair.tokenizer, passages) if passages else {}
     if options.json:
         report = {

@@ -19,13 +19,13 @@ def tiny_pair(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "pair"
 
 
-def test_json_has_the_numbers_of_both_runs_and_both_losses(
+def test_json_has_the_numbers_of_every_way_and_both_losses(
     tiny_pair: Path, corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     few = ["--pair", str(tiny_pair), "--prompts", "3", "--new-tokens", "12", "--device", "cpu"]
     assert main([*few, "--valid", str(corpus / "one.txt"), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert [run["temperature"] for run in report["runs"]] == [0.0, 1.0]
+    assert [run["temperature"] for run in report["runs"]] == [0.0, 1.0, 1.0]
     for run in report["runs"]:
         assert 1 <= run["mean_acceptance_length"] <= 5
         assert 0 <= run["draft_acceptance_rate"] <= run["alpha"] <= 1
@@ -38,7 +38,7 @@ def test_without_held_out_text_the_shipped_prompts_are_used(tiny_pair: Path, cap
     assert main(["--pair", str(tiny_pair), "--prompts", "2", "--new-tokens", "6", "--device", "cpu"]) == 0
     printed = capsys.readouterr().out
     assert "greedy" in printed
-    assert "temperature 1" in printed
+    assert "temperature 1, block verification" in printed
 
 
 @pytest.mark.parametrize("wrong", [["--valid", "nowhere.txt"], ["--prompts", "0"], ["--pair", "./nowhere"]])
