@@ -12,8 +12,8 @@ run: $(VENV)/.run
 	$(BIN)/python app.py --host $(HOST) --port $(PORT)
 
 test: $(VENV)/.test chromium lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore tests/browser $(PYTEST_ARGS)
-	$(BIN)/python -m pytest tests/browser $(PYTEST_ARGS)  # one at a time: a browser wants a core to itself
+	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore tests/browser
+	$(BIN)/python -m pytest tests/browser  # one at a time: a browser wants a core to itself
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

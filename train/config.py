@@ -73,7 +73,7 @@ PRESETS: dict[str, Recipe] = {
         vocab_size=4096,
         positions=1024,
         target=ModelShape(layers=8, hidden=320, heads=5, intermediate=864),
-        draft=ModelShape(layers=1, hidden=192, heads=3, intermediate=512),
+        draft=ModelShape(layers=2, hidden=192, heads=3, intermediate=512),
         story_share=0.25,
         sequence_length=512,
         batch_tokens=12_288,
@@ -83,7 +83,7 @@ PRESETS: dict[str, Recipe] = {
         adam_rate=0.006,
         warmup_steps=40,
         decay_share=0.25,
-        sample_tokens=800_000,
+        sample_tokens=1_600_000,
     ),
     "gpu": Recipe(
         vocab_size=8192,
