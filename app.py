@@ -59,8 +59,8 @@ def main(argv: list[str] | None = None) -> int:
     from ui.cluster import cluster_engines
     from ui.host import join_offer, load_offer
     from ui.hosting import read_hosting
-    from ui.operations import LOGGER, Counters, calm_queue, log_runs, routes, with_queue
-    from ui.page import build_page
+    from ui.operations import LOGGER, Counters, log_runs, routes, with_queue
+    from ui.page import build_page, open_queue
     from ui.runs import Runs
     from ui.theme import theme
 
@@ -87,8 +87,7 @@ def main(argv: list[str] | None = None) -> int:
     runs = Runs()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     page = build_page(offer, runs)
-    page.queue(max_size=hosting.queue_size)
-    calm_queue(page)
+    open_queue(page, hosting.queue_size)
 
     def load() -> Load:
         return with_queue(offer.load(), page)

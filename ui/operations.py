@@ -115,14 +115,6 @@ class Counters:
         return generate_latest(self.registry)
 
 
-def calm_queue(page: gr.Blocks) -> None:
-    """Let Gradio look for new runs every 20 ms.
-
-    By itself it does so a thousand times a second, and each time takes the interpreter from the decoder.
-    """
-    page._queue.sleep_when_free = 0.02
-
-
 def with_queue(load: Load, page: gr.Blocks) -> Load:
     """An engine's load with those who wait in Gradio's queue, before any engine has heard of them."""
     waiting = page._queue.event_queue_per_concurrency_id.get(DECODING)

@@ -49,3 +49,12 @@ def build_page(offer: Offer, runs: Runs) -> gr.Blocks:
         page.unload(forget)
         add_api(offer)
     return page
+
+
+def open_queue(page: gr.Blocks, size: int) -> None:
+    """Let so many runs wait, and have Gradio look for the next one every 20 ms.
+
+    By itself it looks a thousand times a second, and each time takes the interpreter from the decoder.
+    """
+    page.queue(max_size=size)
+    page._queue.sleep_when_free = 0.02

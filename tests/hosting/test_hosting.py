@@ -22,7 +22,8 @@ from naive_speculate.serving.observed import ObservedEngine, RunRecord
 from tests.hosting.http import get
 from ui.host import Hosted, Offer, load_offer
 from ui.hosting import BUNDLED, Hosting, PairChoice, read_hosting
-from ui.operations import Counters, calm_queue, log_runs
+from ui.operations import Counters, log_runs
+from ui.page import open_queue
 from ui.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -211,9 +212,8 @@ def test_gradios_queue_leaves_the_interpreter_to_the_decoder():
         looking.cancel()
         return seen
 
-    with gr.Blocks() as page:
-        page.queue()
-    calm_queue(page)
+    page = gr.Blocks()
+    open_queue(page, 8)
     assert 1 <= asyncio.run(looks(page)) <= 11
 
 
