@@ -119,10 +119,14 @@ def browser(page: Page, tokens: int, seed: int) -> dict[str, float]:
 
 
 def in_turn(ways: dict[str, Callable[[int], float]], seeds: Sequence[int]) -> dict[str, list[float]]:
-    """Each way's figure for each seed; one seed after the other, for a machine's speed changes from minute to minute."""
+    """Each way's figure for each seed; one seed after the other, for a machine's speed changes from minute to minute.
+
+    Each run is made twice and counts the second time: while the others ran, its process was idle.
+    """
     found: dict[str, list[float]] = {way: [] for way in ways}
     for seed in seeds:
         for way, measure in ways.items():
+            measure(seed)
             found[way].append(measure(seed))
     return found
 
@@ -155,7 +159,6 @@ def main() -> None:
             "with a page that reads slowly": lambda seed: slow_page(server.url, args.tokens, seed),
             "a program that reads slowly": lambda seed: slow_program(server.url, args.tokens, seed),
         }
-        in_turn(ways, seeds[:1])  # warms up
         rates = in_turn(ways, seeds)
         chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"])
         page = chromium.new_page(viewport={"width": 1440, "height": 900})
