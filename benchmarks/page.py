@@ -1,9 +1,12 @@
-"""What the page costs: the decoder's speed alone, with a client that reads slowly, and with a browser on the same cores.
+"""What the page costs: the decoder's speed alone, with clients that read slowly, and with a browser on the same cores.
 
     python -m benchmarks.page [--tokens 400] [--runs 7]
 
 Prints, for the bundled pair: tokens a second in each case and its share of the speed alone, the time from a click on Run to
 the first token on the screen, events a second that reached the browser, and the longest frame of the page's own scripts.
+
+The server is this process, so that the decoder alone is the one that serves, with its memory where it is: two processes
+with the same weights can differ by a third. Clients and browser are another process.
 """
 
 import argparse
@@ -13,18 +16,29 @@ import os
 import re
 import secrets
 import shutil
+import socket
 import statistics
 import time
 import urllib.request
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import gradio as gr
 from playwright.sync_api import Page, sync_playwright
 
-from benchmarks.server import Server
-from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
-from naive_speculate.infer.cores import leave_cores_to, share_cores
+from naive_speculate import SamplingParams, SpeculativeDecoder
+from naive_speculate.infer.cores import share_cores
+from naive_speculate.serving import LocalEngine
+from ui.assets import styles
+from ui.host import load_offer
+from ui.hosting import read_hosting
+from ui.page import build_page, open_queue
+from ui.runs import Runs
+from ui.theme import theme
 
 PROMPT = "Once upon a time there was a king who had three daughters"
 SLOW_BYTES, SLOW_SECONDS = 16384, 0.1
@@ -92,8 +106,22 @@ def slow_page(url: str, tokens: int, seed: int) -> float:
     return read_slowly(f"{url}gradio_api/queue/data?session_hash={session}")
 
 
-def browser(page: Page, tokens: int, seed: int) -> dict[str, float]:
+@cache
+def open_browser(url: str) -> Page:
+    """The page in Chromium, for as long as this process lives."""
+    playwright = sync_playwright().start()
+    chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"])
+    page = chromium.new_page(viewport={"width": 1440, "height": 900})
+    page.goto(url)
+    page.locator("#tokens [data-step]").first.wait_for()
+    page.locator("#chart-speedup .main-svg").first.wait_for(state="attached")
+    page.evaluate(WATCH)
+    return page
+
+
+def browser(url: str, tokens: int, seed: int) -> dict[str, float]:
     """One run on the page."""
+    page = open_browser(url)
     for name, value in (("max-tokens", tokens), ("seed", seed)):
         field = page.locator(f"#{name} input").first
         field.fill(str(value))
@@ -143,39 +171,50 @@ def long_texts(decoder: SpeculativeDecoder, tokens: int, count: int) -> list[int
     return found
 
 
+def serve() -> tuple[str, SpeculativeDecoder, gr.Blocks]:
+    """The page as `app.py` serves it: its address, the decoder behind it, and itself."""
+    share_cores()
+    offer = load_offer(read_hosting(os.environ, {"device": "cpu"}))
+    page = build_page(offer, Runs())
+    open_queue(page, 32)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    _, url, _ = page.launch(
+        server_port=port, theme=theme(), head=f"<style>{styles()}</style>", ssr_mode=False, prevent_thread_lock=True, quiet=True
+    )
+    engine = next(iter(offer.pairs.values())).engine
+    assert isinstance(engine, LocalEngine)
+    return url, engine.decoder, page
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tokens", type=int, default=400)
     parser.add_argument("--runs", type=int, default=7)
     args = parser.parse_args()
-    share_cores()  # as the app does, which it is compared with
-    decoder = SpeculativeDecoder(load_pair(device="cpu"))
-    leave_cores_to(decoder.pair.target)
+    url, decoder, page = serve()
     seeds = long_texts(decoder, args.tokens, args.runs)
-    with Server() as server, sync_playwright() as playwright:
-        ways = {
-            "decoder alone": lambda seed: alone(decoder, args.tokens, seed),
-            "with a page that reads slowly": lambda seed: slow_page(server.url, args.tokens, seed),
-            "a program that reads slowly": lambda seed: slow_program(server.url, args.tokens, seed),
-        }
-        rates = in_turn(ways, seeds)
-        chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"])
-        page = chromium.new_page(viewport={"width": 1440, "height": 900})
-        page.goto(server.url)
-        page.locator("#tokens [data-step]").first.wait_for()
-        page.locator("#chart-speedup .main-svg").first.wait_for(state="attached")
-        page.evaluate(WATCH)
-        seen: list[dict[str, float]] = []
+    seen: list[dict[str, float]] = []
+    with ProcessPoolExecutor(1, get_context("spawn")) as clients:
 
         def watched(seed: int) -> float:
-            seen.append(browser(page, args.tokens, seed))
+            seen.append(clients.submit(browser, url, args.tokens, seed).result())
             return seen[-1]["rate"]
 
-        beside = in_turn({"decoder alone": ways["decoder alone"], "with Chromium on the same cores": watched}, seeds)
-        chromium.close()
+        def without(seed: int) -> float:
+            return alone(decoder, args.tokens, seed)
+
+        slow = {
+            "decoder alone": without,
+            "with a page that reads slowly": lambda seed: clients.submit(slow_page, url, args.tokens, seed).result(),
+            "a program that reads slowly": lambda seed: clients.submit(slow_program, url, args.tokens, seed).result(),
+        }
+        tables = [in_turn(slow, seeds), in_turn({"decoder alone": without, "with Chromium on the same cores": watched}, seeds)]
+    page.close(verbose=False)
     print(f"{os.cpu_count()} cores, {args.runs} runs of {args.tokens} tokens; medians of rates and of shares run by run")
-    for found in (rates, beside):
+    for found in tables:
         for way, values in found.items():
             share = statistics.median(rate / base for rate, base in zip(values, found["decoder alone"], strict=True))
             print(f"{way:33}{statistics.median(values):7.0f} tokens/s ({share:.0%})")

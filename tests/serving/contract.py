@@ -1,7 +1,7 @@
 """What every engine does, whichever way it decodes: the page cannot tell them apart.
 
 Each engine's tests take these over and say by fixtures what is tested: `engine`; `alone_decoder`, which decodes alone what the
-engine decodes among others; and `all_free`, which tells of an engine whether every place is free within a second. Runs of
+engine decodes among others; and `all_free`, which tells of an engine whether every place is free `SOON`. Runs of
 `LONG` take longer than that, so that none of them ends by itself meanwhile.
 """
 
@@ -16,6 +16,7 @@ from naive_speculate.events import Event, EventKind, FinishReason
 from naive_speculate.serving import Engine, Request, Unavailable
 
 LONG = SamplingParams(max_tokens=3900, seed=3)
+SOON = 3.0  # seconds; a machine so busy that it misses them takes as much longer over a long run
 
 
 def joined(engine: Engine, request: Request) -> Trace:
@@ -78,7 +79,7 @@ class EngineContract:
             if len(events) > 20 and not cancel.is_set():
                 cancel.set()
                 began = time.monotonic()
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < SOON
         assert events[-1].finish_reason == FinishReason.CANCELLED
 
     def test_whoever_goes_away_frees_the_place(self, engine, all_free):

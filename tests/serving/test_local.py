@@ -10,7 +10,7 @@ from naive_speculate import SamplingParams, SpeculativeDecoder, Trace
 from naive_speculate.events import EventKind, FinishReason
 from naive_speculate.infer.ragged_cache import RaggedKVCache
 from naive_speculate.serving import LocalEngine, Request, Unavailable
-from tests.serving.contract import LONG, EngineContract, joined
+from tests.serving.contract import LONG, SOON, EngineContract, joined
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def all_free():
         """A run that wants all places begins once all are free."""
         began = time.monotonic()
         joined(engine, Request([1], SamplingParams(n=engine.load().capacity, max_tokens=1)))
-        return time.monotonic() - began < 1 and engine.load().running == 0
+        return time.monotonic() - began < SOON and engine.load().running == 0
 
     return free
 

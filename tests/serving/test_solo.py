@@ -12,7 +12,7 @@ import torch
 from naive_speculate import SamplingParams, SpeculativeDecoder, Trace
 from naive_speculate.events import EventKind, FinishReason
 from naive_speculate.serving import Request, SoloEngine, Unavailable
-from tests.serving.contract import LONG, EngineContract, joined
+from tests.serving.contract import LONG, SOON, EngineContract, joined
 
 
 def in_a_fork(decode):
@@ -115,7 +115,7 @@ def test_a_run_that_the_host_keeps_waiting_can_be_stopped(tiny_decoder):
     threading.Timer(0.2, cancel.set).start()
     began = time.monotonic()
     events = [event for some in stream for event in some]
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < SOON
     assert [event.kind for event in events] == [EventKind.STARTED, EventKind.FINISHED]
     assert events[-1].finish_reason == FinishReason.CANCELLED
     assert engine.load().running == 0
