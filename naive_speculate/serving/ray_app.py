@@ -167,7 +167,8 @@ class _Run:
         """
         while not self._come.is_set():
             try:
-                await asyncio.wait_for(self._come.wait(), _PATIENCE)
+                async with asyncio.timeout(_PATIENCE):  # `wait_for` of Python 3.11 may lose a cancellation
+                    await self._come.wait()
             except TimeoutError:
                 if not engine.load().ready:
                     raise Unavailable("the decoding thread has ended") from None
@@ -175,7 +176,8 @@ class _Run:
     async def pause(self, seconds: float) -> None:
         """Wait so long, or until the run is over."""
         try:
-            await asyncio.wait_for(self.over.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self.over.wait()
         except TimeoutError:
             return
 
