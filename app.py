@@ -54,6 +54,7 @@ def main(argv: list[str] | None = None) -> int:
     make_way()
     from naive_speculate.infer.cores import num_threads, share_cores
     from naive_speculate.serving import Load
+    from naive_speculate.serving.intake import settle_memory
     from naive_speculate.serving.observed import RunRecord
     from ui.assets import styles
     from ui.cluster import cluster_engines
@@ -92,6 +93,7 @@ def main(argv: list[str] | None = None) -> int:
     def load() -> Load:
         return with_queue(offer.load(), page)
 
+    settle_memory()
     counted.append(Counters(load))  # from here on: warming up does not count
     try:
         page.launch(

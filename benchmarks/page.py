@@ -33,6 +33,7 @@ from playwright.sync_api import Page, sync_playwright
 from naive_speculate import SamplingParams, SpeculativeDecoder
 from naive_speculate.infer.cores import share_cores
 from naive_speculate.serving import LocalEngine
+from naive_speculate.serving.intake import settle_memory
 from ui.assets import styles
 from ui.host import load_offer
 from ui.hosting import read_hosting
@@ -177,6 +178,7 @@ def serve() -> tuple[str, SpeculativeDecoder, gr.Blocks]:
     offer = load_offer(read_hosting(os.environ, {"device": "cpu"}))
     page = build_page(offer, Runs())
     open_queue(page, 32)
+    settle_memory()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -86,6 +86,7 @@ class Workbench:
             "show_progress": "minimal",
             "show_progress_on": self._queue,
             "api_visibility": "private",
+            "postprocess": False,  # text that needs none; it would go through another thread
         }
         link = gr.Textbox(visible=False)  # a gr.State would stay on the server
         for trigger in (self.run.click, self._prompt.submit):

@@ -22,7 +22,7 @@ from ray.serve.config import AutoscalingConfig
 from naive_speculate.events import OUTPUT_KINDS, Event
 from naive_speculate.infer.cores import THREADS_VARIABLE, leave_cores_to
 from naive_speculate.models import load_pair
-from naive_speculate.serving.intake import MAX_ROWS
+from naive_speculate.serving.intake import MAX_ROWS, settle_memory
 from naive_speculate.serving.local import LocalEngine
 from naive_speculate.serving.protocol import About, Load, Request, Unavailable
 from naive_speculate.speculate.decoder import SpeculativeDecoder
@@ -85,6 +85,7 @@ class Decoder:
         pair = load_pair(args.target, args.draft, device=device, dtype=args.dtype, device_map=args.device_map)
         leave_cores_to(pair.target)
         self._engine = LocalEngine(SpeculativeDecoder(pair), max_rows=args.max_rows, max_prompt_tokens=args.max_prompt_tokens)
+        settle_memory()
         self._max_rows = args.max_rows
         self._about = replace(self._engine.about, capacity=args.max_rows * max(args.min_replicas, args.max_replicas))
 
