@@ -4,9 +4,10 @@ A run is a stream of `Event`. The command line, the page, the metrics and a save
 else. One flat record serves every kind; fields that do not apply are None and are left out of the JSON.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any, overload
 
 SCHEMA_VERSION = 1
@@ -171,12 +172,11 @@ class Event:
     metrics: dict[str, Any] | None = None
     message: str | None = None
 
-    def to_dict(self, without: Collection[str] = ()) -> dict[str, Any]:
-        """The event as plain JSON values, without the fields that do not apply, nor those named."""
+    def to_dict(self) -> dict[str, Any]:
+        """The event as plain JSON values, without the fields that do not apply."""
         out: dict[str, Any] = {}
-        for name in _FIELD_NAMES:
-            value = getattr(self, name)
-            if value is None or name in without:
+        for name, value in zip(_FIELD_NAMES, _values(self), strict=True):
+            if value is None:
                 continue
             if name in _TOP_FIELDS:
                 value = [{"token_id": t.token_id, "text": t.text, "prob": t.prob} for t in value]
@@ -188,8 +188,7 @@ class Event:
     def __reduce__(self) -> tuple[Any, ...]:
         """Only what it carries, for events travel between processes in great numbers."""
         carried, values = 0, []
-        for place, name in enumerate(_FIELD_NAMES):
-            value = getattr(self, name)
+        for place, value in enumerate(_values(self)):
             if value is not None:
                 carried |= 1 << place
                 values.append(value)
@@ -202,4 +201,5 @@ def _restored_event(carried: int, values: list[Any]) -> Event:
 
 
 _FIELD_NAMES = tuple(f.name for f in fields(Event))
+_values = attrgetter(*_FIELD_NAMES)
 _TOP_FIELDS = frozenset({"draft_top", "target_top", "residual_top"})

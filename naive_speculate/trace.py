@@ -1,6 +1,7 @@
 """A recorded run: its events, in order, saved as one JSON object a line."""
 
 import json
+import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -115,11 +116,18 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a number that JSON knows")
 
 
+def _parse_float(digits: str) -> float:
+    value = float(digits)
+    if math.isinf(value):
+        raise ValueError(f"{digits[:20]} is too large a number")
+    return value
+
+
 def _parse_line(number: int, line: str) -> Event:
     if len(line) > MAX_LINE_BYTES:
         raise ValueError(f"trace line {number}: {len(line)} characters, at most {MAX_LINE_BYTES} are read")
     try:
-        data = json.loads(line, parse_constant=_refuse_constant)
+        data = json.loads(line, parse_constant=_refuse_constant, parse_float=_parse_float)
     except RecursionError:
         raise ValueError(f"trace line {number}: nested too deep") from None
     except ValueError as error:

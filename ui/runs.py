@@ -20,7 +20,7 @@ FEW_RUNS = 4
 """So many runs at once get their batches that often; with more, each gets fewer and larger ones, for a batch costs the server
 more than its events do."""
 FIRST_BATCH_SECONDS = 0.005
-LOOK_SECONDS = 0.02
+LOOK_SECONDS = 0.05
 ABANDONED_SECONDS = 20.0
 KEPT_RUNS = 200
 KEPT_EVENTS = 150_000

@@ -7,7 +7,11 @@ out the difference to the batch before; and `<` is escaped, so that nobody can t
 
 import json
 from collections.abc import Sequence
+from dataclasses import fields
+from operator import attrgetter
 from typing import Any
+
+import orjson
 
 from naive_speculate.events import Event
 
@@ -18,12 +22,13 @@ RESYNC_EVENTS = 4000
 """At most so many events are sent in answer to one request for what was missed."""
 
 
+_NAMES = tuple(field.name for field in fields(Event) if field.name not in HEAVY)
+_values = attrgetter(*_NAMES)
+
+
 def slim(event: Event) -> dict[str, Any]:
-    """The event as JSON values, without the heavy fields and with probabilities rounded to six digits."""
-    return {
-        name: float(f"{value:.6g}") if isinstance(value, float) else value
-        for name, value in event.to_dict(without=HEAVY).items()
-    }
+    """The event's fields that apply, without the heavy ones."""
+    return {name: value for name, value in zip(_NAMES, _values(event), strict=True) if value is not None}
 
 
 def batch(
@@ -56,4 +61,11 @@ def batch(
         "live": live,
         "title": title,
     }
-    return json.dumps(message, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    return _to_json(message).replace("<", "\\u003c")
+
+
+def _to_json(message: dict[str, Any]) -> str:
+    try:
+        return orjson.dumps(message).decode()
+    except orjson.JSONEncodeError:  # half a character, or a number of more than 64 bits, in a trace that somebody opened
+        return json.dumps(message)

@@ -22,7 +22,7 @@ def test_the_lists_of_most_probable_tokens_stay_on_the_server():
         EventKind.REJECTED, text="a", target_prob=1 / 3, draft_top=[TokenProb(1, "b", 0.5)], target_top=[], residual_top=[]
     )
     sent = slim(event)
-    assert sent == {"kind": "rejected", "row": 0, "time": 0.0, "text": "a", "target_prob": 0.333333}
+    assert sent == {"kind": "rejected", "row": 0, "time": 0.0, "text": "a", "target_prob": 1 / 3}
 
 
 def test_no_angle_bracket_reaches_the_wire_and_the_text_comes_back_unchanged():
@@ -36,3 +36,8 @@ def test_broken_unicode_can_be_sent():
     sent = batch("id", 1, [Event(EventKind.STARTED, prompt="\ud800 \u202e \u0000")])
     sent.encode("utf-8")
     assert json.loads(sent)["events"][0]["prompt"] == "\ud800 \u202e \u0000"
+
+
+def test_a_number_too_large_for_a_processor_can_be_sent():
+    sent = batch("id", 1, [Event(EventKind.STARTED, seed=2**70)])
+    assert json.loads(sent)["events"][0]["seed"] == 2**70
