@@ -10,6 +10,8 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Any, overload
 
+from pydantic import ConfigDict, with_config
+
 SCHEMA_VERSION = 1
 
 
@@ -52,6 +54,11 @@ class FinishReason(StrEnum):
     ERROR = "error"
 
 
+_FINITE = with_config(ConfigDict(allow_inf_nan=False))
+"""Where a trace is read: JSON knows no infinity, even between quotation marks."""
+
+
+@_FINITE
 @dataclass(slots=True)
 class TokenProb:
     """One entry of a list of most probable tokens."""
@@ -107,6 +114,7 @@ def _restored_top(token_ids: list[int], probs: list[float], texts: list[str]) ->
     return TopTokens(token_ids, probs, dict(zip(token_ids, texts, strict=True)).__getitem__)
 
 
+@_FINITE
 @dataclass(slots=True)
 class Event:
     """One thing that happened in a run.

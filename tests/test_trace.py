@@ -96,6 +96,8 @@ def test_metrics_of_nothing_are_empty_and_rows_are_told_apart():
         ("[1]", "line 1: expected an object, got list"),
         ('{"kind":"started","time":NaN}', "line 1: not JSON .*NaN"),
         ('{"kind":"started","time":1e999}', "line 1: not JSON .*1e999 is too large"),
+        ('{"kind":"started","time":"Infinity"}', "line 1: time: .*finite"),
+        ('{"kind":"accepted","draft_top":[{"token_id":1,"text":"a","prob":"nan"}]}', "line 1: draft_top.0.prob: .*finite"),
         ('{"kind":"dance"}', "line 1: kind"),
         ('{"kind":"step"}', "the first event is 'step', expected 'started'"),
         ('{"kind":"started","schema_version":99}', "schema version 99 is newer than this program knows"),

@@ -108,7 +108,7 @@ class Run:
                 await self._pause(min(every, max(FIRST_BATCH_SECONDS, (time.monotonic() - began) / 20)))
 
     async def _pause(self, seconds: float) -> None:
-        """Wait so long, or until the run is over, for then its place is wanted by the next."""
+        """Wait so long; where that is long, the run's end is looked for, for then its place is wanted by the next."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0 and not self.done.is_set():
             await asyncio.sleep(min(left, LOOK_SECONDS))

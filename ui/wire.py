@@ -68,4 +68,4 @@ def _to_json(message: dict[str, Any]) -> str:
     try:
         return orjson.dumps(message).decode()
     except orjson.JSONEncodeError:  # half a character, or a number of more than 64 bits, in a trace that somebody opened
-        return json.dumps(message)
+        return json.dumps(message, separators=(",", ":"), allow_nan=False)

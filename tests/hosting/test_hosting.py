@@ -11,6 +11,7 @@ from pathlib import Path
 
 import gradio as gr
 import pytest
+from gradio.queueing import Queue
 from gradio_client import Client
 from mcp import ClientSession
 from mcp.client.streamable_http import streamablehttp_client
@@ -197,24 +198,42 @@ def test_prompts_are_logged_where_the_operator_asked_for_them(tiny_engine, caplo
 
 
 def test_gradios_queue_leaves_the_interpreter_to_the_decoder():
-    async def looks(page):
-        seen = 0
+    class Counted(list):
+        looks = 0
 
-        class Counted(type(page._queue)):
-            def __len__(self):
-                nonlocal seen
-                seen += 1
-                return 0
+        def __iter__(self):
+            self.looks += 1
+            return super().__iter__()
 
-        page._queue.__class__ = Counted
-        looking = asyncio.create_task(page._queue.start_processing())
+    async def looks(queue, task):
+        seen = queue.active_jobs = Counted()
+        looking = asyncio.create_task(task())
         await asyncio.sleep(0.2)
         looking.cancel()
-        return seen
+        return seen.looks
+
+    class Waiting(Queue):
+        looks = 0
+
+        def __len__(self):
+            self.looks += 1
+            return 0
 
     page = gr.Blocks()
     open_queue(page, 8)
-    assert 1 <= asyncio.run(looks(page)) <= 11
+    page._queue.__class__ = Waiting
+    assert 1 <= asyncio.run(looks(page._queue, page._queue.start_progress_updates)) <= 5
+    asyncio.run(looks(page._queue, page._queue.start_processing))
+    assert 1 <= page._queue.looks <= 11
+
+
+def test_what_is_loaded_is_no_work_for_the_collector():
+    code = (
+        "import gc, naive_speculate.serving.intake as intake; loaded = len(gc.get_objects()); "
+        "intake.settle_memory(); print(len(gc.get_objects()) < loaded / 10)"
+    )
+    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert (told.stdout, "leaked" in told.stderr) == ("True\n", False)
 
 
 def test_the_server_tells_its_health_its_counters_and_each_run(server):
