@@ -16,7 +16,7 @@ from naive_speculate.events import Event, EventKind, FinishReason
 from naive_speculate.serving import Engine, Request, Unavailable
 
 LONG = SamplingParams(max_tokens=3900, seed=3)
-SOON = 3.0  # seconds; a machine so busy that it misses them takes as much longer over a long run
+SOON = 1.0  # seconds
 
 
 def joined(engine: Engine, request: Request) -> Trace:
