@@ -1,98 +1,33 @@
 """The fast models of the Llama family give transformers' logits, whatever the cache holds."""
 
-import gc
-import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
 from transformers import (
-    AutoModelForCausalLM,
     GPT2Config,
     LlamaConfig,
-    MistralConfig,
     PreTrainedModel,
-    Qwen2Config,
-    Qwen3Config,
 )
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.infer import BatchLanguageModel, DynamicKVCache, KVCache, KVState, TransformersLanguageModel
-from naive_speculate.infer.llama_graphs import GraphLlama
 from naive_speculate.infer.llama_model import LlamaLanguageModel
-from naive_speculate.infer.llama_torch import TorchLlama
-from naive_speculate.infer.llama_weights import is_supported, rotary_of, shape_of, weights_of
-
-VOCAB = 97
-TOLERANCE = 1e-4
-SHAPE: dict[str, Any] = {
-    "vocab_size": VOCAB,
-    "hidden_size": 64,
-    "intermediate_size": 48,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 640,
-    "bos_token_id": 0,
-    "eos_token_id": 1,
-}
-LLAMA3 = {
-    "rope_type": "llama3",
-    "rope_theta": 1e4,
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 64,
-}
-YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 128}
-FAMILIES: dict[str, Callable[[], Any]] = {
-    "llama": lambda: LlamaConfig(**SHAPE),
-    "llama tied": lambda: LlamaConfig(**SHAPE, tie_word_embeddings=True),
-    "llama biased": lambda: LlamaConfig(**SHAPE, attention_bias=True),
-    "llama all heads": lambda: LlamaConfig(**SHAPE | {"num_key_value_heads": 4}),
-    "llama narrow heads": lambda: LlamaConfig(**SHAPE, head_dim=8),
-    "llama linear rope": lambda: LlamaConfig(
-        **SHAPE, rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}
-    ),
-    "llama3 rope": lambda: LlamaConfig(**SHAPE, rope_parameters=LLAMA3),
-    "llama yarn": lambda: LlamaConfig(**SHAPE, rope_parameters=YARN),
-    "mistral": lambda: MistralConfig(**SHAPE, sliding_window=None),
-    "mistral window": lambda: MistralConfig(**SHAPE, sliding_window=6),
-    "qwen2": lambda: Qwen2Config(**SHAPE),
-    "qwen2 mixed windows": lambda: Qwen2Config(**SHAPE, use_sliding_window=True, sliding_window=5, max_window_layers=1),
-    "qwen3": lambda: Qwen3Config(**SHAPE, head_dim=32),
-    "qwen3 tied": lambda: Qwen3Config(**SHAPE, head_dim=16, tie_word_embeddings=True),
-}
-EXECUTORS = ("onnx", "torch", "graphs")
-
-
-def random_model(config: Any, seed: int = 0) -> PreTrainedModel:
-    """A model whose every parameter matters: also norms and biases are random."""
-    torch.manual_seed(seed)
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
-    for parameter in model.parameters():
-        centre = 1.0 if parameter.dim() == 1 and parameter.mean() > 0.5 else 0.0
-        torch.nn.init.normal_(parameter, centre, 0.2)
-    return model
-
-
-def halved(model: Any) -> PreTrainedModel:
-    """The model in bfloat16."""
-    return model.to(torch.bfloat16)
-
-
-def compute_again(compute: Callable[[], torch.Tensor]) -> tuple[Callable[[], None], torch.Tensor]:
-    """What a CUDA graph does, on the CPU: the same computation on the same tensors, which nothing but their content changes."""
-    logits = compute()
-    return lambda: (logits.copy_(compute()), None)[1], logits
-
-
-def made(source: PreTrainedModel, executor: str) -> LlamaLanguageModel:
-    if executor != "graphs":
-        return LlamaLanguageModel.from_transformers(source, executor)
-    lean = TorchLlama(shape_of(source), weights_of(source), rotary_of(source))
-    return LlamaLanguageModel(TransformersLanguageModel(source), GraphLlama(lean, compute_again), "torch")
+from naive_speculate.infer.llama_weights import is_supported
+from tests.infer.llamas import (
+    EXECUTORS,
+    FAMILIES,
+    SHAPE,
+    TOLERANCE,
+    VOCAB,
+    Rows,
+    direct_logits,
+    halved,
+    made,
+    random_model,
+    tokens,
+)
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -110,66 +45,6 @@ def llama(request: pytest.FixtureRequest) -> LlamaLanguageModel:
     return made(random_model(FAMILIES["llama"]()), request.param)
 
 
-def tokens(rows: int, count: int) -> torch.Tensor:
-    return torch.randint(0, VOCAB, (rows, count))
-
-
-def direct_logits(source: PreTrainedModel, token_ids: Sequence[int]) -> torch.Tensor:
-    """transformers' logits at every position of a sequence, without any cache."""
-    with torch.inference_mode():
-        return source(torch.tensor([token_ids]), use_cache=False).logits[0]
-
-
-class Rows:
-    """Runs forwards over a ragged cache, knows what every row holds, and compares with the whole sequence run afresh."""
-
-    def __init__(self, model: BatchLanguageModel, source: PreTrainedModel, count: int) -> None:
-        self.model, self.source = model, source
-        self.cache: Any = model.new_cache(count)
-        self.held: list[list[int]] = [[] for _ in range(count)]
-
-    def forward(
-        self, count: int, rows: Sequence[int], crop: Sequence[int] | None = None, num_logits: int | None = None
-    ) -> None:
-        view = self.cache.rows(rows)
-        query = tokens(len(rows), count)
-        logits = self.model.forward(query, view, num_logits=num_logits)
-        wanted = num_logits or count
-        assert logits.shape == (len(rows), wanted, VOCAB)
-        for row, new, got in zip(rows, query.tolist(), logits, strict=True):
-            self.held[row] += new
-            expected = direct_logits(self.source, self.held[row])[-wanted:]
-            torch.testing.assert_close(got, expected, rtol=0, atol=TOLERANCE)
-        if crop is not None:
-            view.crop(list(crop))
-            for row, surplus in zip(rows, crop, strict=True):
-                self.held[row] = self.held[row][: len(self.held[row]) - surplus]
-        assert self.cache.lengths == [len(held) for held in self.held]
-
-
-def test_captured_windows_follow_a_cache_that_grows_and_serves_again() -> None:
-    source = random_model(FAMILIES["llama"]())
-    model = made(source, "graphs")
-    captured = []
-    graphs = model._forward
-    assert isinstance(graphs, GraphLlama)
-    graphs._capture = lambda compute: captured.append(compute) or compute_again(compute)
-    rows = Rows(model, source, 1)
-    rows.forward(500, [0])  # the buffers hold 512
-    for _ in range(4):
-        rows.forward(5, [0], crop=[1])
-        rows.forward(1, [0])
-    assert len(captured) == 4  # two widths, before and after it grew
-    model.recycle(rows.cache)
-    again = Rows(model, source, 1)
-    assert again.cache is rows.cache
-    again.forward(5, [0], crop=[5])
-    again.forward(1, [0])
-    assert len(captured) == 4
-    others = Rows(model, source, 1)
-    assert others.cache is not rows.cache
-
-
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_rows_can_be_copied_after_a_cache_has_grown(executor: str) -> None:
     models = [made(random_model(FAMILIES["llama"](), seed), executor) for seed in (0, 1)]
@@ -181,87 +56,6 @@ def test_rows_can_be_copied_after_a_cache_has_grown(executor: str) -> None:
     ends = [SamplingParams(max_tokens=count, temperature=0, ignore_eos=True) for count in (30, 2, 30)]
     together = decoder.generate([prompt, prompt, prompt], ends, num_draft_tokens=3)
     assert together[0].token_ids == together[2].token_ids
-
-
-def test_a_spare_cache_is_clean() -> None:
-    model = made(random_model(FAMILIES["llama"]()), "graphs")
-    cache = model.new_cache(1)
-    model.forward(tokens(1, 600), cache)
-    model.recycle(cache)
-    again = model.new_cache(1)
-    assert again is cache
-    assert again.get_num_tokens() == 0
-    assert all(not state.keys.any() and not state.values.any() for state in again.buffers())
-
-
-def test_a_large_cache_is_not_kept_nor_what_was_captured_for_it() -> None:
-    source = random_model(FAMILIES["llama"]())
-    model = made(source, "graphs")
-    rows = Rows(model, source, 1)
-    rows.cache.reserve(1500)
-    for _ in range(3):
-        rows.forward(1, [0])
-    assert model._forward._caches[rows.cache].captured
-    model.recycle(rows.cache)
-    buffer = weakref.ref(rows.cache.buffers()[0].keys)
-    del rows
-    gc.collect()
-    assert buffer() is None
-
-
-def test_where_memory_is_short_nothing_more_is_captured_for_a_cache() -> None:
-    source = random_model(FAMILIES["llama"]())
-    model = made(source, "graphs")
-    tried = []
-
-    def short(compute: Callable[[], torch.Tensor]) -> Any:
-        tried.append(compute)
-        raise torch.OutOfMemoryError
-
-    assert isinstance(model._forward, GraphLlama)
-    model._forward._capture = short
-    rows = Rows(model, source, 1)
-    for _ in range(4):
-        rows.forward(3, [0], crop=[1])
-    assert len(tried) == 1
-    model._forward._capture = compute_again
-    others = Rows(model, source, 1)
-    for _ in range(3):
-        others.forward(3, [0], crop=[1])
-    assert model._forward._caches[others.cache].captured
-
-
-def test_a_forward_that_cannot_be_captured_runs_without(caplog: pytest.LogCaptureFixture) -> None:
-    source = random_model(FAMILIES["llama"]())
-    model = made(source, "graphs")
-    tried = []
-
-    def refuse(compute: Callable[[], torch.Tensor]) -> Any:
-        tried.append(compute)
-        raise RuntimeError("operation not permitted when stream is capturing")
-
-    assert isinstance(model._forward, GraphLlama)
-    model._forward._capture = refuse
-    rows = Rows(model, source, 2)
-    for _ in range(4):
-        rows.forward(3, [0, 1], crop=[1, 2])
-    assert len(tried) == 1
-    assert "CUDA graphs are left out" in caplog.text
-
-
-def test_decoding_with_captured_windows_gives_the_same_tokens() -> None:
-    pair = [random_model(FAMILIES["llama"](), seed) for seed in (0, 1)]
-    plain, graphs = (
-        SpeculativeDecoder(ModelPair(*(made(model, executor) for model in pair))) for executor in ("torch", "graphs")
-    )
-    params = [SamplingParams(max_tokens=40, seed=seed, temperature=0.7, ignore_eos=True) for seed in range(3)]
-    prompts = [[5, 6, 7], [8, 9], [10]]
-    expected = plain.generate(prompts, params, num_draft_tokens=3)
-    for _ in range(2):  # the second time with what the first has captured
-        got = graphs.generate(prompts, params, num_draft_tokens=3)
-        assert [result.token_ids for result in got] == [result.token_ids for result in expected]
-        alone = [graphs.generate(prompt, one, num_draft_tokens=3) for prompt, one in zip(prompts, params, strict=True)]
-        assert [result.token_ids for result in alone] == [result.token_ids for result in expected]
 
 
 def test_prefill_then_windows_and_crops_give_transformers_logits_at_every_position(
