@@ -54,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
     make_way()
     from naive_speculate.infer.cores import num_threads, share_cores
     from naive_speculate.serving import Load
-    from naive_speculate.serving.intake import settle_memory
+    from naive_speculate.serving.memory import settle_memory
     from naive_speculate.serving.observed import RunRecord
     from ui.assets import styles
     from ui.cluster import cluster_engines

@@ -33,7 +33,7 @@ from playwright.sync_api import Page, sync_playwright
 from naive_speculate import SamplingParams, SpeculativeDecoder
 from naive_speculate.infer.cores import share_cores
 from naive_speculate.serving import LocalEngine
-from naive_speculate.serving.intake import settle_memory
+from naive_speculate.serving.memory import settle_memory
 from ui.assets import styles
 from ui.host import load_offer
 from ui.hosting import read_hosting

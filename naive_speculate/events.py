@@ -4,7 +4,7 @@ A run is a stream of `Event`. The command line, the page, the metrics and a save
 else. One flat record serves every kind; fields that do not apply are None and are left out of the JSON.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from operator import attrgetter
@@ -180,11 +180,11 @@ class Event:
     metrics: dict[str, Any] | None = None
     message: str | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """The event as plain JSON values, without the fields that do not apply."""
+    def to_dict(self, without: Collection[str] = ()) -> dict[str, Any]:
+        """The event as plain JSON values, without the fields that do not apply, nor those named."""
         out: dict[str, Any] = {}
         for name, value in zip(_FIELD_NAMES, _values(self), strict=True):
-            if value is None:
+            if value is None or name in without:
                 continue
             if name in _TOP_FIELDS:
                 value = [{"token_id": t.token_id, "text": t.text, "prob": t.prob} for t in value]

@@ -7,8 +7,6 @@ out the difference to the batch before; and `<` is escaped, so that nobody can t
 
 import json
 from collections.abc import Sequence
-from dataclasses import fields
-from operator import attrgetter
 from typing import Any
 
 import orjson
@@ -20,15 +18,6 @@ HEAVY = frozenset({"draft_top", "target_top", "residual_top", "cost_table"})
 
 RESYNC_EVENTS = 4000
 """At most so many events are sent in answer to one request for what was missed."""
-
-
-_NAMES = tuple(field.name for field in fields(Event) if field.name not in HEAVY)
-_values = attrgetter(*_NAMES)
-
-
-def slim(event: Event) -> dict[str, Any]:
-    """The event's fields that apply, without the heavy ones."""
-    return {name: value for name, value in zip(_NAMES, _values(event), strict=True) if value is not None}
 
 
 def batch(
@@ -56,7 +45,7 @@ def batch(
         "run": run,
         "serial": serial,
         "first": first,
-        "events": [slim(event) for event in events],
+        "events": [event.to_dict(without=HEAVY) for event in events],
         "done": done,
         "live": live,
         "title": title,

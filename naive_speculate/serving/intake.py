@@ -1,10 +1,5 @@
 """What every engine that decodes in this process does with a request, and with a failure."""
 
-import atexit
-import ctypes
-import gc
-import sys
-
 import torch
 
 from naive_speculate.serving.protocol import About, Request
@@ -14,7 +9,6 @@ from naive_speculate.speculate.sequence import CancelFlag, Sequence
 MAX_ROWS = 16
 MAX_PROMPT_CHARACTERS = 10**6
 """Longer prompts are refused before they are tokenized, which takes its time and memory."""
-_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 OUT_OF_MEMORY = "The model ran out of memory. Try a shorter prompt or fewer tokens, or again when fewer people decode."
 
 
@@ -62,24 +56,6 @@ def prepare(
             f"prompt has {length} tokens, {length - max_prompt_tokens} more than the {max_prompt_tokens} allowed here"
         )
     return sequences
-
-
-def give_back_memory() -> None:
-    """Hand freed memory back to the system, which glibc otherwise keeps in the pools of threads that have ended."""
-    trim = getattr(_LIBC, "malloc_trim", None)
-    if trim is not None:
-        trim(0)
-
-
-def settle_memory() -> None:
-    """Spare the garbage collector what is there now; call it once everything is loaded.
-
-    Models and libraries are more than half a million objects. To look through them all, as it does after every few hundred
-    thousand new ones, stops every thread for a third of a second.
-    """
-    gc.collect()
-    gc.freeze()
-    atexit.register(gc.unfreeze)  # libraries complain about what is not collected by then
 
 
 def explain(failure: Exception) -> str:

@@ -9,7 +9,8 @@ from queue import Empty, SimpleQueue
 
 from naive_speculate.events import Event, FinishReason
 from naive_speculate.sampling.params import SamplingParams
-from naive_speculate.serving.intake import MAX_ROWS, OUT_OF_MEMORY, about, explain, give_back_memory, prepare
+from naive_speculate.serving.intake import MAX_ROWS, OUT_OF_MEMORY, about, explain, prepare
+from naive_speculate.serving.memory import give_back_memory
 from naive_speculate.serving.protocol import STOPPING, Load, Request, Unavailable
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.sequence import CancelFlag, Sequence

@@ -22,8 +22,9 @@ from ray.serve.config import AutoscalingConfig
 from naive_speculate.events import OUTPUT_KINDS, Event
 from naive_speculate.infer.cores import THREADS_VARIABLE, leave_cores_to
 from naive_speculate.models import load_pair
-from naive_speculate.serving.intake import MAX_ROWS, settle_memory
+from naive_speculate.serving.intake import MAX_ROWS
 from naive_speculate.serving.local import LocalEngine
+from naive_speculate.serving.memory import settle_memory
 from naive_speculate.serving.protocol import About, Load, Request, Unavailable
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 

@@ -4,7 +4,7 @@ import json
 
 from naive_speculate.events import Event, EventKind, TokenProb
 from tests.ui.handmade import run
-from ui.wire import batch, slim
+from ui.wire import batch
 
 
 def test_a_batch_holds_the_events_and_where_they_begin():
@@ -21,7 +21,7 @@ def test_the_lists_of_most_probable_tokens_stay_on_the_server():
     event = Event(
         EventKind.REJECTED, text="a", target_prob=1 / 3, draft_top=[TokenProb(1, "b", 0.5)], target_top=[], residual_top=[]
     )
-    sent = slim(event)
+    (sent,) = json.loads(batch("id", 1, [event]))["events"]
     assert sent == {"kind": "rejected", "row": 0, "time": 0.0, "text": "a", "target_prob": 1 / 3}
 
 

@@ -1,0 +1,26 @@
+"""The memory of a process that serves for a long time."""
+
+import atexit
+import ctypes
+import gc
+import sys
+
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+def give_back_memory() -> None:
+    """Hand freed memory back to the system, which glibc otherwise keeps in the pools of threads that have ended."""
+    trim = getattr(_LIBC, "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+def settle_memory() -> None:
+    """Spare the garbage collector what is there now; call it once everything is loaded.
+
+    Models and libraries are more than half a million objects. To look through them all, as it does after every few hundred
+    thousand new ones, stops every thread for a third of a second.
+    """
+    gc.collect()
+    gc.freeze()
+    atexit.register(gc.unfreeze)  # libraries complain about what is not collected by then
