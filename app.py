@@ -56,14 +56,12 @@ def main(argv: list[str] | None = None) -> int:
     from naive_speculate.serving import Load
     from naive_speculate.serving.memory import settle_memory
     from naive_speculate.serving.observed import RunRecord
-    from ui.assets import styles
     from ui.cluster import cluster_engines
     from ui.host import join_offer, load_offer
     from ui.hosting import read_hosting
     from ui.operations import LOGGER, Counters, log_runs, routes, with_queue
-    from ui.page import build_page, open_queue
+    from ui.page import build_page, launch, open_queue
     from ui.runs import Runs
-    from ui.theme import theme
 
     share_cores()  # with the server, and with a browser where it runs on the same machine
     counted: list[Counters] = []
@@ -96,14 +94,11 @@ def main(argv: list[str] | None = None) -> int:
     settle_memory()
     counted.append(Counters(load))  # from here on: warming up does not count
     try:
-        page.launch(
+        launch(
+            page,
             server_name=args.host,
             server_port=args.port,
             share=args.share,
-            theme=theme(),
-            head=f"<style>{styles()}</style>",
-            footer_links=["api"],
-            ssr_mode=False,
             # Gradio keeps a megabyte for every session it has seen, and makes it anew where it is missing.
             state_session_capacity=2 * offer.concurrency,
             show_error=True,  # programs are told what was wrong with their call

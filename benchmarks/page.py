@@ -34,12 +34,10 @@ from naive_speculate import SamplingParams, SpeculativeDecoder
 from naive_speculate.infer.cores import share_cores
 from naive_speculate.serving import LocalEngine
 from naive_speculate.serving.memory import settle_memory
-from ui.assets import styles
 from ui.host import load_offer
 from ui.hosting import read_hosting
-from ui.page import build_page, open_queue
+from ui.page import build_page, launch, open_queue
 from ui.runs import Runs
-from ui.theme import theme
 
 Measure = Callable[[int], float]
 """Tokens a second of the run of a seed."""
@@ -189,9 +187,7 @@ def serve() -> tuple[str, SpeculativeDecoder, gr.Blocks]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    _, url, _ = page.launch(
-        server_port=port, theme=theme(), head=f"<style>{styles()}</style>", ssr_mode=False, prevent_thread_lock=True, quiet=True
-    )
+    url = launch(page, server_port=port, prevent_thread_lock=True, quiet=True)
     engine = next(iter(offer.pairs.values())).engine
     assert isinstance(engine, LocalEngine)
     return url, engine.decoder, page

@@ -1,15 +1,18 @@
 """The page: its tabs, and what happens when it is opened, left, or called by a program."""
 
+from typing import Any
+
 import gradio as gr
 
 from ui.api import add_api
-from ui.assets import script
+from ui.assets import script, styles
 from ui.explore import build_explore
 from ui.host import Offer
 from ui.learn import Places, build_learn
 from ui.race import build_race
 from ui.recorded import recorded_run
 from ui.runs import Runs
+from ui.theme import theme
 from ui.workbench import Workbench
 
 TAGLINE = "Speculative decoding, live: a small model guesses ahead, a large one checks. The large one's output, only sooner."
@@ -59,3 +62,9 @@ def open_queue(page: gr.Blocks, size: int) -> None:
     page.queue(max_size=size)
     page._queue.sleep_when_free = 0.02
     page._queue.progress_update_sleep_when_free = 0.05
+
+
+def launch(page: gr.Blocks, **where: Any) -> str:
+    """Serve the page with its looks; takes what Gradio's `launch` takes, and returns the address."""
+    _, url, _ = page.launch(theme=theme(), head=f"<style>{styles()}</style>", footer_links=["api"], ssr_mode=False, **where)
+    return str(url)
