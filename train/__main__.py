@@ -21,15 +21,18 @@ from train.pipeline import Workshop, prepare, train_target
 
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="python -m train", description="Train a target and a draft model for it.")
-    found.add_argument("--corpus", type=Path, required=True, help="folder of .txt and .txt.xz files (UTF-8)")
+    found.add_argument(
+        "--corpus", type=Path, required=True, nargs="+", help="text files (.txt, .txt.xz, UTF-8) or folders of them"
+    )
     found.add_argument("--valid", type=Path, help="held-out text file; without it 1 %% of the corpus is held out")
     found.add_argument("--work", type=Path, required=True, help="checkpoints and logs; run again to resume")
     found.add_argument("--out", type=Path, required=True, help="where the finished pair goes")
     found.add_argument("--minutes", type=float, default=60.0, help="training time of the target (default 60)")
+    found.add_argument("--tokens", type=float, help="train the target on so many tokens, in place of --minutes (such as 2e7)")
     found.add_argument("--draft-minutes", type=float, help="training time of the draft (default a quarter of --minutes)")
     found.add_argument("--preset", choices=sorted(PRESETS), default="cpu", help="sizes and rates (default cpu)")
-    found.add_argument("--init", type=Path, help="an exported target to go on from, with its tokenizer")
-    found.add_argument("--init-draft", type=Path, help="an exported draft to distil further, with as many layers or fewer")
+    found.add_argument("--init", type=Path, help="an exported target to go on from, with its tokenizer; it may be smaller")
+    found.add_argument("--init-draft", type=Path, help="an exported draft to distil further; it may be smaller")
     found.add_argument("--seed", type=int, default=1)
     found.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, …")
     found.add_argument("--threads", type=int, help="CPU threads (default: all cores)")
@@ -52,6 +55,8 @@ def choose_device(name: str) -> torch.device:
 def make_pair(arguments: argparse.Namespace) -> None:
     if arguments.minutes < 0 or (arguments.draft_minutes or 0) < 0:
         raise TrainingError("--minutes and --draft-minutes must not be negative")
+    if arguments.tokens is not None and not arguments.tokens > 0:
+        raise TrainingError("--tokens must be above 0")
     if arguments.threads is not None:
         if arguments.threads < 1:
             raise TrainingError("--threads must be at least 1")
@@ -66,7 +71,7 @@ def make_pair(arguments: argparse.Namespace) -> None:
     )
     prepare(shop, arguments.corpus, arguments.valid)
     begin_draft(shop)  # a wrong --init-draft is told now, not after the target's hours
-    target, target_step = train_target(shop, Budget(minutes=arguments.minutes))
+    target, target_step = train_target(shop, Budget(minutes=arguments.minutes, tokens=arguments.tokens))
     draft_minutes = arguments.minutes / 4 if arguments.draft_minutes is None else arguments.draft_minutes
     draft = train_draft(shop, target, target_step, draft_minutes)
     tokenizer = shop.tokenizer()

@@ -72,7 +72,7 @@ PRESETS: dict[str, Recipe] = {
     "cpu": Recipe(
         vocab_size=4096,
         positions=1024,
-        target=ModelShape(layers=8, hidden=320, heads=5, intermediate=864),
+        target=ModelShape(layers=12, hidden=512, heads=8, intermediate=1376),
         draft=ModelShape(layers=2, hidden=192, heads=3, intermediate=512),
         story_share=0.25,
         sequence_length=512,

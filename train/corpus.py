@@ -1,9 +1,9 @@
-"""Read a folder of text files (``.txt``, ``.txt.xz``) as passages separated by ``<|endoftext|>`` lines."""
+"""Read text files (``.txt``, ``.txt.xz``) as passages separated by ``<|endoftext|>`` lines."""
 
 from __future__ import annotations
 
 import lzma
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from train.config import END_OF_TEXT
@@ -12,14 +12,20 @@ from train.errors import TrainingError
 SUFFIXES = (".txt", ".txt.xz")
 
 
-def text_files(folder: Path) -> list[Path]:
-    """The text files directly in ``folder``, sorted by name; raises ``TrainingError`` when there are none."""
-    if not folder.is_dir():
-        raise TrainingError(f"corpus folder not found: {folder}")
-    files = sorted(path for path in folder.iterdir() if path.name.endswith(SUFFIXES) and path.is_file())
-    if not files:
-        raise TrainingError(f"no .txt or .txt.xz file in the corpus folder: {folder}")
-    return files
+def text_files(corpus: Sequence[Path]) -> list[Path]:
+    """The named text files, and those directly in the named folders, each once, sorted by name."""
+    files: set[Path] = set()
+    for place in corpus:
+        if place.is_dir():
+            found = {path for path in place.iterdir() if path.name.endswith(SUFFIXES) and path.is_file()}
+            if not found:
+                raise TrainingError(f"no .txt or .txt.xz file in the corpus folder: {place}")
+            files |= found
+        elif place.is_file():
+            files.add(place)
+        else:
+            raise TrainingError(f"corpus not found: {place}")
+    return sorted(files, key=lambda path: path.name)
 
 
 def read_text(path: Path) -> str:
@@ -47,11 +53,11 @@ def split_passages(text: str) -> Iterator[str]:
             yield passage
 
 
-def read_passages(folder: Path) -> Iterator[str]:
-    for path in text_files(folder):
+def read_passages(files: Sequence[Path]) -> Iterator[str]:
+    for path in files:
         yield from split_passages(read_text(path))
 
 
-def fingerprint(folder: Path) -> dict[str, int]:
+def fingerprint(files: Sequence[Path]) -> dict[str, int]:
     """File name → size in bytes: enough to notice that a work folder was made from other texts."""
-    return {path.name: path.stat().st_size for path in text_files(folder)}
+    return {path.name: path.stat().st_size for path in files}

@@ -19,7 +19,7 @@ from transformers import LlamaForCausalLM
 from train.checkpoint import CheckpointFolder
 from train.config import Recipe
 from train.data import TokenStream, open_tokens
-from train.loop import Budget, LossFunction, Training, model_logits
+from train.loop import Budget, LossFunction, Training, fast_bfloat16, model_logits
 from train.pipeline import Workshop, compiled, given_weights, language_model_loss, new_model, validation
 from train.sampling import continue_prompts
 
@@ -110,7 +110,7 @@ def begin_draft(shop: Workshop) -> LlamaForCausalLM:
     """
     draft = new_model(shop, shop.recipe.draft)
     if shop.init_draft:
-        given_weights(draft, shop.init_draft, "--init-draft", grow=True)
+        given_weights(draft, shop.init_draft, "--init-draft")
     return draft
 
 
@@ -137,7 +137,9 @@ def train_draft(shop: Workshop, target: LlamaForCausalLM, target_step: int, minu
     if not shop.init_draft:
         stage("draft-pretrain", shop.work, language_model_loss(draft),
               TokenStream(shop.tokens("train"), recipe.seed + 2), pretrain_share)  # fmt: skip
-    teacher = copy.deepcopy(target).bfloat16().eval().requires_grad_(False)
+    teacher = copy.deepcopy(target).eval().requires_grad_(False)
+    if fast_bfloat16(shop.device):
+        teacher = teacher.bfloat16()
     folder = shop.work / f"draft-of-{target_step:07d}"
     write_samples(shop, teacher, folder / "samples.tokens")
     samples = TokenStream(open_tokens(folder / "samples.tokens"), recipe.seed + 3)

@@ -25,20 +25,31 @@ LossFunction = Callable[[Tensor], Tensor]  # (rows, length + 1) token ids → sc
 
 @dataclass(frozen=True)
 class Budget:
-    """How long to train: a number of steps, or minutes of training time (kept across interruptions)."""
+    """How long to train: optimizer steps, else tokens, else minutes of training time, each counted across interruptions."""
 
     steps: int | None = None
     minutes: float | None = None
+    tokens: float | None = None
 
-    def progress(self, step: int, seconds: float) -> float:
+    def progress(self, step: int, tokens: int, seconds: float) -> float:
         if self.steps is not None:
             return step / self.steps
+        if self.tokens is not None:
+            return tokens / self.tokens
         return seconds / (60 * self.minutes) if self.minutes else 1.0
 
 
+def fast_bfloat16(device: torch.device) -> bool:
+    """Whether the device multiplies bfloat16 matrices in hardware; a processor that does not is several times slower so."""
+    if device.type != "cpu":
+        return True
+    able = torch.cpu.get_capabilities()
+    return bool(able.get("avx512_bf16") or able.get("amx_bf16") or able.get("bf16"))
+
+
 def half_precision(device: torch.device) -> AbstractContextManager[object]:
-    """bfloat16 matrix products; parameters, norms and losses stay in float32."""
-    return torch.autocast(device.type, torch.bfloat16)
+    """bfloat16 matrix products where the device has them; parameters, norms and losses stay in float32."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=fast_bfloat16(device))
 
 
 def next_token_loss(logits: Tensor, labels: Tensor) -> Tensor:
@@ -107,7 +118,7 @@ class Training:
     batch_tokens: int = 0
     log_every: int = 10
     valid_every: int = 100
-    save_every_seconds: float = 180.0
+    save_every_seconds: float = 600.0
 
     def run(self, budget: Budget) -> int:
         """Train until the budget is spent; the number of steps made in all."""
@@ -130,11 +141,11 @@ class Training:
                 "tokens": tokens, "seconds": seconds, "position": self.stream.position,
             }  # fmt: skip
 
-        decaying = budget.progress(step, seconds) > 1 - recipe.decay_share
+        decaying = budget.progress(step, tokens, seconds) > 1 - recipe.decay_share
         saved_at = time.monotonic()
         self.model.train()
         bar = tqdm(desc=self.name, unit="tok", unit_scale=True, initial=tokens, mininterval=1.0)
-        while (progress := budget.progress(step, seconds)) < 1:
+        while (progress := budget.progress(step, tokens, seconds)) < 1:
             started = time.monotonic()
             if progress > 1 - recipe.decay_share and not decaying:
                 decaying = True

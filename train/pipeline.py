@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,14 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor
-from transformers import AutoModelForCausalLM, LlamaForCausalLM
+from transformers import LlamaForCausalLM
 
 from train.checkpoint import CheckpointFolder, differences
 from train.config import ModelShape, Recipe
-from train.corpus import fingerprint, read_passages, read_text, split_passages
+from train.corpus import fingerprint, read_passages, text_files
 from train.data import TokenArray, TokenStream, encode, open_tokens, save_json, write_tokens
 from train.errors import TrainingError
+from train.grow import can_grow, grow
 from train.loop import Budget, LossFunction, Training, half_precision, mean_loss, model_logits, next_token_loss
 from train.stories import tell_many
 from train.tokenizer import load_tokenizer, train_tokenizer
@@ -52,10 +54,16 @@ class Workshop:
         return card
 
 
-def prepare(shop: Workshop, corpus: Path, valid: Path | None) -> None:
-    """Tokenizer, training tokens (books and stories, shuffled together), and held-out tokens."""
+def prepare(shop: Workshop, corpus: Sequence[Path], valid: Path | None) -> None:
+    """Tokenizer, training tokens (books and stories, shuffled together), and held-out tokens.
+
+    ``corpus``: text files and folders of them; a validation file that lies among them is not trained on.
+    """
+    if valid is not None and not valid.is_file():
+        raise TrainingError(f"validation file not found: {valid}")
+    files = [path for path in text_files(corpus) if valid is None or not path.samefile(valid)]
     source: dict[str, Any] = {
-        "files": fingerprint(corpus),
+        "files": fingerprint(files),
         "valid": valid.name if valid else None,
         "vocab_size": shop.recipe.vocab_size,
         "story_share": shop.recipe.story_share,
@@ -69,15 +77,15 @@ def prepare(shop: Workshop, corpus: Path, valid: Path | None) -> None:
             raise TrainingError(f"{shop.work} was made from other data ({'; '.join(found)}); choose another --work")
         return
     shop.work.mkdir(parents=True, exist_ok=True)
-    books = list(read_passages(corpus))
+    books = list(read_passages(files))
     if valid is not None:
-        held_out = list(read_passages_of(valid))
+        held_out = list(read_passages([valid]))
     else:
         random.Random(shop.recipe.seed).shuffle(books)
         count = max(1, round(len(books) * VALID_SHARE))
         held_out, books = books[:count], books[count:]
     if not books:
-        raise TrainingError(f"the corpus folder has no passage left to train on: {corpus}")
+        raise TrainingError(f"the corpus has no passage left to train on: {', '.join(map(str, corpus))}")
     share = shop.recipe.story_share
     characters = int(sum(map(len, books)) * share / (1 - share))
     stories = list(tell_many(shop.recipe.seed, characters))
@@ -104,36 +112,27 @@ def prepare(shop: Workshop, corpus: Path, valid: Path | None) -> None:
     )
 
 
-def read_passages_of(path: Path) -> list[str]:
-    if not path.is_file():
-        raise TrainingError(f"validation file not found: {path}")
-    return list(split_passages(read_text(path)))
-
-
 def given_tokenizer(folder: Path) -> Tokenizer:
     if not (folder / "tokenizer.json").is_file():
         raise TrainingError(f"--init: no exported model in {folder}")
     return load_tokenizer(folder / "tokenizer.json")
 
 
-def given_weights(model: LlamaForCausalLM, folder: Path, option: str, grow: bool = False) -> None:
-    """Put an exported model's weights into ``model``, which must be of the same shape; with ``grow`` it may have more
-    layers, which then add nothing until they have learned something."""
+def given_weights(model: LlamaForCausalLM, folder: Path, option: str) -> None:
+    """Put an exported model's weights into ``model``, which may be wider and deeper: it then begins with what the
+    exported one has learned (see ``train.grow``).
+
+    Raises:
+        TrainingError: If there is no such model, or ``model`` has no room for it.
+    """
     if not (folder / "config.json").is_file():
         raise TrainingError(f"{option}: no exported model in {folder}")
-    given = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    keys = ["vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"]
-    known, layers = given.config.num_hidden_layers, model.config.num_hidden_layers
-    if grow and known < layers:
-        keys.remove("num_hidden_layers")
-    there, here = ({key: getattr(each.config, key) for key in keys} for each in (given, model))
-    found = differences(there, here)
-    if found:
-        raise TrainingError(f"{option}: {folder} has another shape ({'; '.join(found)})")
-    model.load_state_dict(given.state_dict(), strict=known == layers)
-    for layer in model.model.layers[known:]:
-        torch.nn.init.zeros_(layer.self_attn.o_proj.weight)
-        torch.nn.init.zeros_(layer.mlp.down_proj.weight)
+    given = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    if not can_grow(given, model):
+        keys = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "head_dim")
+        there, here = ({key: getattr(each.config, key) for key in keys} for each in (given, model))
+        raise TrainingError(f"{option}: {folder} does not fit into the recipe's shape ({'; '.join(differences(there, here))})")
+    grow(given, model)
 
 
 def new_model(shop: Workshop, shape: ModelShape) -> LlamaForCausalLM:

@@ -69,7 +69,7 @@ def test_training_in_two_stretches_equals_training_in_one(corpus: Path, tmp_path
 
     def trained(folder: str, stretches: list[int]) -> dict[str, torch.Tensor]:
         shop = Workshop(recipe, tmp_path / folder, torch.device("cpu"), compile=False)
-        prepare(shop, corpus, valid=None)
+        prepare(shop, [corpus], valid=None)
         for steps in stretches:
             model, made = train_target(shop, Budget(steps=steps))
             assert made == steps
@@ -81,7 +81,7 @@ def test_training_in_two_stretches_equals_training_in_one(corpus: Path, tmp_path
 
 def test_the_target_learns(corpus: Path, tmp_path: Path) -> None:
     shop = Workshop(PRESETS["tiny"], tmp_path, torch.device("cpu"), compile=False)
-    prepare(shop, corpus, valid=None)
+    prepare(shop, [corpus], valid=None)
     train_target(shop, Budget(steps=60))
     with (tmp_path / "target.csv").open() as file:
         losses = [float(row["train_loss"]) for row in csv.DictReader(file)]
@@ -119,16 +119,35 @@ def test_distillation_goes_on_from_an_exported_draft(
     assert "init_draft: draft there, None here" in says(capsys, without)
 
 
-def test_a_draft_may_grow_by_layers_that_say_nothing_at_first(finished: tuple[Path, Path], tmp_path: Path) -> None:
-    shape = PRESETS["tiny"].draft
+@pytest.mark.parametrize(
+    "shape", [{"layers": 5}, {"hidden": 48, "heads": 3}, {"layers": 3, "hidden": 48, "heads": 3, "intermediate": 80}]
+)
+def test_a_given_model_grows_into_a_larger_one_that_computes_the_same(
+    finished: tuple[Path, Path], tmp_path: Path, shape: dict[str, int]
+) -> None:
     shop = Workshop(recipe=PRESETS["tiny"], work=tmp_path, device=torch.device("cpu"), compile=False)
-    grown = new_model(shop, replace(shape, layers=3))
-    given_weights(grown, finished[1] / "draft", "--init-draft", grow=True)
-    small = AutoModelForCausalLM.from_pretrained(finished[1] / "draft", dtype=torch.float32)
-    tokens = torch.arange(12).reshape(1, 12)
-    torch.testing.assert_close(grown(tokens).logits, small(tokens).logits)
-    with pytest.raises(TrainingError, match="num_hidden_layers"):
-        given_weights(grown, finished[1] / "draft", "--init-draft")
+    grown = new_model(shop, replace(PRESETS["tiny"].target, **shape))
+    given_weights(grown, finished[1] / "target", "--init")
+    small = AutoModelForCausalLM.from_pretrained(finished[1] / "target", dtype=torch.float32)
+    tokens = torch.arange(40).reshape(2, 20)
+    # The norm's epsilon weighs a little more in a wider stream: 5e-3 of logits that are as large as 1 to 3.
+    torch.testing.assert_close(grown(tokens).logits, small(tokens).logits, rtol=0, atol=5e-3)
+    for _ in range(2):  # what an added layer reads matters once it writes something
+        grown.zero_grad()
+        grown(tokens, labels=tokens).loss.backward()
+        torch.optim.SGD(grown.parameters(), lr=0.1).step()
+    assert all(parameter.grad is not None and parameter.grad.abs().sum() > 0 for parameter in grown.parameters())
+
+
+def test_a_given_model_that_is_larger_or_of_another_head_size_is_refused(finished: tuple[Path, Path], tmp_path: Path) -> None:
+    shop = Workshop(recipe=PRESETS["tiny"], work=tmp_path, device=torch.device("cpu"), compile=False)
+    shape = PRESETS["tiny"].target
+    for other, named in (
+        (replace(shape, layers=1), "num_hidden_layers: 2 there, 1 here"),
+        (replace(shape, heads=4), "head_dim"),
+    ):
+        with pytest.raises(TrainingError, match=named):
+            given_weights(new_model(shop, other), finished[1] / "target", "--init")
 
 
 def says(capsys: pytest.CaptureFixture[str], argv: list[str]) -> str:
@@ -140,7 +159,7 @@ def says(capsys: pytest.CaptureFixture[str], argv: list[str]) -> str:
 
 def test_bad_input_is_one_line_and_status_two(tmp_path: Path, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     work, out = tmp_path / "work", tmp_path / "out"
-    assert "corpus folder not found" in says(capsys, arguments(tmp_path / "nowhere", work, out))
+    assert "corpus not found" in says(capsys, arguments(tmp_path / "nowhere", work, out))
     (tmp_path / "short").mkdir()
     (tmp_path / "short" / "a.txt").write_text("Too short.\n<|endoftext|>\nFar too short.")
     assert "too little text" in says(capsys, arguments(tmp_path / "short", work, out))
@@ -161,7 +180,7 @@ def test_a_work_folder_made_from_other_texts_is_refused(
 
 def test_a_checkpoint_of_another_configuration_is_refused_and_kept(corpus: Path, tmp_path: Path) -> None:
     shop = Workshop(PRESETS["tiny"], tmp_path, torch.device("cpu"), compile=False)
-    prepare(shop, corpus, valid=None)
+    prepare(shop, [corpus], valid=None)
     train_target(shop, Budget(steps=2))
     kept = {path.name: path.read_bytes() for path in tmp_path.glob("*.pt")}
     assert kept
