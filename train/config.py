@@ -76,7 +76,7 @@ PRESETS: dict[str, Recipe] = {
         draft=ModelShape(layers=2, hidden=192, heads=3, intermediate=512),
         story_share=0.25,
         sequence_length=512,
-        batch_tokens=12_288,
+        batch_tokens=16_384,
         micro_tokens=4096,
         draft_batch_tokens=8192,
         muon_rate=0.02,

@@ -19,8 +19,9 @@ from transformers import LlamaForCausalLM
 from train.checkpoint import CheckpointFolder
 from train.config import Recipe
 from train.data import TokenStream, open_tokens
-from train.loop import Budget, LossFunction, Training, fast_bfloat16, model_logits
+from train.loop import Budget, LossFunction, Training, model_logits
 from train.pipeline import Workshop, compiled, given_weights, language_model_loss, new_model, validation
+from train.precision import fast_bfloat16
 from train.sampling import continue_prompts
 
 PROMPT_TOKENS = 32

@@ -6,7 +6,6 @@ import csv
 import math
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from train.checkpoint import CheckpointFolder
 from train.config import Recipe
 from train.data import TokenArray, TokenStream
 from train.optim import PairOptimizer, rate_factor
+from train.precision import half_precision
 
 LossFunction = Callable[[Tensor], Tensor]  # (rows, length + 1) token ids → scalar mean loss
 
@@ -37,19 +37,6 @@ class Budget:
         if self.tokens is not None:
             return tokens / self.tokens
         return seconds / (60 * self.minutes) if self.minutes else 1.0
-
-
-def fast_bfloat16(device: torch.device) -> bool:
-    """Whether the device multiplies bfloat16 matrices in hardware; a processor that does not is several times slower so."""
-    if device.type != "cpu":
-        return True
-    able = torch.cpu.get_capabilities()
-    return bool(able.get("avx512_bf16") or able.get("amx_bf16") or able.get("bf16"))
-
-
-def half_precision(device: torch.device) -> AbstractContextManager[object]:
-    """bfloat16 matrix products where the device has them; parameters, norms and losses stay in float32."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=fast_bfloat16(device))
 
 
 def next_token_loss(logits: Tensor, labels: Tensor) -> Tensor:

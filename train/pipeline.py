@@ -21,7 +21,8 @@ from train.corpus import fingerprint, read_passages, text_files
 from train.data import TokenArray, TokenStream, encode, open_tokens, save_json, write_tokens
 from train.errors import TrainingError
 from train.grow import can_grow, grow
-from train.loop import Budget, LossFunction, Training, half_precision, mean_loss, model_logits, next_token_loss
+from train.loop import Budget, LossFunction, Training, mean_loss, model_logits, next_token_loss
+from train.precision import half_precision
 from train.stories import tell_many
 from train.tokenizer import load_tokenizer, train_tokenizer
 

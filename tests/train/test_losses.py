@@ -9,7 +9,7 @@ import torch
 
 from train.acceptance import keep_probabilities, play_rounds
 from train.distil import forward_kl, total_variation
-from train.optim import rate_factor
+from train.optim import Muon, rate_factor
 
 P = torch.tensor([0.5, 0.3, 0.2])
 Q = torch.tensor([0.2, 0.3, 0.5])
@@ -46,3 +46,21 @@ def test_the_rate_warms_up_stays_and_falls_to_zero() -> None:
     assert rates[9:81] == pytest.approx([1.0] * 72)
     assert rates[90] == pytest.approx(0.5)
     assert rates[100] == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize("shape", [(24, 40), (40, 24), (16, 16)])
+def test_muon_steps_as_the_library_s_does(shape: tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    ours, theirs = torch.nn.Parameter(torch.randn(shape)), torch.nn.Parameter(torch.zeros(shape))
+    theirs.data.copy_(ours.data)
+    optimizers = (
+        Muon([ours], lr=0.02, momentum=0.95, weight_decay=0.01, dtype=torch.float32),
+        torch.optim.Muon([theirs], lr=0.02, momentum=0.95, weight_decay=0.01),
+    )
+    before = ours.detach().clone()
+    for _ in range(3):
+        ours.grad = torch.randn(shape)
+        theirs.grad = ours.grad.clone()
+        for optimizer in optimizers:
+            optimizer.step()
+    assert (ours - theirs).norm() < 0.02 * (ours - before).norm()  # theirs iterates in bfloat16
