@@ -185,7 +185,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     found = losses(options.pair, pair.tokenizer, passages) if passages else {}
     if options.json:
         report = {
-            "device": str(decoder.device),
+            "device": str(decoder.admission.device),
             "threads": torch.get_num_threads(),
             "prompts": len(prompts),
             "new_tokens": options.new_tokens,

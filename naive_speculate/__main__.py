@@ -127,9 +127,9 @@ def _generate(args: argparse.Namespace) -> int:
     logging.set_verbosity_error()
 
     from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
+    from naive_speculate.events.trace import dumps
     from naive_speculate.infer.cores import leave_cores_to
     from naive_speculate.terminal import TerminalView
-    from naive_speculate.trace import dumps
 
     given: dict[str, Any] = {name: getattr(args, name) for name in _SAMPLING if getattr(args, name) is not None}
     guided = {kind: getattr(args, f"guided_{kind}") for kind in ("json", "regex", "choice", "grammar")}

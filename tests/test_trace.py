@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from naive_speculate.events import Event, EventKind, FinishReason, TokenProb
-from naive_speculate.metrics import summarize
-from naive_speculate.trace import Trace, dumps
+from naive_speculate.events.metrics import summarize
+from naive_speculate.events.trace import Trace, dumps
 
 STARTED = Event(EventKind.STARTED, schema_version=1, prompt="<b>\u2028\"'", prompt_token_ids=[1, 2], settings={"k": 1}, seed=3)
 

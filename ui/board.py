@@ -11,7 +11,7 @@ import json
 import gradio as gr
 import plotly.graph_objects as go
 
-from naive_speculate.trace import Trace
+from naive_speculate.events.trace import Trace
 from ui.assets import script
 from ui.charts import CHARTS
 from ui.speedup import speedup

@@ -9,8 +9,8 @@ from typing import Any
 import plotly.graph_objects as go
 
 from naive_speculate.events import EventKind
+from naive_speculate.events.trace import Trace
 from naive_speculate.palette import DRAFT, STYLES, TARGET
-from naive_speculate.trace import Trace
 from ui.figures import empty, figure, nice_ceiling, steps_shown, surface
 from ui.labels import count, milliseconds, percent
 from ui.speedup import speedup

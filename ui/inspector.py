@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from naive_speculate.events import Event, EventKind, TokenProb
+from naive_speculate.events.trace import Trace
 from naive_speculate.palette import DRAFT, RESIDUAL, STYLES, TARGET
-from naive_speculate.trace import Trace
 from ui.figures import empty, figure, surface
 from ui.labels import label, number, visible
 from ui.verdict import Case, Rule, case_of

@@ -14,8 +14,8 @@ from typing import Any
 import gradio as gr
 
 from naive_speculate.events import OUTPUT_KINDS, EventKind
+from naive_speculate.events.trace import Trace
 from naive_speculate.sampling.random_source import fresh_seed
-from naive_speculate.trace import Trace
 from ui import controls as parts
 from ui.assets import ROOT, script
 from ui.host import Offer

@@ -4,7 +4,7 @@ import argparse
 import threading
 from dataclasses import replace
 
-from naive_speculate.trace import Trace
+from naive_speculate.events.trace import Trace
 from ui.host import Offer, load_offer
 from ui.hosting import Hosting, PairChoice
 from ui.recorded import FOLDER, PLAIN, SPECULATIVE, START

@@ -1,6 +1,6 @@
 """The recorded run that every visitor meets first: a real run of the bundled pair, beside one of plain decoding."""
 
-from naive_speculate.trace import Trace
+from naive_speculate.events.trace import Trace
 from ui.assets import ROOT
 from ui.controls import EXAMPLES
 from ui.runs import Run

@@ -2,7 +2,7 @@
 
 from pathlib import PurePath
 
-from naive_speculate.trace import Trace
+from naive_speculate.events.trace import Trace
 from ui.runs import Run
 
 MAX_TRACE_BYTES = 32 * 1024 * 1024

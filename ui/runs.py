@@ -10,7 +10,7 @@ from contextvars import copy_context
 from secrets import token_urlsafe
 
 from naive_speculate.events import Event
-from naive_speculate.trace import Trace
+from naive_speculate.events.trace import Trace
 
 Stream = Callable[[threading.Event], Iterator[Event]]
 """Starts a run: takes the event that cancels it, gives the run's events."""

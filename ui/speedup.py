@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import plotly.graph_objects as go
 
 from naive_speculate.events import EventKind
+from naive_speculate.events.trace import Trace
 from naive_speculate.palette import STYLES, TARGET
 from naive_speculate.theory import speedup as expected_speedup
-from naive_speculate.trace import Trace
 from ui.figures import empty, figure, surface
 from ui.steps import NO_DRAFTS, WAITING, steps_of
 

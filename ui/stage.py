@@ -7,8 +7,8 @@ from collections.abc import Callable
 import gradio as gr
 
 from naive_speculate.events import EventKind
+from naive_speculate.events.trace import Trace
 from naive_speculate.palette import PROMPT, STYLES, Style
-from naive_speculate.trace import Trace
 from ui.assets import ROOT, script
 from ui.board import board
 from ui.runs import Run, Runs

@@ -3,8 +3,8 @@
 import html
 
 from naive_speculate.events import FinishReason
-from naive_speculate.metrics import Metrics
-from naive_speculate.trace import Trace
+from naive_speculate.events.metrics import Metrics
+from naive_speculate.events.trace import Trace
 from ui.labels import count, percent
 
 

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from naive_speculate.events import Event, EventKind
-from naive_speculate.trace import Trace
+from naive_speculate.events.trace import Trace
 
 WAITING = "No round has ended yet."
 MAX_DRAFT_TOKENS = 64

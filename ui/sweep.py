@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from naive_speculate.events import EventKind
-from naive_speculate.metrics import Metrics
-from naive_speculate.trace import Trace
+from naive_speculate.events.metrics import Metrics
+from naive_speculate.events.trace import Trace
 from ui.host import Offer
 from ui.settings import Settings
 

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Any
 
 from naive_speculate.events import TOKEN_KINDS, Event, EventKind
-from naive_speculate.trace import Trace
+from naive_speculate.events.trace import Trace
 
 JUDGED = (EventKind.ACCEPTED, EventKind.REJECTED, EventKind.DISCARDED)
 

@@ -8,7 +8,7 @@ from typing import Any
 import gradio as gr
 
 from naive_speculate.events import TOKEN_KINDS, EventKind
-from naive_speculate.trace import Trace
+from naive_speculate.events.trace import Trace
 from ui import controls as parts
 from ui.assets import script
 from ui.board import build_board

@@ -95,7 +95,7 @@ def _run(options: argparse.Namespace, console: Console) -> tuple[dict[str, Any],
     if pair.draft is None:
         raise ValueError("a draft model is needed: give --draft")
     decoder = SpeculativeDecoder(pair)
-    prompts = [decoder.encode(text) for text in _prompts(options.prompts)]
+    prompts = [decoder.admission.encode(text) for text in _prompts(options.prompts)]
     if options.quick:
         prompts = prompts[: max(1, len(prompts) // 2)]
     modes = {"greedy": 0.0} if options.quick else MODES
@@ -105,7 +105,7 @@ def _run(options: argparse.Namespace, console: Console) -> tuple[dict[str, Any],
     peer = Transformers(target, draft, options.new_tokens)
     cores = torch.get_num_threads()
     peer.choose_threads(prompts[0], sorted({1, max(1, cores - 1), cores}))
-    if decoder.device.type == "cpu":
+    if decoder.admission.device.type == "cpu":
         torch.set_num_threads(1)  # the decoder's own tensors are small; `peer` sets its number for its runs
 
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -127,14 +127,14 @@ def _run(options: argparse.Namespace, console: Console) -> tuple[dict[str, Any],
                 way.decode(prompts[0], 0)
             lines[mode] = compare(ways, prompts, costs, tick)
         both, tokens = (0, middle), options.new_tokens
-        limit = decoder.max_positions
+        limit = decoder.admission.max_positions
         contexts = [length for length in CONTEXTS if limit is None or length + 20 <= limit]
         progress.update(task, description="contexts, batches, events")
         text = [token for prompt in prompts for token in prompt]
         report = {
             "target": pair.names["target"],
             "draft": pair.names["draft"],
-            "device": str(decoder.device),
+            "device": str(decoder.admission.device),
             "executor": getattr(pair.target, "executor", "transformers"),
             "machine": platform.machine(),
             "threads": f"transformers in {peer.threads} threads",
@@ -146,7 +146,7 @@ def _run(options: argparse.Namespace, console: Console) -> tuple[dict[str, Any],
             "by_context": {} if options.quick else by_context(decoder, text, contexts, both, tick),
             "by_batch": {} if options.quick else by_batch(decoder, prompts, BATCHES, both, tokens, tick),
             "event_overhead": {} if options.quick else event_overhead(decoder, prompts, middle, tokens, tick),
-            "memory_mib": memory_mib(decoder.device),
+            "memory_mib": memory_mib(decoder.admission.device),
         }
     return report, lines
 

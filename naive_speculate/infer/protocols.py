@@ -4,7 +4,7 @@ Anything that has these members can be decoded; nothing has to inherit from them
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 
@@ -103,6 +103,39 @@ class LanguageModel(Protocol):
         ...
 
 
+class BatchCache(Protocol):
+    """A cache of rows that come and go, each with a length of its own; `RaggedKVCache` is one."""
+
+    @property
+    def lengths(self) -> list[int]:
+        """Number of tokens of each row."""
+        ...
+
+    def rows(self, rows: Sequence[int]) -> Any:
+        """Some rows, in that order, as what the model's `forward` takes."""
+        ...
+
+    def add_rows(self, count: int) -> None:
+        """Make room for `count` more rows after the present ones."""
+        ...
+
+    def copy_row(self, source: int, destination: int) -> None:
+        """Give `destination` the tokens of `source`, in place of its own."""
+        ...
+
+    def clear_row(self, row: int) -> None:
+        """Forget a row's tokens."""
+        ...
+
+    def keep(self, row: int, num_tokens: int) -> None:
+        """Roll a row back to at most `num_tokens` tokens."""
+        ...
+
+    def trim(self) -> None:
+        """Give back memory that the present rows do not need."""
+        ...
+
+
 @runtime_checkable
 class BatchLanguageModel(LanguageModel, Protocol):
     """A language model that decodes rows of different lengths in one forward.
@@ -126,8 +159,8 @@ class BatchLanguageModel(LanguageModel, Protocol):
         """Where the logits are."""
         ...
 
-    def new_cache(self, batch_size: int) -> KVCache:
-        """A cache for `batch_size` rows: a `RaggedKVCache`, or what behaves like one."""
+    def new_cache(self, batch_size: int) -> BatchCache:
+        """A cache for `batch_size` rows."""
         ...
 
     def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None) -> torch.Tensor:

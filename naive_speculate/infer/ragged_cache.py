@@ -79,6 +79,10 @@ class RaggedKVCache:
         """Forget a row's tokens."""
         self.lengths[row] = 0
 
+    def keep(self, row: int, num_tokens: int) -> None:
+        """Roll a row back to at most `num_tokens` tokens."""
+        self.lengths[row] = min(self.lengths[row], max(0, num_tokens))
+
     def reserve(self, num_tokens: int) -> None:
         """Make the buffers at least `num_tokens` long."""
         if num_tokens > self.capacity:

@@ -4,17 +4,18 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from copy import copy
 from queue import Empty, SimpleQueue
 
-from naive_speculate.events import Event, FinishReason
+from naive_speculate.events.event import Event, FinishReason
+from naive_speculate.events.record import StepRecord
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.serving.intake import MAX_ROWS, OUT_OF_MEMORY, about, explain, prepare
 from naive_speculate.serving.memory import give_back_memory
 from naive_speculate.serving.protocol import STOPPING, Load, Request, Unavailable
+from naive_speculate.speculate.batch import Batch
 from naive_speculate.speculate.decoder import SpeculativeDecoder
-from naive_speculate.speculate.sequence import CancelFlag, Sequence
-from naive_speculate.speculate.workspace import Workspace
+from naive_speculate.speculate.run import Run
+from naive_speculate.speculate.sequence import CancelFlag, SequenceState
 
 MAX_WAITING = 1024
 TIDY_SECONDS = 10.0
@@ -30,22 +31,18 @@ Deliver = Callable[[list[Event] | None], None]
 
 
 class _Job:
-    """A request on its way: its sequences, and where its events go."""
+    """A run on its way, and where its events go."""
 
     def __init__(self, cancel: CancelFlag | None, deliver: Deliver) -> None:
         self._asked = cancel
         self.deliver = deliver
         self.left = False  # the reader has gone, or the engine stops
-        self.sequences: list[Sequence] = []
+        self.run: Run
         self.begun = False
 
     def is_set(self) -> bool:
-        """Whether it is to end early: its sequences' cancel flag."""
+        """Whether it is to end early: its rows' cancel flag."""
         return self.left or (self._asked is not None and self._asked.is_set())
-
-    @property
-    def over(self) -> bool:
-        return all(sequence.finish_reason is not None for sequence in self.sequences)
 
 
 class LocalEngine:
@@ -105,14 +102,14 @@ class LocalEngine:
 
     def _start(self, request: Request, cancel: CancelFlag | None, deliver: Deliver) -> _Job:
         job = _Job(cancel, deliver)
-        job.sequences = prepare(self.decoder, request, job, self._max_rows, self._max_prompt_tokens)
+        job.run = prepare(self.decoder, request, job, self._max_rows, self._max_prompt_tokens)
         with self._changed:
             if self._closed or not self._thread.is_alive():
                 raise Unavailable(STOPPING)
             if self._broken:
                 raise Unavailable("The decoder does not work any more. The server needs to be started again.")
-            waiting = sum(len(job.sequences) for job in self._waiting)
-            if waiting + len(job.sequences) > self._max_waiting:
+            waiting = sum(len(job.run.rows) for job in self._waiting)
+            if waiting + len(job.run.rows) > self._max_waiting:
                 raise Unavailable(f"{waiting} others are waiting, which is as many as may. Try again in a moment.")
             self._waiting.append(job)
             self._changed.notify()
@@ -121,7 +118,7 @@ class LocalEngine:
     def load(self) -> Load:
         """How busy it is."""
         with self._changed:
-            running, waiting = (sum(len(job.sequences) for job in jobs) for jobs in (self._running, self._waiting))
+            running, waiting = (sum(len(job.run.rows) for job in jobs) for jobs in (self._running, self._waiting))
             ready = self._thread.is_alive() and not (self._closed or self._broken)
             return Load(ready, running, waiting, self._max_rows)
 
@@ -155,7 +152,7 @@ class LocalEngine:
             job.left = True
 
     def _work(self) -> None:
-        workspace = self.decoder.new_workspace()
+        batch = self.decoder.new_batch()
         tidied, untidy = time.monotonic(), False
         while True:
             with self._changed:
@@ -169,87 +166,66 @@ class LocalEngine:
                 joining = self._admit()
             untidy = True
             for job in joining:
-                self._begin(job, workspace)
-            told: dict[Sequence, list[Event]] = {
-                sequence: [] for job in self._running for sequence in job.sequences if sequence.finish_reason is None
-            }
-            self._advance(told)
+                self._begin(job, batch)
+            stepped = self._running
+            records: dict[SequenceState, StepRecord] = {}
+            self._step(batch, [row for job in stepped for row in job.run.going_on], records)
+            events = [job.run.tell(records) for job in stepped]
+            batch.release(row for job in stepped for row in job.run.rows if row.ended)
             with self._changed:  # before anybody is told: who reads a run's end finds its place free
-                stepped, self._running = self._running, [job for job in self._running if not job.over]
+                self._running = [job for job in stepped if not job.run.over]
                 if self._broken:  # whoever waits for an answer finds out by asking `load`
                     self._waiting.clear()
-            for job in stepped:
-                self._tell(job, [event for sequence in job.sequences for event in told.get(sequence, ())], workspace)
+            for job, told in zip(stepped, events, strict=True):
+                if told:
+                    job.deliver(told)
+                if job.run.over:
+                    job.deliver(None)
 
     def _admit(self) -> list[_Job]:
         """Let waiting jobs join as far as there are places; cancelled ones join at once, to be ended by the next step."""
-        rows = sum(sequence.finish_reason is None for job in self._running for sequence in job.sequences)
+        rows = sum(len(job.run.going_on) for job in self._running)
         joining: list[_Job] = []
         full = False
         for job in list(self._waiting):
-            full = full or rows + len(job.sequences) > self._max_rows
+            full = full or rows + len(job.run.rows) > self._max_rows
             if full and not job.is_set():
                 continue
-            rows += len(job.sequences)
+            rows += len(job.run.rows)
             self._waiting.remove(job)
             joining.append(job)
         self._running = [*self._running, *joining]
         return joining
 
-    def _begin(self, job: _Job, workspace: Workspace) -> None:
-        """Give a job's sequences their places, and let those of one prompt share its prefill."""
+    def _begin(self, job: _Job, batch: Batch) -> None:
+        """Give a job's rows their places."""
         job.begun = True
-        placed: list[Sequence] = []
         try:
-            for sequence in job.sequences:
-                job.deliver(self.decoder.place(sequence, workspace))
-                placed.append(sequence)
-            self.decoder.share_prefill(placed)
+            batch.admit(job.run.rows)
         except Exception as error:
-            for sequence in job.sequences:
-                started = [] if sequence in placed else sequence.emitter.started(sequence.facts)
-                job.deliver(started + self.decoder.finish(sequence, FinishReason.ERROR, explain(error)))
-            for sequence in placed:
-                workspace.release(sequence)
+            job.deliver(job.run.started() + job.run.end(FinishReason.ERROR, explain(error)))
+        else:
+            job.deliver(job.run.started())
 
-    def _tell(self, job: _Job, events: list[Event], workspace: Workspace) -> None:
-        for event in events:
-            if event.finish_reason is not None:
-                workspace.release(next(sequence for sequence in job.sequences if sequence.row == event.row))
-        if events:
-            job.deliver(events)
-        if job.over:
-            job.deliver(None)
-
-    def _advance(self, told: dict[Sequence, list[Event]]) -> None:
-        """Step the sequences; where that fails, those whose step was not finished in halves, and end who fails alone."""
-        before = {
-            sequence: (sequence.step, sequence.random.state(), copy(sequence.window) if sequence.window.adaptive else None)  # type: ignore[attr-defined]
-            for sequence in told
-        }
+    def _step(self, batch: Batch, rows: list[SequenceState], records: dict[SequenceState, StepRecord]) -> None:
+        """Step the rows; where that fails, those whose step was not finished in halves, and end who fails alone."""
+        saved = {row: row.save() for row in rows}
         try:
-            self.decoder.advance(told)
+            batch.step(rows, records)
             return
         except Exception as error:
             failure = error
-        behind = [s for s, (step, *_) in before.items() if s.step == step and s.finish_reason is None]
-        for sequence in behind:
-            _, random, window = before[sequence]
-            sequence.random.restore(random)  # type: ignore[attr-defined]
-            sequence.window = window or sequence.window
-            committed = len(sequence.token_ids) - 1
-            sequence.target_slot.keep(committed)
-            if sequence.draft_slot is not None:
-                sequence.draft_slot.keep(committed)
-        if len(told) == 1:
-            for sequence in behind:
-                told[sequence] += self.decoder.finish(sequence, FinishReason.ERROR, explain(failure))
+        batch.rewind(rows)
+        again = [row for row in rows if row not in records and row.restore(saved[row])]
+        if len(rows) == 1:
+            for row in again:
+                row.end(FinishReason.ERROR, explain(failure))
             self._broken = self._broken or not self._works()
             return
-        half = (len(behind) + 1) // 2
-        for part in (behind[:half], behind[half:]):
+        half = (len(again) + 1) // 2
+        for part in (again[:half], again[half:]):
             if part:
-                self._advance({sequence: told[sequence] for sequence in part})
+                self._step(batch, part, records)
 
     def _works(self) -> bool:
         """Whether anything at all can be decoded, or the device is lost; a lack of memory passes."""

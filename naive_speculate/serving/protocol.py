@@ -5,39 +5,20 @@ cluster; whoever asks cannot tell.
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from naive_speculate.events import Event
-from naive_speculate.sampling.params import SamplingParams
-from naive_speculate.speculate.sequence import CancelFlag, Detail
-from naive_speculate.speculate.verifiers import VerifyStrategy
+from naive_speculate.speculate.request import Request
+from naive_speculate.speculate.sequence import CancelFlag
+
+__all__ = ["STOPPING", "About", "Engine", "Load", "Request", "Unavailable"]
 
 STOPPING = "The server is stopping and takes no more runs. Try again in a minute."
 
 
 class Unavailable(RuntimeError):
     """The engine takes no requests: it is closed, or what it runs on has gone. The message is for visitors."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One run that somebody asks for; arguments as for `SpeculativeDecoder.stream`.
-
-    Attributes:
-        prompt: Text, or token ids.
-        params: How tokens are chosen and when generation ends; with n > 1 the events' rows tell the sequences apart.
-        num_draft_tokens, verify_strategy, drafter, detail: As for `SpeculativeDecoder.stream`.
-        chat: Whether to wrap a text in the tokenizer's chat template, where it has one.
-    """
-
-    prompt: str | list[int]
-    params: SamplingParams = field(default_factory=SamplingParams)
-    num_draft_tokens: int | str = 5
-    verify_strategy: VerifyStrategy | str = VerifyStrategy.SPECULATIVE_SAMPLING
-    drafter: str = "model"
-    detail: Detail = "full"
-    chat: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,15 @@ from dataclasses import replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from naive_speculate.events import Event, FinishReason
+from naive_speculate.events.event import Event, FinishReason
+from naive_speculate.events.record import StepRecord
 from naive_speculate.sampling.random_source import fresh_seed
 from naive_speculate.serving.intake import MAX_ROWS, about, explain, prepare
 from naive_speculate.serving.protocol import STOPPING, Load, Request, Unavailable
 from naive_speculate.serving.told import Told
 from naive_speculate.speculate.decoder import SpeculativeDecoder
-from naive_speculate.speculate.sequence import CancelFlag, Sequence
+from naive_speculate.speculate.run import Run
+from naive_speculate.speculate.sequence import CancelFlag, SequenceState
 
 Decode = Callable[[Request, str], Iterator[list[Event]]]
 """Decodes a request for as long as a file of that path exists. What it raises is told to the visitor."""
@@ -73,10 +75,10 @@ class SoloEngine:
         """Decode a request (see `Engine`); checked here, where an error still reaches the caller."""
         if request.params.seed is None:
             request = replace(request, params=replace(request.params, seed=fresh_seed()))
-        sequences = prepare(self.decoder, request, None, self._max_rows, self._max_prompt_tokens)
+        run = prepare(self.decoder, request, None, self._max_rows, self._max_prompt_tokens)
         if self._closed.is_set():
             raise Unavailable(STOPPING)
-        return self._read(request, sequences, cancel)
+        return self._read(request, run, cancel)
 
     def load(self) -> Load:
         """How busy it is; every run has a process of its own, so none waits here."""
@@ -86,8 +88,8 @@ class SoloEngine:
         """Cancel what runs and take no more requests."""
         self._closed.set()
 
-    def _read(self, request: Request, sequences: list[Sequence], cancel: CancelFlag | None) -> Iterator[list[Event]]:
-        told = Told(len(sequences))
+    def _read(self, request: Request, run: Run, cancel: CancelFlag | None) -> Iterator[list[Event]]:
+        told = Told(len(run.rows))
         unread: SimpleQueue[list[Event] | Exception | None] = SimpleQueue()
         descriptor, flag = tempfile.mkstemp(prefix="naive-speculate-")
         os.close(descriptor)
@@ -106,14 +108,14 @@ class SoloEngine:
                     if not ended or told.begun:
                         continue
                     # Its turn has not come, and when it does the file is gone.
-                    found = _rest(sequences, told, FinishReason.CANCELLED)
+                    found = _rest(run, told, FinishReason.CANCELLED)
                 if isinstance(found, Unavailable) and not told.begun:
                     raise found
                 if found is None:
-                    found = _rest(sequences, told, FinishReason.ERROR, CUT_OFF)
+                    found = _rest(run, told, FinishReason.ERROR, CUT_OFF)
                 elif isinstance(found, Exception):
                     message = str(found) if isinstance(found, Unavailable) else explain(found)
-                    found = _rest(sequences, told, FinishReason.ERROR, message)
+                    found = _rest(run, told, FinishReason.ERROR, message)
                 told.add(found)
                 yield found
         finally:
@@ -131,26 +133,21 @@ class SoloEngine:
             unread.put(None)
 
 
-def _rest(sequences: list[Sequence], told: Told, reason: FinishReason, message: str | None = None) -> list[Event]:
+def _rest(run: Run, told: Told, reason: FinishReason, message: str | None = None) -> list[Event]:
     """What is missing of a run that nobody decodes any more."""
-    started = [] if told.begun else [event for sequence in sequences for event in sequence.emitter.started(sequence.facts)]
-    return [*started, *told.endings(reason, message)]
+    return [*([] if told.begun else run.started()), *told.endings(reason, message)]
 
 
 def _decode(decoder: SpeculativeDecoder, request: Request, cancel: CancelFlag, max_rows: int) -> Iterator[list[Event]]:
-    sequences = prepare(decoder, request, cancel, max_rows)
-    workspace = decoder.new_workspace()
-    yield [event for sequence in sequences for event in decoder.place(sequence, workspace)]
-    decoder.share_prefill(sequences)
-    running = sequences
-    while running:
-        told: dict[Sequence, list[Event]] = {sequence: [] for sequence in running}
+    run, batch = prepare(decoder, request, cancel, max_rows), decoder.new_batch()
+    batch.admit(run.rows)
+    yield run.started()
+    while not run.over:
+        records: dict[SequenceState, StepRecord] = {}
         try:
-            decoder.advance(told)
+            batch.step(run.rows, records)
         except Exception as error:
-            for sequence in running:
-                if sequence.finish_reason is None:
-                    told[sequence] += decoder.finish(sequence, FinishReason.ERROR, explain(error))
-        running = [sequence for sequence in running if sequence.finish_reason is None]
-        if found := [event for events in told.values() for event in events]:
-            yield found
+            yield run.tell(records) + run.end(FinishReason.ERROR, explain(error))
+            return
+        if events := run.tell(records):
+            yield events

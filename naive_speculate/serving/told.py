@@ -1,7 +1,7 @@
 """What a reader has been told of a run, for engines that must end it when whoever decodes it no longer can."""
 
 from naive_speculate.events import Event, EventKind, FinishReason
-from naive_speculate.metrics import summarize
+from naive_speculate.events.metrics import summarize
 
 
 class Told:

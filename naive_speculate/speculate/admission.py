@@ -1,181 +1,122 @@
-"""From a request to a sequence: everything is checked here, before any model runs."""
+"""From a request to a run: everything is checked here, before any model runs."""
 
-from typing import Any
+from collections.abc import Callable
 
-import torch
-
-from naive_speculate.events import Event
+from naive_speculate.events.emitter import Emitter
+from naive_speculate.events.record import RunInfo
 from naive_speculate.infer.inferencer import eos_token_ids
+from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.models import ModelPair
 from naive_speculate.sampling.guided import GrammarCompiler, GuidedDecodingParams
 from naive_speculate.sampling.params import SamplingParams, check_unicode
 from naive_speculate.sampling.pipeline import LogitsPipeline
 from naive_speculate.sampling.random_source import RandomSource, SeededRandom, fresh_seed
-from naive_speculate.speculate.emitter import Emitter
-from naive_speculate.speculate.proposal import DRAFTERS
-from naive_speculate.speculate.request import Prompt, check_strategy, check_window
-from naive_speculate.speculate.sequence import CancelFlag, Detail, Sequence
-from naive_speculate.speculate.verifiers import VERIFIERS, VerifyStrategy
+from naive_speculate.speculate.draft import DRAFTERS
+from naive_speculate.speculate.request import Prompt, Request, check_window
+from naive_speculate.speculate.run import Run
+from naive_speculate.speculate.sequence import CancelFlag, SequenceState
+from naive_speculate.speculate.verify import VERIFIERS, verifier_for
 from naive_speculate.speculate.window import AutoWindow, FixedWindow
-from naive_speculate.speculate.workspace import Workspace
-from naive_speculate.text import Vocabulary
+from naive_speculate.text import StopStrings, TextStream, Vocabulary
+
+MakeRandom = Callable[[int, int], RandomSource]
+"""Makes a row's random source from the request's seed and the row's number among its siblings."""
 
 
 class Admission:
-    """Makes sequences for one pair: what a decoder does before its first step.
+    """Checks requests to one pair, and makes runs of them. Threads may do so side by side.
 
     Attributes:
         pair: Target and draft.
         vocabulary: Its tokenizer.
-        vocab_size: Number of token ids that both models know.
+        vocab_size: Width of the distributions.
         device: Where the target computes.
         eos_token_ids: The target's end-of-sequence tokens.
         max_positions: How many tokens a sequence may have; None for no limit.
     """
 
     def __init__(self, pair: ModelPair) -> None:
+        target = as_batch_model(pair.target)
         self.pair = pair
         self.vocabulary = Vocabulary(pair.tokenizer)
         self.vocab_size = pair.vocab_size
-        self.device: torch.device = getattr(pair.target, "device", torch.device("cpu"))
+        self.device = target.device
+        self.max_positions = target.max_positions
         self.eos_token_ids = eos_token_ids(pair.target)
-        self.max_positions: int | None = getattr(pair.target, "max_positions", None)
         self._grammars: GrammarCompiler | None = None
 
-    def new_workspace(self) -> Workspace:
-        """Caches for sequences that are to be stepped together."""
-        return Workspace(self.pair, self.vocab_size, self.vocabulary, self.device)
-
-    def new_sequence(
-        self, prompt: Prompt, params: SamplingParams | None = None, *, workspace: Workspace | None = None, **options: Any
-    ) -> tuple[Sequence, list[Event]]:
-        """Make a sequence that `step` can take; `Workspace.release` frees its place.
+    def run(
+        self, request: Request, cancel: CancelFlag | None = None, *, first_row: int = 0, random: MakeRandom | None = None
+    ) -> Run:
+        """Check a request and make its run, whose rows have no place in any batch yet.
 
         Args:
-            prompt, params: As for `stream`.
-            workspace: Whose caches to use; by default one of its own.
-            **options: As for `prepare`.
-
-        Returns:
-            tuple: The sequence and its first events.
+            request: What is asked for.
+            cancel: Set it to end the run early.
+            first_row: The number of its first row.
+            random: Where draws come from; by default from the seed.
 
         Raises:
-            ValueError: Naming the argument and what was given.
+            ValueError: Naming the field and what was given.
         """
-        sequence = self.prepare(prompt, params, **options)
-        return sequence, self.place(sequence, workspace or self.new_workspace())
-
-    def place(self, sequence: Sequence, workspace: Workspace) -> list[Event]:
-        """Give a prepared sequence its place in the caches: its run begins. Returns its first events."""
-        workspace.take_in(sequence)
-        return sequence.emitter.started(sequence.facts)
-
-    def prepare_group(self, prompt: Prompt, params: SamplingParams, *, first_row: int = 0, **options: Any) -> list[Sequence]:
-        """Prepare the sequences of one request, as many as its n or best_of says; their draws differ, their seed does not.
-
-        Args:
-            prompt, params: As for `stream`.
-            first_row: The row of the first one.
-            **options: As for `prepare`.
-
-        Raises:
-            ValueError: Naming the argument and what was given.
-        """
+        params = request.params
+        verifier = verifier_for(request.verify_strategy, params.greedy)
+        window_size = check_window(request.num_draft_tokens)
+        if request.detail not in ("full", "probs", "none"):
+            raise ValueError(f"detail must be 'full', 'probs' or 'none', got {request.detail!r:.80}")
+        if not isinstance(request.drafter, str) or request.drafter not in DRAFTERS:
+            raise ValueError(f"drafter must be one of {', '.join(DRAFTERS)}, got {request.drafter!r:.80}")
+        obstacle = DRAFTERS[request.drafter].obstacle(self.pair) if window_size != 0 else None
+        if obstacle is not None:
+            raise ValueError(f"drafter is {request.drafter!r}, but {obstacle}")
+        token_ids = self.encode(self._with_template(request), params)
         seed = params.seed if params.seed is not None else fresh_seed()
-        return [
-            self.prepare(
-                prompt,
-                params,
-                row=first_row + index,
-                random_source=SeededRandom(seed, index, self.device),
-                seed=seed,
-                **options,
-            )
-            for index in range(params.num_sequences)
-        ]
-
-    def prepare(
-        self,
-        prompt: Prompt,
-        params: SamplingParams | None = None,
-        *,
-        num_draft_tokens: int | str = 5,
-        verify_strategy: VerifyStrategy | str = VerifyStrategy.SPECULATIVE_SAMPLING,
-        drafter: str = "model",
-        detail: Detail = "full",
-        cancel: CancelFlag | None = None,
-        row: int = 0,
-        random_source: RandomSource | None = None,
-        seed: int | None = None,
-    ) -> Sequence:
-        """Check a request and make its sequence, which has no place in any cache yet. Threads may do so side by side.
-
-        Args:
-            prompt, params, num_draft_tokens, verify_strategy, drafter, detail, cancel: As for `stream`.
-            row: The number that its events carry.
-            random_source: Where its draws come from; by default a source seeded by the parameters.
-            seed: The seed to report, where `random_source` was made from it.
-
-        Raises:
-            ValueError: Naming the argument and what was given.
-        """
-        params = params or SamplingParams()
-        strategy = check_strategy(verify_strategy)
-        window_size = check_window(num_draft_tokens)
-        if detail not in ("full", "probs", "none"):
-            raise ValueError(f"detail must be 'full', 'probs' or 'none', got {detail!r:.80}")
-        if drafter not in DRAFTERS:
-            raise ValueError(f"drafter must be one of {', '.join(DRAFTERS)}, got {drafter!r:.80}")
-        if drafter == "model" and self.pair.draft is None and window_size != 0:
-            raise ValueError("drafter is 'model', but this pair has no draft model; use 'prompt_lookup'")
-        token_ids = self.encode(prompt, params)
-        seed = seed if seed is not None else params.seed if params.seed is not None else fresh_seed()
-        stops = frozenset(params.stop_token_ids) | frozenset(() if params.ignore_eos else self.eos_token_ids)
-        pipeline = LogitsPipeline(
-            params,
-            token_ids,
-            self.vocab_size,
-            sorted(stops | frozenset(self.eos_token_ids)),
-            self.vocabulary.bad_word_sequences(params.bad_words) if params.bad_words else (),
-            self._grammar(params).compile(params.guided_decoding)
-            if isinstance(params.guided_decoding, GuidedDecodingParams)
-            else None,
-        )
-        costs = self.pair.costs(drafter)
+        costs = self.pair.costs(request.drafter)
         limit = len(token_ids) + params.max_tokens
+        stops = frozenset(params.stop_token_ids) | frozenset(() if params.ignore_eos else self.eos_token_ids)
+        streams = params.detokenize and self.vocabulary.tokenizer is not None
         settings = params.to_dict() | {
-            "num_draft_tokens": num_draft_tokens,
-            "verify_strategy": strategy.value,
-            "drafter": drafter,
-            "detail": detail,
-            "lossy": VERIFIERS[strategy].lossy and not params.greedy,
+            "num_draft_tokens": request.num_draft_tokens,
+            "verify_strategy": str(request.verify_strategy),
+            "drafter": request.drafter,
+            "detail": request.detail,
+            "lossy": VERIFIERS[request.verify_strategy].lossy and not params.greedy,
         }
-        return Sequence(
-            row=row,
-            prompt_token_ids=token_ids,
-            token_ids=list(token_ids),
-            params=params,
-            strategy=strategy,
-            drafter=drafter,
-            window=AutoWindow(costs) if window_size is None else FixedWindow(window_size),
-            detail=detail,
-            random=random_source or SeededRandom(seed, 0, self.device),
-            pipeline=pipeline,
-            stop_token_ids=stops,
-            max_length=limit if self.max_positions is None else min(limit, self.max_positions),
-            emitter=Emitter(row, self.vocabulary, params, token_ids, stops),
-            facts={
-                "prompt": prompt if isinstance(prompt, str) else None,
-                "prompt_token_ids": token_ids,
-                "prompt_texts": self.vocabulary.texts(token_ids),
-                "settings": settings,
-                "seed": seed,
-                "models": self.pair.names,
-                "device": str(self.device),
-                "cost_table": costs.to_dict() if window_size is None else None,
-            },
-            cancel=cancel,
-        )
+        texts, costs_told = self.vocabulary.texts(token_ids), costs.to_dict() if window_size is None else None
+        rows, emitters = [], []
+        for index in range(params.num_sequences):
+            rows.append(
+                SequenceState(
+                    row=first_row + index,
+                    prompt_token_ids=token_ids,
+                    token_ids=list(token_ids),
+                    params=params,
+                    verifier=verifier,
+                    drafter=request.drafter,
+                    window=AutoWindow(costs) if window_size is None else FixedWindow(window_size),
+                    detail=request.detail,
+                    random=SeededRandom(seed, index, self.device) if random is None else random(seed, index),
+                    pipeline=self._pipeline(params, token_ids, stops),
+                    stop_token_ids=stops,
+                    max_length=limit if self.max_positions is None else min(limit, self.max_positions),
+                    text=self._text_stream(params, token_ids) if streams else None,
+                    stops=StopStrings(params.stop, params.include_stop_str_in_output) if params.stop else None,
+                    cancel=cancel,
+                )
+            )
+            info = RunInfo(
+                row=first_row + index,
+                prompt=request.prompt if isinstance(request.prompt, str) else None,
+                prompt_token_ids=token_ids,
+                prompt_texts=texts,
+                settings=settings,
+                seed=seed,
+                models=self.pair.names,
+                device=str(self.device),
+                cost_table=costs_told,
+            )
+            emitters.append(Emitter(self.vocabulary, info))
+        return Run(rows, emitters)
 
     def encode(self, prompt: Prompt, params: SamplingParams | None = None) -> list[int]:
         """Token ids of a prompt, checked.
@@ -203,6 +144,31 @@ class Admission:
                 f"prompt has {len(token_ids)} tokens, {surplus} more than the {self.max_positions} that the model can take"
             )
         return token_ids
+
+    def _with_template(self, request: Request) -> Prompt:
+        if not (request.chat and isinstance(request.prompt, str) and self.has_chat_template):
+            return request.prompt
+        messages = [{"role": "user", "content": request.prompt}]
+        return self.pair.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+
+    @property
+    def has_chat_template(self) -> bool:
+        """Whether the tokenizer can wrap a text as a message."""
+        return bool(getattr(self.pair.tokenizer, "chat_template", None))
+
+    def _pipeline(self, params: SamplingParams, prompt: list[int], stops: frozenset[int]) -> LogitsPipeline:
+        guided = params.guided_decoding
+        return LogitsPipeline(
+            params,
+            prompt,
+            self.vocab_size,
+            sorted(stops | frozenset(self.eos_token_ids)),
+            self.vocabulary.bad_word_sequences(params.bad_words) if params.bad_words else (),
+            self._grammar(params).compile(guided) if isinstance(guided, GuidedDecodingParams) else None,
+        )
+
+    def _text_stream(self, params: SamplingParams, prompt: list[int]) -> TextStream:
+        return TextStream(self.vocabulary, prompt, params.skip_special_tokens, params.spaces_between_special_tokens)
 
     def _grammar(self, params: SamplingParams) -> GrammarCompiler:
         if self.pair.tokenizer is None:

@@ -1,47 +1,35 @@
-"""The speculative decoder.
+"""The speculative decoder: `stream` for one prompt, `generate` for one or many, and what an engine builds on."""
 
-`step` is Algorithm 1 of Leviathan et al. 2023 (arXiv 2211.17192) for a batch: draft, score, verify, roll back, emit. Everything
-else calls it: `stream` steps one sequence, `generate` one or many, a server adds and drops sequences between steps. Plain
-autoregressive decoding is the same step without drafts.
-"""
-
-from collections.abc import Iterator
-from collections.abc import Sequence as Seq
+from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
-import torch
-
-from naive_speculate.events import Event, FinishReason
-from naive_speculate.infer.cores import one_torch_thread
+from naive_speculate.events.event import Event, FinishReason
 from naive_speculate.models import ModelPair
 from naive_speculate.sampling.params import SamplingParams
-from naive_speculate.speculate.admission import Admission
-from naive_speculate.speculate.judge import rule_of, verify
-from naive_speculate.speculate.proposal import Proposal, merge
-from naive_speculate.speculate.record import StepRecord, make_records
-from naive_speculate.speculate.request import Prompt, as_params, as_prompts
+from naive_speculate.speculate.admission import Admission, MakeRandom
+from naive_speculate.speculate.batch import Batch
+from naive_speculate.speculate.request import Prompt, Request, as_requests
 from naive_speculate.speculate.result import GenerationResult, collect
-from naive_speculate.speculate.scorer import raw_logprobs
-from naive_speculate.speculate.sequence import CancelFlag, Detail, Logprob, Sequence
-from naive_speculate.speculate.stopwatch import Stopwatch
-from naive_speculate.speculate.verifiers import VERIFIERS, VerifyStrategy
-from naive_speculate.speculate.window import FixedWindow
-from naive_speculate.speculate.workspace import Workspace
+from naive_speculate.speculate.run import Run
+from naive_speculate.speculate.sequence import CancelFlag, Detail
+from naive_speculate.speculate.verify import VerifyStrategy
 
 
-class SpeculativeDecoder(Admission):
+class SpeculativeDecoder:
     """Decodes with a pair of models.
 
-    Several threads may call `stream` and `generate` at once; they share the models and nothing else.
+    Several threads may call its methods at once; they share the models and nothing else.
 
     Args:
         pair: Target and draft; see `load_pair`.
+
+    Attributes:
+        admission: Checks requests and makes runs of them.
     """
 
     def __init__(self, pair: ModelPair) -> None:
-        super().__init__(pair)
-        self._by_onnx = getattr(pair.target, "executor", None) == "onnx"
-        self._draft_positions: int | None = getattr(pair.draft, "max_positions", None)
+        self.pair = pair
+        self.admission = Admission(pair)
 
     def stream(
         self,
@@ -75,22 +63,15 @@ class SpeculativeDecoder(Admission):
         params = params or SamplingParams()
         if params.num_sequences > 1:
             raise ValueError(f"n must be 1 to stream, got n={params.n} and best_of={params.best_of}; use generate")
-        sequence, started = self.new_sequence(
-            prompt,
-            params,
-            num_draft_tokens=num_draft_tokens,
-            verify_strategy=verify_strategy,
-            drafter=drafter,
-            detail=detail,
-            cancel=cancel,
-        )
-        return self._run(sequence, started)
+        return self._stream(self.prepare(Request(prompt, params, num_draft_tokens, verify_strategy, drafter, detail), cancel))
 
     @overload
     def generate(
         self,
         prompt: str | list[int],
         params: SamplingParams | None = None,
+        *,
+        cancel: CancelFlag | None = None,
         **options: Any,
     ) -> GenerationResult: ...
 
@@ -98,14 +79,18 @@ class SpeculativeDecoder(Admission):
     def generate(
         self,
         prompt: list[str] | list[list[int]],
-        params: SamplingParams | Seq[SamplingParams] | None = None,
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        cancel: CancelFlag | None = None,
         **options: Any,
     ) -> list[GenerationResult]: ...
 
     def generate(
         self,
-        prompt: str | Seq[int] | Seq[str] | Seq[Seq[int]],
-        params: SamplingParams | Seq[SamplingParams] | None = None,
+        prompt: str | Sequence[int] | Sequence[str] | Sequence[Sequence[int]],
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        cancel: CancelFlag | None = None,
         **options: Any,
     ) -> GenerationResult | list[GenerationResult]:
         """Decode one prompt, or a list of prompts as one batch.
@@ -113,6 +98,7 @@ class SpeculativeDecoder(Admission):
         Args:
             prompt: Text or token ids; or a list of either.
             params: One for all, or a list with one a prompt.
+            cancel: As for `stream`.
             **options: As for `stream`.
 
         Returns:
@@ -121,212 +107,49 @@ class SpeculativeDecoder(Admission):
         Raises:
             ValueError: Naming the argument and what was given, before any model runs.
         """
-        prompts, single = as_prompts(prompt)
-        every = as_params(params, len(prompts))
-        workspace = self.new_workspace()
-        groups: list[list[Sequence]] = []
-        for text, one in zip(prompts, every, strict=True):
-            groups.append(self.prepare_group(text, one, first_row=sum(map(len, groups)), **options))
-        running = [sequence for group in groups for sequence in group]
-        events = [event for sequence in running for event in self.place(sequence, workspace)]
+        requests, single = as_requests(prompt, params, options)
+        runs: list[Run] = []
+        for request in requests:
+            runs.append(self.prepare(request, cancel, first_row=sum(len(run.rows) for run in runs)))
+        batch = self.new_batch()
+        events: list[Event] = []
         try:
-            for group in groups:
-                self.share_prefill(group)
-            while running:
-                events += self.step(running)
-                for sequence in [sequence for sequence in running if sequence.finish_reason is not None]:
-                    running.remove(sequence)
-                    workspace.release(sequence)
+            for run in runs:
+                batch.admit(run.rows)
+                events += run.started()
+            while going_on := [row for run in runs for row in run.going_on]:
+                records = batch.step(going_on)
+                events += [event for run in runs for event in run.tell(records)]
+                batch.release(row for row in going_on if row.ended)
         finally:
-            for sequence in running:
-                workspace.release(sequence)
-        results = collect(groups, events)
+            batch.release(row for run in runs for row in run.rows)
+        results = collect(runs, events)
         return results[0] if single else results
 
-    def step(self, sequences: Seq[Sequence]) -> list[Event]:
-        """Make one speculative step for every sequence that has not finished.
+    def prepare(
+        self,
+        request: Request,
+        cancel: CancelFlag | None = None,
+        *,
+        first_row: int = 0,
+        random: MakeRandom | None = None,
+    ) -> Run:
+        """Check a request and make its run; see `Admission.run`."""
+        return self.admission.run(request, cancel, first_row=first_row, random=random)
 
-        Args:
-            sequences: Sequences of one workspace, at any point of their decoding.
+    def new_batch(self) -> Batch:
+        """A batch without rows."""
+        return Batch(self.pair, self.admission.vocabulary)
 
-        Returns:
-            list[Event]: What happened, sequence by sequence. Beside others, a sequence with a long prompt has nothing to tell
-                until all of it was taken in, a chunk a step.
-
-        Raises:
-            ValueError: If the sequences live in different workspaces.
-        """
-        told: dict[Sequence, list[Event]] = {sequence: [] for sequence in sequences}
-        self.advance(told)
-        return [event for events in told.values() for event in events]
-
-    @torch.no_grad()  # models of others may have parameters that want gradients
-    def advance(self, told: dict[Sequence, list[Event]]) -> None:
-        """The same, for callers that must know whose events are whose, even when something fails half-way.
-
-        Args:
-            told: The sequences, each with a list that its events are appended to.
-
-        Raises:
-            ValueError: If the sequences live in different workspaces.
-        """
-        if len({id(sequence.workspace) for sequence in told}) > 1:
-            raise ValueError("sequences must be of one workspace to be stepped together")
-        if self._by_onnx:
-            with one_torch_thread():
-                self._advance(told)
-        else:
-            self._advance(told)
-
-    def _advance(self, told: dict[Sequence, list[Event]]) -> None:
-        active = self._without_ended([sequence for sequence in told if sequence.finish_reason is None], told)
-        if not active:
-            return
-        workspace = active[0].workspace
-        active = workspace.in_order(active)
-        watch = Stopwatch(self.device)
-        ready = self._prefill(workspace, active)
-        active = self._without_ended(active, told)  # a long prompt may have been cancelled
-        if ready is not None:
-            active = [sequence for sequence in active if sequence in ready]
-        if not active:
-            return
-
-        watch.start("draft")
-        proposal = self._draft(workspace, active)
-        watch.start("verify")
-        logits = workspace.scorer.score(active, proposal.token_ids)
-        verdict, next_token_ids, uniforms, target_probs = verify(active, proposal, logits)
-        records = make_records(
-            active, proposal, verdict, next_token_ids, uniforms, target_probs, self.vocabulary
-        )  # the one place that waits for the device
-        watch.stop()
-        draft_seconds, verify_seconds, total_seconds = watch.seconds("draft"), watch.seconds("verify"), watch.total_seconds()
-        for row, (sequence, record) in enumerate(zip(active, records, strict=True)):
-            record.draft_seconds, record.verify_seconds, record.total_seconds = draft_seconds, verify_seconds, total_seconds
-            told[sequence] += self._commit(sequence, record, logits[row])
-
-    def _prefill(self, workspace: Workspace, sequences: list[Sequence]) -> set[Sequence] | None:
-        """Take a chunk of each prompt in that is not in the caches yet; returns who can be stepped, None if all can.
-
-        A long prompt thus keeps the sequences beside it waiting for one chunk a step.
-        """
-        behind = [s for s in sequences if not (s.cancelled or self._is_ready(workspace, s))]
-        if not behind:
-            return None
-        feeding = [s for s in behind if s.leader not in sequences or s.leader.finish_reason is not None]
-        workspace.scorer.prefill(feeding)
-        for name, proposer in workspace.proposers.items():
-            if drafting := [s for s in feeding if s.drafter == name and self._can_draft(s)]:
-                proposer.prefill(drafting)
-        for sequence in behind:
-            leader = sequence.leader
-            if leader is not None and leader.finish_reason is None and self._is_ready(workspace, leader):
-                _take_over(sequence, leader)
-        return {s for s in sequences if self._is_ready(workspace, s)}
-
-    def _is_ready(self, workspace: Workspace, sequence: Sequence) -> bool:
-        if not workspace.scorer.ready(sequence):
-            return False
-        return not self._can_draft(sequence) or workspace.proposers[sequence.drafter].ready(sequence)
-
-    def _draft(self, workspace: Workspace, sequences: list[Sequence]) -> Proposal:
-        """Let each sequence's drafter propose; sequences with nothing to draft get an empty window."""
-        limits = [min(s.window.begin(), self._draft_room(s)) for s in sequences]
-        nothing = torch.zeros(len(sequences), 0, dtype=torch.int64, device=self.device)
-        parts, rows = [], []
-        idle = [row for row, limit in enumerate(limits) if limit <= 0]
-        if idle:
-            parts.append(Proposal(nothing[: len(idle)], None, [0] * len(idle)))
-            rows.append(idle)
-        for name, proposer in workspace.proposers.items():
-            members = [row for row, s in enumerate(sequences) if s.drafter == name and limits[row] > 0]
-            if members:
-                parts.append(proposer.propose([sequences[row] for row in members], [limits[row] for row in members]))
-                rows.append(members)
-        return parts[0] if len(parts) == 1 else merge(parts, rows, self.vocab_size)
-
-    def _commit(self, sequence: Sequence, record: StepRecord, logits: torch.Tensor) -> list[Event]:
-        """Take the step's tokens into the sequence, roll the caches back to them, and tell what happened."""
-        record.time = sequence.emitter.clock()
-        rule = rule_of(sequence)
-        record.judges_all = VERIFIERS[rule].judges_all
-        if not VERIFIERS[rule].needs_uniforms:
-            record.uniforms = None
-        if rule != VerifyStrategy.TYPICAL_ACCEPTANCE:
-            record.thresholds = None
-        tokens = [*record.drafts[: record.num_accepted], record.extra]
-        found: list[dict[int, Logprob]] = []
-        if sequence.wants_logprobs:  # first, since what fails before anything is told can be tried again
-            found = raw_logprobs(logits[: len(tokens)], tokens, sequence.params.logprobs or 0, self.vocabulary)
-        events, kept, finish = sequence.emitter.step(sequence.step, record, sequence.room)
-        sequence.step += 1
-        tokens, found = tokens[:kept], found[:kept]
-        if found:
-            sequence.logprobs += found
-            sequence.cumulative_logprob += sum(entry[token].logprob for entry, token in zip(found, tokens, strict=True))
-        committed = min(len(sequence.token_ids) + record.num_accepted, len(sequence.token_ids) + kept)
-        sequence.token_ids += tokens
-        sequence.target_slot.keep(committed)
-        if sequence.draft_slot is not None:
-            sequence.draft_slot.keep(committed)
-        sequence.window.learn(record.num_accepted, min(record.num_accepted + 1, len(record.drafts)))
-        return events if finish is None else events + self.finish(sequence, finish)
-
-    def finish(self, sequence: Sequence, reason: FinishReason, message: str | None = None) -> list[Event]:
-        """End a sequence; returns its last events."""
-        sequence.finish_reason = reason
-        return sequence.emitter.finished(reason, message)
-
-    def _without_ended(self, sequences: list[Sequence], told: dict[Sequence, list[Event]]) -> list[Sequence]:
-        """End the sequences that were cancelled or have no room, and tell so; returns the rest."""
-        rest = []
-        for sequence in sequences:
-            if sequence.cancelled:
-                told[sequence] += self.finish(sequence, FinishReason.CANCELLED)
-            elif sequence.room <= 0:
-                told[sequence] += self.finish(sequence, FinishReason.LENGTH)
-            else:
-                rest.append(sequence)
-        return rest
-
-    def _run(self, sequence: Sequence, started: list[Event]) -> Iterator[Event]:
+    def _stream(self, run: Run) -> Iterator[Event]:
+        batch = self.new_batch()
         try:
-            yield from started
-            while sequence.finish_reason is None:
-                yield from self.step([sequence])
+            batch.admit(run.rows)
+            yield from run.started()
+            while not run.over:
+                yield from run.tell(batch.step(run.rows))
         except Exception as error:
-            if sequence.finish_reason is None:
-                yield from self.finish(sequence, FinishReason.ERROR, f"{type(error).__name__}: {error}")
+            yield from run.end(FinishReason.ERROR, f"{type(error).__name__}: {error}")
             raise
         finally:
-            sequence.workspace.release(sequence)
-
-    def share_prefill(self, group: list[Sequence]) -> None:
-        """Let the first of the sequences that share a prompt take it in for all: the others copy its caches."""
-        first, *rest = group
-        if len(first.prompt_token_ids) > 1 and first.room > 0:
-            for sequence in rest:
-                sequence.leader = first
-
-    def _draft_room(self, sequence: Sequence) -> int:
-        room = sequence.room - 1
-        if sequence.drafter == "model" and self._draft_positions is not None:
-            room = min(room, self._draft_positions - len(sequence.token_ids))
-        return room
-
-    def _can_draft(self, sequence: Sequence) -> bool:
-        plain = isinstance(sequence.window, FixedWindow) and sequence.window.limit == 0
-        return not plain and self._draft_room(sequence) > 0
-
-
-def _take_over(sequence: Sequence, leader: Sequence) -> None:
-    """Copy the caches of a prompt from the sequence that has taken it in."""
-    known = len(sequence.prompt_token_ids) - 1
-    sequence.leader = None
-    sequence.prompt_logprobs = leader.prompt_logprobs
-    sequence.target_slot.copy_from(leader.target_slot)
-    sequence.target_slot.keep(known)
-    if sequence.draft_slot is not None and leader.draft_slot is not None and leader.draft_slot.num_tokens:
-        sequence.draft_slot.copy_from(leader.draft_slot)
-        sequence.draft_slot.keep(known)
+            batch.release(run.rows)

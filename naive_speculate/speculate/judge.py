@@ -1,93 +1,93 @@
-"""The verify part of a step: target scores to probabilities, draws, and each strategy's verdict on its rows."""
+"""The verify part of a step, for rows of different parameters: distributions, dice, verdict, and the token drawn from it."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 
 from naive_speculate.infer.transfer import on_device
-from naive_speculate.speculate.proposal import Proposal, batch_probabilities, batch_scores
+from naive_speculate.sampling.distributions import batch_probabilities, batch_scores
+from naive_speculate.speculate.draft.proposal import Proposal
 from naive_speculate.speculate.rules import Verdict
-from naive_speculate.speculate.sequence import Sequence
-from naive_speculate.speculate.verifiers import VERIFIERS, VerifyStrategy
+from naive_speculate.speculate.sequence import SequenceState
+from naive_speculate.speculate.verify import Verifier
 
 
-def verify(
-    sequences: list[Sequence], proposal: Proposal, logits: torch.Tensor
-) -> tuple[Verdict, torch.Tensor, list[list[float]], torch.Tensor | None]:
-    """Judge the windows of a batch.
+class Distributions(NamedTuple):
+    """What the target says at every place of the windows.
 
-    Args:
-        sequences: The batch.
-        proposal: Its draft windows.
-        logits: The target's, shape `[batch_size, k + 1, vocab_size]`.
-
-    Returns:
-        tuple: The verdict; the tokens behind the kept drafts, int64 of shape `[batch_size]`; the uniform draws by row; and
-        the target's probabilities, in the shape of `logits`, or None where no sequence needs them.
+    Attributes:
+        scores: Before temperature, shape `[batch_size, k + 1, vocab_size]`.
+        probs: Same shape; None where the order of the scores is all that is asked for.
     """
-    pipelines = [sequence.pipeline for sequence in sequences]
+
+    scores: torch.Tensor
+    probs: torch.Tensor | None
+
+    @property
+    def best_known(self) -> torch.Tensor:
+        """Probabilities where there are any, else scores."""
+        return self.scores if self.probs is None else self.probs
+
+
+def distributions(rows: Sequence[SequenceState], logits: torch.Tensor, draft: Proposal) -> Distributions:
+    """The target's distributions under each row's parameters; logits `[batch_size, k + 1, vocab_size]`."""
+    pipelines = [row.pipeline for row in rows]
     if all(pipeline.plain for pipeline in pipelines):
         scores = batch_scores(pipelines, logits, [])
     else:
-        windows = [row[:n] for row, n in zip(proposal.token_ids.tolist(), proposal.lengths, strict=True)]
-        scores = batch_scores(pipelines, logits, [s.output_token_ids for s in sequences], windows)
-    target_probs = None
-    if any(sequence.needs_probs for sequence in sequences):
-        target_probs = batch_probabilities(pipelines, scores)
-    k = proposal.token_ids.shape[1]
-    lengths = on_device(proposal.lengths, logits.device)
-    uniforms = [
-        [s.random.uniform() for _ in range(n)] + [0.0] * (k - n) if _draws(s) else [0.0] * k
-        for s, n in zip(sequences, proposal.lengths, strict=True)
+        windows = [window[:length] for window, length in zip(draft.token_ids.tolist(), draft.lengths, strict=True)]
+        scores = batch_scores(pipelines, logits, [row.output_token_ids for row in rows], windows)
+    wanted = any(row.needs_probs for row in rows)
+    return Distributions(scores, batch_probabilities(pipelines, scores) if wanted else None)
+
+
+def uniforms(rows: Sequence[SequenceState], lengths: Sequence[int], p: Distributions) -> list[list[float]]:
+    """A uniform draw for each draft whose verifier wants one, by row; 0 elsewhere."""
+    k = p.scores.shape[1] - 1
+    return [
+        [row.random.uniform() for _ in range(length)] + [0.0] * (k - length) if row.verifier.needs_uniforms else [0.0] * k
+        for row, length in zip(rows, lengths, strict=True)
     ]
-    judged = scores if target_probs is None else target_probs
-    draft_probs = judged[:, :k] if proposal.probs is None else proposal.probs
-    table = on_device(uniforms, logits.device, judged.dtype)
-    by_strategy: dict[VerifyStrategy, list[int]] = {}
-    for row, sequence in enumerate(sequences):
-        by_strategy.setdefault(rule_of(sequence), []).append(row)
+
+
+def judge(rows: Sequence[SequenceState], p: Distributions, draft: Proposal, r: list[list[float]]) -> Verdict:
+    """Each row's verifier on its window."""
+    k, device = draft.token_ids.shape[1], p.scores.device
+    q = p.best_known[:, :k] if draft.probs is None else draft.probs
+    table, lengths = on_device(r, device, p.best_known.dtype), on_device(draft.lengths, device)
+    places: dict[Verifier, list[int]] = {}
+    for place, row in enumerate(rows):
+        places.setdefault(row.verifier, []).append(place)
     verdicts = []
-    for strategy, rows in by_strategy.items():
-        verifier = VERIFIERS[strategy]
-        source = scores if strategy == VerifyStrategy.GREEDY_MATCH else judged
-        if len(by_strategy) == 1:
-            arguments = (source, draft_probs, proposal.token_ids, table, lengths)
-        else:
-            arguments = (source[rows], draft_probs[rows], proposal.token_ids[rows], table[rows], lengths[rows])
-        verdicts.append(verifier.judge(*arguments))
-    verdict = verdicts[0] if len(verdicts) == 1 else _merge_verdicts(verdicts, list(by_strategy.values()), logits.shape[-1])
-    return verdict, _next_tokens(sequences, verdict), uniforms, target_probs
+    for verifier, members in places.items():
+        given = (p.scores if verifier.greedy else p.best_known, q, draft.token_ids, table, lengths)
+        verdicts.append(verifier.judge(*(given if len(places) == 1 else [tensor[members] for tensor in given])))
+    return verdicts[0] if len(verdicts) == 1 else _merge(verdicts, list(places.values()), p.scores.shape[-1])
 
 
-def rule_of(sequence: Sequence) -> VerifyStrategy:
-    """How a sequence's drafts are judged: at temperature 0, by greedy matching under every strategy."""
-    return VerifyStrategy.GREEDY_MATCH if sequence.greedy else sequence.strategy
-
-
-def _draws(sequence: Sequence) -> bool:
-    return VERIFIERS[rule_of(sequence)].needs_uniforms
-
-
-def _next_tokens(sequences: list[Sequence], verdict: Verdict) -> torch.Tensor:
-    """The token behind each row's kept drafts, int64, shape `[batch_size]`."""
-    if verdict.next_probs is None:
-        assert verdict.next_token_ids is not None
-        return verdict.next_token_ids
+def draw(rows: Sequence[SequenceState], verdict: Verdict) -> torch.Tensor:
+    """The token after each row's kept drafts, int64, shape `[batch_size]`."""
     known = verdict.next_token_ids
+    if verdict.next_probs is None:
+        assert known is not None
+        return known
     return torch.stack(
         [
-            known[row] if sequence.greedy and known is not None else sequence.random.categorical(verdict.next_probs[row])
-            for row, sequence in enumerate(sequences)
+            known[place] if row.greedy and known is not None else row.random.categorical(verdict.next_probs[place])
+            for place, row in enumerate(rows)
         ]
     )
 
 
-def _merge_verdicts(verdicts: list[Verdict], rows: list[list[int]], vocab_size: int) -> Verdict:
+def _merge(verdicts: Sequence[Verdict], places: Sequence[list[int]], vocab_size: int) -> Verdict:
     """Verdicts of groups of a batch as one."""
     some = verdicts[0]
-    total, k = sum(map(len, rows)), some.accept_probs.shape[1]
+    total, k = sum(map(len, places)), some.accept_probs.shape[1]
     num_accepted, next_token_ids = some.num_accepted.new_zeros(total), some.num_accepted.new_zeros(total)
     accept_probs, thresholds = some.accept_probs.new_zeros(total, k), some.accept_probs.new_zeros(total, k)
     next_probs = some.accept_probs.new_zeros(total, vocab_size)
-    for verdict, members in zip(verdicts, rows, strict=True):
+    for verdict, members in zip(verdicts, places, strict=True):
         num_accepted[members] = verdict.num_accepted
         accept_probs[members] = verdict.accept_probs
         if verdict.next_probs is not None:

@@ -1,155 +1,128 @@
-"""What one step did to one sequence, brought from the device to Python once, for the whole batch."""
+"""Brings what a step did from the device to Python, once for the whole batch."""
 
-from collections.abc import Sequence as Seq
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import torch
 
-from naive_speculate.events import TopTokens
-from naive_speculate.speculate.proposal import Proposal
+from naive_speculate.events.event import TopTokens
+from naive_speculate.events.record import Outcome
+from naive_speculate.speculate.draft.proposal import Proposal
+from naive_speculate.speculate.judge import Distributions
+from naive_speculate.speculate.logprobs import raw_logprobs
 from naive_speculate.speculate.rules import Verdict, pick
-from naive_speculate.speculate.sequence import Sequence
+from naive_speculate.speculate.sequence import SequenceState
+from naive_speculate.speculate.workspace import Workspace
 from naive_speculate.text import Vocabulary
 
 TOP_TOKENS = 8
 
 
-@dataclass(slots=True)
-class StepRecord:
-    """One sequence's step.
-
-    Attributes:
-        drafts: The drafted tokens.
-        num_accepted: How many the verifier kept.
-        extra: The token behind them.
-        accept_probs, uniforms, thresholds, draft_probs: One number a draft, where they apply.
-        target_probs: One number a draft, and the extra token's.
-        draft_entropies, target_entropies: In nats; one a draft, for the target one more.
-        draft_tops, target_tops: The most probable tokens; one list a draft, for the target one more.
-        residual_top: The most probable tokens of what the extra token was drawn from after a rejection.
-        draft_seconds, verify_seconds, total_seconds: The step's times, which a batch shares.
-        time: Seconds since the sequence's run began.
-        judges_all: Whether drafts behind a refused one were judged too.
-    """
-
-    drafts: list[int]
-    num_accepted: int
-    extra: int
-    accept_probs: list[float] | None = None
-    uniforms: list[float] | None = None
-    thresholds: list[float] | None = None
-    draft_probs: list[float] | None = None
-    target_probs: list[float] | None = None
-    draft_entropies: list[float] | None = None
-    target_entropies: list[float] | None = None
-    draft_tops: list[TopTokens] | None = None
-    target_tops: list[TopTokens] | None = None
-    residual_top: TopTokens | None = None
-    draft_seconds: float = 0.0
-    verify_seconds: float = 0.0
-    total_seconds: float = 0.0
-    time: float = 0.0
-    judges_all: bool = False
-
-
-def make_records(
-    sequences: Seq[Sequence],
-    proposal: Proposal,
+def to_host(
+    workspace: Workspace,
+    rows: Sequence[SequenceState],
+    draft: Proposal,
+    logits: torch.Tensor,
+    p: Distributions,
+    r: list[list[float]],
     verdict: Verdict,
     next_token_ids: torch.Tensor,
-    uniforms: list[list[float]] | None,
-    target_probs: torch.Tensor | None,
-    vocabulary: Vocabulary,
-) -> list[StepRecord]:
-    """Records of a batch, with as much as each sequence's detail asks for; times are filled in by the caller.
+) -> list[Outcome]:
+    """Outcomes of a batch's step, with as much as each row's `detail` asks for.
 
     Args:
-        sequences: The batch.
-        proposal: Its draft windows.
-        verdict: What the verifier decided.
-        next_token_ids: int64, shape `[batch_size]`: the tokens behind the kept drafts.
-        uniforms: The draws that the verdict compared, by row; None where there were none.
-        target_probs: Shape `[batch_size, k + 1, vocab_size]`; may be None where no sequence wants details.
-        vocabulary: Texts for the lists of most probable tokens.
+        workspace: Whose clock runs, and whose vocabulary names tokens.
+        rows: Its rows.
+        draft: Their windows.
+        logits: The target's, shape `[batch_size, k + 1, vocab_size]`.
+        p: The target's distributions.
+        r: The draws that the verdict compared, by row.
+        verdict: What the verifiers decided.
+        next_token_ids: int64, shape `[batch_size]`.
     """
-    packed = torch.cat([proposal.token_ids, verdict.num_accepted[:, None], next_token_ids[:, None]], dim=1).tolist()
-    records = [StepRecord(row[:length], row[-2], row[-1]) for row, length in zip(packed, proposal.lengths, strict=True)]
-    if target_probs is None or all(sequence.detail == "none" for sequence in sequences):
-        return records
-    _add_probs(records, sequences, proposal, verdict, next_token_ids, uniforms, target_probs)
-    if any(sequence.detail == "full" for sequence in sequences):
-        _add_tops(records, sequences, proposal, verdict, target_probs, vocabulary)
-    return records
+    packed = torch.cat([draft.token_ids, verdict.num_accepted[:, None], next_token_ids[:, None]], dim=1).tolist()
+    seconds = workspace.watch.stop()
+    outcomes = [
+        Outcome(line[:length], line[-2], line[-1], row.verifier.judges_all, *seconds)
+        for row, line, length in zip(rows, packed, draft.lengths, strict=True)
+    ]
+    if p.probs is not None and any(row.detail != "none" for row in rows):
+        _add_probs(outcomes, rows, draft, verdict, next_token_ids, r, p.probs)
+        if any(row.detail == "full" for row in rows):
+            _add_tops(outcomes, rows, draft, verdict, p.probs, workspace.vocabulary)
+    for row, outcome, scores in zip(rows, outcomes, logits, strict=True):
+        if row.wants_logprobs:
+            tokens = outcome.token_ids
+            outcome.logprobs = raw_logprobs(scores[: len(tokens)], tokens, row.params.logprobs or 0, workspace.vocabulary)
+    return outcomes
 
 
 def _add_probs(
-    records: list[StepRecord],
-    sequences: Seq[Sequence],
-    proposal: Proposal,
+    outcomes: list[Outcome],
+    rows: Sequence[SequenceState],
+    draft: Proposal,
     verdict: Verdict,
     next_token_ids: torch.Tensor,
-    uniforms: list[list[float]] | None,
-    target_probs: torch.Tensor,
+    r: list[list[float]],
+    probs: torch.Tensor,
 ) -> None:
-    rows = torch.arange(len(records), device=target_probs.device)
-    k = proposal.token_ids.shape[1]
-    extra = target_probs[rows, verdict.num_accepted].gather(1, next_token_ids[:, None])
-    columns = [verdict.accept_probs.to(target_probs.dtype), pick(target_probs[:, :k], proposal.token_ids), extra]
-    if proposal.probs is not None:
-        columns.append(pick(proposal.probs, proposal.token_ids).to(target_probs.dtype))
+    k = draft.token_ids.shape[1]
+    places = torch.arange(len(rows), device=probs.device)
+    next_probs = probs[places, verdict.num_accepted].gather(1, next_token_ids[:, None])
+    columns = [verdict.accept_probs.to(probs.dtype), pick(probs[:, :k], draft.token_ids), next_probs]
+    if draft.probs is not None:
+        columns.append(pick(draft.probs, draft.token_ids).to(probs.dtype))
     if verdict.thresholds is not None:
         columns.append(verdict.thresholds)
     table = torch.cat(columns, dim=1).tolist()
-    for row, (record, sequence) in enumerate(zip(records, sequences, strict=True)):
-        if sequence.detail == "none":
+    for line, outcome, row, uniforms in zip(table, outcomes, rows, r, strict=True):
+        if row.detail == "none":
             continue
-        line, length = table[row], len(record.drafts)
-        record.accept_probs = line[:length]
-        record.target_probs = [*line[k : k + length], line[2 * k]]
-        if proposal.probs is not None:
-            record.draft_probs = line[2 * k + 1 : 2 * k + 1 + length]
-        if verdict.thresholds is not None:
-            record.thresholds = line[len(line) - k :][:length]
-        if uniforms is not None:
-            record.uniforms = uniforms[row][:length]
+        length = len(outcome.draft_token_ids)
+        outcome.accept_probs = line[:length]
+        outcome.target_probs = [*line[k : k + length], line[2 * k]]
+        if draft.probs is not None:
+            outcome.draft_probs = line[2 * k + 1 : 2 * k + 1 + length]
+        if row.verifier.has_thresholds:
+            outcome.thresholds = line[len(line) - k :][:length]
+        if row.verifier.needs_uniforms:
+            outcome.uniforms = uniforms[:length]
 
 
 def _add_tops(
-    records: list[StepRecord],
-    sequences: Seq[Sequence],
-    proposal: Proposal,
+    outcomes: list[Outcome],
+    rows: Sequence[SequenceState],
+    draft: Proposal,
     verdict: Verdict,
-    target_probs: torch.Tensor,
+    probs: torch.Tensor,
     vocabulary: Vocabulary,
 ) -> None:
-    parts = [target_probs]
-    k = proposal.token_ids.shape[1]
-    if proposal.probs is not None and k:
-        parts.append(proposal.probs.to(target_probs.dtype))
+    parts, k = [probs], draft.token_ids.shape[1]
+    if draft.probs is not None and k:
+        parts.append(draft.probs.to(probs.dtype))
     if verdict.next_probs is not None:
-        parts.append(verdict.next_probs[:, None].to(target_probs.dtype))
+        parts.append(verdict.next_probs[:, None].to(probs.dtype))
     together = torch.cat(parts, dim=1)
     top = together.topk(min(TOP_TOKENS, together.shape[-1]), dim=-1)
-    ids, probs = top.indices.tolist(), top.values.tolist()
+    ids, values = top.indices.tolist(), top.values.tolist()
     entropies = _entropy(together[:, : 2 * k + 1]).tolist()
 
-    def entry(row: int, place: int) -> TopTokens:
-        tokens, values = ids[row][place], probs[row][place]
-        while values and values[-1] <= 0:
-            values.pop()
-        return TopTokens(tokens[: len(values)], values, vocabulary.text_of)
+    def entry(place: int, column: int) -> TopTokens:
+        tokens, probable = ids[place][column], values[place][column]
+        while probable and probable[-1] <= 0:
+            probable.pop()
+        return TopTokens(tokens[: len(probable)], probable, vocabulary.text_of)
 
-    for row, (record, sequence) in enumerate(zip(records, sequences, strict=True)):
-        if sequence.detail != "full":
+    for place, (outcome, row) in enumerate(zip(outcomes, rows, strict=True)):
+        if row.detail != "full":
             continue
-        length = len(record.drafts)
-        record.target_tops = [entry(row, place) for place in range(length)] + [entry(row, record.num_accepted)]
-        record.target_entropies = [*entropies[row][:length], entropies[row][record.num_accepted]]
-        if proposal.probs is not None and k:
-            record.draft_tops = [entry(row, k + 1 + place) for place in range(length)]
-            record.draft_entropies = entropies[row][k + 1 : k + 1 + length]
-        if verdict.next_probs is not None and record.num_accepted < length:
-            record.residual_top = entry(row, together.shape[1] - 1) or None
+        length, kept = len(outcome.draft_token_ids), outcome.num_accepted
+        outcome.target_tops = [entry(place, column) for column in range(length)] + [entry(place, kept)]
+        outcome.target_entropies = [*entropies[place][:length], entropies[place][kept]]
+        if draft.probs is not None and k:
+            outcome.draft_tops = [entry(place, k + 1 + column) for column in range(length)]
+            outcome.draft_entropies = entropies[place][k + 1 : k + 1 + length]
+        if verdict.next_probs is not None and kept < length:
+            outcome.residual_top = entry(place, together.shape[1] - 1) or None
 
 
 def _entropy(probs: torch.Tensor) -> torch.Tensor:

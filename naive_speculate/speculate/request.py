@@ -1,25 +1,38 @@
-"""What a caller may ask for: prompts, parameters and options, checked and brought into one form."""
+"""What a caller may ask for: one object for a run, and the many forms that `generate` takes."""
 
-from collections.abc import Sequence as Seq
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from naive_speculate.sampling.params import SamplingParams
-from naive_speculate.speculate.verifiers import VerifyStrategy
+from naive_speculate.speculate.sequence import Detail
+from naive_speculate.speculate.verify import VerifyStrategy
 
 MAX_DRAFT_TOKENS = 64
-Prompt = str | Seq[int]
+Prompt = str | Sequence[int]
 
 
-def check_strategy(value: Any) -> VerifyStrategy:
-    """The verification strategy by its name.
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One run that somebody asks for. It is checked where it is admitted (`Admission.run`).
 
-    Raises:
-        ValueError: If there is none of this name.
+    Attributes:
+        prompt: Text, or token ids.
+        params: How tokens are chosen and when generation ends; with n > 1 the events' rows tell the sequences apart.
+        num_draft_tokens: Tokens to draft a step, 0 for plain decoding, or "auto".
+        verify_strategy: How drafts are judged: a name in `VERIFIERS`.
+        drafter: What drafts: a name in `DRAFTERS`.
+        detail: "full" events carry probabilities and the most probable tokens, "probs" only probabilities, "none" neither.
+        chat: Whether to wrap a text in the tokenizer's chat template, where it has one.
     """
-    try:
-        return VerifyStrategy(value)
-    except ValueError:
-        raise ValueError(f"verify_strategy must be one of {', '.join(VerifyStrategy)}, got {value!r:.80}") from None
+
+    prompt: Prompt
+    params: SamplingParams = field(default_factory=SamplingParams)
+    num_draft_tokens: int | str = 5
+    verify_strategy: VerifyStrategy | str = VerifyStrategy.SPECULATIVE_SAMPLING
+    drafter: str = "model"
+    detail: Detail = "full"
+    chat: bool = False
 
 
 def check_window(num_draft_tokens: int | str) -> int | None:
@@ -32,28 +45,38 @@ def check_window(num_draft_tokens: int | str) -> int | None:
     return int(num_draft_tokens)
 
 
-def as_prompts(prompt: Any) -> tuple[list[Prompt], bool]:
-    """The prompts as a list, and whether it was a single one."""
+def as_requests(prompt: Any, params: Any, options: dict[str, Any]) -> tuple[list[Request], bool]:
+    """The requests that a call of `generate` makes, and whether it was for a single one.
+
+    Raises:
+        ValueError: Naming the argument and what was given.
+    """
+    prompts, single = _as_prompts(prompt)
+    return [
+        Request(one, of_it, **options) for one, of_it in zip(prompts, _as_params(params, len(prompts)), strict=True)
+    ], single
+
+
+def _as_prompts(prompt: Any) -> tuple[list[Prompt], bool]:
     if isinstance(prompt, str):
         return [prompt], True
-    if not isinstance(prompt, Seq):
+    if not isinstance(prompt, Sequence):
         raise ValueError(f"prompt must be text, token ids, or a list of either, got {type(prompt).__name__}")
     if not prompt:
         raise ValueError("prompt is an empty list")
     if all(isinstance(item, int) for item in prompt):
         return [list(prompt)], True
-    if not all(isinstance(item, str | Seq) for item in prompt):
+    if not all(isinstance(item, str | Sequence) for item in prompt):
         raise ValueError("prompt must be text, token ids, or a list of either; this list mixes them")
     return list(prompt), False
 
 
-def as_params(params: Any, count: int) -> list[SamplingParams]:
-    """The parameters as a list with one a prompt."""
+def _as_params(params: Any, count: int) -> list[SamplingParams]:
     if params is None:
         return [SamplingParams()] * count
     if isinstance(params, SamplingParams):
         return [params] * count
-    if not isinstance(params, Seq) or not all(isinstance(one, SamplingParams) for one in params):
+    if not isinstance(params, Sequence) or not all(isinstance(one, SamplingParams) for one in params):
         raise ValueError(f"params must be SamplingParams or a list of them, got {type(params).__name__}")
     if len(params) != count:
         raise ValueError(f"params has {len(params)} entries for {count} prompts")

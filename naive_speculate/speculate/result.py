@@ -1,13 +1,15 @@
 """What `SpeculativeDecoder.generate` returns."""
 
-from collections.abc import Sequence as Seq
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from naive_speculate.events import Event, FinishReason
-from naive_speculate.metrics import Metrics
-from naive_speculate.speculate.sequence import Logprob, Sequence
-from naive_speculate.trace import Trace
+from naive_speculate.events.event import Event, FinishReason
+from naive_speculate.events.metrics import Metrics
+from naive_speculate.events.record import Logprob
+from naive_speculate.events.trace import Trace
+from naive_speculate.speculate.run import Run
+from naive_speculate.speculate.sequence import SequenceState
 
 
 @dataclass(slots=True)
@@ -52,35 +54,36 @@ class GenerationResult:
         }
 
 
-def collect(groups: Seq[Seq[Sequence]], events: Seq[Event]) -> list[GenerationResult]:
-    """Results of finished sequences, one for each group of sequences that share a prompt."""
-    traces: dict[int, Trace] = {sequence.row: Trace() for group in groups for sequence in group}
+def collect(runs: Sequence[Run], events: Sequence[Event]) -> list[GenerationResult]:
+    """Results of finished runs."""
+    traces: dict[int, Trace] = {row.row: Trace() for run in runs for row in run.rows}
     for event in events:
         traces[event.row].append(event)
     results = []
-    for group in groups:
-        outputs = [_result(sequence, traces[sequence.row]) for sequence in group]
+    for run in runs:
+        outputs = [_result(row, traces[row.row]) for row in run.rows]
         if len(outputs) > 1:
             outputs.sort(key=lambda output: output.cumulative_logprob or 0.0, reverse=True)
-        outputs = outputs[: group[0].params.n]
+        outputs = outputs[: run.rows[0].params.n]
         outputs[0].outputs = list(outputs)
         results.append(outputs[0])
     return results
 
 
-def _result(sequence: Sequence, trace: Trace) -> GenerationResult:
-    assert sequence.finish_reason is not None
+def _result(row: SequenceState, trace: Trace) -> GenerationResult:
+    assert row.finish_reason is not None
     token_ids = trace.token_ids
-    asked = sequence.params.logprobs is not None
+    logprobs = row.logprobs[: len(token_ids)]
+    total = sum(entry[token].logprob for entry, token in zip(logprobs, token_ids, strict=True)) if row.wants_logprobs else None
     return GenerationResult(
         text=trace.text,
         token_ids=token_ids,
-        finish_reason=sequence.finish_reason,
+        finish_reason=row.finish_reason,
         trace=trace,
         metrics=trace.metrics,
-        logprobs=sequence.logprobs[: len(token_ids)] if asked else None,
-        prompt_logprobs=sequence.prompt_logprobs,
-        cumulative_logprob=sequence.cumulative_logprob if sequence.wants_logprobs else None,
+        logprobs=logprobs if row.params.logprobs is not None else None,
+        prompt_logprobs=row.prompt_logprobs,
+        cumulative_logprob=total,
     )
 
 

@@ -84,9 +84,11 @@ class RejectionSampler(_Sampler):
     the distribution ∝ max(0, p_target − p_draft).
     """
 
+    greedy = False
     lossy = False
     judges_all = False
     needs_uniforms = True
+    has_thresholds = False
 
     def judge(
         self,
@@ -180,9 +182,11 @@ class TypicalAcceptanceSampler(_Sampler):
         strict_mode: Check shapes, dtypes, devices and token ids at every call.
     """
 
+    greedy = False
     lossy = True
     judges_all = False
     needs_uniforms = False
+    has_thresholds = True
 
     def __init__(self, posterior_threshold: float = 0.09, posterior_alpha: float = 0.3, strict_mode: bool = False) -> None:
         super().__init__(strict_mode)

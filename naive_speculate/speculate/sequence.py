@@ -1,19 +1,17 @@
-"""One request's state: everything that a step reads and writes about it."""
+"""One sequence's state: everything that a step reads and writes about it, and where it ends."""
 
+import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
-from naive_speculate.events import FinishReason
-from naive_speculate.infer.slots import Slot
+from naive_speculate.events.event import FinishReason
+from naive_speculate.events.record import Logprob, Outcome, StepRecord
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.sampling.pipeline import LogitsPipeline
 from naive_speculate.sampling.random_source import RandomSource
-from naive_speculate.speculate.verifiers import VerifyStrategy
+from naive_speculate.speculate.verify import Verifier
 from naive_speculate.speculate.window import Window
-
-if TYPE_CHECKING:
-    from naive_speculate.speculate.emitter import Emitter
-    from naive_speculate.speculate.workspace import Workspace
+from naive_speculate.text import StopStrings, TextStream
 
 Detail = Literal["full", "probs", "none"]
 
@@ -27,53 +25,35 @@ class CancelFlag(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class Logprob:
-    """A token's log-probability under the raw distribution.
-
-    Attributes:
-        logprob: Natural logarithm of the probability.
-        rank: 1 for the most probable token.
-        token: The token's text.
-    """
-
-    logprob: float
-    rank: int
-    token: str
-
-
-@dataclass(slots=True, eq=False)
-class Sequence:
+class SequenceState:
     """One sequence that is being decoded.
 
     Attributes:
-        row: Its number in the batch, which its events carry.
+        row: Its number in its run, which its events carry.
         prompt_token_ids: The prompt.
         token_ids: Prompt and all generated tokens.
         params: The request's parameters.
-        strategy: How its drafts are judged.
-        drafter: Name of its drafter.
+        verifier: What judges its drafts.
+        drafter: Name of what drafts for it.
         window: How many tokens to draft.
         detail: How much its events tell.
         random: Where all of its draws come from.
         pipeline: Its way from logits to probabilities.
         stop_token_ids: Tokens that end it.
         max_length: Most tokens that it may have, prompt included.
-        emitter: Makes its events.
-        facts: What its `started` event tells.
-        workspace: Whose caches it lives in, once it has a place; sequences of one workspace can be stepped together.
-        target_slot, draft_slot: Its places in the caches.
-        leader: Another sequence of the same prompt, which takes it in for both.
+        text: Turns its tokens into text; None where there is no text.
+        stops: Looks for stop strings; None where there are none.
         cancel: Set by whoever wants it to end early.
-        finish_reason: Why it ended; None while it goes on.
+        finish_reason, message: Why it ended, and what went wrong where it ended in an error; None while it goes on.
+        num_steps: Steps made.
         logprobs, prompt_logprobs: As asked for by the parameters.
-        cumulative_logprob: Sum of the generated tokens' log-probabilities; kept when several sequences compete.
     """
 
     row: int
     prompt_token_ids: list[int]
     token_ids: list[int]
     params: SamplingParams
-    strategy: VerifyStrategy
+    verifier: Verifier
     drafter: str
     window: Window
     detail: Detail
@@ -81,18 +61,14 @@ class Sequence:
     pipeline: LogitsPipeline
     stop_token_ids: frozenset[int]
     max_length: int
-    emitter: "Emitter"
-    facts: dict[str, Any]
-    workspace: "Workspace" = field(init=False)
-    target_slot: Slot = field(init=False)
-    draft_slot: Slot | None = field(init=False)
-    leader: "Sequence | None" = None
+    text: TextStream | None
+    stops: StopStrings | None
     cancel: CancelFlag | None = None
     finish_reason: FinishReason | None = None
+    message: str | None = None
+    num_steps: int = 0
     logprobs: list[dict[int, Logprob]] = field(default_factory=list)
     prompt_logprobs: list[dict[int, Logprob] | None] | None = None
-    cumulative_logprob: float = 0.0
-    step: int = 0
 
     @property
     def cancelled(self) -> bool:
@@ -102,7 +78,7 @@ class Sequence:
     @property
     def greedy(self) -> bool:
         """Whether tokens are the most probable ones rather than drawn."""
-        return self.params.greedy or self.strategy == VerifyStrategy.GREEDY_MATCH
+        return self.verifier.greedy
 
     @property
     def needs_probs(self) -> bool:
@@ -123,3 +99,68 @@ class Sequence:
     def room(self) -> int:
         """How many tokens may still be generated."""
         return self.max_length - len(self.token_ids)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended."""
+        return self.finish_reason is not None
+
+    def end(self, reason: FinishReason, message: str | None = None) -> None:
+        """End it between two steps."""
+        self.finish_reason, self.message = reason, message
+
+    def commit(self, outcome: Outcome) -> StepRecord:
+        """Take a step's tokens in, up to where the sequence ends."""
+        tokens, number = outcome.token_ids, self.num_steps
+        texts, draft_texts, finish, text_end = self._read(tokens, outcome.draft_token_ids)
+        kept = len(texts)
+        self.token_ids += tokens[:kept]
+        if outcome.logprobs is not None:
+            self.logprobs += outcome.logprobs[:kept]
+        self.window.learn(outcome.num_accepted, min(outcome.num_accepted + 1, len(outcome.draft_token_ids)))
+        self.num_steps += 1
+        self.finish_reason = finish
+        settled = None if self.stops is None else self.stops.safe_length
+        return StepRecord(number, time.perf_counter(), outcome, texts, draft_texts, finish, text_end, settled)
+
+    def _read(self, tokens: list[int], drafts: list[int]) -> tuple[list[str], list[str], FinishReason | None, int | None]:
+        """Texts of the step's tokens up to the sequence's end, and of all drafts; why it ends; where a stop string ends the
+        text."""
+        texts: list[str] = []
+        refused: list[str] = []
+        generated, room = len(self.token_ids) - len(self.prompt_token_ids), self.room
+        for place, token in enumerate(tokens):
+            if place == len(tokens) - 1:  # the next token, in whose place another may have been drafted
+                refused = self._texts_ahead(drafts[place:])
+            texts.append("" if self.text is None else self.text.append(token))
+            text_end = None
+            if self.stops is not None:
+                text_end = self.stops.append(texts[-1], search=generated + len(texts) >= self.params.min_tokens)
+            stopped = text_end is not None or token in self.stop_token_ids
+            if stopped or len(texts) == room:
+                draft_texts = texts[: len(drafts) - len(refused)] + refused
+                if place < len(tokens) - 1:
+                    draft_texts = texts + self._texts_ahead(drafts[place + 1 :])
+                if self.text is not None and text_end is None:
+                    texts[-1] += self.text.flush()
+                return texts, draft_texts, FinishReason.STOP if stopped else FinishReason.LENGTH, text_end
+        return texts, texts[: len(drafts) - len(refused)] + refused, None, None
+
+    def _texts_ahead(self, tokens: list[int]) -> list[str]:
+        if self.text is None or not tokens:
+            return [""] * len(tokens)
+        stream = self.text.fork()
+        return [stream.append(token) for token in tokens]
+
+    def save(self) -> tuple[Any, ...]:
+        """What a step that fails before it is committed may have changed, for `restore`."""
+        return self.num_steps, self.random.state(), self.window.saved()  # type: ignore[attr-defined]
+
+    def restore(self, saved: tuple[Any, ...]) -> bool:
+        """Undo a step that was not committed; returns whether there was such a one."""
+        num_steps, random, window = saved
+        if self.num_steps != num_steps or self.ended:
+            return False
+        self.random.restore(random)  # type: ignore[attr-defined]
+        self.window = window
+        return True

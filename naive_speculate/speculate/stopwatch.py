@@ -1,12 +1,21 @@
 """Times the phases of a step without waiting for the device in between."""
 
 import time
+from typing import NamedTuple
 
 import torch
 
 
+class Seconds(NamedTuple):
+    """A step's times: its draft and verify phases, and all of it."""
+
+    draft: float
+    verify: float
+    total: float
+
+
 class Stopwatch:
-    """Phases on the CPU by the wall clock; on CUDA by events in the stream, read after the step's one synchronisation.
+    """A step's two phases: on the CPU by the wall clock; on CUDA by events in the stream, read after the step's one wait.
 
     Args:
         device: Where the work runs.
@@ -15,33 +24,23 @@ class Stopwatch:
     def __init__(self, device: torch.device) -> None:
         self._cuda = device.type == "cuda"
         self._began = time.perf_counter()
-        self._marks: list[tuple[str, float | torch.cuda.Event]] = []
-        self._ended = self._began
+        self._draft = self._verify = self._now()
 
-    def start(self, phase: str) -> None:
-        """Begin a phase; the one before it ends."""
-        self._marks.append((phase, self._now()))
+    def draft(self) -> None:
+        """Drafting begins."""
+        self._draft = self._now()
 
-    def stop(self) -> None:
-        """End the last phase; everything has been computed by now."""
+    def verify(self) -> None:
+        """Verification begins, drafting is over."""
+        self._verify = self._now()
+
+    def stop(self) -> Seconds:
+        """The step is over; everything has been computed by now."""
         end = self._now()
-        self._marks.append(("", end))
         if not isinstance(end, float):
             end.synchronize()
-        self._ended = time.perf_counter()
-
-    def seconds(self, phase: str) -> float:
-        """How long a phase took."""
-        for (name, begin), (_, end) in zip(self._marks, self._marks[1:], strict=False):
-            if name == phase:
-                if isinstance(begin, float) or isinstance(end, float):
-                    return float(end) - float(begin)  # type: ignore[arg-type]
-                return begin.elapsed_time(end) / 1000
-        return 0.0
-
-    def total_seconds(self) -> float:
-        """From the watch's making to `stop`."""
-        return self._ended - self._began
+        total = time.perf_counter() - self._began
+        return Seconds(_between(self._draft, self._verify), _between(self._verify, end), total)
 
     def _now(self) -> "float | torch.cuda.Event":
         if not self._cuda:
@@ -49,3 +48,9 @@ class Stopwatch:
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event
+
+
+def _between(begin: "float | torch.cuda.Event", end: "float | torch.cuda.Event") -> float:
+    if isinstance(begin, float) or isinstance(end, float):
+        return float(end) - float(begin)  # type: ignore[arg-type]
+    return begin.elapsed_time(end) / 1000

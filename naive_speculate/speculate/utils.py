@@ -4,7 +4,7 @@ import torch
 
 from naive_speculate.speculate.rules import draw
 from naive_speculate.speculate.samplers import RejectionSampler
-from naive_speculate.speculate.verifiers import GreedyVerifier
+from naive_speculate.speculate.verify import GreedyVerifier
 
 
 def greedy_match(target_dists: torch.Tensor, candidate_tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

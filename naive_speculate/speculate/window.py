@@ -7,6 +7,7 @@ running, separately for degrees of the draft model's confidence. Costs come from
 seed repeats the run exactly.
 """
 
+from copy import copy
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
@@ -50,22 +51,32 @@ class FixedWindow:
     def __init__(self, num_draft_tokens: int) -> None:
         self.limit = num_draft_tokens
 
-    def begin(self) -> int:
+    def max_drafts(self) -> int:
         """The most drafts that this step may have."""
         return self.limit
 
-    def go_on(self, confidence: float) -> bool:
+    def should_continue(self, confidence: float) -> bool:
         """Whether to draft another token after one that the draft gave this probability."""
         return True
 
     def learn(self, num_accepted: int, num_judged: int) -> None:
         """Take note of a verdict."""
 
+    @property
+    def drafts(self) -> bool:
+        """Whether anything is ever drafted."""
+        return self.limit > 0
+
+    def saved(self) -> "FixedWindow":
+        """The window as it stands; there is nothing in it that changes."""
+        return self
+
 
 class AutoWindow:
     """Adapts the window to the draft's confidence and the recent acceptance."""
 
     adaptive = True
+    drafts = True
 
     def __init__(self, costs: CostTable) -> None:
         self.costs = costs
@@ -77,7 +88,7 @@ class AutoWindow:
         self._reach = 1.0
         self._expected = 1.0
 
-    def begin(self) -> int:
+    def max_drafts(self) -> int:
         """The most drafts that this step may have; 0 where drafting does not pay, but for a probe now and then."""
         self._window, self._reach, self._expected = [], 1.0, 1.0
         if self._pays() or self._steps_without_drafts >= _PROBE_EVERY:
@@ -86,7 +97,7 @@ class AutoWindow:
         self._steps_without_drafts += 1
         return 0
 
-    def go_on(self, confidence: float) -> bool:
+    def should_continue(self, confidence: float) -> bool:
         """Whether to draft another token after one that the draft gave this probability."""
         bucket = _bucket(confidence)
         self._window.append(bucket)
@@ -99,6 +110,10 @@ class AutoWindow:
         for place, bucket in enumerate(self._window[:num_judged]):
             self._seen[bucket] = _MEMORY * self._seen[bucket] + 1
             self._kept[bucket] = _MEMORY * self._kept[bucket] + (place < num_accepted)
+
+    def saved(self) -> "AutoWindow":
+        """The window as it stands before a step, to go back to while that step's verdict was not learned."""
+        return copy(self)
 
     def _pays(self) -> bool:
         drafted = len(self._window)

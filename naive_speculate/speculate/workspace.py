@@ -1,51 +1,166 @@
-"""Where sequences that are decoded together live: the slots of target and draft, and what works on them."""
+"""Where rows that are decoded together live: the target's cache, the drafters, and a forward over both."""
+
+from collections.abc import Iterable, Sequence
 
 import torch
 
-from naive_speculate.infer.slots import SlotPool
+from naive_speculate.events.record import StepRecord
+from naive_speculate.infer.slots import Slot, SlotPool
+from naive_speculate.infer.transfer import on_device
 from naive_speculate.models import ModelPair
-from naive_speculate.speculate.proposal import DRAFTERS, Proposer
-from naive_speculate.speculate.scorer import Scorer
-from naive_speculate.speculate.sequence import Sequence
+from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, Proposal, merge
+from naive_speculate.speculate.logprobs import raw_logprobs
+from naive_speculate.speculate.sequence import SequenceState
+from naive_speculate.speculate.stopwatch import Stopwatch
 from naive_speculate.text import Vocabulary
 
 
 class Workspace:
-    """Caches of a pair for sequences that come and go. Not for several threads at once; models may be shared.
+    """Rows' places in the target's cache, and their drafters.
+
+    Args:
+        pair: The models.
+        vocabulary: Texts of tokens.
 
     Attributes:
-        target, draft: Slots of the two models; `draft` is None where the pair has no draft model.
-        scorer: The target's side of a step.
+        slots: Each row's place in the target's cache.
+        drafters: By name, those that any row has asked for.
+        drafter_of: What drafts for a row; rows that are decoded plainly are not in it.
+        watch: Times the step that is being made.
     """
 
-    def __init__(self, pair: ModelPair, vocab_size: int, vocabulary: Vocabulary, device: torch.device) -> None:
+    def __init__(self, pair: ModelPair, vocabulary: Vocabulary) -> None:
+        self.pair = pair
+        self.vocabulary = vocabulary
+        self.vocab_size = pair.vocab_size
         self.target = SlotPool(pair.target)
-        self.draft = None if pair.draft is None else SlotPool(pair.draft)
-        self.scorer = Scorer(self.target, vocab_size, vocabulary)
-        made = {name: make(self.draft, vocab_size, device) for name, make in DRAFTERS.items()}
-        self.proposers: dict[str, Proposer] = {name: one for name, one in made.items() if one is not None}
+        self.device = self.target.model.device
+        self.watch = Stopwatch(self.device)
+        self.drafters: dict[str, BatchDrafter] = {}
+        self.slots: dict[SequenceState, Slot] = {}
+        self.drafter_of: dict[SequenceState, BatchDrafter] = {}
 
-    def take_in(self, sequence: Sequence) -> None:
-        """Give a sequence its slots."""
-        sequence.workspace = self
-        sequence.target_slot = self.target.take()
+    def __contains__(self, row: SequenceState) -> bool:
+        return row in self.slots
+
+    def allocate(self, rows: Sequence[SequenceState]) -> None:
+        """Give rows their places: all or, if that fails, none."""
         try:
-            sequence.draft_slot = None if self.draft is None else self.draft.take()
+            for row in rows:
+                self.slots[row] = self.target.allocate()
+                if row.window.drafts:
+                    drafter = self._drafter(row.drafter)
+                    drafter.admit(row)
+                    self.drafter_of[row] = drafter
         except Exception:
-            self.target.give_back(sequence.target_slot)
+            self.free(rows)
             raise
 
-    def in_order(self, sequences: list[Sequence]) -> list[Sequence]:
-        """The sequences in the order of their rows, which are moved together first: so a forward is one run."""
-        if len(sequences) > 1 and self.target.batched:
-            self.target.pack([sequence.target_slot for sequence in sequences])
-            sequences = sorted(sequences, key=lambda sequence: sequence.target_slot.row or 0)
-        if len(sequences) > 1 and self.draft is not None:
-            self.draft.pack([sequence.draft_slot for sequence in sequences if sequence.draft_slot is not None])
-        return sequences
+    def free(self, rows: Iterable[SequenceState]) -> None:
+        """Take rows' places back; those that have none are left alone."""
+        for row in rows:
+            if row in self.drafter_of:
+                self.drafter_of.pop(row).release(row)
+            if row in self.slots:
+                self.target.free(self.slots.pop(row))
 
-    def release(self, sequence: Sequence) -> None:
-        """Free a sequence's slots."""
-        self.target.give_back(sequence.target_slot)
-        if self.draft is not None and sequence.draft_slot is not None:
-            self.draft.give_back(sequence.draft_slot)
+    def is_ready(self, row: SequenceState) -> bool:
+        """Whether all of it is in the caches that a step needs there."""
+        if row.params.prompt_logprobs is not None and row.prompt_logprobs is None:
+            return False
+        if self.slots[row].num_tokens < len(row.token_ids) - 1:
+            return False
+        drafter = self.drafter_of.get(row)
+        return drafter is None or drafter.room(row) <= 0 or drafter.ready(row)
+
+    def prefill(self, rows: Sequence[SequenceState]) -> None:
+        """Take in the next chunk of each row, and the log-probabilities of its prompt where they are asked for."""
+        for row in rows:
+            if row.params.prompt_logprobs is not None and row.prompt_logprobs is None:
+                self._read_prompt(row, row.params.prompt_logprobs)
+        self.target.feed([self.slots[row] for row in rows], [row.token_ids for row in rows])
+        for drafter in self.drafters.values():
+            if drafting := [row for row in rows if self.drafter_of.get(row) is drafter and drafter.room(row) > 0]:
+                drafter.prefill(drafting)
+
+    def fork(self, row: SequenceState, source: SequenceState) -> None:
+        """Copy a prompt that another row has taken in."""
+        row.prompt_logprobs = source.prompt_logprobs
+        self.slots[row].copy_from(self.slots[source])
+        self.slots[row].keep(len(row.token_ids) - 1)
+        drafter = self.drafter_of.get(row)
+        if drafter is not None and drafter is self.drafter_of.get(source):
+            drafter.fork(row, source)
+
+    def in_order(self, rows: Sequence[SequenceState]) -> list[SequenceState]:
+        """The rows in the order of their places, which are moved together first: so a forward is over one slice."""
+        if len(rows) > 1:
+            self.target.pack([self.slots[row] for row in rows])
+        return sorted(rows, key=lambda row: self.slots[row].row)
+
+    def propose(self, rows: Sequence[SequenceState]) -> Proposal:
+        """Let each row's drafter propose; rows with nothing to draft get an empty window."""
+        groups: dict[BatchDrafter | None, list[int]] = {}
+        limits = [0] * len(rows)
+        for place, row in enumerate(rows):
+            drafter = self.drafter_of.get(row)
+            if drafter is not None:
+                limits[place] = min(row.window.max_drafts(), drafter.room(row))
+            groups.setdefault(drafter if limits[place] > 0 else None, []).append(place)
+        self.watch.draft()
+        parts = []
+        for drafter, places in groups.items():
+            if drafter is None:
+                nothing = torch.zeros(len(places), 0, dtype=torch.int64, device=self.device)
+                parts.append(Proposal(nothing, None, [0] * len(places)))
+            else:
+                parts.append(drafter.propose([rows[place] for place in places], [limits[place] for place in places]))
+        return parts[0] if len(parts) == 1 else merge(parts, list(groups.values()), self.vocab_size)
+
+    def score(self, rows: Sequence[SequenceState], draft_token_ids: torch.Tensor) -> torch.Tensor:
+        """One forward of the target over each row's last token and its drafts.
+
+        Args:
+            rows: Prefilled rows, in the order of their places.
+            draft_token_ids: int64, shape `[batch_size, k]`, padded.
+
+        Returns:
+            torch.Tensor: Logits, shape `[batch_size, k + 1, vocab_size]`; place i judges draft i, the last gives the bonus
+            token.
+        """
+        self.watch.verify()
+        last = on_device([[row.token_ids[-1]] for row in rows], draft_token_ids.device)
+        places = self.target.view([self.slots[row] for row in rows])
+        logits = self.target.model.forward(torch.cat([last, draft_token_ids], dim=1), places)
+        return logits[..., : self.vocab_size]
+
+    def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
+        """Roll the caches back to what is committed, and tell the drafters what that is."""
+        for row in rows:
+            self.slots[row].keep(len(row.token_ids) - 1)
+        for drafter in self.drafters.values():
+            places = [place for place, row in enumerate(rows) if self.drafter_of.get(row) is drafter]
+            if places:
+                drafter.commit([rows[place] for place in places], [records[place] for place in places], features)
+
+    def rewind(self, rows: Sequence[SequenceState]) -> None:
+        """A step failed: roll everything back to what was committed before or by it."""
+        for row in rows:
+            self.slots[row].keep(len(row.token_ids) - 1)
+            if row in self.drafter_of:
+                self.drafter_of[row].rewind([row])
+
+    def _drafter(self, name: str) -> BatchDrafter:
+        if name not in self.drafters:
+            self.drafters[name] = DRAFTERS[name](self.pair, self.vocab_size, self.device)
+        return self.drafters[name]
+
+    def _read_prompt(self, row: SequenceState, count: int) -> None:
+        """Take a whole prompt in, with its log-probabilities."""
+        prompt, slot = row.prompt_token_ids, self.slots[row]
+        row.prompt_logprobs = [None]  # nothing predicts the first token
+        if len(prompt) > 1:
+            slot.keep(0)
+            query = on_device([prompt[:-1]], self.device)
+            logits = self.target.model.forward(query, self.target.view([slot]))[0, :, : self.vocab_size]
+            row.prompt_logprobs += raw_logprobs(logits, prompt[1:], count, self.vocabulary)

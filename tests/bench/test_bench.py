@@ -9,7 +9,7 @@ import pytest
 from naive_speculate.bench import main
 from naive_speculate.bench.measure import Costs, compare
 from naive_speculate.bench.ways import Run, Way
-from naive_speculate.metrics import Metrics
+from naive_speculate.events.metrics import Metrics
 from naive_speculate.theory import speedup
 
 COSTS = Costs(context=100, draft_ms=0.1, verify_ms=[1.0, 1.1, 1.2])

@@ -10,6 +10,7 @@ import torch
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.infer.llama_graphs import GraphLlama
 from naive_speculate.infer.ragged_cache import RaggedKVCache
+from naive_speculate.speculate.request import Request
 
 pytestmark = pytest.mark.gpu
 
@@ -31,7 +32,7 @@ def test_greedy_tokens_are_those_of_the_cpu(bundled_decoder, cuda_decoder, k):
 
 @pytest.mark.parametrize("strategy", ["speculative_sampling", "block_verification"])
 def test_first_tokens_are_drawn_from_the_targets_distribution(cuda_decoder, strategy):
-    prompt, count = cuda_decoder.encode(PROMPTS[0]), 4000
+    prompt, count = cuda_decoder.admission.encode(PROMPTS[0]), 4000
     params = SamplingParams(n=count, max_tokens=2, top_k=6, seed=3, ignore_eos=True)
     result = cuda_decoder.generate(prompt, params, num_draft_tokens=1, verify_strategy=strategy, detail="none")
     seen = collections.Counter(output.token_ids[0] for output in result.outputs)
@@ -88,14 +89,16 @@ def test_several_threads_decode_with_captured_windows(cuda_decoder):
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_step_waits_for_the_device_once(cuda_decoder, temperature):
     params = SamplingParams(max_tokens=100, seed=1, temperature=temperature, ignore_eos=True)
-    sequence, _ = cuda_decoder.new_sequence(PROMPTS[0], params, num_draft_tokens=4, detail="none")
+    rows = cuda_decoder.prepare(Request(PROMPTS[0], params, num_draft_tokens=4, detail="none")).rows
+    batch = cuda_decoder.new_batch()
+    batch.admit(rows)
     for _ in range(3):  # prompt, and what is captured
-        cuda_decoder.step([sequence])
+        batch.step(rows)
     torch.cuda.set_sync_debug_mode("warn")
     try:
         with warnings.catch_warnings(record=True) as waits:
             warnings.simplefilter("always")
-            cuda_decoder.step([sequence])
+            batch.step(rows)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert len([wait for wait in waits if "synchroniz" in str(wait.message)]) == 1

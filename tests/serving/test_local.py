@@ -10,6 +10,7 @@ from naive_speculate import SamplingParams, SpeculativeDecoder, Trace
 from naive_speculate.events import EventKind, FinishReason
 from naive_speculate.infer.ragged_cache import RaggedKVCache
 from naive_speculate.serving import LocalEngine, Request, Unavailable
+from naive_speculate.speculate.sequence import SequenceState
 from tests.serving.contract import LONG, SOON, EngineContract, joined
 
 
@@ -86,55 +87,63 @@ def test_a_failure_ends_only_the_run_that_fails(engine, patient_decoder, error, 
 def test_a_pair_that_fails_in_batches_only_still_serves(tiny_pair):
     """As when memory suffices for one sequence but not for several."""
 
+    failures = []
+
     class Narrow(SpeculativeDecoder):
-        failures = 0
+        def new_batch(self):
+            batch = super().new_batch()
+            propose = batch.workspace.propose
 
-        def _draft(self, workspace, sequences):
-            proposal = super()._draft(workspace, sequences)
-            if len(sequences) > 1:
-                self.failures += 1
-                raise RuntimeError("not enough memory: you tried to allocate too much")
-            return proposal
+            def alone(rows):
+                if len(rows) > 1:
+                    failures.append(rows)
+                    raise RuntimeError("not enough memory: you tried to allocate too much")
+                return propose(rows)
 
-    decoder = Narrow(tiny_pair)
-    engine = LocalEngine(decoder, max_rows=4)
+            batch.workspace.propose = alone
+            return batch
+
+    engine = LocalEngine(Narrow(tiny_pair), max_rows=4)
     requests = [Request([number, 2], SamplingParams(max_tokens=12, seed=number)) for number in range(4)]
     streams = [engine.submit(request) for request in requests]
     traces = [Trace(event for events in stream for event in events) for stream in streams]
     engine.close()
-    assert decoder.failures > 0
+    assert failures
     for request, trace in zip(requests, traces, strict=True):
         assert trace.token_ids == SpeculativeDecoder(tiny_pair).generate(request.prompt, request.params).token_ids
 
 
-class Breaking(SpeculativeDecoder):
-    """Breaks down with its `last`th commit, for good or once."""
+@pytest.fixture
+def breaking(tiny_pair, monkeypatch):
+    """A decoder that breaks down with its `last`th commit of a row, for good or once."""
+    decoder = SpeculativeDecoder(tiny_pair)
+    decoder.commits, decoder.last, decoder.for_good = 0, 30, False
+    commit = SequenceState.commit
 
-    commits, last, for_good = 0, 30, False
-
-    def _commit(self, sequence, record, logits):
-        self.commits += 1
-        if self.commits == self.last or (self.for_good and self.commits > self.last):
+    def counted(row, outcome):
+        decoder.commits += 1
+        if decoder.commits == decoder.last or (decoder.for_good and decoder.commits > decoder.last):
             raise RuntimeError("device lost")
-        return super()._commit(sequence, record, logits)
+        return commit(row, outcome)
+
+    monkeypatch.setattr(SequenceState, "commit", counted)
+    return decoder
 
 
-def test_a_step_that_fails_half_way_is_made_again_and_changes_nothing(tiny_pair):
-    decoder = Breaking(tiny_pair)
-    engine = LocalEngine(decoder, max_rows=4)
+def test_a_step_that_fails_half_way_is_made_again_and_changes_nothing(tiny_pair, breaking):
+    engine = LocalEngine(breaking, max_rows=4)
     request = Request([3, 2], SamplingParams(n=3, max_tokens=40, seed=5, logprobs=1), num_draft_tokens="auto")
     trace = joined(engine, request)
     alone = SpeculativeDecoder(tiny_pair).generate([3, 2], request.params, num_draft_tokens="auto")
     engine.close()
-    assert decoder.commits > decoder.last
+    assert breaking.commits > breaking.last
     found = [Trace(event for event in trace if event.row == row).token_ids for row in range(3)]
     assert sorted(found) == sorted(output.token_ids for output in alone.outputs)
 
 
-def test_an_engine_that_can_decode_nothing_any_more_says_so(tiny_pair):
-    decoder = Breaking(tiny_pair)
-    decoder.for_good = True
-    engine = LocalEngine(decoder, max_rows=4)
+def test_an_engine_that_can_decode_nothing_any_more_says_so(breaking):
+    breaking.for_good = True
+    engine = LocalEngine(breaking, max_rows=4)
     trace = joined(engine, Request([3, 2], LONG))
     assert trace.events[-1].finish_reason == FinishReason.ERROR
     assert "device lost" in trace.events[-1].message
@@ -163,10 +172,9 @@ def test_a_lack_of_memory_while_tidying_up_ends_nothing(tiny_pair, monkeypatch):
     engine.close()
 
 
-def test_who_waits_for_an_engine_that_breaks_is_not_kept_waiting(tiny_pair):
-    decoder = Breaking(tiny_pair)
-    decoder.for_good = True
-    engine = LocalEngine(decoder, max_rows=1)
+def test_who_waits_for_an_engine_that_breaks_is_not_kept_waiting(breaking):
+    breaking.for_good = True
+    engine = LocalEngine(breaking, max_rows=1)
     streams = [engine.submit(Request([3, 2], LONG)) for _ in range(3)]
     assert Trace(event for some in streams[0] for event in some).events[-1].finish_reason == FinishReason.ERROR
     for stream in streams[1:]:

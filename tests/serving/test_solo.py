@@ -169,7 +169,7 @@ def test_a_host_that_takes_no_run_is_unavailable(tiny_decoder):
 
 def test_requests_are_checked_where_the_device_that_decodes_them_is_not(tiny_pair):
     decoder = SpeculativeDecoder(tiny_pair)
-    decoder.device = torch.device("cuda")
+    decoder.admission.device = torch.device("cuda")
     engine = SoloEngine(decoder, wrap=cut_short(0, Unavailable("elsewhere")))
     with pytest.raises(Unavailable, match="elsewhere"):
         joined(engine, Request([1, 2], SamplingParams(seed=1, frequency_penalty=1.0, logit_bias={3: 1.0}, n=2)))

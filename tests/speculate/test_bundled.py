@@ -41,7 +41,7 @@ def same_or_near_tie(reference, prompt, expected, found):
 
 
 def test_greedy_equals_transformers_for_50_prompts_and_every_window(bundled_decoder, reference):
-    prompts = [bundled_decoder.encode(text) for text in PROMPTS]
+    prompts = [bundled_decoder.admission.encode(text) for text in PROMPTS]
     assert len(prompts) == 50
     expected = []
     for prompt in prompts:
@@ -61,7 +61,7 @@ def test_greedy_equals_transformers_for_50_prompts_and_every_window(bundled_deco
 
 @pytest.mark.parametrize("strategy", ["speculative_sampling", "block_verification"])
 def test_sampled_two_token_continuations_pass_a_chi_square_test(bundled_decoder, reference, strategy):
-    prompt, count = bundled_decoder.encode(TEXT), 3000
+    prompt, count = bundled_decoder.admission.encode(TEXT), 3000
     params = SamplingParams(n=count, max_tokens=2, top_k=8, seed=5, ignore_eos=True)
     result = bundled_decoder.generate(prompt, params, num_draft_tokens=2, verify_strategy=strategy, detail="none")
     seen = collections.Counter(tuple(output.token_ids) for output in result.outputs)

@@ -8,6 +8,7 @@ import torch
 
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder, Trace, VerifyStrategy
 from naive_speculate.infer import TransformersLanguageModel
+from naive_speculate.speculate.request import Request
 from tests.speculate.toys import ToyModel
 from tests.tiny import tiny_llama
 
@@ -56,41 +57,39 @@ def test_a_row_of_a_batch_gives_what_it_gives_alone(tiny_decoder, strategy, k):
 def test_sequences_join_and_leave_between_steps(tiny_decoder):
     params = [SamplingParams(max_tokens=n, seed=n) for n in (30, 5, 12)]
     alone = [tiny_decoder.generate(p, q).token_ids for p, q in zip(PROMPTS, params, strict=False)]
-    workspace = tiny_decoder.new_workspace()
-    running, done = [], {}
+    batch, running, done = tiny_decoder.new_batch(), [], {}
     waiting = list(enumerate(zip(PROMPTS, params, strict=False)))
     while waiting or running:
         if waiting:
-            row, (prompt, one) = waiting.pop(0)
-            running.append(tiny_decoder.new_sequence(prompt, one, workspace=workspace, row=row)[0])
+            number, (prompt, one) = waiting.pop(0)
+            run = tiny_decoder.prepare(Request(prompt, one), first_row=number)
+            batch.admit(run.rows)
+            running += run.rows
         for _ in range(2):
-            tiny_decoder.step(running)
-        for sequence in [s for s in running if s.finish_reason is not None]:
-            done[sequence.row] = sequence.output_token_ids
-            workspace.release(sequence)
-            running.remove(sequence)
+            batch.step(running)
+        done |= {row.row: row.output_token_ids for row in running if row.ended}
+        batch.release(row for row in running if row.ended)
+        running = [row for row in running if not row.ended]
     assert [done[row] for row in range(3)] == alone
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_after_a_step_no_cache_holds_an_uncommitted_token(tiny_decoder, tiny_pair, strategy):
-    workspace = tiny_decoder.new_workspace()
-    params = [SamplingParams(max_tokens=40, seed=seed) for seed in range(3)]
-    sequences = [
-        tiny_decoder.new_sequence(p, q, workspace=workspace, verify_strategy=strategy, num_draft_tokens=4)[0]
-        for p, q in zip(PROMPTS, params, strict=False)
-    ]
+    batch, rows = tiny_decoder.new_batch(), []
+    for seed, prompt in enumerate(PROMPTS[:3]):
+        request = Request(prompt, SamplingParams(max_tokens=40, seed=seed), num_draft_tokens=4, verify_strategy=strategy)
+        rows += tiny_decoder.prepare(request).rows
+        batch.admit(rows[-1:])
     accepted = set()
-    while any(s.finish_reason is None for s in sequences):
-        events = tiny_decoder.step(sequences)
-        accepted |= {e.num_accepted for e in events if e.kind == EventKind.STEP}
-        for sequence in sequences:
-            for slot, model in ((sequence.target_slot, tiny_pair.target), (sequence.draft_slot, tiny_pair.draft)):
-                assert slot.num_tokens < len(sequence.token_ids) or sequence.finish_reason is not None
-                held = sequence.token_ids[: slot.num_tokens]
+    while not all(row.ended for row in rows):
+        accepted |= {record.outcome.num_accepted for record in batch.step(rows).values()}
+        for row in rows:
+            places = (batch.workspace.slots[row], batch.workspace.drafters["model"].slots[row])
+            for slot, model in zip(places, (tiny_pair.target, tiny_pair.draft), strict=True):
+                assert slot.num_tokens < len(row.token_ids)
                 fresh = model.new_cache(1)
-                model.forward(torch.tensor([held]), fresh)
-                keys, expected = slot.view().get_kv_states()[0].keys, fresh.get_kv_states()[0].keys
+                model.forward(torch.tensor([row.token_ids[: slot.num_tokens]]), fresh)
+                keys, expected = slot.cache.rows([slot.row]).get_kv_states()[0].keys, fresh.get_kv_states()[0].keys
                 torch.testing.assert_close(keys, expected, atol=1e-4, rtol=1e-4)
     assert {0, 4} <= accepted or strategy == VerifyStrategy.TYPICAL_ACCEPTANCE
 
@@ -292,10 +291,11 @@ def test_streaming_several_sequences_is_refused(tiny_decoder):
         tiny_decoder.stream([1], SamplingParams(n=2))
 
 
-def test_sequences_of_two_workspaces_are_refused(tiny_decoder):
-    two = [tiny_decoder.new_sequence([1])[0] for _ in range(2)]
-    with pytest.raises(ValueError, match="one workspace"):
-        tiny_decoder.step(two)
+def test_a_row_of_another_batch_is_refused(tiny_decoder):
+    rows = tiny_decoder.prepare(Request([1])).rows
+    tiny_decoder.new_batch().admit(rows)
+    with pytest.raises(ValueError, match="admitted to this batch"):
+        tiny_decoder.new_batch().step(rows)
 
 
 def test_a_pair_without_draft_model_needs_prompt_lookup(tiny_pair):
@@ -308,16 +308,17 @@ def test_a_pair_without_draft_model_needs_prompt_lookup(tiny_pair):
 
 
 def test_where_the_draft_finds_no_place_the_target_s_is_given_back(tiny_decoder, monkeypatch):
-    workspace = tiny_decoder.new_workspace()
-    first, second = (tiny_decoder.prepare_group(prompt, SamplingParams())[0] for prompt in PROMPTS[:2])
-    tiny_decoder.place(first, workspace)
+    batch = tiny_decoder.new_batch()
+    (first,), (second,) = (tiny_decoder.prepare(Request(prompt)).rows for prompt in PROMPTS[:2])
+    batch.admit([first])
+    target, draft = batch.workspace.slots, batch.workspace.drafters["model"]
 
     def no_room():
         raise MemoryError
 
     with monkeypatch.context() as patched:
-        patched.setattr(workspace.draft, "take", no_room)
+        patched.setattr(draft.pool, "allocate", no_room)
         with pytest.raises(MemoryError):
-            tiny_decoder.place(second, workspace)
-    tiny_decoder.place(second, workspace)
-    assert (second.target_slot.row, second.draft_slot.row) == (1, 1)
+            batch.admit([second])
+    batch.admit([second])
+    assert (target[second].row, draft.slots[second].row) == (1, 1)

@@ -4,6 +4,14 @@ import threading
 
 from naive_speculate import SamplingParams, SpeculativeDecoder
 from naive_speculate.events import FinishReason
+from naive_speculate.speculate.request import Request
+
+
+def admitted(decoder, batch, prompt, params, cancel=None):
+    """A row that has joined the batch."""
+    run = decoder.prepare(Request(prompt, params), cancel)
+    batch.admit(run.rows)
+    return run.rows[0]
 
 
 def test_a_long_prompt_is_taken_in_beside_others_and_can_be_stopped(tiny_pair, monkeypatch):
@@ -11,14 +19,13 @@ def test_a_long_prompt_is_taken_in_beside_others_and_can_be_stopped(tiny_pair, m
     monkeypatch.setattr("naive_speculate.infer.slots.PREFILL_CHUNK", 4)
     prompt = [3 + number % 20 for number in range(100)]
     decoder = SpeculativeDecoder(tiny_pair)
-    workspace = decoder.new_workspace()
-    short, _ = decoder.new_sequence([1, 2], SamplingParams(max_tokens=400, seed=1, ignore_eos=True), workspace=workspace)
-    decoder.step([short])
-    cancel = threading.Event()
-    long, _ = decoder.new_sequence(prompt, SamplingParams(max_tokens=9, seed=2), workspace=workspace)
-    given_up, _ = decoder.new_sequence(prompt, SamplingParams(max_tokens=9, seed=2), workspace=workspace, cancel=cancel)
+    batch, cancel = decoder.new_batch(), threading.Event()
+    short = admitted(decoder, batch, [1, 2], SamplingParams(max_tokens=400, seed=1, ignore_eos=True))
+    batch.step([short])
+    long = admitted(decoder, batch, prompt, SamplingParams(max_tokens=9, seed=2))
+    given_up = admitted(decoder, batch, prompt, SamplingParams(max_tokens=9, seed=2), cancel)
     for number in range(60):
-        decoder.step([short, long, given_up])
+        batch.step([short, long, given_up])
         if number == 5:
             assert len(short.token_ids) > 7
             assert len(long.token_ids) == len(given_up.token_ids) == 100
@@ -33,13 +40,13 @@ def test_who_stops_while_another_s_prompt_is_taken_in_changes_nothing_for_it(tin
     prompt, params = [3 + number % 20 for number in range(60)], SamplingParams(max_tokens=9, temperature=0)
     decoder, cancel = SpeculativeDecoder(tiny_pair), threading.Event()
     alone = decoder.generate(prompt, params).token_ids
-    workspace = decoder.new_workspace()
-    first, _ = decoder.new_sequence([1, 2], SamplingParams(max_tokens=150, seed=3), workspace=workspace, cancel=cancel)
-    decoder.step([first])
-    second, _ = decoder.new_sequence(prompt, params, workspace=workspace)
-    feed = workspace.scorer.prefill
-    monkeypatch.setattr(workspace.scorer, "prefill", lambda sequences: (feed(sequences), cancel.set()))
-    while second.finish_reason is None:
-        decoder.step([one for one in (first, second) if one.finish_reason is None])
+    batch = decoder.new_batch()
+    first = admitted(decoder, batch, [1, 2], SamplingParams(max_tokens=150, seed=3), cancel)
+    batch.step([first])
+    second = admitted(decoder, batch, prompt, params)
+    prefill = batch.workspace.prefill
+    monkeypatch.setattr(batch.workspace, "prefill", lambda rows: (prefill(rows), cancel.set()))
+    while not second.ended:
+        batch.step([first, second])
     assert first.finish_reason == FinishReason.CANCELLED
     assert second.output_token_ids == alone

@@ -8,7 +8,7 @@ import torch
 from naive_speculate.speculate.rules import count_leading, residual
 from naive_speculate.speculate.samplers import RejectionSampler, TypicalAcceptanceSampler
 from naive_speculate.speculate.utils import greedy_match, speculative_sampling
-from naive_speculate.speculate.verifiers import BlockVerifier, GreedyVerifier
+from naive_speculate.speculate.verify import BlockVerifier, GreedyVerifier
 
 
 def random_probs(*shape: int, seed: int = 0, zeros: bool = False) -> torch.Tensor:

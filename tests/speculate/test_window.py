@@ -9,10 +9,10 @@ def play(window: AutoWindow, confidence: float, kept: bool, steps: int) -> list[
     """Window sizes of a run whose drafts all have this confidence and fate."""
     sizes = []
     for _ in range(steps):
-        limit, drafted = window.begin(), 0
+        limit, drafted = window.max_drafts(), 0
         while drafted < limit:
             drafted += 1
-            if not window.go_on(confidence):
+            if not window.should_continue(confidence):
                 break
         sizes.append(drafted)
         accepted = drafted if kept else 0
@@ -40,16 +40,16 @@ def test_costly_drafts_make_shorter_windows_than_cheap_ones():
 def test_a_doubtful_draft_ends_the_window():
     window = AutoWindow(CostTable(0.2, (1.0, 1.05)))
     play(window, 0.95, True, 20)
-    window.begin()
-    assert window.go_on(0.99)
-    assert not window.go_on(0.02)
+    window.max_drafts()
+    assert window.should_continue(0.99)
+    assert not window.should_continue(0.02)
 
 
 def test_a_fixed_window_never_changes():
     window = FixedWindow(3)
     window.learn(0, 1)
-    assert window.begin() == 3
-    assert window.go_on(0.0)
+    assert window.max_drafts() == 3
+    assert window.should_continue(0.0)
 
 
 def test_verification_costs_go_on_as_between_the_last_two():

@@ -7,6 +7,7 @@ import torch
 
 from naive_speculate import Event, EventKind, ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.infer import KVCache, KVState
+from naive_speculate.speculate.request import Request
 
 EOS = 0
 
@@ -84,17 +85,19 @@ def enumerate_outputs(
     while paths:
         path = paths.pop()
         source = Branches(path)
-        sequence, _ = decoder.new_sequence(prompt, params, random_source=source, **options)  # type: ignore[arg-type]
+        run = decoder.prepare(Request(prompt, params, **options), random=lambda seed, index, source=source: source)  # type: ignore[arg-type, misc]
+        batch = decoder.new_batch()
+        batch.admit(run.rows)
         events: list[Event] = []
-        while sequence.finish_reason is None:
-            events += decoder.step([sequence])
+        while not run.over:
+            events += run.tell(batch.step(run.rows))
         weights = _weights(source, events)
         taken = path + [0] * (len(source.asked) - len(path))
         for place in range(len(path), len(taken)):
             others = range(1, len(weights[place]))
             paths += [[*taken[:place], other] for other in others if weights[place][other] > 0]
         probability = math.prod(options[choice] for options, choice in zip(weights, taken, strict=True))
-        tokens = tuple(sequence.output_token_ids)
+        tokens = tuple(run.rows[0].output_token_ids)
         outputs[tokens] = outputs.get(tokens, 0.0) + probability
     return outputs
 

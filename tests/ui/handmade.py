@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from naive_speculate.events import Event, EventKind, FinishReason, TokenProb
-from naive_speculate.trace import Trace
+from naive_speculate.events.trace import Trace
 
 WORDS = ["the", " king", " queen", " sat", " on", " a", " throne", ".", "\n", " once"]
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from naive_speculate.events import Event, EventKind
-from naive_speculate.trace import Trace
+from naive_speculate.events.trace import Trace
 from tests.ui.handmade import run
 from ui.board import TITLES, board, template
 from ui.charts import CHARTS

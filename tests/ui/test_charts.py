@@ -7,9 +7,9 @@ import time
 import plotly.graph_objects as go
 import pytest
 
+from naive_speculate.events.trace import Trace
 from naive_speculate.palette import DARK, LIGHT
 from naive_speculate.theory import speedup as expected_speedup
-from naive_speculate.trace import Trace
 from tests.ui.handmade import run
 from ui.charts import CHARTS, acceptance, lengths, positions, timing
 from ui.figures import nice_ceiling, steps_shown

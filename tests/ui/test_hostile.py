@@ -6,7 +6,7 @@ import random
 import pytest
 
 from naive_speculate.events import TOKEN_KINDS, Event, EventKind, TokenProb
-from naive_speculate.trace import Trace
+from naive_speculate.events.trace import Trace
 from tests.ui.handmade import run
 from ui.charts import CHARTS
 from ui.inspector import distributions, explain, to_html

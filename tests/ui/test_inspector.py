@@ -3,7 +3,7 @@
 import pytest
 
 from naive_speculate.events import Event, EventKind
-from naive_speculate.trace import Trace
+from naive_speculate.events.trace import Trace
 from tests.ui.handmade import run, step_of, token, top
 from ui.inspector import NO_DISTRIBUTIONS, NOTHING_CHOSEN, distributions, explain, to_html
 from ui.why import NO_NUMBERS

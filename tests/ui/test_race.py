@@ -5,7 +5,7 @@ import json
 import pytest
 
 from naive_speculate.events import EventKind
-from naive_speculate.trace import Trace
+from naive_speculate.events.trace import Trace
 from tests.ui.handmade import run
 from ui.host import Hosted, Offer
 from ui.race import lane, message, race, verdict

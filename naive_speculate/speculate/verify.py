@@ -1,4 +1,4 @@
-"""Verification strategies of the decoder: the registry, greedy matching and block verification.
+"""Verification strategies: the registry, greedy matching and block verification; the other two are in `samplers`.
 
 A verifier is a pure function from distributions and draws to a `Verdict`; see `RejectionSampler.judge` for its arguments.
 """
@@ -23,17 +23,21 @@ class VerifyStrategy(StrEnum):
 
 
 class Verifier(Protocol):
-    """Decides about a batch of draft windows.
+    """Decides about a batch of draft windows. What is derived from this class needs only say what differs.
 
     Attributes:
+        greedy: Whether tokens are the most probable ones; such a verifier gets scores, of which only the order matters.
         lossy: Whether the output distribution differs from the target's.
-        judges_all: Whether drafts behind a refused one are judged too.
+        judges_all: Whether drafts after a refused one are judged too.
         needs_uniforms: Whether a uniform draw decides at each place.
+        has_thresholds: Whether its verdicts carry thresholds.
     """
 
-    lossy: bool
-    judges_all: bool
-    needs_uniforms: bool
+    greedy: bool = False
+    lossy: bool = False
+    judges_all: bool = False
+    needs_uniforms: bool = True
+    has_thresholds: bool = False
 
     def judge(
         self,
@@ -47,11 +51,10 @@ class Verifier(Protocol):
         ...
 
 
-class GreedyVerifier:
+class GreedyVerifier(Verifier):
     """Keeps drafts while they are the target's most probable tokens."""
 
-    lossy = False
-    judges_all = False
+    greedy = True
     needs_uniforms = False
 
     def judge(
@@ -70,8 +73,9 @@ class GreedyVerifier:
         return Verdict(num_accepted, None, pick(best, num_accepted), accepted.to(target_probs.dtype))
 
 
-class BlockVerifier:
-    """Block verification: lossless, and never accepts fewer tokens on average than token-level verification.
+class BlockVerifier(Verifier):
+    """Block verification (Sun et al. 2024, arXiv 2403.10444): lossless, and on average never accepts fewer tokens than
+    judging token by token.
 
     With the running probability p_0 = 1, p_i = min(1, p_{i−1} · target(x_i) / draft(x_i)), place i < k passes with the
     probability h_i = S_i / (S_i + 1 − p_i), where S_i = Σ_x max(0, p_i · target(x | x_1…x_i) − draft(x | x_1…x_i)), and the
@@ -79,9 +83,7 @@ class BlockVerifier:
     distribution ∝ max(0, p_i · target − draft).
     """
 
-    lossy = False
     judges_all = True
-    needs_uniforms = True
 
     def judge(
         self,
@@ -118,10 +120,21 @@ class BlockVerifier:
         return Verdict(num_accepted, torch.where((num_accepted == lengths)[:, None], at, rest), None, h)
 
 
-VERIFIERS: dict[VerifyStrategy, Verifier] = {
+VERIFIERS: dict[str, Verifier] = {
     VerifyStrategy.GREEDY_MATCH: GreedyVerifier(),
     VerifyStrategy.SPECULATIVE_SAMPLING: RejectionSampler(),
     VerifyStrategy.TYPICAL_ACCEPTANCE: TypicalAcceptanceSampler(),
     VerifyStrategy.BLOCK_VERIFICATION: BlockVerifier(),
 }
-"""What the decoder uses for each strategy; a new one is a new class and a line here."""
+"""Verifiers by the name that `verify_strategy` takes; `VERIFIERS["mine"] = Mine()` adds one."""
+
+
+def verifier_for(verify_strategy: str, greedy: bool) -> Verifier:
+    """What judges a sequence's drafts: at temperature 0, greedy matching under every strategy.
+
+    Raises:
+        ValueError: If no verifier has this name.
+    """
+    if not isinstance(verify_strategy, str) or verify_strategy not in VERIFIERS:
+        raise ValueError(f"verify_strategy must be one of {', '.join(VERIFIERS)}, got {verify_strategy!r:.80}")
+    return VERIFIERS[VerifyStrategy.GREEDY_MATCH if greedy else verify_strategy]

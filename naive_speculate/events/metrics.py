@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from naive_speculate.events import OUTPUT_KINDS, Event, EventKind
+from naive_speculate.events.event import OUTPUT_KINDS, Event, EventKind
 
 
 @dataclass(slots=True)

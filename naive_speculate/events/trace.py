@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from naive_speculate.events import OUTPUT_KINDS, SCHEMA_VERSION, Event, EventKind
-from naive_speculate.metrics import Metrics, summarize
+from naive_speculate.events.event import OUTPUT_KINDS, SCHEMA_VERSION, Event, EventKind
+from naive_speculate.events.metrics import Metrics, summarize
 
 MAX_LINE_BYTES = 4 * 1024 * 1024
 MAX_WINDOW = 1024

@@ -1,0 +1,23 @@
+"""What a run tells the world: events, their traces, and figures computed from them."""
+
+from naive_speculate.events.event import (
+    OUTPUT_KINDS,
+    SCHEMA_VERSION,
+    TOKEN_KINDS,
+    Event,
+    EventKind,
+    FinishReason,
+    TokenProb,
+    TopTokens,
+)
+
+__all__ = [
+    "OUTPUT_KINDS",
+    "SCHEMA_VERSION",
+    "TOKEN_KINDS",
+    "Event",
+    "EventKind",
+    "FinishReason",
+    "TokenProb",
+    "TopTokens",
+]

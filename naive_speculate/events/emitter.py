@@ -1,0 +1,175 @@
+"""Makes a sequence's events from the records of its steps."""
+
+import time
+from dataclasses import fields
+
+from naive_speculate.events.event import OUTPUT_KINDS, SCHEMA_VERSION, Event, EventKind, FinishReason
+from naive_speculate.events.metrics import summarize
+from naive_speculate.events.record import Outcome, RunInfo, StepRecord
+from naive_speculate.text import Vocabulary
+
+_INFO = tuple(field.name for field in fields(RunInfo) if field.name != "row")
+
+
+class Emitter:
+    """Events of one sequence, in order.
+
+    While a stop string may be forming, events are held back from the first token concerned on; what the string takes with it
+    is then told as discarded.
+
+    Args:
+        vocabulary: The tokenizer.
+        info: What the `started` event tells.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, info: RunInfo) -> None:
+        self.row = info.row
+        self._info = info
+        self._vocabulary = vocabulary
+        self._began = time.perf_counter()
+        self._history: list[Event] = []
+        self._held: list[Event] = []
+        self._held_from = 0  # where the text of the held events begins
+        self._count = 0
+        self.over = False
+
+    def started(self) -> list[Event]:
+        """The event that opens the run, which begins now."""
+        self._began = time.perf_counter()
+        told = {name: getattr(self._info, name) for name in _INFO}
+        return self._release([Event(EventKind.STARTED, self.row, 0.0, schema_version=SCHEMA_VERSION, **told)], None)
+
+    def step(self, record: StepRecord) -> list[Event]:
+        """A step's events, as far as they can be told now."""
+        outcome, finish = record.outcome, record.finish_reason
+        at, drafts, kept, texts = record.ended_at - self._began, outcome.draft_token_ids, outcome.num_accepted, record.texts
+        events = [self._draft(EventKind.PROPOSED, at, record, place) for place in range(len(drafts))]
+        for place in range(kept):
+            if place < len(texts):
+                events.append(self._judged(EventKind.ACCEPTED, at, record, place, text=texts[place]))
+            else:
+                events.append(self._judged(EventKind.DISCARDED, at, record, place, reason=str(finish)))
+        if kept < len(drafts):
+            events.append(self._judged(EventKind.REJECTED, at, record, kept))
+            events[-1].residual_top = outcome.residual_top
+            discard = self._judged if outcome.judges_all else self._unjudged
+            events += [
+                discard(EventKind.DISCARDED, at, record, place, reason="rejected") for place in range(kept + 1, len(drafts))
+            ]
+        events.append(self._next_token(at, record))
+        events.append(
+            Event(
+                EventKind.STEP,
+                self.row,
+                at,
+                record.number,
+                num_draft=len(drafts),
+                num_accepted=kept,
+                draft_seconds=outcome.draft_seconds,
+                verify_seconds=outcome.verify_seconds,
+                total_seconds=outcome.total_seconds,
+            )
+        )
+        self._count += len(texts)
+        if record.text_end is not None:
+            self._held += events
+            self._cut(record.text_end)
+            return self._release([], None)
+        return self._release(events, None if finish is not None else record.settled)
+
+    def finished(self, reason: FinishReason, message: str | None = None) -> list[Event]:
+        """The event that closes the run; whatever was held back comes before it."""
+        self.over = True
+        events = self._release([], None)
+        metrics = summarize(self._history).to_dict()
+        at = time.perf_counter() - self._began
+        return [*events, Event(EventKind.FINISHED, self.row, at, finish_reason=reason, metrics=metrics, message=message)]
+
+    def _token(self, kind: EventKind, at: float, record: StepRecord, place: int, token_id: int, text: str) -> Event:
+        event = Event(kind, self.row, at, record.number, place, self._count + place, token_id)
+        event.token = self._vocabulary.piece(token_id)
+        event.text = text
+        return event
+
+    def _unjudged(
+        self, kind: EventKind, at: float, record: StepRecord, place: int, text: str | None = None, reason: str | None = None
+    ) -> Event:
+        """A draft with what the draft model said of it."""
+        outcome = record.outcome
+        text = record.draft_texts[place] if text is None else text
+        event = self._token(kind, at, record, place, outcome.draft_token_ids[place], text)
+        event.reason = reason
+        if outcome.draft_probs is not None:
+            event.draft_prob = outcome.draft_probs[place]
+        if outcome.draft_tops is not None and outcome.draft_entropies is not None:
+            event.draft_top, event.draft_entropy = outcome.draft_tops[place], outcome.draft_entropies[place]
+        return event
+
+    def _draft(self, kind: EventKind, at: float, record: StepRecord, place: int, **more: str | None) -> Event:
+        """A draft with what both models said of it."""
+        event = self._unjudged(kind, at, record, place, **more)
+        _add_target(event, record.outcome, place)
+        return event
+
+    def _judged(self, kind: EventKind, at: float, record: StepRecord, place: int, **more: str | None) -> Event:
+        """A draft with its verdict."""
+        event, outcome = self._draft(kind, at, record, place, **more), record.outcome
+        if outcome.accept_probs is not None:
+            event.accept_prob = outcome.accept_probs[place]
+        if outcome.uniforms is not None:
+            event.uniform = outcome.uniforms[place]
+        if outcome.thresholds is not None:
+            event.threshold = outcome.thresholds[place]
+        return event
+
+    def _next_token(self, at: float, record: StepRecord) -> Event:
+        outcome, place = record.outcome, record.outcome.num_accepted
+        resampled = place < len(outcome.draft_token_ids)
+        if len(record.texts) > place:
+            kind = EventKind.RESAMPLED if resampled else EventKind.BONUS
+            event = self._token(kind, at, record, place, outcome.next_token_id, record.texts[place])
+        else:
+            text = self._vocabulary.text_of(outcome.next_token_id)
+            event = self._token(EventKind.DISCARDED, at, record, place, outcome.next_token_id, text)
+            event.reason = str(record.finish_reason)
+        _add_target(event, outcome, len(outcome.draft_token_ids))  # its numbers stand after the drafts'
+        if event.kind == EventKind.RESAMPLED:
+            event.residual_top = outcome.residual_top
+        return event
+
+    def _release(self, events: list[Event], settled: int | None) -> list[Event]:
+        """Add events to those held back and take out what can be told: all, or what lies in the settled part of the text."""
+        self._held += events
+        keep_from = len(self._held)
+        if settled is not None:
+            end = self._held_from
+            for number, event in enumerate(self._held):
+                if event.kind in OUTPUT_KINDS:
+                    end += len(event.text or "")
+                    if end > settled:
+                        keep_from = number
+                        break
+        out, self._held = self._held[:keep_from], self._held[keep_from:]
+        self._held_from += sum(len(event.text or "") for event in out if event.kind in OUTPUT_KINDS)
+        self._history += out
+        return out
+
+    def _cut(self, at: int) -> None:
+        """End the text at `at`: a token that reaches over it is shortened, tokens after it are discarded."""
+        begin = self._held_from
+        for event in self._held:
+            if event.kind not in OUTPUT_KINDS:
+                continue
+            text = event.text or ""
+            if begin >= at:
+                event.kind, event.reason = EventKind.DISCARDED, str(FinishReason.STOP)
+            else:
+                event.text = text[: at - begin]
+            begin += len(text)
+
+
+def _add_target(event: Event, outcome: Outcome, place: int) -> None:
+    if outcome.target_probs is not None:
+        event.target_prob = outcome.target_probs[place]
+    if outcome.target_tops is not None and outcome.target_entropies is not None:
+        event.target_top, event.target_entropy = outcome.target_tops[place], outcome.target_entropies[place]

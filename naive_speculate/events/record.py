@@ -1,0 +1,109 @@
+"""What one speculative step did to one sequence, as plain numbers and texts: all that its events are made from."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from naive_speculate.events.event import FinishReason, TopTokens
+
+
+@dataclass(slots=True, frozen=True, eq=False)
+class RunInfo:
+    """What a sequence's `started` event tells: the fields of `Event` that only this kind has.
+
+    Attributes:
+        row: The sequence's number in its run.
+        prompt, prompt_token_ids, prompt_texts, settings, seed, models, device, cost_table: As in `Event`.
+    """
+
+    row: int
+    prompt: str | None
+    prompt_token_ids: list[int]
+    prompt_texts: list[str]
+    settings: dict[str, Any]
+    seed: int
+    models: dict[str, str]
+    device: str
+    cost_table: dict[str, Any] | None
+
+
+@dataclass(slots=True, frozen=True, eq=False)
+class Logprob:
+    """A token's log-probability under the raw distribution.
+
+    Attributes:
+        logprob: Natural logarithm of the probability.
+        rank: 1 for the most probable token.
+        token: The token's text.
+    """
+
+    logprob: float
+    rank: int
+    token: str
+
+
+@dataclass(slots=True, eq=False)
+class Outcome:
+    """What the models and the dice said. Numbers that nobody asked for are None.
+
+    Attributes:
+        draft_token_ids: The drafted tokens.
+        num_accepted: How many of them the verifier kept, from the first on.
+        next_token_id: The token after them: resampled where a draft was refused, else the bonus token.
+        judges_all: Whether drafts after a refused one were judged too.
+        draft_seconds, verify_seconds, total_seconds: The step's times, which a batch shares.
+        accept_probs, uniforms, thresholds, draft_probs: One number a draft, where they apply.
+        target_probs: One number a draft, and the next token's.
+        draft_entropies, target_entropies: In nats; one a draft, for the target one more.
+        draft_tops, target_tops: The most probable tokens; one list a draft, for the target one more.
+        residual_top: The most probable tokens of what the next token was drawn from after a rejection.
+        logprobs: Raw log-probabilities at each kept draft and the next token.
+    """
+
+    draft_token_ids: list[int]
+    num_accepted: int
+    next_token_id: int
+    judges_all: bool
+    draft_seconds: float
+    verify_seconds: float
+    total_seconds: float
+    accept_probs: list[float] | None = None
+    uniforms: list[float] | None = None
+    thresholds: list[float] | None = None
+    draft_probs: list[float] | None = None
+    target_probs: list[float] | None = None
+    draft_entropies: list[float] | None = None
+    target_entropies: list[float] | None = None
+    draft_tops: list[TopTokens] | None = None
+    target_tops: list[TopTokens] | None = None
+    residual_top: TopTokens | None = None
+    logprobs: list[dict[int, Logprob]] | None = None
+
+    @property
+    def token_ids(self) -> list[int]:
+        """The tokens that the step gives: the kept drafts and the next token."""
+        return [*self.draft_token_ids[: self.num_accepted], self.next_token_id]
+
+
+@dataclass(slots=True, frozen=True, eq=False)
+class StepRecord:
+    """A step as its sequence has taken it in.
+
+    Attributes:
+        number: The step's number, from 0.
+        ended_at: When it was over, in seconds of `time.perf_counter`.
+        outcome: What the models and the dice said.
+        texts: What each token adds to the text, up to the sequence's end: as many as the sequence took in.
+        draft_texts: What each draft would add, accepted or not.
+        finish_reason: Why the sequence ends with this step; None if it goes on.
+        text_end: Where a stop string ends the whole text; None where none does.
+        settled: How much of the text no stop string can still take back; None where there are no stop strings.
+    """
+
+    number: int
+    ended_at: float
+    outcome: Outcome
+    texts: list[str]
+    draft_texts: list[str]
+    finish_reason: FinishReason | None
+    text_end: int | None
+    settled: int | None

@@ -1,0 +1,96 @@
+"""Makes a plain `LanguageModel`, which has two members and decodes one sequence at a time, a batch one."""
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+
+from naive_speculate.infer.dynamic_cache import DynamicKVCache
+from naive_speculate.infer.protocols import BatchLanguageModel, LanguageModel
+
+
+class PlainCache:
+    """A `DynamicKVCache` for each row, behind the face of a `RaggedKVCache`."""
+
+    def __init__(self, batch_size: int) -> None:
+        self.caches = [DynamicKVCache() for _ in range(batch_size)]
+
+    @property
+    def lengths(self) -> list[int]:
+        """Number of tokens of each row."""
+        return [cache.get_num_tokens() for cache in self.caches]
+
+    def rows(self, rows: Sequence[int]) -> "PlainRows":
+        """Some rows, in that order."""
+        return PlainRows(self, rows)
+
+    def add_rows(self, count: int) -> None:
+        """Make room for `count` more rows after the present ones."""
+        self.caches += [DynamicKVCache() for _ in range(count)]
+
+    def copy_row(self, source: int, destination: int) -> None:
+        """Give `destination` the tokens of `source`, in place of its own."""
+        self.clear_row(destination)
+        if states := self.caches[source].get_kv_states():
+            self.caches[destination].update(states)
+
+    def clear_row(self, row: int) -> None:
+        """Forget a row's tokens."""
+        self.caches[row] = DynamicKVCache()
+
+    def keep(self, row: int, num_tokens: int) -> None:
+        """Roll a row back to at most `num_tokens` tokens."""
+        self.caches[row].crop(max(0, self.caches[row].get_num_tokens() - num_tokens))
+
+    def trim(self) -> None:
+        """Nothing is kept beyond the tokens."""
+
+
+class PlainRows:
+    """Some rows of a `PlainCache`."""
+
+    def __init__(self, cache: PlainCache, rows: Sequence[int]) -> None:
+        self.cache = cache
+        self.indices = list(rows)
+
+
+class PlainModel:
+    """A `BatchLanguageModel` that calls a plain one row by row.
+
+    Args:
+        model: Anything with `forward(query_token_ids, kv_cache)`; its `device`, `vocab_size` and `max_positions` are used where
+            it has them.
+    """
+
+    def __init__(self, model: LanguageModel) -> None:
+        self.model = model
+        self.device: torch.device = getattr(model, "device", torch.device("cpu"))
+        self.max_positions: int | None = getattr(model, "max_positions", None)
+
+    @property
+    def eos_token_id(self) -> int:
+        """As the model's."""
+        return self.model.eos_token_id
+
+    @property
+    def vocab_size(self) -> int:
+        """Width of the logits; found out by a forward where the model does not say it."""
+        known = getattr(self.model, "vocab_size", None)
+        if known is None:
+            known = self.model.forward(torch.zeros(1, 1, dtype=torch.int64, device=self.device), DynamicKVCache()).shape[-1]
+        return int(known)
+
+    def new_cache(self, batch_size: int) -> PlainCache:
+        """A cache of its own for each row."""
+        return PlainCache(batch_size)
+
+    def forward(self, query_token_ids: torch.Tensor, kv_cache: PlainRows, *, num_logits: int | None = None) -> torch.Tensor:
+        """See `BatchLanguageModel.forward`."""
+        rows = zip(query_token_ids, kv_cache.indices, strict=True)
+        logits = torch.cat([self.model.forward(query[None], kv_cache.cache.caches[row]) for query, row in rows])
+        return logits if num_logits is None else logits[:, -num_logits:]
+
+
+def as_batch_model(model: LanguageModel) -> BatchLanguageModel:
+    """The model itself if it decodes batches, else an adapter around it."""
+    return cast(BatchLanguageModel, model if hasattr(model, "new_cache") else PlainModel(model))

@@ -1,0 +1,45 @@
+"""From logits to probabilities for a batch, each row by its own parameters."""
+
+from collections.abc import Sequence
+
+import torch
+
+from naive_speculate.sampling.pipeline import LogitsPipeline
+
+
+def in_float(logits: torch.Tensor) -> torch.Tensor:
+    """Logits in float32, or in float64 if they are."""
+    return logits if logits.dtype in (torch.float32, torch.float64) else logits.float()
+
+
+def batch_scores(
+    pipelines: Sequence[LogitsPipeline],
+    logits: torch.Tensor,
+    histories: Sequence[list[int]],
+    windows: Sequence[list[int]] | None = None,
+) -> torch.Tensor:
+    """Each row's logits through its own pipeline, up to temperature.
+
+    Args:
+        pipelines: One a row.
+        logits: Shape `[batch_size, places, vocab_size]`.
+        histories: Tokens that each row has generated before the first place; not looked at where all pipelines are plain.
+        windows: Drafted tokens after it; None for none.
+
+    Returns:
+        torch.Tensor: Same shape, float32 or float64.
+    """
+    logits = in_float(logits)
+    if all(pipeline.plain for pipeline in pipelines):
+        return logits
+    windows = windows or [[] for _ in pipelines]
+    rows = zip(pipelines, logits, histories, windows, strict=True)
+    return torch.stack([pipeline.scores(row, past, window) for pipeline, row, past, window in rows])
+
+
+def batch_probabilities(pipelines: Sequence[LogitsPipeline], scores: torch.Tensor) -> torch.Tensor:
+    """Each row's scores to probabilities; shape `[batch_size, places, vocab_size]` in and out."""
+    first = pipelines[0]
+    if all(pipeline.warp_key == first.warp_key for pipeline in pipelines):
+        return first.probabilities(scores.flatten(0, 1)).view_as(scores)
+    return torch.stack([pipeline.probabilities(row) for pipeline, row in zip(pipelines, scores, strict=True)])

@@ -1,0 +1,109 @@
+"""The one life cycle of rows: admitted, prefilled in chunks, stepped, released. `generate`, `stream` and every engine drive it."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+
+from naive_speculate.events.event import FinishReason
+from naive_speculate.events.record import StepRecord
+from naive_speculate.infer.cores import one_torch_thread
+from naive_speculate.models import ModelPair
+from naive_speculate.speculate.sequence import SequenceState
+from naive_speculate.speculate.step import step
+from naive_speculate.speculate.stopwatch import Stopwatch
+from naive_speculate.speculate.workspace import Workspace
+from naive_speculate.text import Vocabulary
+
+
+class Batch:
+    """Rows that are decoded together and come and go between steps.
+
+    Not for several threads at once; the models may be shared.
+
+    Args:
+        pair: The models.
+        vocabulary: Texts of tokens.
+    """
+
+    def __init__(self, pair: ModelPair, vocabulary: Vocabulary) -> None:
+        self.workspace = Workspace(pair, vocabulary)
+        self._source_of: dict[SequenceState, SequenceState] = {}  # who takes a prompt in for whom
+        self._by_onnx = getattr(pair.target, "executor", None) == "onnx"
+
+    def admit(self, rows: Sequence[SequenceState]) -> None:
+        """Give rows of one prompt their places: all or, if that fails, none. The first takes the prompt in for all."""
+        self.workspace.allocate(rows)
+        if len(rows) > 1 and len(rows[0].token_ids) > 1 and rows[0].room > 0:
+            self._source_of |= dict.fromkeys(rows[1:], rows[0])
+
+    def release(self, rows: Iterable[SequenceState]) -> None:
+        """Take rows' places back; those that have none are left alone."""
+        rows = list(rows)
+        self.workspace.free(rows)
+        for row in rows:
+            self._source_of.pop(row, None)
+
+    def step(
+        self, rows: Iterable[SequenceState], records: dict[SequenceState, StepRecord] | None = None
+    ) -> dict[SequenceState, StepRecord]:
+        """Make one speculative step for every row that goes on.
+
+        Rows that were cancelled or have no room left end without one. Beside others, a row with a long prompt has none until
+        all of it was taken in, a chunk a step.
+
+        Args:
+            rows: Any rows of this batch.
+            records: What to fill, for those who must know how far a step came that failed; by default something new.
+
+        Returns:
+            dict: What happened to each row that was stepped.
+
+        Raises:
+            ValueError: If a row is not of this batch.
+        """
+        records = {} if records is None else records
+        self.workspace.watch = Stopwatch(self.workspace.device)
+        with one_torch_thread() if self._by_onnx else nullcontext():
+            ready = self._prefill(self._going_on(rows))
+            ready = self._going_on(ready)  # while a long prompt was taken in, somebody may have cancelled
+            if ready:
+                step(self.workspace, self.workspace.in_order(ready), records)
+        return records
+
+    def rewind(self, rows: Sequence[SequenceState]) -> None:
+        """After a step that failed: roll the caches back to what is committed."""
+        self.workspace.rewind(rows)
+
+    def _going_on(self, rows: Iterable[SequenceState]) -> list[SequenceState]:
+        """End rows that were cancelled or have no room; returns those that go on."""
+        going_on = []
+        for row in rows:
+            if row not in self.workspace:
+                raise ValueError("rows must have been admitted to this batch to be stepped in it")
+            if row.ended:
+                continue
+            if row.cancelled:
+                row.end(FinishReason.CANCELLED)
+            elif row.room <= 0:
+                row.end(FinishReason.LENGTH)
+            else:
+                going_on.append(row)
+        return going_on
+
+    def _prefill(self, rows: list[SequenceState]) -> list[SequenceState]:
+        """Take in a chunk of each prompt that is not in the caches yet; returns the rows that can be stepped.
+
+        A long prompt thus keeps the rows beside it waiting for one chunk a step.
+        """
+        is_ready = self.workspace.is_ready
+        waiting = [row for row in rows if not is_ready(row)]
+        if not waiting:
+            return rows
+        sources = {row: source for row in waiting if (source := self._source_of.get(row)) and source in rows}
+        alone = [row for row in waiting if row not in sources]
+        self.workspace.prefill(alone)
+        forked = [row for row, source in sources.items() if is_ready(source)]
+        for row in forked:
+            self.workspace.fork(row, sources[row])
+        for row in (*alone, *forked):
+            self._source_of.pop(row, None)
+        return [row for row in rows if is_ready(row)]

@@ -1,0 +1,13 @@
+"""Where a step's draft tokens come from: one file a drafter, and their registry."""
+
+from naive_speculate.speculate.draft.model import ModelDrafter
+from naive_speculate.speculate.draft.prompt_lookup import PromptLookupDrafter
+from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal, merge
+
+DRAFTERS: dict[str, type[BatchDrafter]] = {
+    "model": ModelDrafter,
+    "prompt_lookup": PromptLookupDrafter,
+}
+"""Drafters by the name that `drafter` takes; `DRAFTERS["mine"] = Mine` adds one."""
+
+__all__ = ["DRAFTERS", "BatchDrafter", "ModelDrafter", "PromptLookupDrafter", "Proposal", "merge"]

@@ -1,0 +1,166 @@
+"""Drafting with a model: a smaller one with the same tokens, all rows in one batch (Leviathan et al. 2023, section 2)."""
+
+from collections.abc import Sequence
+
+import torch
+
+from naive_speculate.events.record import StepRecord
+from naive_speculate.infer.slots import Slot, SlotPool
+from naive_speculate.infer.transfer import on_device
+from naive_speculate.models import ModelPair
+from naive_speculate.sampling.argmax import argmax
+from naive_speculate.sampling.distributions import batch_probabilities, batch_scores
+from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal
+from naive_speculate.speculate.rules import pick
+from naive_speculate.speculate.sequence import SequenceState
+
+_MAX_QUERY = 2
+"""Tokens that a window may begin with: after a window that was kept whole, the draft model has not seen its last token."""
+
+
+class ModelDrafter(BatchDrafter):
+    """Drafts token by token with the pair's draft model; see `BatchDrafter` for the methods.
+
+    Attributes:
+        slots: Each row's place in the draft model's cache.
+    """
+
+    def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
+        super().__init__(pair, vocab_size, device)
+        assert pair.draft is not None
+        self.pool = SlotPool(pair.draft)
+        self.slots: dict[SequenceState, Slot] = {}
+
+    @classmethod
+    def obstacle(cls, pair: ModelPair) -> str | None:
+        """See `BatchDrafter.obstacle`."""
+        return "this pair has no draft model; use 'prompt_lookup'" if pair.draft is None else None
+
+    def admit(self, row: SequenceState) -> None:
+        """See `BatchDrafter.admit`."""
+        self.slots[row] = self.pool.allocate()
+
+    def release(self, row: SequenceState) -> None:
+        """See `BatchDrafter.release`."""
+        self.pool.free(self.slots.pop(row))
+
+    def fork(self, row: SequenceState, source: SequenceState) -> None:
+        """See `BatchDrafter.fork`."""
+        if self.slots[source].num_tokens:
+            self.slots[row].copy_from(self.slots[source])
+            self.slots[row].keep(len(row.token_ids) - 1)
+
+    def room(self, row: SequenceState) -> int:
+        """See `BatchDrafter.room`; a window ends where the draft model's positions do."""
+        positions = self.pool.model.max_positions
+        return row.room - 1 if positions is None else min(row.room - 1, positions - len(row.token_ids))
+
+    def ready(self, row: SequenceState) -> bool:
+        """See `BatchDrafter.ready`."""
+        return self._missing(row) <= _MAX_QUERY
+
+    def prefill(self, rows: Sequence[SequenceState]) -> None:
+        """See `BatchDrafter.prefill`."""
+        missing = [row for row in rows if not self.ready(row)]
+        self.pool.feed([self.slots[row] for row in missing], [row.token_ids for row in missing])
+
+    def propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
+        """See `BatchDrafter.propose`."""
+        if len(rows) > 1:
+            self.pool.pack([self.slots[row] for row in rows])
+        window = _DrawnWindow(rows, limits, self.vocab_size)
+        query = self._first_query(rows)
+        places = self.pool.view([self.slots[row] for row in rows])
+        while True:
+            logits = self.pool.model.forward(query, places, num_logits=1)
+            token_ids = window.draw(logits[:, -1])
+            if window.full:
+                return window.proposal()
+            query = token_ids[:, None]
+
+    def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
+        """See `BatchDrafter.commit`."""
+        self.rewind(rows)
+
+    def rewind(self, rows: Sequence[SequenceState]) -> None:
+        """See `BatchDrafter.rewind`."""
+        for row in rows:
+            self.slots[row].keep(len(row.token_ids) - 1)
+
+    def _missing(self, row: SequenceState) -> int:
+        return len(row.token_ids) - self.slots[row].num_tokens
+
+    def _first_query(self, rows: Sequence[SequenceState]) -> torch.Tensor:
+        """The tokens that the draft model has not seen; as many for every row, so that all end in the same column."""
+        missing = [self._missing(row) for row in rows]
+        width = max((count for count in missing if count <= _MAX_QUERY), default=1)
+        if any(count > _MAX_QUERY or len(row.token_ids) < width for count, row in zip(missing, rows, strict=True)):
+            width = 1
+        late = [row for row, count in zip(rows, missing, strict=True) if count > width]
+        self.pool.catch_up([self.slots[row] for row in late], [row.token_ids for row in late])
+        for row in rows:
+            self.slots[row].keep(len(row.token_ids) - width)  # a row that is further ahead sees one token again
+        return on_device([row.token_ids[-width:] for row in rows], self.pool.model.device)
+
+
+class _DrawnWindow:
+    """Draft windows while they are drawn: each row by its own parameters, history and random source."""
+
+    def __init__(self, rows: Sequence[SequenceState], limits: Sequence[int], vocab_size: int) -> None:
+        self.full = False
+        self._rows, self._limits, self._vocab_size = rows, limits, vocab_size
+        self._pipelines = [row.pipeline for row in rows]
+        self._plain = all(pipeline.plain for pipeline in self._pipelines)
+        self._needs_history = any(pipeline.needs_history for pipeline in self._pipelines)
+        self._histories = [row.output_token_ids if row.pipeline.needs_history else [] for row in rows]
+        self._needs_probs = any(row.needs_probs for row in rows)
+        self._greedy = all(row.greedy for row in rows)
+        self._adaptive = any(row.window.adaptive for row in rows)
+        self._token_ids: list[torch.Tensor] = []
+        self._probs: list[torch.Tensor] = []
+        self._ends: list[int | None] = [None] * len(rows)
+
+    def draw(self, logits: torch.Tensor) -> torch.Tensor:
+        """Draw each row's next draft; logits `[batch_size, vocab_size or more]`, returns int64 `[batch_size]`."""
+        logits = logits[:, : self._vocab_size]
+        scores = batch_scores(self._pipelines, logits[:, None], self._histories)[:, 0]
+        if self._needs_probs:
+            self._probs.append(batch_probabilities(self._pipelines, scores[:, None])[:, 0])
+        if self._greedy:
+            token_ids = argmax(scores)
+        else:
+            token_ids = torch.stack([self._draw_row(place, scores[place]) for place in range(len(self._rows))])
+        self._token_ids.append(token_ids)
+        self._find_ends(token_ids)
+        return token_ids
+
+    def proposal(self) -> Proposal:
+        """The windows, once they are full."""
+        width = len(self._token_ids)
+        ends = [width if end is None else end for end in self._ends]
+        lengths = [min(end, limit) for end, limit in zip(ends, self._limits, strict=True)]
+        probs = torch.stack(self._probs, dim=1) if self._needs_probs else None
+        return Proposal(torch.stack(self._token_ids, dim=1), probs, lengths)
+
+    def _draw_row(self, place: int, scores: torch.Tensor) -> torch.Tensor:
+        """One row's token. A row whose window has ended must not draw: its batch would change its later draws."""
+        if self._rows[place].greedy or self._ends[place] is not None or len(self._probs) > self._limits[place]:
+            return argmax(scores)
+        return self._rows[place].random.categorical(self._probs[-1][place])
+
+    def _find_ends(self, token_ids: torch.Tensor) -> None:
+        drafted = len(self._token_ids)
+        if token_ids.is_cuda and not self._adaptive and not self._needs_history:
+            # Looking at the tokens would wait for the device; a window past a stop token is merely cut later.
+            self.full = drafted >= max(self._limits)
+            return
+        confidences = pick(self._probs[-1], token_ids).tolist() if self._adaptive else [1.0] * len(token_ids)
+        for place, (token, confidence) in enumerate(zip(token_ids.tolist(), confidences, strict=True)):
+            row = self._rows[place]
+            if row.pipeline.needs_history:
+                self._histories[place].append(token)
+            if self._ends[place] is None:
+                ends = token in row.stop_token_ids or drafted >= self._limits[place]
+                if ends or not row.window.should_continue(confidence):
+                    self._ends[place] = drafted
+        self.full = all(end is not None for end in self._ends)

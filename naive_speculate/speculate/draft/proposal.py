@@ -1,0 +1,113 @@
+"""What a drafter is to a batch, and what it proposes.
+
+A new one is a class with `propose`, in a file of its own, and a line in the registry (`DRAFTERS` in this package).
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from naive_speculate.events.record import StepRecord
+from naive_speculate.models import ModelPair
+from naive_speculate.speculate.sequence import SequenceState
+
+
+class Proposal(NamedTuple):
+    """Draft windows of a batch.
+
+    Attributes:
+        token_ids: int64, shape `[batch_size, k]`; padded after a row's length.
+        probs: What they were drawn from, shape `[batch_size, k, vocab_size]`; None where no row needs it.
+        lengths: Drafts in each row, 0 to k.
+    """
+
+    token_ids: torch.Tensor
+    probs: torch.Tensor | None
+    lengths: list[int]
+
+
+class BatchDrafter:
+    """Drafts for the rows of one batch. It owns its history: whatever it remembers of a row begins with `admit`, follows
+    `commit` and ends with `release`.
+
+    Args:
+        pair: The models.
+        vocab_size: Width of the probabilities.
+        device: Where they are needed.
+
+    Attributes:
+        layers: Of the target, whose hidden states `commit` wants to see; the embeddings are layer 0.
+    """
+
+    layers: tuple[int, ...] = ()
+
+    def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
+        self.vocab_size = vocab_size
+        self.device = device
+
+    @classmethod
+    def obstacle(cls, pair: ModelPair) -> str | None:
+        """What this pair lacks for such a drafter, in words; None if nothing."""
+        return None
+
+    def admit(self, row: SequenceState) -> None:
+        """A row joins the batch."""
+
+    def release(self, row: SequenceState) -> None:
+        """A row leaves it."""
+
+    def fork(self, row: SequenceState, source: SequenceState) -> None:
+        """A row of the same prompt has taken it in: take over what is known of it."""
+
+    def room(self, row: SequenceState) -> int:
+        """How many tokens it can draft for a row at most."""
+        return row.room - 1
+
+    def ready(self, row: SequenceState) -> bool:
+        """Whether it has taken in what a window of this row needs."""
+        return True
+
+    def prefill(self, rows: Sequence[SequenceState]) -> None:
+        """Take in the next chunk of what is long missing, the prompt above all."""
+
+    def propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
+        """Draft at most `limits[i]` tokens, which is positive, for each row."""
+        raise NotImplementedError
+
+    def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
+        """Follow what the step has made of the rows, whose `token_ids` are the committed ones by now.
+
+        Args:
+            rows: The step's rows, those of other drafters left out.
+            records: What it did to each.
+            features: Hidden states of the target's `layers` side by side, at the last committed token and each draft, shape
+                `[len(rows), k + 1, len(layers) * hidden_size]`; None where `layers` is empty.
+        """
+
+    def rewind(self, rows: Sequence[SequenceState]) -> None:
+        """A step failed: forget everything but the committed tokens."""
+
+
+def merge(parts: Sequence[Proposal], places: Sequence[list[int]], vocab_size: int) -> Proposal:
+    """Put the proposals of groups of a batch together.
+
+    Args:
+        parts: One proposal a group.
+        places: Where the group's rows are in the batch; together all of them.
+        vocab_size: Width of the probabilities.
+    """
+    total = sum(map(len, places))
+    width = max(part.token_ids.shape[1] for part in parts)
+    token_ids = parts[0].token_ids.new_zeros(total, width)
+    known = next((part.probs for part in parts if part.probs is not None), None)
+    probs = None if known is None else known.new_zeros(total, width, vocab_size)
+    lengths = [0] * total
+    for part, members in zip(parts, places, strict=True):
+        k = part.token_ids.shape[1]
+        token_ids[members, :k] = part.token_ids
+        if probs is not None and part.probs is not None:
+            probs[members, :k] = part.probs.to(probs.dtype)
+        for member, length in zip(members, part.lengths, strict=True):
+            lengths[member] = length
+    return Proposal(token_ids, probs, lengths)

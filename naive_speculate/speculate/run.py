@@ -1,0 +1,50 @@
+"""One request on its way: its rows, and the events of what happens to them."""
+
+from collections.abc import Mapping, Sequence
+
+from naive_speculate.events.emitter import Emitter
+from naive_speculate.events.event import Event, FinishReason
+from naive_speculate.events.record import StepRecord
+from naive_speculate.speculate.sequence import SequenceState
+
+
+class Run:
+    """A request's sequences, as many as its n or best_of says, and what is told of them.
+
+    Attributes:
+        rows: The sequences, which share the prompt and the seed.
+    """
+
+    def __init__(self, rows: Sequence[SequenceState], emitters: Sequence[Emitter]) -> None:
+        self.rows = list(rows)
+        self._emitters = dict(zip(rows, emitters, strict=True))
+
+    @property
+    def going_on(self) -> list[SequenceState]:
+        """Rows that have not ended."""
+        return [row for row in self.rows if not row.ended]
+
+    @property
+    def over(self) -> bool:
+        """Whether all rows have ended."""
+        return all(row.ended for row in self.rows)
+
+    def started(self) -> list[Event]:
+        """The events that open the run, which begins now."""
+        return [event for emitter in self._emitters.values() for event in emitter.started()]
+
+    def tell(self, records: Mapping[SequenceState, StepRecord]) -> list[Event]:
+        """Events of a step, as far as it was about this run, and of rows that have ended."""
+        events: list[Event] = []
+        for row, emitter in self._emitters.items():
+            if row in records:
+                events += emitter.step(records[row])
+            if row.finish_reason is not None and not emitter.over:
+                events += emitter.finished(row.finish_reason, row.message)
+        return events
+
+    def end(self, reason: FinishReason, message: str | None = None) -> list[Event]:
+        """End all rows that go on; returns their last events."""
+        for row in self.going_on:
+            row.end(reason, message)
+        return self.tell({})
