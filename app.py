@@ -52,7 +52,7 @@ def main(argv: list[str] | None = None) -> int:
     from ui.zero import make_way
 
     make_way()
-    from naive_speculate.infer.cores import num_threads, share_cores
+    from naive_speculate.infer.threads import num_threads, share_cores
     from naive_speculate.serving import Load
     from naive_speculate.serving.memory import settle_memory
     from naive_speculate.serving.observed import RunRecord

@@ -23,11 +23,11 @@ from rich.table import Table
 from benchmarks.load import BEGINNINGS, DRAFTS, HEROES
 from naive_speculate import SamplingParams, SpeculativeDecoder, Trace, load_pair
 from naive_speculate.events import OUTPUT_KINDS, FinishReason
-from naive_speculate.infer.cores import THREADS_VARIABLE, leave_cores_to
+from naive_speculate.infer.threads import THREADS_VARIABLE, leave_cores_to
 from naive_speculate.serving import Engine, LocalEngine, Request, Unavailable
-from naive_speculate.serving import ray_cluster as cluster
-from naive_speculate.serving.ray_app import DecoderArgs
-from naive_speculate.serving.ray_engine import RayEngine
+from naive_speculate.serving.ray import cluster
+from naive_speculate.serving.ray.app import DecoderArgs
+from naive_speculate.serving.ray.engine import RayEngine
 
 APP = "bundled"
 PLACES = ("by the sea", "in the hills")
@@ -150,7 +150,7 @@ def main() -> None:
     decoder = SpeculativeDecoder(load_pair(device="cpu"))
     leave_cores_to(decoder.pair.target)
     requests = [request_of(client, options.tokens) for client in range(options.clients)]
-    expected = [decoder.generate(r.prompt, r.params, num_draft_tokens=DRAFTS).text for r in requests]
+    expected = [decoder.generate(str(r.prompt), r.params, num_draft_tokens=DRAFTS).text for r in requests]
 
     columns: dict[str, list[str]] = {}
     retried: dict[str, str] = {}

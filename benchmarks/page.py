@@ -31,7 +31,7 @@ import gradio as gr
 from playwright.sync_api import Page, sync_playwright
 
 from naive_speculate import SamplingParams, SpeculativeDecoder
-from naive_speculate.infer.cores import share_cores
+from naive_speculate.infer.threads import share_cores
 from naive_speculate.serving import LocalEngine
 from naive_speculate.serving.memory import settle_memory
 from ui.host import load_offer

@@ -22,9 +22,10 @@ from rich.table import Table
 
 from benchmarks.cluster import APP, request_of
 from naive_speculate.events import OUTPUT_KINDS
-from naive_speculate.serving import Engine, ray_cluster
-from naive_speculate.serving.ray_app import DecoderArgs
-from naive_speculate.serving.ray_engine import RayEngine
+from naive_speculate.serving import Engine
+from naive_speculate.serving.ray import cluster as ray_cluster
+from naive_speculate.serving.ray.app import DecoderArgs
+from naive_speculate.serving.ray.engine import RayEngine
 
 RATE_RUNS = 12
 

@@ -128,7 +128,7 @@ def _generate(args: argparse.Namespace) -> int:
 
     from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
     from naive_speculate.events.trace import dumps
-    from naive_speculate.infer.cores import leave_cores_to
+    from naive_speculate.infer.threads import leave_cores_to
     from naive_speculate.terminal import TerminalView
 
     given: dict[str, Any] = {name: getattr(args, name) for name in _SAMPLING if getattr(args, name) is not None}

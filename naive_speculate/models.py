@@ -11,8 +11,8 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from naive_speculate.infer.dynamic_cache import DynamicKVCache
-from naive_speculate.infer.llama_model import LlamaLanguageModel
-from naive_speculate.infer.llama_weights import is_supported
+from naive_speculate.infer.llama.model import LlamaLanguageModel
+from naive_speculate.infer.llama.weights import is_supported
 from naive_speculate.infer.protocols import LanguageModel
 from naive_speculate.infer.transformers_model import TransformersLanguageModel
 from naive_speculate.speculate.window import CostTable

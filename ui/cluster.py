@@ -23,9 +23,9 @@ def cluster_engines(hosting: Hosting, address: str | None) -> dict[str, Engine]:
         ValueError: If there is no such cluster, nothing on it decodes, or Ray is not installed.
     """
     try:
-        from naive_speculate.serving import ray_cluster
-        from naive_speculate.serving.ray_app import DecoderArgs
-        from naive_speculate.serving.ray_engine import RayEngine
+        from naive_speculate.serving.ray import cluster as ray_cluster
+        from naive_speculate.serving.ray.app import DecoderArgs
+        from naive_speculate.serving.ray.engine import RayEngine
     except ModuleNotFoundError as error:
         raise ValueError(f"--engine ray needs Ray ({error.name} is missing): pip install -r requirements-cluster.txt") from None
 

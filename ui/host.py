@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.events import Event, FinishReason
 from naive_speculate.events.trace import Trace
-from naive_speculate.infer.cores import leave_cores_to
+from naive_speculate.infer.threads import leave_cores_to
 from naive_speculate.serving import Engine, Load, LocalEngine, Request, SoloEngine, Unavailable
 from naive_speculate.serving.observed import ObservedEngine, Observer
 from naive_speculate.speculate.sequence import CancelFlag, Detail

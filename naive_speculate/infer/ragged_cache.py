@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import torch
 
+from naive_speculate.infer.device import on_device
 from naive_speculate.infer.dynamic_cache import check_crop
 from naive_speculate.infer.protocols import KVState
-from naive_speculate.infer.transfer import on_device
 
 _FIRST_CAPACITY = 128
 

@@ -5,9 +5,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from naive_speculate.infer.device import on_device
 from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.infer.protocols import BatchCache, LanguageModel
-from naive_speculate.infer.transfer import on_device
 
 PREFILL_CHUNK = 512
 """Prompt tokens a forward, so that a long prompt can be cancelled and needs bounded memory."""

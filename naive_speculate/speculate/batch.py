@@ -1,11 +1,11 @@
-"""The one life cycle of rows: admitted, prefilled in chunks, stepped, released. `generate`, `stream` and every engine drive it."""
+"""The one life cycle of rows: admitted, prefilled in chunks, stepped, released. All who decode drive it."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 
 from naive_speculate.events.event import FinishReason
 from naive_speculate.events.record import StepRecord
-from naive_speculate.infer.cores import one_torch_thread
+from naive_speculate.infer.threads import one_torch_thread
 from naive_speculate.models import ModelPair
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.step import step

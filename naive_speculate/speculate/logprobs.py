@@ -3,7 +3,7 @@
 import torch
 
 from naive_speculate.events.record import Logprob
-from naive_speculate.infer.transfer import on_device
+from naive_speculate.infer.device import on_device
 from naive_speculate.text import Vocabulary
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 import torch
 
 from naive_speculate.events.record import StepRecord
+from naive_speculate.infer.device import on_device
 from naive_speculate.infer.slots import Slot, SlotPool
-from naive_speculate.infer.transfer import on_device
 from naive_speculate.models import ModelPair
 from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, Proposal, merge
 from naive_speculate.speculate.logprobs import raw_logprobs

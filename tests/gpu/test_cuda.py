@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
-from naive_speculate.infer.llama_graphs import GraphLlama
+from naive_speculate.infer.llama.cuda_graphs import GraphLlama
 from naive_speculate.infer.ragged_cache import RaggedKVCache
 from naive_speculate.speculate.request import Request
 

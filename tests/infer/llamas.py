@@ -14,10 +14,10 @@ from transformers import (
 )
 
 from naive_speculate.infer import BatchLanguageModel, TransformersLanguageModel
-from naive_speculate.infer.llama_graphs import GraphLlama
-from naive_speculate.infer.llama_model import LlamaLanguageModel
-from naive_speculate.infer.llama_torch import TorchLlama
-from naive_speculate.infer.llama_weights import rotary_of, shape_of, weights_of
+from naive_speculate.infer.llama.cuda_graphs import GraphLlama
+from naive_speculate.infer.llama.model import LlamaLanguageModel
+from naive_speculate.infer.llama.torch import TorchLlama
+from naive_speculate.infer.llama.weights import rotary_of, shape_of, weights_of
 
 VOCAB = 97
 TOLERANCE = 1e-4

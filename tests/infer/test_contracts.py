@@ -33,7 +33,7 @@ from naive_speculate.infer import (
     SampleStrategy,
     TransformersLanguageModel,
 )
-from naive_speculate.infer.llama_model import LlamaLanguageModel
+from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.speculate.drafter import Drafter
 
 COMMON = {

@@ -13,8 +13,8 @@ from transformers import (
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.infer import BatchLanguageModel, DynamicKVCache, KVCache, KVState, TransformersLanguageModel
-from naive_speculate.infer.llama_model import LlamaLanguageModel
-from naive_speculate.infer.llama_weights import is_supported
+from naive_speculate.infer.llama.model import LlamaLanguageModel
+from naive_speculate.infer.llama.weights import is_supported
 from tests.infer.llamas import (
     EXECUTORS,
     FAMILIES,

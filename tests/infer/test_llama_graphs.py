@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
-from naive_speculate.infer.llama_graphs import GraphLlama
+from naive_speculate.infer.llama.cuda_graphs import GraphLlama
 from tests.infer.llamas import (
     FAMILIES,
     Rows,

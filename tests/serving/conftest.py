@@ -10,8 +10,8 @@ from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 from naive_speculate import SpeculativeDecoder, load_pair
-from naive_speculate.serving import ray_cluster
-from naive_speculate.serving.ray_app import DecoderArgs
+from naive_speculate.serving.ray import cluster as ray_cluster
+from naive_speculate.serving.ray.app import DecoderArgs
 from tests.tiny import tiny_llama
 
 pytest.register_assert_rewrite("tests.serving.contract")

@@ -13,8 +13,8 @@ import pytest
 from naive_speculate import SamplingParams, Trace
 from naive_speculate.events import FinishReason
 from naive_speculate.serving import Load, Request, Unavailable, ray_cluster
-from naive_speculate.serving.ray_app import DecoderArgs
-from naive_speculate.serving.ray_engine import RayEngine
+from naive_speculate.serving.ray.app import DecoderArgs
+from naive_speculate.serving.ray.engine import RayEngine
 from tests.serving.conftest import APP
 from tests.serving.contract import SOON, EngineContract
 from ui.host import join_offer

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 
 from naive_speculate.events.record import StepRecord
+from naive_speculate.infer.device import on_device
 from naive_speculate.infer.slots import Slot, SlotPool
-from naive_speculate.infer.transfer import on_device
 from naive_speculate.models import ModelPair
 from naive_speculate.sampling.argmax import argmax
 from naive_speculate.sampling.distributions import batch_probabilities, batch_scores

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from naive_speculate.infer.transfer import on_device
+from naive_speculate.infer.device import on_device
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal
 from naive_speculate.speculate.sequence import SequenceState
 

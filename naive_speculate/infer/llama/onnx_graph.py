@@ -18,7 +18,7 @@ import onnx
 import torch
 from onnx import TensorProto, helper
 
-from naive_speculate.infer.llama_weights import LlamaLayer, LlamaShape, LlamaWeights
+from naive_speculate.infer.llama.weights import LlamaLayer, LlamaShape, LlamaWeights
 
 _ORT = "com.microsoft"
 _LAST = 2**63 - 1

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import torch
 import torch.nn.functional as F
 
-from naive_speculate.infer.llama_weights import LlamaLayer, LlamaShape, LlamaWeights, RotaryTable
+from naive_speculate.infer.llama.weights import LlamaLayer, LlamaShape, LlamaWeights, RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows
 
 Write = Callable[[int, torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]

@@ -20,8 +20,8 @@ from ray import serve
 from ray._raylet import GcsClient  # type: ignore[attr-defined]
 from ray.serve.schema import ApplicationStatus, LoggingConfig
 
-from naive_speculate.infer.cores import available_cores
-from naive_speculate.serving.ray_app import DEPLOYMENT, DecoderArgs, build
+from naive_speculate.infer.threads import available_cores
+from naive_speculate.serving.ray.app import DEPLOYMENT, DecoderArgs, build
 
 CONNECT_SECONDS = 5.0
 READY_SECONDS = 900.0

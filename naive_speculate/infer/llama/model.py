@@ -7,9 +7,9 @@ from typing import Literal, Protocol
 import torch
 from transformers import PreTrainedModel
 
-from naive_speculate.infer.llama_graphs import GraphLlama
-from naive_speculate.infer.llama_torch import TorchLlama
-from naive_speculate.infer.llama_weights import LlamaShape, rotary_of, shape_of, weights_of
+from naive_speculate.infer.llama.cuda_graphs import GraphLlama
+from naive_speculate.infer.llama.torch import TorchLlama
+from naive_speculate.infer.llama.weights import LlamaShape, rotary_of, shape_of, weights_of
 from naive_speculate.infer.protocols import KVCache, KVState
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
 from naive_speculate.infer.transformers_model import TransformersLanguageModel, check_query
@@ -79,7 +79,7 @@ class LlamaLanguageModel:
             raise ValueError(f'executor must be "auto", "onnx" or "torch", got {executor!r}')
         if (obstacle := _onnx_obstacle(model)) is not None:
             raise ValueError(f'executor "onnx" {obstacle}')
-        from naive_speculate.infer.llama_onnx import OnnxLlama  # onnxruntime is optional
+        from naive_speculate.infer.llama.onnx import OnnxLlama  # onnxruntime is optional
 
         return cls(reference, OnnxLlama(shape, weights_of(model), rotary_of(model)), chosen)
 

@@ -14,9 +14,9 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from naive_speculate.infer.llama_torch import TorchLlama
+from naive_speculate.infer.device import on_device
+from naive_speculate.infer.llama.torch import TorchLlama
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache, causal_mask
-from naive_speculate.infer.transfer import on_device
 
 MAX_TOKENS = 32
 """Longer queries are a prompt's, which come once."""

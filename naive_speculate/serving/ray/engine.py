@@ -19,7 +19,7 @@ from naive_speculate.events import Event, FinishReason
 from naive_speculate.sampling.random_source import fresh_seed
 from naive_speculate.serving.local import MAX_WAITING
 from naive_speculate.serving.protocol import STOPPING, About, Load, Request, Unavailable
-from naive_speculate.serving.ray_cluster import Cluster, ClusterError, replicas_of
+from naive_speculate.serving.ray.cluster import Cluster, ClusterError, replicas_of
 from naive_speculate.serving.told import Told
 from naive_speculate.speculate.sequence import CancelFlag
 

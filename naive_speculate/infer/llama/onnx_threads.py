@@ -8,7 +8,7 @@ import threading
 
 import onnxruntime
 
-from naive_speculate.infer.cores import num_threads
+from naive_speculate.infer.threads import num_threads
 
 _lock = threading.Lock()
 _has_shared_pool: bool | None = None

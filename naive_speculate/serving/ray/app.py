@@ -20,7 +20,7 @@ from ray.serve import Application
 from ray.serve.config import AutoscalingConfig
 
 from naive_speculate.events import OUTPUT_KINDS, Event
-from naive_speculate.infer.cores import THREADS_VARIABLE, leave_cores_to
+from naive_speculate.infer.threads import THREADS_VARIABLE, leave_cores_to
 from naive_speculate.models import load_pair
 from naive_speculate.serving.intake import MAX_ROWS
 from naive_speculate.serving.local import LocalEngine

@@ -14,9 +14,9 @@ import numpy as np
 import onnxruntime
 import torch
 
-from naive_speculate.infer.llama_graph import LlamaGraph, has_fast_form
-from naive_speculate.infer.llama_weights import LlamaShape, LlamaWeights, RotaryTable
-from naive_speculate.infer.onnx_threads import session_options
+from naive_speculate.infer.llama.onnx_graph import LlamaGraph, has_fast_form
+from naive_speculate.infer.llama.onnx_threads import session_options
+from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
 
 _LOWEST = np.finfo(np.float32).min
