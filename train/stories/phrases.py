@@ -18,7 +18,8 @@ _SOUNDS_LIKE_AN = re.compile(r"(?:[aeiou]|hour|honest)", re.IGNORECASE)
 class Phrases:
     """The words of one text.
 
-    In a template ``[this|that]`` is one of the choices (they may nest, and one may be empty), ``{food}`` a word of
+    In a template ``[this|that]`` is one of the choices (they may nest, and one may be empty); in ``[a:this|that]`` and a later
+    ``[a:here|there]`` the same one is taken, so that an answer suits its question. ``{food}`` is a word of
     ``SLOTS["food"]``, another one each time, and ``{food2}`` one that stays the same throughout the text and differs from
     the other numbered ones. ``{Food}`` begins with a capital letter. ``a(n)``, and an ``a`` before a choice
     or a slot, becomes the article that fits.
@@ -27,6 +28,7 @@ class Phrases:
     def __init__(self, rng: random.Random, **given: str) -> None:
         self.rng = rng
         self.given = given
+        self._taken: dict[str, int] = {}  # which of the choices with a tag
 
     def __call__(self, template: str, **more: str) -> str:
         def put(match: re.Match[str]) -> str:
@@ -63,7 +65,13 @@ class Phrases:
         self.given.update(more)
 
     def _choose(self, match: re.Match[str]) -> str:
-        return self.rng.choice(match[1].split("|"))
+        options = match[1].split("|")
+        if options[0][1:2] != ":" or not options[0][0].islower():
+            return self.rng.choice(options)
+        tag, options[0] = options[0][0], options[0][2:]
+        if tag not in self._taken:
+            self._taken[tag] = self.rng.randrange(len(options))
+        return options[self._taken[tag] % len(options)]
 
     def _word(self, name: str, number: str) -> str:
         table = SLOTS[name]
@@ -86,9 +94,11 @@ def capital(text: str) -> str:
 
 
 def tidy(text: str) -> str:
-    """Without the spaces that are left where a choice came out empty; those at the beginning of a line stay."""
+    """Without the spaces that are left where a choice came out empty (those at the beginning of a line stay), and with a
+    comma where a speech goes on with "said"."""
     text = re.sub(r"(?<=\S) {2,}", " ", text)
     text = re.sub(r"(?<=[^\s:]) +(?=[.,;!?](?:\W|$))", "", text)
+    text = re.sub(r'\.(?=" (?:said|answered|replied|explained) )', ",", text)
     return re.sub(r" +$", "", text, flags=re.MULTILINE)
 
 

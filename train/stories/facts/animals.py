@@ -25,10 +25,10 @@ SOUNDS = Subject(
     """cow=moos=moo; dog=barks=woof; cat=mews=mew; sheep=bleats=baa; horse=neighs=neigh; pig=grunts=oink; duck=quacks=quack; hen=clucks=cluck; cock=crows=cock-a-doodle-doo; lion=roars=roar; wolf=howls=howl
     bee=buzzes=buzz; frog=croaks=croak; owl=hoots=hoot; mouse=squeaks=squeak; snake=hisses=hiss; donkey=brays=hee-haw; dove=coos=coo; crow=caws=caw; bear=growls=growl; cricket=chirps=chirp; turkey=gobbles=gobble; goose=honks=honk""",
     (
-        Ask("what sound does a(n) {animal} make?", "what sound a(n) {animal} makes", "{sound}"),
-        Ask("what does a(n) {animal} say?", "what a(n) {animal} says", "{sound}"),
-        Ask("which animal {does}?", "which animal {does}", "the {animal}"),
-        Ask("which animal says \"{sound}\"?", "which animal says \"{sound}\"", "the {animal}"),
+        Ask("what sound does a(n) {animal} make?", "what sound a(n) {animal} makes", "{sound}", ('the {animal} says "{sound}"', 'the sound that a(n) {animal} makes is "{sound}"', 'a(n) {animal} {does}, and it sounds like "{sound}"')),
+        Ask("what does a(n) {animal} say?", "what a(n) {animal} says", "{sound}", ('the {animal} says "{sound}"', 'a(n) {animal} says "{sound}"')),
+        Ask("which animal {does}?", "which animal {does}", "the {animal}", ("a(n) {animal} {does}", "the {animal} {does}")),
+        Ask("which animal says \"{sound}\"?", "which animal says \"{sound}\"", "the {animal}", ('the {animal} says "{sound}"',)),
     ),
     ("a(n) {animal} {does}", "the {animal} {does}", "the {animal} says \"{sound}\"", "the sound that a(n) {animal} makes is \"{sound}\""),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 
 from train.stories.phrases import Phrases, capital
 
@@ -15,6 +15,7 @@ class Ask:
     question: str  # "What is the capital of {country}?"
     indirect: str  # "what the capital of {country} is", as in "She asked …"
     short: str  # "{capital}"
+    tells: tuple[str, ...] = ()  # clauses that answer just this, where not all of the subject's do
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,10 @@ class Fact:
     def question(self) -> str:
         return capital(self.ask)
 
+    def in_speech(self) -> Fact:
+        """With single quotation marks, to stand between double ones."""
+        return replace(self, **{part.name: getattr(self, part.name).replace('"', "'") for part in fields(self)})
+
     @property
     def sentence(self) -> str:
         return f"{capital(self.clause)}."
@@ -38,9 +43,8 @@ class Fact:
 
 @dataclass(frozen=True)
 class Subject:
-    """``table`` has one row a line (or between semicolons), its columns parted by "=".
-
-    ``tells`` are clauses without a full stop. ``check`` is a yes-or-no question about a row; it is given only where a value of another row is surely wrong.
+    """``table`` has one row a line (or between semicolons), its columns parted by "=". ``tells`` are clauses without a full
+    stop. ``check`` is a yes-or-no question about a row; it is given only where a value of another row is surely wrong.
     """
 
     name: str
@@ -69,7 +73,7 @@ class Subject:
             words(ask.question, **row),
             words(ask.indirect, **row),
             words(ask.short, **row),
-            words(rng.choice(self.tells), **row),
+            words(rng.choice(ask.tells or self.tells), **row),
         )
 
     def doubt(self, rng: random.Random) -> tuple[str, bool, str]:

@@ -11,6 +11,7 @@ import random
 from train.stories.facts.days import spelled
 from train.stories.facts.subject import Fact
 from train.stories.phrases import Phrases
+from train.stories.slots import split
 
 # smallest first
 SIZES = ("an ant", "a bee", "a mouse", "a hedgehog", "a cat", "a sheep", "a cow", "an elephant", "a whale")
@@ -74,11 +75,11 @@ def counted(rng: random.Random) -> Fact:
     given = {"a": spelled(a), "b": spelled(b), "c": spelled(c), "cs": f"{spelled(c)} {things if c != 1 else one}", "as": f"{spelled(a)} {things}", "bs": f"{spelled(b)} {things if b != 1 else one}"}
     if rng.random() < 0.5:
         question = words("{name1} has {bs} and [finds|gets|is given] {c} more. How many {things} does {name1} have now?", things=things, **given)
-        name = question.split(" ", 1)[0]
-        told = words("has {as}[ now|], because {b} and {c} [make|are] {a}", **given)
-        return Fact("sums", question, f"how many {things} one has who has {given['b']} and gets {given['c']} more", rng.choice((given["as"], given["a"])), f"{name} {told}")
+        told = words("{b} and {c} [make|are] {a}, so there are {as}[| now]", **given)
+        return Fact("sums", question, words("how many {things} one has who has {b} and gets {c} more", things=things, **given), rng.choice((given["as"], given["a"])), told)
     question = words("{name1} has {as} and [gives {b} away|gives {b} to a friend|loses {b}]. How many {things} are left?", things=things, **given)
-    return Fact("sums", question, f"how many {things} are left if one has {given['a']} and gives {given['b']} away", given["c"], words(f"{{cs}} {'is' if c == 1 else 'are'} left, because {{b}} from {{a}} leaves {{c}}", **given))
+    told = words("{b} from {a} leaves {c}, so {cs} {is} left", **given, **{"is": "is" if c == 1 else "are"})
+    return Fact("sums", question, words("how many {things} are left if one has {a} and gives {b} away", things=things, **given), rng.choice((given["cs"], given["c"])), told)
 
 
 def comparison(rng: random.Random) -> Fact:
@@ -107,8 +108,11 @@ def even_or_odd(rng: random.Random) -> Fact:
     return Fact("numbers", f"is {a} an even or an odd number?", f"whether {a} is an even or an odd number", kind, rng.choice((f"{a} is an {kind} number", f"{a} is {kind}")))
 
 
+SPELLED = split("cat; dog; house; mouse; apple; bread; garden; river; school; teacher; friend; water; summer; winter; letter; kitchen; window; flower; mother; father; sister; brother; horse; sheep; green; yellow; table; chair; bird; fish; moon; sun; star; tree; rain; snow; book; lamp; door; ship; king; queen; milk; cheese; butter; cake; morning; evening")
+
+
 def spelling(rng: random.Random) -> Fact:
-    word = rng.choice("cat dog house mouse apple bread garden river school teacher friend water summer winter letter kitchen window flower mother father sister brother horse sheep green yellow table chair bird fish moon sun star tree rain snow book lamp door ship king queen milk cheese butter cake morning evening".split())
+    word = rng.choice(SPELLED)
     letters = "-".join(word.upper())
     if rng.random() < 0.6:
         return Fact("spelling", rng.choice((f'how do you spell "{word}"?', f"how is {word} spelled?")), f'how one spells "{word}"', letters, rng.choice((f'"{word}" is spelled {letters}', f"one spells it {letters}")))

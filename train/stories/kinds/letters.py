@@ -14,7 +14,7 @@ OPENING = ("[How are you?|How are you all?|I hope that you are well.|I hope this
            "[Thank you for your [long|kind|last] letter.|Your letter made me very happy.|I was so glad to get your letter.]")
 NEWS = (
     "[Yesterday|On {day}|Last week] we {play}, and I saw {sight}.", "Our {pet} {petname} is [very big now|always hungry|well, and sleeps on my bed|a little ill, but it will soon be better].", "At school I like {subject} best, [and my teacher is very kind|but {subject} is hard for me].",
-    "[It has been {weather} all week|The weather is {weather}], and [the {flower} are in bloom|we stay in the house|we are out of doors all day|the garden is full of birds].", "{Name1} and I {play} [every day|after school|all {day} long].",
+    "[It has been {weather} all week|The weather is {weather}], and [the {flower} are in bloom|we stay in the house|we are out of doors all day|the garden is full of birds].", "{Name1} and I {play} [every day|after school|all day long].",
     "I can now [swim|skate|whistle|read thick books|bake a cake|ride a bicycle|play {instrument}], and I [am very proud of it|want to show you].", "[Father|Mother|My {relative}] {chore} with me, and [afterwards|then] we had {meal}.", "I have read a book about [a ship|two brothers|a brave {animal}|the stars|a little girl in the mountains], and I liked it very much.",
     "In our garden there are {fruit} and {vegetable} this year.", "We have a new [teacher|neighbour|house|boat|clock|baker], and [everybody is pleased|I like it|all the street talks of it].", "I have lost a tooth, and it does not hurt at all.", "[On {day}|Tomorrow] we go to {place}, and I [am looking forward to it|cannot wait].",
 )

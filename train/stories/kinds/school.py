@@ -26,7 +26,7 @@ def asked_in_class(t: Telling) -> str:
     p, rng = t.phrases, t.rng
     who = _asker(t)
     e = rng.choice(EXPLANATIONS) if t.maybe(0.55) else None
-    fact = e.fact(rng) if e else any_fact(rng)
+    fact = (e.fact(rng) if e else any_fact(rng)).in_speech()
     told = e.told(rng) if e else fact.sentence
     p.keep(who=who, asked=fact.indirect, answer=_because(fact), question=fact.question, told=told, fact=fact.sentence, clause=fact.clause)
     first = p.pick((
@@ -56,7 +56,7 @@ def asked_in_class(t: Telling) -> str:
 def lesson(t: Telling) -> str:
     """A whole lesson about one subject: several children are asked in turn."""
     p, rng = t.phrases, t.rng
-    facts = facts_of_one_kind(rng, rng.randint(3, 5))
+    facts = [fact.in_speech() for fact in facts_of_one_kind(rng, rng.randint(3, 5))]
     p.keep(who=_asker(t))
     start = p("[It was {day} morning, and the children sat in their places.|The bell rang, and the lesson began.|Outside it was {weather}, but in the schoolroom it was warm.|The children of the {town} school were in the middle of a lesson.|All the children were quiet, for {who} had come in.|Today {who} had many questions.] ")
     start += p('["Today I shall ask you some questions," said {who}.|"Let us see what you know," said {who}.|"Who remembers what we learned?" asked {who}.|{Who} opened a thick book.|]')
@@ -78,7 +78,7 @@ def child_asks(t: Telling) -> str:
     """A child asks someone at home, and hears an explanation."""
     p, rng = t.phrases, t.rng
     e = rng.choice(EXPLANATIONS) if t.maybe(0.7) else None
-    fact = e.fact(rng) if e else any_fact(rng)
+    fact = (e.fact(rng) if e else any_fact(rng)).in_speech()
     she = t.maybe(0.5)
     p.keep(child=p("{girl}" if she else "{boy}"), his="her" if she else "his", he="she" if she else "he", elder=rng.choice(ELDERS), q=fact.question, indirect=fact.indirect,
            told=e.told(rng) if e else fact.sentence)
@@ -114,7 +114,7 @@ def school_play(t: Telling) -> str:
 def i_learned(t: Telling) -> str:
     """A child tells what was learned at school."""
     p = t.phrases
-    facts = facts_of_one_kind(t.rng, t.rng.randint(2, 3)) + [any_fact(t.rng)]
+    facts = [fact.in_speech() for fact in (*facts_of_one_kind(t.rng, t.rng.randint(2, 3)), any_fact(t.rng))]
     clauses = [fact.clause for fact in facts]
     return p.pick((
         "[Today|This week|Yesterday] we learned [many things|something new|a great deal] at school. I know now that {a}. I also know that {b}. [My friend {name1}|{name1}] asked {asked}, and the answer was: {short}.",

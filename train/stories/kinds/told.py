@@ -61,10 +61,10 @@ def diary(t: Telling) -> str:
     p = t.phrases
     entry = (
         "[Today it was {weather}.|A {weather} day.|It has been {weather} since the morning.|I woke early.|I got up late today.]", "[In the morning|After breakfast|Before school] I {chore}[ with my {relative}|].", "At school we had {subject} and {subject}. [I knew all the answers.|{Subject} was hard.|Our teacher was pleased with us.|I sat beside {name1}.]", "In the afternoon {name1} and I {play}. [It was great fun.|We laughed a great deal.|Then it began to rain.|I fell once, but it did not hurt.]",
-        "[On the way home|By the river|From the window] I saw {sight}.", "For supper we had {meal}. [I ate {small} plates of it.|It was very good.|I helped to cook it.]", "[I learned that {fact}.|{Relative} told me that {fact}.|In a book I read that {fact}.]", "[I am {feeling}.|Now I am {feeling} and {feeling}.|I was {feeling} all day.]", "[Tomorrow we will {play_now}.|I am looking forward to tomorrow.|Tomorrow is {day}.|Now I must sleep. Good night, diary.|I can hear the rain on the roof.]",
+        "[On the way home|By the river|From the window] I saw {sight}.", "For supper we had {meal}. [I ate [two|three] plates of it.|It was very good.|I helped to cook it.]", "[I learned that {fact}.|{Relative} told me that {fact}.|In a book I read that {fact}.]", "[I am {feeling}.|Now I am {feeling} and {feeling}.|I was {feeling} all day.]", "[Tomorrow we will {play_now}.|I am looking forward to tomorrow.|Now I must sleep. Good night, diary.|I can hear the rain on the roof.]",
     )
     days = []
-    start = t.rng.randint(1, 24)
+    start, gap = t.rng.randint(1, 24), t.rng.choice(("\n", "\n\n"))
     month = p("{month1}")
     form = t.rng.randrange(4)
     weekday = t.rng.randrange(7)
@@ -73,7 +73,7 @@ def diary(t: Telling) -> str:
         p.keep(fact=any_fact(t.rng).clause)
         head = ("Dear Diary,", f"{month} {start + n}", names[(weekday + n) % 7], f"{names[(weekday + n) % 7]}, {start + n} {month}")[form]
         chosen = sorted(t.rng.sample(range(len(entry)), t.rng.randint(3, 5)))
-        days.append(f"{head}\n{p.pick(('', chr(10)))}" + " ".join(p(entry[i]) for i in chosen))
+        days.append(f"{head}{gap}" + " ".join(p(entry[i]) for i in chosen))
     return "\n\n".join(days)
 
 
