@@ -35,7 +35,7 @@ TALKS: dict[str, tuple[tuple[Turn, ...], ...]] = {
     "home": (
         (("a", "It is time to get up, {b}!"), ("b", "[Is it late?|What time is it?]"), ("a", "It is {hour} o'clock, and breakfast is on the table."), ("b", "What is there for breakfast?"), ("a", "{Meal}."), ("b", "[Oh, good! I am coming.|Then I will get up at once.]")),
         (("a", "Have you [done your lessons|washed your hands|fed the {pet}], {b}?"), ("b", "[Not yet.|Almost.|I forgot.]"), ("a", "Then do it now, [please|and after that we can {play_now}]."), ("b", "[Yes, I will.|All right.|At once!]"), ("a", "[Thank you.|That is a good child.]")),
-        (("a", "What shall we do today?"), ("b", "We could {play_now}."), ("a", "But it is [rainy|cold|windy|snowy|misty]. [What do you think?|]"), ("b", "[Then let us stay at home and read.|That does not matter.|All the better!]"), ("a", "[Very well.|A good idea.] And in the evening we will have {meal}.")),
+        (("a", "What shall we do today?"), ("b", "We could {play_now}."), ("a", "But it is [rainy|cold|windy|snowy|misty]. [What do you think?|]"), ("b", "[Then let us stay at home and read.|That does not matter to me.|We can dress warmly.]"), ("a", "[Very well.|A good idea.] And in the evening we will have {meal}.")),
         (("b", "May I have a {pet1}?"), ("a", "[A(n) {pet1} is much work.|Who would feed it?]"), ("b", "I will feed it every day, I promise."), ("a", "And where would it sleep?"), ("b", "In my room."), ("a", "[We will think about it.|Well, let us ask your {relative}.|Very well, you may have one.]"), ("b", "Thank you, thank you!")),
         (("a", "Why are you so [sad|quiet], {b}?"), ("b", "[I have lost my {colour} cap.|My friend has moved away.|I broke a cup.|Nobody wants to play with me.]"), ("a", "[That is not so bad.|I am sorry to hear it.|Do not be sad.] [I will help you.|Come and sit with me.|Tomorrow is a new day.]"), ("b", "[You are very kind.|Thank you. Now I feel better.]")),
         (("b", "I cannot sleep, {a}."), ("a", "[What is the matter?|Why not?]"), ("b", "[The wind is so loud.|I am thinking of tomorrow.|I am not tired.]"), ("a", "[Then count the sheep: one, two, three, four, five ...|Shut your eyes and think of {place}.|I will sit with you for a while.]"), ("b", "[Good night, {a}.|Thank you. Now I can sleep.]"), ("a", "Good night, {b}. Sleep well.")),
@@ -62,27 +62,27 @@ TALKS: dict[str, tuple[tuple[Turn, ...], ...]] = {
         (("a", "What will you be when you are grown up?"), ("b", "I will be a(n) {job}. And you?"), ("a", "A(n) {job}, I think. [Or a(n) {job}.|I like to work with my hands.|I want to help people.]"), ("b", "[That is a fine trade.|Then you must learn a great deal.]")),
     ),
     "weather": (
-        (("a", "What is the weather like today?"), ("b", "It is {weather}[| and {weather}]."), ("a", "Then [take your coat|do not forget your hat|take your umbrella with you]."), ("b", "[I will.|Thank you, I had almost forgotten it.|Yes, you are right.]")),
+        (("a", "What is the weather like today?"), ("b", "It is [b:cold|snowy|rainy|windy|frosty|stormy|misty]."), ("a", "Then [b:take your coat|put on your boots|take your umbrella with you|hold on to your hat|wear your mittens|let us stay in|walk carefully]."), ("b", "[I will.|Yes, you are right.|That is a good idea.]")),
         (("a", "What is the weather like?"), ("b", "It is [fine|warm|sunny] today."), ("a", "Then [we can|let us] {play_now}!"), ("b", "[Yes, let us do that.|A good idea.|And afterwards we will have {meal}.]")),
-        (("a", "Do you think it will rain?"), ("b", "[Yes, look at the dark clouds.|No, the sky is quite blue.|Perhaps in the evening.]"), ("a", "[I like the rain.|My garden needs rain.|Then we can go out.]"), ("b", "[So do the ducks!|So do I.|Yes, let us go.]")),
+        (("a", "Do you think it will rain?"), ("b", "[b:Yes, look at the dark clouds.|No, the sky is quite blue.|Perhaps in the evening.]"), ("a", "[b:I like the rain.|Then we can go out.|Good, for my garden needs rain.]"), ("b", "[b:So do the ducks!|Yes, let us go.|And mine, too.]")),
     ),
     "library": (
         (("a", "Good [morning|afternoon]. Can I help you?"), ("b", "Yes, please. I am looking for a book about {plural_animal}."), ("a", "[You will find it on the second shelf.|Come with me, I will show you.]"), ("b", "[b:May I take two books?|How long may I keep it?]"), ("a", "[b:You may take three.|You may keep it for {small} weeks.]"), ("b", "[Thank you. I will bring it back in time.|That is very kind of you.]")),
-        (("b", "I have brought back my books."), ("a", "[Thank you. Did you like them?|You are in good time.]"), ("b", "[Yes, above all the one about {plural_animal}.|The first was good, but the second was too hard for me.]"), ("a", "Then I have another one for you. [It came in only today.|It has many pictures.]")),
+        (("b", "I have brought back my books."), ("a", "Thank you. [Did you like them?|How did you like them?]"), ("b", "[I liked the one about {plural_animal} best.|The first was good, but the second was too hard for me.]"), ("a", "Then I have another one for you. [It came in only today.|It has many pictures.]")),
     ),
     "farm": (
-        (("b", "Good morning! What a fine {animal1} you have."), ("a", "[Yes, I am proud of it.|It is the best one I ever had.]"), ("b", "[b:What is it called?|May I stroke it?]"), ("a", "[b:It is called {petname1}.|Of course, but be gentle.]"), ("b", "[And what does it eat?|It is so soft!]"), ("a", "[Whatever it can find!|You may come again tomorrow and help me.|If you like, you may feed the hens as well.]")),
+        (("b", "Good morning! What a fine [cow|horse|goat|dog|hen|sheep|pony|duck|donkey|rabbit|cat] you have."), ("a", "[Yes, I am proud of it.|It is the best one I ever had.]"), ("b", "[b:What is it called?|May I stroke it?]"), ("a", "[b:It is called {petname1}.|Of course, but be gentle.]"), ("b", "[c:And what does it eat?|How nice it is!]"), ("a", "[c:Whatever it can find!|You may come again tomorrow and help me.]")),
         (("b", "May I help you today?"), ("a", "Gladly! You can {chore_now}."), ("b", "[b:I have never done that before.|I know how to do it.]"), ("a", "[b:I will show you.|Very good. And afterwards we will have {meal}.]"), ("b", "[b:It is not hard at all!|Then let us begin.]")),
     ),
     "telephone": (
-        (("a", "Hello, this is {a}. Who is speaking?"), ("b", "Hello, {a}, it is {b}. [Have you time on {day1}?|What are you doing on {day1}?]"), ("a", "[I think I have time. Why?|On {day1}? Nothing at all.|Let me see. On {day1} I am free.]"), ("b", "[It is my birthday.|We want to {play_now}.] Will you come?"), ("a", "[Gladly! At what time?|With pleasure. When?]"), ("b", "At {hour} o'clock."), ("a", "I shall be there. Good-bye, {b}!"), ("b", "Good-bye!")),
+        (("a", "Hello, this is {a}. Who is speaking?"), ("b", "Hello, {a}, it is {b}. [b:Have you time on {day1}?|What are you doing on {day1}?]"), ("a", "[b:I think I have time. Why?|On {day1}? Nothing at all.]"), ("b", "[It is my birthday.|We want to {play_now}.] Will you come?"), ("a", "[Gladly! At what time?|With pleasure. When?]"), ("b", "At {hour} o'clock."), ("a", "I shall be there. Good-bye, {b}!"), ("b", "Good-bye!")),
     ),
 }
 
 ROLES = {"shop": ("[Baker|Shopkeeper|Mr. {surname}|Mrs. {surname}|Woman]", "{name1}"), "doctor": ("Doctor", "{name1}"), "way": ("[Old man|Policeman|Woman|Postman|Boy|Girl]", "[Traveller|{name1}|Visitor]"),
          "library": ("[Librarian|Mr. {surname}|Mrs. {surname}]", "{name1}"), "farm": ("[Farmer|Mr. {surname}|Mrs. {surname}]", "{name1}"), "home": ("[Mother|Father|Grandmother|Grandfather]", "{name1}")}
 SETTINGS = {
-    "shop": "[In the shop|At the baker's|At the market|In a little shop in {street}]", "doctor": "[At the doctor's|{Name} is ill|A visit to the doctor]", "way": "[In the street|At the station|A stranger asks the way]",
+    "shop": "[In the shop|At the baker's|At the market|In a little shop in {street}]", "doctor": "[At the doctor's|{name1} is ill|A visit to the doctor]", "way": "[In the street|At the station|A stranger asks the way]",
     "home": "[At home|At breakfast|In the kitchen|In the evening]", "friends": "[Two friends|In the park|After school|On the way home|{A} and {b}]", "weather": "[About the weather|At the window]", "library": "[In the library|At the library]", "farm": "[On the farm|A visit to the farm]", "telephone": "[On the telephone|A call]",
 }
 SAID = {"?": ("asked",), "!": ("cried", "said", "called"), ".": ("said", "said", "answered", "replied")}
