@@ -1,7 +1,7 @@
 """What `SpeculativeDecoder.generate` returns."""
 
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from naive_speculate.events import Event, FinishReason
@@ -37,7 +37,8 @@ class GenerationResult:
     outputs: list["GenerationResult"] = field(default_factory=list, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """The result as plain JSON values, without its events."""
+        """The result as plain JSON values, without its events; `outputs` stays empty where there is but one."""
+        outputs = self.outputs if len(self.outputs) > 1 else []
         return {
             "text": self.text,
             "token_ids": self.token_ids,
@@ -48,7 +49,7 @@ class GenerationResult:
             if self.prompt_logprobs is None
             else [None if entry is None else _plain(entry) for entry in self.prompt_logprobs],
             "cumulative_logprob": self.cumulative_logprob,
-            "outputs": [output.to_dict() for output in self.outputs] if len(self.outputs) > 1 else [],
+            "outputs": [replace(output, outputs=[]).to_dict() for output in outputs],  # this one is among them
         }
 
 
