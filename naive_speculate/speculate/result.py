@@ -21,7 +21,8 @@ class GenerationResult:
         trace: Its events.
         metrics: Its figures.
         logprobs: For each generated token, log-probabilities by token id; None unless asked for.
-        prompt_logprobs: The same for the prompt; None for the first token, which nothing predicts.
+        prompt_logprobs: The same for the prompt, with None for the first token, which nothing predicts; None unless asked for,
+            and for a run that ended before its prompt was read.
         cumulative_logprob: Sum of the generated tokens' log-probabilities; None for a single sequence without logprobs.
         outputs: All n sequences, the most probable first; this one is the first of them.
     """
@@ -73,6 +74,7 @@ def _result(sequence: Sequence, trace: Trace) -> GenerationResult:
     assert sequence.finish_reason is not None
     token_ids = trace.token_ids
     asked = sequence.params.logprobs is not None
+    read = len(sequence.prompt_logprobs or ()) == len(sequence.prompt_token_ids)
     return GenerationResult(
         text=trace.text,
         token_ids=token_ids,
@@ -80,7 +82,7 @@ def _result(sequence: Sequence, trace: Trace) -> GenerationResult:
         trace=trace,
         metrics=trace.metrics,
         logprobs=sequence.logprobs[: len(token_ids)] if asked else None,
-        prompt_logprobs=sequence.prompt_logprobs,
+        prompt_logprobs=sequence.prompt_logprobs if read else None,
         cumulative_logprob=sequence.cumulative_logprob if sequence.wants_logprobs else None,
     )
 
