@@ -4,7 +4,7 @@ Data goes one way: a request in, lists of events out. What stands behind the sea
 cluster; whoever asks cannot tell.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
@@ -80,6 +80,15 @@ class About:
     capacity: int
 
 
+def entered(lists: Generator[list[Event], None, None]) -> Iterator[list[Event]]:
+    """Run a generator up to its first yield, an empty list that nobody sees, and hand it on.
+
+    Python runs no `finally` of a generator that is closed before its first `next`; one that has begun hears of it.
+    """
+    next(lists)
+    return lists
+
+
 class Engine(Protocol):
     """Decodes many requests at once. Threads may call it side by side."""
 
@@ -94,7 +103,7 @@ class Engine(Protocol):
         Args:
             request: What to decode.
             cancel: Set it to end the run, after the step or the chunk of a prompt that is being computed; closing the
-                iterator does so too.
+                iterator does so too, or dropping it, whether or not anything was read.
 
         Returns:
             Iterator: Lists of events as they come. All of them joined are the run's trace: it begins with `started` and, for

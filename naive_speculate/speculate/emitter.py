@@ -5,7 +5,7 @@ from collections.abc import Sequence as Seq
 from typing import Any
 
 from naive_speculate.events import OUTPUT_KINDS, SCHEMA_VERSION, Event, EventKind, FinishReason
-from naive_speculate.metrics import summarize
+from naive_speculate.metrics import Summary
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.record import StepRecord
 from naive_speculate.text import StopStrings, TextStream, Vocabulary
@@ -35,7 +35,7 @@ class Emitter:
     ) -> None:
         self.row = row
         self._began = time.perf_counter()
-        self.history: list[Event] = []
+        self._summary = Summary()
         self._vocabulary = vocabulary
         self._params = params
         self._stop_token_ids = stop_token_ids
@@ -113,7 +113,7 @@ class Emitter:
     def finished(self, reason: FinishReason, message: str | None = None) -> list[Event]:
         """The event that closes the run; whatever was held back comes before it."""
         events = self._release([], None, True)
-        metrics = summarize(self.history).to_dict()
+        metrics = self._summary.metrics.to_dict()
         return events + self._release(
             [self._event(EventKind.FINISHED, self.clock(), finish_reason=reason, metrics=metrics, message=message)]
         )
@@ -166,7 +166,8 @@ class Emitter:
                         break
         out, self._held = self._held[:keep_from], self._held[keep_from:]
         self._held_from += sum(len(event.text or "") for event in out if event.kind in OUTPUT_KINDS)
-        self.history += out
+        for event in out:
+            self._summary.add(event)
         return out
 
     def _cut(self, at: int) -> None:

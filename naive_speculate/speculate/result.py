@@ -1,7 +1,7 @@
 """What `SpeculativeDecoder.generate` returns."""
 
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from naive_speculate.events import Event, FinishReason
@@ -21,7 +21,8 @@ class GenerationResult:
         trace: Its events.
         metrics: Its figures.
         logprobs: For each generated token, log-probabilities by token id; None unless asked for.
-        prompt_logprobs: The same for the prompt; None for the first token, which nothing predicts.
+        prompt_logprobs: The same for the prompt, with None for the first token, which nothing predicts; None unless asked for,
+            and for a run that ended before its prompt was read.
         cumulative_logprob: Sum of the generated tokens' log-probabilities; None for a single sequence without logprobs.
         outputs: All n sequences, the most probable first; this one is the first of them.
     """
@@ -37,7 +38,8 @@ class GenerationResult:
     outputs: list["GenerationResult"] = field(default_factory=list, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """The result as plain JSON values, without its events."""
+        """The result as plain JSON values, without its events; `outputs` stays empty where there is but one."""
+        outputs = self.outputs if len(self.outputs) > 1 else []
         return {
             "text": self.text,
             "token_ids": self.token_ids,
@@ -48,7 +50,7 @@ class GenerationResult:
             if self.prompt_logprobs is None
             else [None if entry is None else _plain(entry) for entry in self.prompt_logprobs],
             "cumulative_logprob": self.cumulative_logprob,
-            "outputs": [output.to_dict() for output in self.outputs] if len(self.outputs) > 1 else [],
+            "outputs": [replace(output, outputs=[]).to_dict() for output in outputs],  # this one is among them
         }
 
 
@@ -72,6 +74,7 @@ def _result(sequence: Sequence, trace: Trace) -> GenerationResult:
     assert sequence.finish_reason is not None
     token_ids = trace.token_ids
     asked = sequence.params.logprobs is not None
+    read = len(sequence.prompt_logprobs or ()) == len(sequence.prompt_token_ids)
     return GenerationResult(
         text=trace.text,
         token_ids=token_ids,
@@ -79,7 +82,7 @@ def _result(sequence: Sequence, trace: Trace) -> GenerationResult:
         trace=trace,
         metrics=trace.metrics,
         logprobs=sequence.logprobs[: len(token_ids)] if asked else None,
-        prompt_logprobs=sequence.prompt_logprobs,
+        prompt_logprobs=sequence.prompt_logprobs if read else None,
         cumulative_logprob=sequence.cumulative_logprob if sequence.wants_logprobs else None,
     )
 

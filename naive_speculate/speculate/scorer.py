@@ -4,6 +4,7 @@ from collections.abc import Sequence as Seq
 
 import torch
 
+from naive_speculate.infer import slots
 from naive_speculate.infer.slots import SlotPool
 from naive_speculate.infer.transfer import on_device
 from naive_speculate.speculate.sequence import Logprob, Sequence
@@ -26,15 +27,15 @@ class Scorer:
 
     def prefill(self, sequences: Seq[Sequence]) -> None:
         """Bring the cache a chunk nearer to all tokens but the last; collect prompt log-probabilities where asked for."""
-        for sequence in sequences:
-            if sequence.params.prompt_logprobs is not None and sequence.prompt_logprobs is None:
-                self._prefill_with_logprobs(sequence, sequence.params.prompt_logprobs)
-        slots = [sequence.target_slot for sequence in sequences]
-        self.pool.feed(slots, [sequence.token_ids for sequence in sequences])
+        scored = [sequence for sequence in sequences if _wants_prompt_logprobs(sequence)]
+        for sequence in scored:
+            self._prefill_with_logprobs(sequence)
+        rest = [sequence for sequence in sequences if sequence not in scored]
+        self.pool.feed([sequence.target_slot for sequence in rest], [sequence.token_ids for sequence in rest])
 
     def ready(self, sequence: Sequence) -> bool:
         """Whether `prefill` has nothing more to do."""
-        if sequence.params.prompt_logprobs is not None and sequence.prompt_logprobs is None:
+        if _wants_prompt_logprobs(sequence):
             return False
         return sequence.target_slot.num_tokens >= len(sequence.token_ids) - 1
 
@@ -52,15 +53,25 @@ class Scorer:
         query = torch.cat([last, draft_token_ids], dim=1)
         return self.pool.forward([s.target_slot for s in sequences], query)[..., : self.vocab_size]
 
-    def _prefill_with_logprobs(self, sequence: Sequence, count: int) -> None:
+    def _prefill_with_logprobs(self, sequence: Sequence) -> None:
+        """Take in the prompt's next chunk and collect the log-probabilities of the tokens behind its places."""
         prompt = sequence.prompt_token_ids
-        found: list[dict[int, Logprob] | None] = [None]  # nothing predicts the first token
-        if len(prompt) > 1:
-            sequence.target_slot.keep(0)
+        found = sequence.prompt_logprobs or [None]  # nothing predicts the first token
+        known = len(found) - 1
+        sequence.target_slot.keep(known)
+        if chunk := prompt[known:-1][: slots.PREFILL_CHUNK]:
             device = getattr(self.pool.model, "device", None)
-            logits = self.pool.forward([sequence.target_slot], on_device([prompt[:-1]], device))
-            found += raw_logprobs(logits[0, :, : self.vocab_size], prompt[1:], count, self.vocabulary)
+            logits = self.pool.forward([sequence.target_slot], on_device([chunk], device))[0, :, : self.vocab_size]
+            following = prompt[known + 1 : known + 1 + len(chunk)]
+            found += raw_logprobs(logits, following, sequence.params.prompt_logprobs or 0, self.vocabulary)
         sequence.prompt_logprobs = found
+
+
+def _wants_prompt_logprobs(sequence: Sequence) -> bool:
+    """Whether log-probabilities of its prompt are still to be collected."""
+    if sequence.params.prompt_logprobs is None:
+        return False
+    return len(sequence.prompt_logprobs or ()) < len(sequence.prompt_token_ids)
 
 
 def raw_logprobs(logits: torch.Tensor, token_ids: list[int], count: int, vocabulary: Vocabulary) -> list[dict[int, Logprob]]:
