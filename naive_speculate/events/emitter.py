@@ -4,7 +4,7 @@ import time
 from dataclasses import fields
 
 from naive_speculate.events.event import OUTPUT_KINDS, SCHEMA_VERSION, Event, EventKind, FinishReason
-from naive_speculate.events.metrics import summarize
+from naive_speculate.events.metrics import Summary
 from naive_speculate.events.record import Outcome, RunInfo, StepRecord
 from naive_speculate.text import Vocabulary
 
@@ -27,7 +27,7 @@ class Emitter:
         self._info = info
         self._vocabulary = vocabulary
         self._began = time.perf_counter()
-        self._history: list[Event] = []
+        self._summary = Summary()
         self._held: list[Event] = []
         self._held_from = 0  # where the text of the held events begins
         self._count = 0
@@ -81,7 +81,7 @@ class Emitter:
         """The event that closes the run; whatever was held back comes before it."""
         self.over = True
         events = self._release([], None)
-        metrics = summarize(self._history).to_dict()
+        metrics = self._summary.metrics.to_dict()
         at = time.perf_counter() - self._began
         return [*events, Event(EventKind.FINISHED, self.row, at, finish_reason=reason, metrics=metrics, message=message)]
 
@@ -151,7 +151,8 @@ class Emitter:
                         break
         out, self._held = self._held[:keep_from], self._held[keep_from:]
         self._held_from += sum(len(event.text or "") for event in out if event.kind in OUTPUT_KINDS)
-        self._history += out
+        for event in out:
+            self._summary.add(event)
         return out
 
     def _cut(self, at: int) -> None:

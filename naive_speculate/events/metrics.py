@@ -5,7 +5,7 @@ Names follow vLLM's per-request speculative-decoding metrics; `alpha` is the acc
 """
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from naive_speculate.events.event import OUTPUT_KINDS, Event, EventKind
@@ -53,6 +53,72 @@ class Metrics:
         return asdict(self)
 
 
+class Summary:
+    """The figures of a run that goes on: takes its events one by one, each in constant time.
+
+    Args:
+        row: Count this sequence only; None counts every event.
+    """
+
+    def __init__(self, row: int | None = None) -> None:
+        self._row = row
+        self._counts = Metrics()
+        self._last_time = 0.0
+        self._kept_whole: list[int] = []  # by length, the windows whose drafts were all accepted
+
+    def add(self, event: Event) -> None:
+        """Take in the run's next event."""
+        if self._row is not None and event.row != self._row:
+            return
+        m = self._counts
+        if event.kind in OUTPUT_KINDS:
+            m.num_generated_tokens += 1
+        elif event.kind == EventKind.REJECTED:
+            m.num_rejected_draft_tokens += 1
+        elif event.kind == EventKind.STEP:
+            drafted, accepted = event.num_draft or 0, event.num_accepted or 0
+            longer = drafted + 1 - len(m.acceptance_histogram)
+            m.acceptance_histogram += [0] * longer
+            self._kept_whole += [0] * longer
+            m.acceptance_histogram[accepted] += 1
+            self._kept_whole[drafted] += accepted == drafted
+            m.num_spec_steps += 1
+            m.num_draft_tokens += drafted
+            m.num_accepted_draft_tokens += accepted
+            m.draft_seconds += event.draft_seconds or 0.0
+            m.verify_seconds += event.verify_seconds or 0.0
+            m.total_seconds += event.total_seconds or 0.0
+            self._last_time = event.time
+            if m.time_to_first_token is None:
+                m.time_to_first_token = event.time
+
+    @property
+    def metrics(self) -> Metrics:
+        """The figures so far. To ask takes time of the longest window, however many events there were."""
+        m = replace(self._counts, acceptance_histogram=list(self._counts.acceptance_histogram))
+        judged = m.num_accepted_draft_tokens + m.num_rejected_draft_tokens
+        if m.num_draft_tokens:
+            m.draft_acceptance_rate = m.num_accepted_draft_tokens / m.num_draft_tokens
+        if judged:
+            m.alpha = m.num_accepted_draft_tokens / judged
+        if m.num_spec_steps:
+            m.mean_acceptance_length = (m.num_accepted_draft_tokens + m.num_spec_steps) / m.num_spec_steps
+            m.acceptance_rate_per_position = self._rates()
+        if self._last_time > 0:
+            m.tokens_per_second = m.num_generated_tokens / self._last_time
+        return m
+
+    def _rates(self) -> list[float | None]:
+        """By place, kept ÷ reached. A place is not reached by windows that a rejection or their own length ended before it."""
+        rates: list[float | None] = []
+        left = self._counts.num_spec_steps  # windows whose drafts before this place were all accepted
+        for ended_here, kept_whole in zip(self._counts.acceptance_histogram[:-1], self._kept_whole[:-1], strict=True):
+            reached = left - kept_whole
+            left -= ended_here
+            rates.append(left / reached if reached else None)
+        return rates
+
+
 def summarize(events: Iterable[Event], row: int | None = None) -> Metrics:
     """Compute the figures of a run.
 
@@ -63,43 +129,7 @@ def summarize(events: Iterable[Event], row: int | None = None) -> Metrics:
     Returns:
         Metrics: The figures.
     """
-    m = Metrics()
-    last_time = 0.0
-    windows: list[tuple[int, int]] = []
+    summary = Summary(row)
     for event in events:
-        if row is not None and event.row != row:
-            continue
-        if event.kind in OUTPUT_KINDS:
-            m.num_generated_tokens += 1
-        elif event.kind == EventKind.REJECTED:
-            m.num_rejected_draft_tokens += 1
-        elif event.kind == EventKind.STEP:
-            drafted, accepted = event.num_draft or 0, event.num_accepted or 0
-            windows.append((drafted, accepted))
-            m.draft_seconds += event.draft_seconds or 0.0
-            m.verify_seconds += event.verify_seconds or 0.0
-            m.total_seconds += event.total_seconds or 0.0
-            last_time = event.time
-            if m.time_to_first_token is None:
-                m.time_to_first_token = event.time
-    m.num_spec_steps = len(windows)
-    m.num_draft_tokens = sum(drafted for drafted, _ in windows)
-    m.num_accepted_draft_tokens = sum(accepted for _, accepted in windows)
-    judged = m.num_accepted_draft_tokens + m.num_rejected_draft_tokens
-    if m.num_draft_tokens:
-        m.draft_acceptance_rate = m.num_accepted_draft_tokens / m.num_draft_tokens
-    if judged:
-        m.alpha = m.num_accepted_draft_tokens / judged
-    if windows:
-        m.mean_acceptance_length = (m.num_accepted_draft_tokens + len(windows)) / len(windows)
-        longest = max(drafted for drafted, _ in windows)
-        m.acceptance_histogram = [0] * (longest + 1)
-        for _, accepted in windows:
-            m.acceptance_histogram[accepted] += 1
-        for place in range(longest):
-            reached = sum(1 for drafted, accepted in windows if drafted > place and accepted >= place)
-            kept = sum(1 for _, accepted in windows if accepted > place)
-            m.acceptance_rate_per_position.append(kept / reached if reached else None)
-    if last_time > 0:
-        m.tokens_per_second = m.num_generated_tokens / last_time
-    return m
+        summary.add(event)
+    return summary.metrics

@@ -135,7 +135,9 @@ def _parse_line(number: int, line: str) -> Event:
     if not isinstance(data, dict):
         raise ValueError(f"trace line {number}: expected an object, got {type(data).__name__}")
     version = data.get("schema_version")
-    if isinstance(version, int) and version > SCHEMA_VERSION:
+    if version is not None and (type(version) is not int or version < 1):
+        raise ValueError(f"trace line {number}: schema_version must be a whole number from 1, got {version!r:.80}")
+    if version is not None and version > SCHEMA_VERSION:
         raise ValueError(f"trace line {number}: schema version {version} is newer than this program knows ({SCHEMA_VERSION})")
     try:
         event = _EVENT.validate_python(data)
@@ -143,6 +145,8 @@ def _parse_line(number: int, line: str) -> Event:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"]) or "event"
         raise ValueError(f"trace line {number}: {place}: {first['msg']}, got {first['input']!r:.80}") from None
+    if event.kind == EventKind.STARTED and version is None:
+        raise ValueError(f"trace line {number}: the 'started' event has no schema_version, expected {SCHEMA_VERSION}")
     # The figures of a run count up to these two, so that nonsense here would take its memory elsewhere.
     drafted, accepted = event.num_draft or 0, event.num_accepted or 0
     if not 0 <= accepted <= drafted <= MAX_WINDOW:

@@ -17,6 +17,16 @@ MAX_REPEATS = 300
 """Repetitions in a regular expression or grammar: compiling takes time with their square, some two seconds for 1,000."""
 MAX_DEPTH = 64
 """Levels of a JSON schema: 600 take half a minute to compile."""
+CACHE_BYTES = 64 * 2**20
+"""Compiled grammars that are kept, some 30 KB for a small schema; the ones that were not used for longest go first."""
+
+_TYPES: dict[str, tuple[Any, str]] = {
+    "json": ((str, Mapping), "a JSON schema, as text or a mapping"),
+    "regex": (str, "text"),
+    "choice": (Sequence, "a list of texts"),
+    "grammar": (str, "text"),
+    "json_object": (bool, "True"),
+}
 
 
 @dataclass(frozen=True)
@@ -41,10 +51,18 @@ class GuidedDecodingParams:
     json_object: bool | None = None
 
     def __post_init__(self) -> None:
-        given = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name)}
+        given = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}
+        if given.get("json_object") is False:
+            del given["json_object"]
         if len(given) != 1:
             names = ", ".join(sorted(given)) or "none"
             raise ValueError(f"guided_decoding needs exactly one of json, regex, choice, grammar, json_object, got {names}")
+        kind, value = next(iter(given.items()))
+        types, said = _TYPES[kind]
+        if not isinstance(value, types) or (kind == "choice" and isinstance(value, str)):
+            raise ValueError(f"guided_decoding {kind} must be {said}, got {value!r:.80}")
+        if kind != "json" and not value:
+            raise ValueError(f"guided_decoding {kind} is empty, got {value!r}")
         if self.choice is not None and not all(isinstance(text, str) and text for text in self.choice):
             raise ValueError(f"guided_decoding choice must hold non-empty strings, got {list(self.choice)!r:.200}")
         name, text = self.source
@@ -147,8 +165,13 @@ class GrammarCompiler:
         if not stop_token_ids:
             raise ValueError("guided_decoding needs a model with an end-of-sequence token")
         info = xgrammar.TokenizerInfo.from_huggingface(tokenizer, vocab_size=vocab_size, stop_token_ids=list(stop_token_ids))
-        self._compiler = xgrammar.GrammarCompiler(info, max_threads=2)
+        self._compiler = xgrammar.GrammarCompiler(info, max_threads=2, cache_limit_bytes=CACHE_BYTES)
         self.vocab_size = vocab_size
+
+    @property
+    def cached_bytes(self) -> int:
+        """Size of the compiled grammars that are kept."""
+        return int(self._compiler.get_cache_size_bytes())
 
     def compile(self, params: GuidedDecodingParams) -> "GrammarMask":
         """A fresh matcher for the grammar."""

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from queue import Empty, SimpleQueue
 
 from naive_speculate.events.event import Event, FinishReason
@@ -11,7 +11,7 @@ from naive_speculate.events.record import StepRecord
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.serving.intake import MAX_ROWS, OUT_OF_MEMORY, about, explain, prepare
 from naive_speculate.serving.memory import give_back_memory
-from naive_speculate.serving.protocol import STOPPING, Load, Request, Unavailable
+from naive_speculate.serving.protocol import STOPPING, Load, Request, Unavailable, entered
 from naive_speculate.speculate.batch import Batch
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.run import Run
@@ -84,7 +84,7 @@ class LocalEngine:
     def submit(self, request: Request, cancel: CancelFlag | None = None) -> Iterator[list[Event]]:
         """Decode a request (see `Engine`); checked here, by the caller's own thread."""
         unread: SimpleQueue[list[Event] | None] = SimpleQueue()
-        return self._read(self._start(request, cancel, unread.put), unread)
+        return entered(self._read(self._start(request, cancel, unread.put), unread))
 
     def start(self, request: Request, cancel: CancelFlag, deliver: Deliver) -> None:
         """Decode a request for a caller that cannot wait in a thread of its own, as an event loop cannot.
@@ -131,8 +131,9 @@ class LocalEngine:
             self._changed.notify()
         self._thread.join()
 
-    def _read(self, job: _Job, unread: "SimpleQueue[list[Event] | None]") -> Iterator[list[Event]]:
+    def _read(self, job: _Job, unread: "SimpleQueue[list[Event] | None]") -> Generator[list[Event], None, None]:
         try:
+            yield []
             over = False
             while not over:
                 try:

@@ -1,11 +1,11 @@
 """An engine that tells the operator about every run: what it took and how it ended."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind
-from naive_speculate.serving.protocol import About, Engine, Load, Request
+from naive_speculate.serving.protocol import About, Engine, Load, Request, entered
 from naive_speculate.speculate.sequence import CancelFlag
 
 
@@ -89,7 +89,7 @@ class ObservedEngine:
         except Exception:
             self._tell(record, began, "refused")
             raise
-        return self._watch(lists, record, began)
+        return entered(self._watch(lists, record, began))
 
     def load(self) -> Load:
         """How busy it is."""
@@ -99,9 +99,10 @@ class ObservedEngine:
         """Cancel what runs and take no more requests."""
         self._engine.close()
 
-    def _watch(self, lists: Iterator[list[Event]], record: RunRecord, began: float) -> Iterator[list[Event]]:
+    def _watch(self, lists: Iterator[list[Event]], record: RunRecord, began: float) -> Generator[list[Event], None, None]:
         outcome = None
         try:
+            yield []
             for events in lists:
                 since = time.monotonic() - began
                 for event in events:

@@ -4,7 +4,7 @@ Data goes one way: a request in, lists of events out. What stands behind the sea
 cluster; whoever asks cannot tell.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -12,7 +12,7 @@ from naive_speculate.events import Event
 from naive_speculate.speculate.request import Request
 from naive_speculate.speculate.sequence import CancelFlag
 
-__all__ = ["STOPPING", "About", "Engine", "Load", "Request", "Unavailable"]
+__all__ = ["STOPPING", "About", "Engine", "Load", "Request", "Unavailable", "entered"]
 
 STOPPING = "The server is stopping and takes no more runs. Try again in a minute."
 
@@ -61,6 +61,15 @@ class About:
     capacity: int
 
 
+def entered(lists: Generator[list[Event], None, None]) -> Iterator[list[Event]]:
+    """Run a generator up to its first yield, an empty list that nobody sees, and hand it on.
+
+    Python runs no `finally` of a generator that is closed before its first `next`; one that has begun hears of it.
+    """
+    next(lists)
+    return lists
+
+
 class Engine(Protocol):
     """Decodes many requests at once. Threads may call it side by side."""
 
@@ -75,7 +84,7 @@ class Engine(Protocol):
         Args:
             request: What to decode.
             cancel: Set it to end the run, after the step or the chunk of a prompt that is being computed; closing the
-                iterator does so too.
+                iterator does so too, or dropping it, whether or not anything was read.
 
         Returns:
             Iterator: Lists of events as they come. All of them joined are the run's trace: it begins with `started` and, for

@@ -1,7 +1,7 @@
 """What `SpeculativeDecoder.generate` returns."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from naive_speculate.events.event import Event, FinishReason
@@ -23,7 +23,8 @@ class GenerationResult:
         trace: Its events.
         metrics: Its figures.
         logprobs: For each generated token, log-probabilities by token id; None unless asked for.
-        prompt_logprobs: The same for the prompt; None for the first token, which nothing predicts.
+        prompt_logprobs: The same for the prompt, with None for the first token, which nothing predicts; None unless asked for,
+            and for a run that ended before its prompt was read.
         cumulative_logprob: Sum of the generated tokens' log-probabilities; None for a single sequence without logprobs.
         outputs: All n sequences, the most probable first; this one is the first of them.
     """
@@ -39,7 +40,8 @@ class GenerationResult:
     outputs: list["GenerationResult"] = field(default_factory=list, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """The result as plain JSON values, without its events."""
+        """The result as plain JSON values, without its events; `outputs` stays empty where there is but one."""
+        outputs = self.outputs if len(self.outputs) > 1 else []
         return {
             "text": self.text,
             "token_ids": self.token_ids,
@@ -50,7 +52,7 @@ class GenerationResult:
             if self.prompt_logprobs is None
             else [None if entry is None else _plain(entry) for entry in self.prompt_logprobs],
             "cumulative_logprob": self.cumulative_logprob,
-            "outputs": [output.to_dict() for output in self.outputs] if len(self.outputs) > 1 else [],
+            "outputs": [replace(output, outputs=[]).to_dict() for output in outputs],  # this one is among them
         }
 
 
@@ -75,6 +77,7 @@ def _result(row: SequenceState, trace: Trace) -> GenerationResult:
     token_ids = trace.token_ids
     logprobs = row.logprobs[: len(token_ids)]
     total = sum(entry[token].logprob for entry, token in zip(logprobs, token_ids, strict=True)) if row.wants_logprobs else None
+    read = len(row.prompt_logprobs or ()) == len(row.prompt_token_ids)
     return GenerationResult(
         text=trace.text,
         token_ids=token_ids,
@@ -82,7 +85,7 @@ def _result(row: SequenceState, trace: Trace) -> GenerationResult:
         trace=trace,
         metrics=trace.metrics,
         logprobs=logprobs if row.params.logprobs is not None else None,
-        prompt_logprobs=row.prompt_logprobs,
+        prompt_logprobs=row.prompt_logprobs if read else None,
         cumulative_logprob=total,
     )
 

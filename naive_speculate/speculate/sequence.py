@@ -91,6 +91,12 @@ class SequenceState:
         return self.params.logprobs is not None or self.params.num_sequences > 1
 
     @property
+    def wants_prompt_logprobs(self) -> bool:
+        """Whether log-probabilities of its prompt are still to be collected."""
+        wanted = self.params.prompt_logprobs is not None
+        return wanted and len(self.prompt_logprobs or ()) < len(self.prompt_token_ids)
+
+    @property
     def output_token_ids(self) -> list[int]:
         """The generated tokens."""
         return self.token_ids[len(self.prompt_token_ids) :]

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 import torch
 
 from naive_speculate.events.record import StepRecord
+from naive_speculate.infer import slots
 from naive_speculate.infer.device import on_device
 from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.models import ModelPair
@@ -66,7 +67,7 @@ class Workspace:
 
     def is_ready(self, row: SequenceState) -> bool:
         """Whether all of it is in the caches that a step needs there."""
-        if row.params.prompt_logprobs is not None and row.prompt_logprobs is None:
+        if row.wants_prompt_logprobs:
             return False
         if self.slots[row].num_tokens < len(row.token_ids) - 1:
             return False
@@ -75,10 +76,11 @@ class Workspace:
 
     def prefill(self, rows: Sequence[SequenceState]) -> None:
         """Take in the next chunk of each row, and the log-probabilities of its prompt where they are asked for."""
-        for row in rows:
-            if row.params.prompt_logprobs is not None and row.prompt_logprobs is None:
-                self._read_prompt(row, row.params.prompt_logprobs)
-        self.target.feed([self.slots[row] for row in rows], [row.token_ids for row in rows])
+        scored = [row for row in rows if row.wants_prompt_logprobs]
+        for row in scored:
+            self._read_prompt(row)
+        rest = [row for row in rows if row not in scored]
+        self.target.feed([self.slots[row] for row in rest], [row.token_ids for row in rest])
         for drafter in self.drafters.values():
             if drafting := [row for row in rows if self.drafter_of.get(row) is drafter and drafter.room(row) > 0]:
                 drafter.prefill(drafting)
@@ -155,12 +157,15 @@ class Workspace:
             self.drafters[name] = DRAFTERS[name](self.pair, self.vocab_size, self.device)
         return self.drafters[name]
 
-    def _read_prompt(self, row: SequenceState, count: int) -> None:
-        """Take a whole prompt in, with its log-probabilities."""
+    def _read_prompt(self, row: SequenceState) -> None:
+        """Take in the prompt's next chunk and collect the log-probabilities of the tokens after its places."""
         prompt, slot = row.prompt_token_ids, self.slots[row]
-        row.prompt_logprobs = [None]  # nothing predicts the first token
-        if len(prompt) > 1:
-            slot.keep(0)
-            query = on_device([prompt[:-1]], self.device)
+        found = row.prompt_logprobs or [None]  # nothing predicts the first token
+        known = len(found) - 1
+        slot.keep(known)
+        if chunk := prompt[known:-1][: slots.PREFILL_CHUNK]:
+            query = on_device([chunk], self.device)
             logits = self.target.model.forward(query, self.target.view([slot]))[0, :, : self.vocab_size]
-            row.prompt_logprobs += raw_logprobs(logits, prompt[1:], count, self.vocabulary)
+            following = prompt[known + 1 : known + 1 + len(chunk)]
+            found += raw_logprobs(logits, following, row.params.prompt_logprobs or 0, self.vocabulary)
+        row.prompt_logprobs = found

@@ -144,7 +144,7 @@ def test_a_dropped_file_is_opened(page):
 def test_a_broken_trace_is_refused_and_the_old_run_stays(page, tmp_path):
     ended(page)
     before, shown = shown_run(page), text(page)
-    (tmp_path / "broken.jsonl").write_text('{"kind":"started"}\n{"kind":')
+    (tmp_path / "broken.jsonl").write_text('{"kind":"started","schema_version":1}\n{"kind":')
     page.locator(".ns-file").set_input_files(tmp_path / "broken.jsonl")
     toast(page, "trace line 2: not JSON")
     assert (shown_run(page), text(page)) == (before, shown)

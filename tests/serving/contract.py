@@ -14,6 +14,7 @@ import pytest
 from naive_speculate import SamplingParams, Trace
 from naive_speculate.events import Event, EventKind, FinishReason
 from naive_speculate.serving import Engine, Request, Unavailable
+from naive_speculate.serving.observed import ObservedEngine, RunRecord
 
 LONG = SamplingParams(max_tokens=3900, seed=3)
 SOON = 1.0  # seconds
@@ -86,6 +87,29 @@ class EngineContract:
         stream = engine.submit(Request([1, 2], LONG))
         next(stream)
         stream.close()
+        assert all_free(engine)
+
+    def test_whoever_goes_away_before_anything_was_read_frees_the_place(self, engine, all_free):
+        engine.submit(Request([1, 2], LONG)).close()
+        assert all_free(engine)
+
+    @pytest.mark.parametrize("read", [False, True])
+    def test_a_run_that_is_dropped_frees_the_place(self, engine, all_free, read):
+        stream = engine.submit(Request([1, 2], LONG))
+        if read:
+            next(stream)
+        del stream
+        assert all_free(engine)
+
+    @pytest.mark.parametrize("read", [False, True])
+    def test_observers_are_told_of_a_run_whose_reader_goes_away(self, engine, all_free, read):
+        told: list[RunRecord] = []
+        stream = ObservedEngine(engine, [told.append]).submit(Request([1, 2], LONG))
+        if read:
+            next(stream)
+        stream.close()
+        assert [record.outcome for record in told] == ["abandoned"]
+        assert told[0].request.prompt == [1, 2]
         assert all_free(engine)
 
     def test_a_closed_engine_ends_its_runs_and_takes_no_more(self, engine):

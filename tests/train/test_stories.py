@@ -14,10 +14,10 @@ from train.stories.scenes import Telling
 from train.stories.world import ImpossibleError, World
 
 
-def test_a_seed_gives_one_story_and_seeds_differ() -> None:
+def test_a_seed_gives_one_text_and_few_are_told_twice() -> None:
     assert tell(3) == tell(3)
-    stories = [tell(seed) for seed in range(500)]
-    assert len(set(stories)) == 500
+    texts = [tell(seed) for seed in range(5000)]
+    assert len(set(texts)) > 4900
 
 
 def test_tell_many_writes_about_as_much_as_asked() -> None:

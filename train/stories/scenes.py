@@ -11,20 +11,22 @@ from dataclasses import dataclass
 
 from train.stories import words
 from train.stories.narrator import Narrator
+from train.stories.phrases import Phrases
 from train.stories.world import Character, Thing, World, with_article
 
 
 @dataclass
 class Telling:
-    """What a plot works with: the random source, the world and the narrator."""
+    """What a plot works with: the random source, the world, the narrator, and phrases for what needs no world."""
 
     rng: random.Random
     world: World
     narrator: Narrator
+    phrases: Phrases
 
     @staticmethod
     def begin(rng: random.Random) -> Telling:
-        return Telling(rng, World(rng), Narrator(rng))
+        return Telling(rng, World(rng), Narrator(rng), Phrases(rng))
 
     def pick(self, options: tuple[str, ...]) -> str:
         return self.rng.choice(options)

@@ -6,7 +6,7 @@ fixed before, so it is the same run. One that had begun ends with an error that 
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -18,7 +18,7 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, 
 from naive_speculate.events import Event, FinishReason
 from naive_speculate.sampling.random_source import fresh_seed
 from naive_speculate.serving.local import MAX_WAITING
-from naive_speculate.serving.protocol import STOPPING, About, Load, Request, Unavailable
+from naive_speculate.serving.protocol import STOPPING, About, Load, Request, Unavailable, entered
 from naive_speculate.serving.ray.cluster import Cluster, ClusterError, replicas_of
 from naive_speculate.serving.told import Told
 from naive_speculate.speculate.sequence import CancelFlag
@@ -89,7 +89,7 @@ class RayEngine:
         run = _Run(request, cancel, self._ask, self._forget)
         with self._lock:
             self._runs.add(run)
-        return run
+        return entered(_read(run))
 
     def load(self) -> Load:
         """How busy it is: the runs of this engine. Others' wait in their own processes, out of sight."""
@@ -151,6 +151,15 @@ class RayEngine:
                 for run in waiting:
                     run.end(FinishReason.ERROR)
             looked = time.monotonic()
+
+
+def _read(run: "_Run") -> Generator[list[Event], None, None]:
+    """What the reader gets: the engine knows its runs, so that one whose reader has gone would otherwise stay for ever."""
+    try:
+        yield []
+        yield from run
+    finally:
+        run.close()
 
 
 class _Run(Iterator[list[Event]]):

@@ -1,0 +1,52 @@
+"""Guided decoding: what may be asked for, and what is kept of it."""
+
+import pytest
+
+from naive_speculate import GuidedDecodingParams, SamplingParams
+from naive_speculate.sampling import guided
+from naive_speculate.sampling.guided import GrammarCompiler
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"json": {}, "regex": "[0-9]+"}, "exactly one of json, regex, choice, grammar, json_object, got json, regex"),
+        ({"choice": [], "grammar": 'root ::= "a"'}, "exactly one of .* got choice, grammar"),
+        ({"regex": "a", "json_object": True}, "exactly one of .* got json_object, regex"),
+        ({"json_object": False}, "exactly one of .* got none"),
+        ({"regex": ""}, "guided_decoding regex is empty, got ''"),
+        ({"choice": []}, r"guided_decoding choice is empty, got \[\]"),
+        ({"choice": "north"}, "guided_decoding choice must be a list of texts, got 'north'"),
+        ({"regex": 3}, "guided_decoding regex must be text, got 3"),
+        ({"json": [1]}, r"guided_decoding json must be a JSON schema, as text or a mapping, got \[1\]"),
+        ({"json_object": 3}, "guided_decoding json_object must be True, got 3"),
+    ],
+)
+def test_two_kinds_or_none_or_an_empty_one_are_refused_by_name(given, said):
+    with pytest.raises(ValueError, match=f"^guided_decoding .*{said.removeprefix('guided_decoding ')}$"):
+        SamplingParams(guided_decoding=given)
+
+
+@pytest.mark.parametrize(
+    ("given", "source"),
+    [
+        ({"json": {}}, ("json", "{}")),  # the schema that everything matches
+        ({"json": {}, "regex": None}, ("json", "{}")),
+        ({"regex": "a+", "json_object": False}, ("regex", "a+")),
+    ],
+)
+def test_a_kind_that_is_none_or_false_is_not_given(given, source):
+    assert GuidedDecodingParams.from_mapping(given).source == source
+
+
+def test_compiled_grammars_are_kept_up_to_a_limit(bundled_pair, monkeypatch):
+    monkeypatch.setattr(guided, "CACHE_BYTES", 2**20)
+    tokenizer = bundled_pair.tokenizer
+    compiler = GrammarCompiler(tokenizer, bundled_pair.vocab_size, [tokenizer.eos_token_id])
+    seen = []
+    for number in range(100):
+        schema = {"type": "object", "properties": {f"field{number}": {"type": "string", "pattern": f"[a-z]{{3}}{number}"}}}
+        compiler.compile(GuidedDecodingParams(json=schema))
+        seen.append(compiler.cached_bytes)
+    assert max(seen) <= 1.2 * guided.CACHE_BYTES
+    assert max(seen) > 0.5 * guided.CACHE_BYTES  # so that it was the limit that kept them few

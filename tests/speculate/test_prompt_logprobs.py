@@ -1,0 +1,127 @@
+"""Log-probabilities of a prompt are collected chunk by chunk, as the prompt is taken in."""
+
+import threading
+
+import pytest
+import torch
+
+from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
+from naive_speculate.events import FinishReason
+from naive_speculate.infer import TransformersLanguageModel
+from naive_speculate.speculate import scorer
+from tests.tiny import tiny_llama
+
+PROMPT = [3 + (7 * number) % 90 for number in range(100)]
+PARAMS = SamplingParams(max_tokens=4, seed=2, prompt_logprobs=2)
+CHUNK = 16
+
+
+class Recording:
+    """A plain language model that keeps count of the logits it was asked for.
+
+    Attributes:
+        places: For how many places each forward gave logits.
+        cancel: Set with the third forward.
+    """
+
+    eos_token_id = property(lambda self: self.inner.eos_token_id)
+
+    def __init__(self, inner: TransformersLanguageModel) -> None:
+        self.inner = inner
+        self.vocab_size = inner.vocab_size
+        self.places: list[int] = []
+        self.cancel = threading.Event()
+
+    def forward(self, query_token_ids, kv_cache, **options):
+        logits = self.inner.forward(query_token_ids, kv_cache, **options)
+        self.places.append(logits.shape[0] * logits.shape[1])
+        if len(self.places) == 3:
+            self.cancel.set()
+        return logits
+
+
+class RecordingBatches(Recording):
+    """The same for a model that decodes rows of different lengths in one forward."""
+
+    def new_cache(self, batch_size):
+        return self.inner.new_cache(batch_size)
+
+
+@pytest.fixture(params=[Recording, RecordingBatches])
+def target(request, monkeypatch):
+    monkeypatch.setattr("naive_speculate.infer.slots.PREFILL_CHUNK", CHUNK)
+    return request.param(TransformersLanguageModel(tiny_llama(2, seed=0)))
+
+
+@pytest.fixture
+def decoder(target):
+    return SpeculativeDecoder(ModelPair(target))
+
+
+def generate(decoder, params=PARAMS, **options):
+    return decoder.generate(PROMPT, params, num_draft_tokens=0, **options)
+
+
+def raw_logprobs(target):
+    with torch.no_grad():
+        return torch.log_softmax(target.inner.model(torch.tensor([PROMPT])).logits[0], -1)
+
+
+def check(result, target):
+    raw = raw_logprobs(target)
+    assert result.prompt_logprobs[0] is None
+    assert len(result.prompt_logprobs) == len(PROMPT)
+    for place, entry in enumerate(result.prompt_logprobs[1:], start=1):
+        expected = {token: raw[place - 1, token].item() for token in {PROMPT[place], *raw[place - 1].topk(2).indices.tolist()}}
+        assert {token: found.logprob for token, found in entry.items()} == pytest.approx(expected, abs=1e-4)
+
+
+def test_no_forward_gives_logits_for_more_than_a_chunk(decoder, target):
+    result = generate(decoder)
+    assert max(target.places) == CHUNK
+    check(result, target)
+    assert result.token_ids == generate(decoder, SamplingParams(max_tokens=4, seed=2)).token_ids
+
+
+def test_a_long_prompt_can_be_cancelled_between_two_chunks(decoder, target):
+    result = generate(decoder, cancel=target.cancel)
+    assert target.places == [CHUNK] * 3
+    assert result.finish_reason == FinishReason.CANCELLED
+    assert result.prompt_logprobs is None
+
+
+def test_a_chunk_that_fails_can_be_tried_again(decoder, target, monkeypatch):
+    failures = [MemoryError()]
+    collect = scorer.raw_logprobs
+
+    def once_without_memory(*args):
+        if len(target.places) == 3 and failures:
+            raise failures.pop()
+        return collect(*args)
+
+    monkeypatch.setattr(scorer, "raw_logprobs", once_without_memory)
+    sequence, _ = decoder.new_sequence(PROMPT, PARAMS, num_draft_tokens=0)
+    decoder.step([sequence])
+    decoder.step([sequence])
+    with pytest.raises(MemoryError):
+        decoder.step([sequence])
+    assert target.places == [CHUNK] * 3
+    while sequence.finish_reason is None:
+        decoder.step([sequence])
+    check(sequence, target)
+
+
+def test_sequences_beside_it_go_on_and_get_what_they_would_get_alone(decoder, target):
+    beside = SamplingParams(max_tokens=30, seed=3, ignore_eos=True)
+    alone = decoder.generate([1, 2, 3], beside, num_draft_tokens=0).token_ids
+    workspace = decoder.new_workspace()
+    first, _ = decoder.new_sequence([1, 2, 3], beside, num_draft_tokens=0, workspace=workspace)
+    second, _ = decoder.new_sequence(PROMPT, PARAMS, num_draft_tokens=0, workspace=workspace)
+    for _ in range(4):
+        decoder.step([first, second])
+    assert len(first.output_token_ids) == 4
+    assert second.output_token_ids == []
+    while None in (first.finish_reason, second.finish_reason):
+        decoder.step([first, second])
+    assert first.output_token_ids == alone
+    check(second, target)

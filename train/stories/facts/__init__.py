@@ -1,0 +1,49 @@
+"""True facts and the many ways to put them: tables of subjects, sums that are worked out, explanations."""
+
+from __future__ import annotations
+
+import random
+
+from train.stories.facts import animals, days, places, things
+from train.stories.facts.subject import Ask, Fact, Subject
+from train.stories.facts.sums import SUMS
+from train.stories.facts.why import EXPLANATIONS, Explanation
+
+SUBJECTS = places.SUBJECTS + animals.SUBJECTS + things.SUBJECTS + days.SUBJECTS
+DOUBTED = tuple(subject for subject in SUBJECTS if subject.check)
+_WEIGHTS = tuple(4.0 if subject is places.CAPITALS else 1.0 for subject in SUBJECTS)
+
+__all__ = [
+    "DOUBTED",
+    "EXPLANATIONS",
+    "SUBJECTS",
+    "SUMS",
+    "Ask",
+    "Explanation",
+    "Fact",
+    "Subject",
+    "any_fact",
+    "any_subject",
+    "facts_of_one_kind",
+]
+
+
+def any_subject(rng: random.Random) -> Subject:
+    return rng.choices(SUBJECTS, _WEIGHTS)[0]
+
+
+def any_fact(rng: random.Random) -> Fact:
+    """From the tables mostly, sometimes a sum or an explanation."""
+    chance = rng.random()
+    if chance < 0.68:
+        return any_subject(rng).fact(rng)
+    return rng.choice(SUMS)(rng) if chance < 0.85 else rng.choice(EXPLANATIONS).fact(rng)
+
+
+def facts_of_one_kind(rng: random.Random, count: int) -> list[Fact]:
+    """Different facts of one subject, as a lesson treats them."""
+    if rng.random() < 0.2:
+        return [rng.choice(SUMS)(rng) for _ in range(count)]
+    subject = any_subject(rng)
+    rows = rng.sample(subject.rows, min(count, len(subject.rows)))
+    return [subject.fact(rng, row) for row in rows]

@@ -1,0 +1,88 @@
+"""A subject is a table of true facts with the ways to ask for them and to tell them."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field, fields, replace
+
+from train.stories.phrases import Phrases, capital
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One direction to ask in; all are templates over the subject's columns."""
+
+    question: str  # "What is the capital of {country}?"
+    indirect: str  # "what the capital of {country} is", as in "She asked …"
+    short: str  # "{capital}"
+    tells: tuple[str, ...] = ()  # clauses that answer just this, where not all of the subject's do
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A row of a subject, put into words."""
+
+    subject: str
+    ask: str  # the question as it stands behind a name: "what is the capital of France?"
+    indirect: str  # as in "She asked …": "what the capital of France is"
+    short: str  # the bare answer, without a full stop
+    clause: str  # the whole truth as it stands behind "that": "the capital of France is Paris"
+
+    @property
+    def question(self) -> str:
+        return capital(self.ask)
+
+    def in_speech(self) -> Fact:
+        """With single quotation marks, to stand between double ones."""
+        return replace(self, **{part.name: getattr(self, part.name).replace('"', "'") for part in fields(self)})
+
+    @property
+    def sentence(self) -> str:
+        return f"{capital(self.clause)}."
+
+
+@dataclass(frozen=True)
+class Subject:
+    """``table`` has one row a line (or between semicolons), its columns parted by "=". ``tells`` are clauses without a full
+    stop. ``check`` is a yes-or-no question about a row; it is given only where a value of another row is surely wrong.
+    """
+
+    name: str
+    columns: str
+    table: str
+    asks: tuple[Ask, ...]
+    tells: tuple[str, ...]
+    check: str = ""
+    rows: tuple[dict[str, str], ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        names = self.columns.split()
+        parted = [line.split("=") for line in self.table.replace("\n", ";").split(";") if line.strip()]
+        rows = tuple(dict(zip(names, (cell.strip() for cell in cells), strict=True)) for cells in parted)
+        object.__setattr__(self, "rows", rows)
+
+    def row(self, rng: random.Random) -> dict[str, str]:
+        return rng.choice(self.rows)
+
+    def fact(self, rng: random.Random, row: dict[str, str] | None = None) -> Fact:
+        row = row or self.row(rng)
+        words = Phrases(rng)
+        ask = rng.choice(self.asks)
+        return Fact(
+            self.name,
+            words(ask.question, **row),
+            words(ask.indirect, **row),
+            words(ask.short, **row),
+            words(rng.choice(ask.tells or self.tells), **row),
+        )
+
+    def doubt(self, rng: random.Random) -> tuple[str, bool, str]:
+        """A yes-or-no question, whether the answer is yes, and the truth as a sentence."""
+        row = self.row(rng)
+        last = self.columns.split()[-1]
+        wrong = rng.choice(self.rows)[last]
+        words = Phrases(rng)
+        truth = capital(words(rng.choice(self.tells), **row)) + "."
+        if rng.random() < 0.5 or wrong == row[last]:
+            return capital(words(self.check, **row)), True, truth
+        return capital(words(self.check, **{**row, last: wrong})), False, truth

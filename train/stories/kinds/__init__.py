@@ -1,0 +1,1 @@
+"""What is told beside the tales: each function makes one text, ``KINDS`` says how often."""
