@@ -4,14 +4,7 @@ import threading
 
 from naive_speculate import SamplingParams, SpeculativeDecoder
 from naive_speculate.events import FinishReason
-from naive_speculate.speculate.request import Request
-
-
-def admitted(decoder, batch, prompt, params, cancel=None):
-    """A row that has joined the batch."""
-    run = decoder.prepare(Request(prompt, params), cancel)
-    batch.admit(run.rows)
-    return run.rows[0]
+from tests.speculate.rows import admitted
 
 
 def test_a_long_prompt_is_taken_in_beside_others_and_can_be_stopped(tiny_pair, monkeypatch):

@@ -8,7 +8,8 @@ import torch
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.events import FinishReason
 from naive_speculate.infer import TransformersLanguageModel
-from naive_speculate.speculate import scorer
+from naive_speculate.speculate import workspace
+from tests.speculate.rows import admitted
 from tests.tiny import tiny_llama
 
 PROMPT = [3 + (7 * number) % 90 for number in range(100)]
@@ -42,6 +43,8 @@ class Recording:
 
 class RecordingBatches(Recording):
     """The same for a model that decodes rows of different lengths in one forward."""
+
+    max_positions, device = None, torch.device("cpu")
 
     def new_cache(self, batch_size):
         return self.inner.new_cache(batch_size)
@@ -92,36 +95,37 @@ def test_a_long_prompt_can_be_cancelled_between_two_chunks(decoder, target):
 
 def test_a_chunk_that_fails_can_be_tried_again(decoder, target, monkeypatch):
     failures = [MemoryError()]
-    collect = scorer.raw_logprobs
+    collect = workspace.raw_logprobs
 
     def once_without_memory(*args):
         if len(target.places) == 3 and failures:
             raise failures.pop()
         return collect(*args)
 
-    monkeypatch.setattr(scorer, "raw_logprobs", once_without_memory)
-    sequence, _ = decoder.new_sequence(PROMPT, PARAMS, num_draft_tokens=0)
-    decoder.step([sequence])
-    decoder.step([sequence])
+    monkeypatch.setattr(workspace, "raw_logprobs", once_without_memory)
+    batch = decoder.new_batch()
+    row = admitted(decoder, batch, PROMPT, PARAMS, num_draft_tokens=0)
+    batch.step([row])
+    batch.step([row])
     with pytest.raises(MemoryError):
-        decoder.step([sequence])
+        batch.step([row])
     assert target.places == [CHUNK] * 3
-    while sequence.finish_reason is None:
-        decoder.step([sequence])
-    check(sequence, target)
+    while not row.ended:
+        batch.step([row])
+    check(row, target)
 
 
 def test_sequences_beside_it_go_on_and_get_what_they_would_get_alone(decoder, target):
     beside = SamplingParams(max_tokens=30, seed=3, ignore_eos=True)
     alone = decoder.generate([1, 2, 3], beside, num_draft_tokens=0).token_ids
-    workspace = decoder.new_workspace()
-    first, _ = decoder.new_sequence([1, 2, 3], beside, num_draft_tokens=0, workspace=workspace)
-    second, _ = decoder.new_sequence(PROMPT, PARAMS, num_draft_tokens=0, workspace=workspace)
+    batch = decoder.new_batch()
+    first = admitted(decoder, batch, [1, 2, 3], beside, num_draft_tokens=0)
+    second = admitted(decoder, batch, PROMPT, PARAMS, num_draft_tokens=0)
     for _ in range(4):
-        decoder.step([first, second])
+        batch.step([first, second])
     assert len(first.output_token_ids) == 4
     assert second.output_token_ids == []
-    while None in (first.finish_reason, second.finish_reason):
-        decoder.step([first, second])
+    while not (first.ended and second.ended):
+        batch.step([first, second])
     assert first.output_token_ids == alone
     check(second, target)
