@@ -28,7 +28,7 @@ class Request:
         prompt: Text, or token ids.
         params: How tokens are chosen and when generation ends; with n > 1 the events' rows tell the sequences apart.
         num_draft_tokens, verify_strategy, drafter, detail: As for `SpeculativeDecoder.stream`.
-        chat: Whether to wrap a text in the tokenizer's chat template, where it has one.
+        chat: Whether to wrap a text in the tokenizer's chat template; refused where there is none, as `About.chat` tells.
     """
 
     prompt: str | list[int]
