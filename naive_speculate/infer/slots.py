@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from naive_speculate.infer.dynamic_cache import DynamicKVCache
+from naive_speculate.infer.forward import forward
 from naive_speculate.infer.protocols import KVCache, LanguageModel
 from naive_speculate.infer.ragged_cache import RaggedKVCache
 from naive_speculate.infer.transfer import on_device
@@ -53,9 +54,11 @@ class Slot:
         return self.cache.rows([self.row])
 
     def copy_from(self, other: "Slot") -> None:
-        """Hold the same tokens as another slot of the same pool."""
+        """Hold the same tokens as another slot of the same pool, and no others."""
         if self.row is None:
-            self.cache.update(other.cache.get_kv_states())
+            self.keep(0)
+            if other.num_tokens:
+                self.cache.update(other.cache.get_kv_states())
         else:
             assert isinstance(self.cache, RaggedKVCache)
             assert other.row is not None
@@ -136,11 +139,14 @@ class SlotPool:
 
         Returns:
             torch.Tensor: Logits, shape `[len(slots), num_query_tokens, vocab_size]`.
+
+        Raises:
+            ValueError: If the model does not keep to what `LanguageModel.forward` promises.
         """
         if not self.batched:
             rows = zip(slots, query, strict=True)
-            return torch.cat([self.model.forward(row[None], slot.cache) for slot, row in rows])
-        return self.model.forward(query, joint_view(slots))
+            return torch.cat([forward(self.model, row[None], slot.cache) for slot, row in rows])
+        return forward(self.model, query, joint_view(slots))
 
     def catch_up(self, slots: Sequence[Slot], token_ids: Sequence[list[int]]) -> None:
         """Feed every slot all of its tokens but the last.
@@ -169,12 +175,12 @@ class SlotPool:
         if self.batched:
             width = max(map(len, chunks))
             query = on_device([chunk + [0] * (width - len(chunk)) for chunk in chunks], _device(self.model))
-            self.model.forward(query, joint_view([slot for slot, _ in behind]), num_logits=1)  # type: ignore[call-arg]
+            forward(self.model, query, joint_view([slot for slot, _ in behind]), num_logits=1)
             for (slot, _), chunk in zip(behind, chunks, strict=True):
                 slot.keep(slot.num_tokens - (width - len(chunk)))
         else:
             for (slot, _), chunk in zip(behind, chunks, strict=True):
-                self.model.forward(on_device([chunk], _device(self.model)), slot.cache)
+                forward(self.model, on_device([chunk], _device(self.model)), slot.cache)
         return True
 
 
