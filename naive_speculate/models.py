@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
-from naive_speculate.infer.dynamic_cache import DynamicKVCache
+from naive_speculate.infer.inferencer import eos_token_ids
 from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.infer.llama.weights import is_supported
+from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.infer.protocols import LanguageModel
 from naive_speculate.infer.transformers_model import TransformersLanguageModel
 from naive_speculate.speculate.window import CostTable
@@ -39,7 +40,8 @@ class ModelPair:
         measured_costs: Costs measured for this pair, for `num_draft_tokens="auto"`; else they are estimated.
 
     Raises:
-        ValueError: If target or draft is not a language model.
+        ValueError: If target or draft is not a language model, or one of transformers without `wrap`, or its end-of-sequence
+            token is not a token id.
     """
 
     target: LanguageModel
@@ -50,8 +52,16 @@ class ModelPair:
     def __post_init__(self) -> None:
         for name in ("target", "draft"):
             model = getattr(self, name)
-            if not callable(getattr(model, "forward", None)) and not (name == "draft" and model is None):
+            if name == "draft" and model is None:
+                continue
+            if isinstance(model, PreTrainedModel):
+                raise ValueError(f"{name} is transformers' {type(model).__name__}, which naive_speculate.models.wrap must wrap")
+            if not callable(getattr(model, "forward", None)):
                 raise ValueError(f"{name} must be a LanguageModel with forward(query_token_ids, kv_cache), got {model!r:.80}")
+            try:
+                eos_token_ids(model)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
 
     @cached_property
     def vocab_size(self) -> int:
@@ -140,7 +150,6 @@ def _load_model(
             dtype=_dtype(dtype, device, stored),
             trust_remote_code=False,
             use_safetensors=True,
-            attn_implementation="sdpa",
             device_map=device_map,
         )
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
@@ -163,17 +172,25 @@ def wrap(model: Any, executor: str = "auto") -> LanguageModel:
             "onnx" and "torch" ask for one of the fast ones, "transformers" for the plain one.
 
     Raises:
-        ValueError: If the executor is unknown or cannot run the model, or the model's state cannot be rolled back.
+        ValueError: If the executor is unknown or cannot run the model, or the model's state cannot be rolled back or its
+            logits through a cache are not those of its own forward.
     """
     if executor not in EXECUTORS:
         raise ValueError(f"executor must be one of {', '.join(EXECUTORS)}, got {executor!r}")
     if executor == "transformers":
-        return TransformersLanguageModel(model)
+        return _probed(model)
     obstacle = is_supported(model.config)
     if executor == "auto" and obstacle is not None:
         _log.info("%s runs in transformers: %s", model.name_or_path or type(model).__name__, obstacle)
-        return TransformersLanguageModel(model)
+        return _probed(model)
     return LlamaLanguageModel.from_transformers(model, cast(Any, executor))
+
+
+def _probed(model: Any) -> TransformersLanguageModel:
+    language_model = TransformersLanguageModel(model)
+    if model.device.type != "cuda" or torch.cuda.is_initialized():  # a server that forks to decode has no GPU before
+        language_model.probe()
+    return language_model
 
 
 def _load_tokenizer(argument: str, source: str | Path) -> Any:
@@ -241,10 +258,7 @@ def _read_costs(path: Path) -> CostTable | None:
 
 
 def _vocab_size(model: LanguageModel) -> int:
-    known = getattr(model, "vocab_size", None)
-    if known is not None:
-        return int(known)
-    return model.forward(torch.zeros(1, 1, dtype=torch.int64), DynamicKVCache()).shape[-1]
+    return as_batch_model(model).vocab_size
 
 
 def _num_parameters(model: Any) -> int:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
+from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.models import BUNDLED_PAIR
 
@@ -91,3 +91,62 @@ def test_pickled_weights_are_refused(tmp_path, bundled_pair):
     torch.save({}, tmp_path / "pytorch_model.bin")
     with pytest.raises(ValueError, match="cannot be loaded"):
         load_pair(tmp_path)
+
+
+def saved(folder, pair, architecture, **config):
+    from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+
+    configuration = CONFIG_MAPPING[architecture](vocab_size=len(pair.tokenizer), **config)
+    AutoModelForCausalLM.from_config(configuration).save_pretrained(folder)
+    pair.tokenizer.save_pretrained(folder)
+    return folder
+
+
+GEMMA2 = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}
+
+
+@pytest.mark.parametrize(
+    ("architecture", "config"),
+    [
+        ("gemma2", {**GEMMA2, "intermediate_size": 64}),
+        ("gptj", {"n_embd": 32, "n_layer": 2, "n_head": 4, "rotary_dim": 8, "bos_token_id": 0, "eos_token_id": 0}),
+        ("codegen", {"n_embd": 32, "n_layer": 2, "n_head": 4, "rotary_dim": 8, "bos_token_id": 0, "eos_token_id": 0}),
+        ("mpt", {"d_model": 32, "n_layers": 2, "n_heads": 4}),
+        ("bloom", {"hidden_size": 32, "n_layer": 2, "n_head": 4}),
+    ],
+)
+def test_architectures_without_sdpa_are_loaded_and_run_eagerly(tmp_path, bundled_pair, architecture, config):
+    pair = load_pair(saved(tmp_path, bundled_pair, architecture, **config))
+    assert pair.target.model.config._attn_implementation == "eager"
+    params = SamplingParams(temperature=0, max_tokens=8)
+    decoder = SpeculativeDecoder(pair)
+    drafted = decoder.generate("The fox and the fox", params, drafter="prompt_lookup")
+    assert drafted.token_ids == decoder.generate("The fox and the fox", params, num_draft_tokens=0).token_ids
+
+
+@pytest.mark.parametrize(
+    ("architecture", "config"),
+    [
+        ("mamba", {"hidden_size": 16, "num_hidden_layers": 1}),
+        ("rwkv", {"hidden_size": 16, "num_hidden_layers": 2}),
+        ("xlstm", {"hidden_size": 32, "num_hidden_layers": 1, "num_heads": 4}),
+    ],
+)
+def test_recurrent_models_are_refused_because_of_their_state(tmp_path, bundled_pair, architecture, config):
+    folder = saved(tmp_path, bundled_pair, architecture, **config)
+    with pytest.raises(ValueError, match="its state cannot be rolled back after a rejection"):
+        load_pair(folder)
+
+
+def test_a_model_that_cannot_be_decoded_is_refused_when_it_is_loaded(tmp_path, bundled_pair):
+    folder = saved(tmp_path, bundled_pair, "openai-gpt", n_embd=32, n_layer=2, n_head=4)
+    with pytest.raises(ValueError, match=r"\(openai-gpt\) cannot be decoded with a cache"):
+        load_pair(folder)
+
+
+@pytest.mark.parametrize("role", ["target", "draft"])
+def test_a_transformers_model_that_is_not_wrapped_is_named(bundled_pair, role):
+    raw = LlamaForCausalLM(LlamaConfig(vocab_size=97, hidden_size=32, num_hidden_layers=1, num_attention_heads=2))
+    models = {"target": bundled_pair.target, role: raw}
+    with pytest.raises(ValueError, match=rf"^{role} is transformers' LlamaForCausalLM, which naive_speculate.models.wrap"):
+        ModelPair(**models)

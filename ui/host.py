@@ -102,11 +102,12 @@ class Offer:
         Raises:
             ValueError: Names the setting that cannot be.
         """
+        chat = settings.chat and self.of(settings).engine.about.chat
         if not settings.prompt.strip():
             raise ValueError("prompt is empty: write the beginning of a text")
         if settings.max_tokens > self.max_tokens:
             raise ValueError(f"max_tokens may be {self.max_tokens} on this page, got {settings.max_tokens}")
-        return Request(settings.prompt, settings.params(), **settings.decoding(), detail=detail, chat=settings.chat)
+        return Request(settings.prompt, settings.params(), **settings.decoding(), detail=detail, chat=chat)
 
     def stream(self, settings: Settings, cancel: threading.Event, *, detail: Detail = "full") -> Iterator[Event]:
         """Decode for a visitor.

@@ -1,7 +1,10 @@
 """The plain inference engine: one forward a token."""
 
+from numbers import Integral
+
 import torch
 
+from naive_speculate.infer.forward import forward
 from naive_speculate.infer.protocols import DecodeOutput, KVCache, LanguageModel, PrefillOutput
 from naive_speculate.sampling.strategy import SampleStrategy, TokenSampler, choose
 
@@ -23,12 +26,12 @@ class BasicInferencer:
         """Process the query in parallel and generate one token; see `Inferencer.prefill`.
 
         Raises:
-            ValueError: If the query has no tokens or the strategy is unknown.
+            ValueError: If the query has no tokens, the strategy is unknown, or the model does not keep to its contract.
         """
         if query_token_ids.dim() != 2 or query_token_ids.shape[1] == 0:
             shape = list(query_token_ids.shape)
             raise ValueError(f"query_token_ids must have shape [batch_size, num_query_tokens > 0], got {shape}")
-        logits = self.language_model.forward(query_token_ids, kv_cache)
+        logits = forward(self.language_model, query_token_ids, kv_cache)
         return PrefillOutput(choose(logits[:, -1], sample_strategy)[:, None], logits)
 
     def decode(
@@ -67,11 +70,23 @@ class BasicInferencer:
 
 
 def eos_token_ids(language_model: LanguageModel) -> tuple[int, ...]:
-    """All end-of-sequence tokens of a model: `eos_token_ids` where it has that, else its one `eos_token_id`, else none."""
+    """All end-of-sequence tokens of a model: `eos_token_ids` where it has that, else its one `eos_token_id`, else none.
+
+    Raises:
+        ValueError: If these are not token ids.
+    """
     several = getattr(language_model, "eos_token_ids", None)
     if several is not None:
         return tuple(several)
     try:
-        return (language_model.eos_token_id,)
+        one: object = language_model.eos_token_id
     except ValueError:
         return ()
+    except AttributeError:
+        one = "no such attribute"
+    if isinstance(one, bool) or not isinstance(one, Integral):
+        raise ValueError(
+            f"{type(language_model).__name__}.eos_token_id must be an int, got {one!r:.80}; it raises ValueError where there "
+            "is none, and several are in eos_token_ids"
+        )
+    return (int(one),)

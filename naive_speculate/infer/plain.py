@@ -6,6 +6,7 @@ from typing import cast
 import torch
 
 from naive_speculate.infer.dynamic_cache import DynamicKVCache
+from naive_speculate.infer.forward import forward
 from naive_speculate.infer.protocols import BatchLanguageModel, LanguageModel
 
 
@@ -53,6 +54,10 @@ class PlainRows:
         self.cache = cache
         self.indices = list(rows)
 
+    def get_num_tokens(self) -> int:
+        """Number of tokens of the longest row."""
+        return max(self.cache.caches[row].get_num_tokens() for row in self.indices)
+
 
 class PlainModel:
     """A `BatchLanguageModel` that calls a plain one row by row.
@@ -77,7 +82,7 @@ class PlainModel:
         """Width of the logits; found out by a forward where the model does not say it."""
         known = getattr(self.model, "vocab_size", None)
         if known is None:
-            known = self.model.forward(torch.zeros(1, 1, dtype=torch.int64, device=self.device), DynamicKVCache()).shape[-1]
+            known = forward(self.model, torch.zeros(1, 1, dtype=torch.int64, device=self.device), DynamicKVCache()).shape[-1]
         return int(known)
 
     def new_cache(self, batch_size: int) -> PlainCache:
@@ -87,7 +92,7 @@ class PlainModel:
     def forward(self, query_token_ids: torch.Tensor, kv_cache: PlainRows, *, num_logits: int | None = None) -> torch.Tensor:
         """See `BatchLanguageModel.forward`."""
         rows = zip(query_token_ids, kv_cache.indices, strict=True)
-        logits = torch.cat([self.model.forward(query[None], kv_cache.cache.caches[row]) for query, row in rows])
+        logits = torch.cat([forward(self.model, query[None], kv_cache.cache.caches[row]) for query, row in rows])
         return logits if num_logits is None else logits[:, -num_logits:]
 
 

@@ -5,7 +5,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from naive_speculate.infer.device import on_device
+from naive_speculate.infer.forward import forward
 from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.infer.protocols import BatchCache, LanguageModel
 
@@ -96,6 +99,24 @@ class SlotPool:
         """Some slots' rows, as the cache that a forward over them takes."""
         return slots[0].cache.rows([slot.row for slot in slots])
 
+    def forward(self, view: Any, query: torch.Tensor, num_logits: int | None = None) -> torch.Tensor:
+        """One forward; every row of the view gains all tokens of its row of the query.
+
+        Args:
+            view: See `view`.
+            query: int64, shape `[rows, num_query_tokens]`.
+            num_logits: Only the last so many positions' logits; None for all.
+
+        Returns:
+            torch.Tensor: Logits, shape `[rows, num_query_tokens or num_logits, vocab_size]`.
+
+        Raises:
+            ValueError: If the model does not keep to what `LanguageModel.forward` promises.
+        """
+        return (
+            forward(self.model, query, view) if num_logits is None else forward(self.model, query, view, num_logits=num_logits)
+        )
+
     def catch_up(self, slots: Sequence[Slot], token_ids: Sequence[list[int]]) -> None:
         """Feed every slot all of its tokens but the last.
 
@@ -122,7 +143,7 @@ class SlotPool:
         chunks = [tokens[slot.num_tokens : len(tokens) - 1][:PREFILL_CHUNK] for slot, tokens in short]
         width = max(map(len, chunks))
         query = on_device([chunk + [0] * (width - len(chunk)) for chunk in chunks], self.model.device)
-        self.model.forward(query, self.view([slot for slot, _ in short]), num_logits=1)
+        self.forward(self.view([slot for slot, _ in short]), query, num_logits=1)
         for (slot, _), chunk in zip(short, chunks, strict=True):
             slot.keep(slot.num_tokens - (width - len(chunk)))
         return True

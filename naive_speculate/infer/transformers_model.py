@@ -1,10 +1,12 @@
 """Any causal language model of transformers with rollback-able attention caches, as a `BatchLanguageModel`."""
 
+import logging
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 import torch
+from torch.nn.functional import pad
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import Cache, LinearAttentionCacheLayerMixin
 
@@ -12,16 +14,27 @@ from naive_speculate.infer.protocols import KVCache, KVState
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
 
 _ATTENTION_KINDS = {"full_attention", "sliding_attention"}
+_PROBE_TOKENS = 6
+_PROBE_PADDING = 32
+_log = logging.getLogger(__name__)
 
 
 class TransformersLanguageModel:
     """Wraps a `PreTrainedModel`.
 
     Every forward gets explicit positions and attention masks, so that rows of different lengths go through one forward, and
-    layers with a sliding window keep all their keys (the mask applies the window) and can be rolled back.
+    layers with a sliding window keep all their keys (the mask applies the window) and can be rolled back. A model that has no
+    use for them (positions counted by its cache, ALiBi) lays out its rows itself, and rows of different lengths go through it
+    one by one: `probe` finds out which it is.
+
+    Where the rotary frequencies depend on the length of the sequence (LongRoPE, dynamic NTK), `max_positions` ends where they
+    would change, since the keys in the cache would be of no use beyond.
 
     Args:
         model: A decoder-only model, on its device, in its dtype.
+
+    Attributes:
+        max_positions: How many tokens a sequence may have; None where the configuration has no limit.
 
     Raises:
         ValueError: If the model's state cannot be rolled back (recurrent and hybrid models), or it is not decoder-only.
@@ -31,11 +44,17 @@ class TransformersLanguageModel:
         self.model = model.eval()
         self.config = model.config.get_text_config(decoder=True)
         refuse_if_not_rollbackable(model)
-        layer_types = set(getattr(self.config, "layer_types", None) or ["full_attention"])
+        layer_types = getattr(self.config, "layer_types", None)
+        self._mixed_layers = layer_types is not None and "sliding_attention" in layer_types
         self._window: int | None = getattr(self.config, "sliding_window", None)
-        if getattr(self.config, "use_sliding_window", True) is False:
+        if getattr(self.config, "use_sliding_window", True) is False or (layer_types is not None and not self._mixed_layers):
             self._window = None
-        self._mixed_layers = "sliding_attention" in layer_types
+        self.max_positions = _max_positions(self.config)
+        if self.max_positions != getattr(self.config, "max_position_embeddings", None):
+            _log.warning(
+                "%s takes %d positions here, since its rotary frequencies change beyond", self.name, self.max_positions
+            )
+        self._by_mask: bool | None = None
 
     @property
     def eos_token_id(self) -> int:
@@ -70,11 +89,6 @@ class TransformersLanguageModel:
         return cast(int, self.config.vocab_size)
 
     @property
-    def max_positions(self) -> int | None:
-        """How many tokens a sequence may have; None where the configuration has no limit."""
-        return getattr(self.config, "max_position_embeddings", None)
-
-    @property
     def device(self) -> torch.device:
         """Where the model takes its tokens."""
         return self.model.device
@@ -101,36 +115,111 @@ class TransformersLanguageModel:
             torch.Tensor: Shape `[batch_size, num_query_tokens or num_logits, vocab_size]`.
 
         Raises:
-            ValueError: If the query is not of that shape, or its rows are not the cache's.
+            ValueError: If the query is not of that shape, its rows are not the cache's, all of them reach beyond
+                `max_positions`, or the model's logits through a cache are not those of its own forward (see `probe`).
         """
         check_query(query_token_ids)
         batch_size, num_new = query_token_ids.shape
-        store: _Store
-        if isinstance(kv_cache, (RaggedKVCache, CacheRows)):
-            rows = kv_cache.all_rows() if isinstance(kv_cache, RaggedKVCache) else kv_cache
-            if len(rows.indices) != batch_size:
-                raise ValueError(f"query_token_ids has {batch_size} rows, kv_cache has {len(rows.indices)}")
-            store = _RaggedStore(rows)
-        else:
-            # A row view over an empty cache serves for positions and masks of equally long rows.
-            rows = _equal_rows(batch_size, kv_cache.get_num_tokens())
-            store = _AppendStore(kv_cache)
-        device = query_token_ids.device
-        positions = rows.positions(num_new, device)
-        if self.max_positions is not None:
-            positions = positions.clamp(max=self.max_positions - 1)  # padding may stand behind the last position
+        ragged = isinstance(kv_cache, (RaggedKVCache, CacheRows))
+        if isinstance(kv_cache, RaggedKVCache):
+            kv_cache = kv_cache.all_rows()
+        # A row view over an empty cache serves for positions and masks of equally long rows.
+        rows = kv_cache if isinstance(kv_cache, CacheRows) else _equal_rows(batch_size, kv_cache.get_num_tokens())
+        if len(rows.indices) != batch_size:
+            raise ValueError(f"query_token_ids has {batch_size} rows, kv_cache has {len(rows.indices)}")
+        if self.max_positions is not None and min(rows.lengths) + num_new > self.max_positions:
+            reached = min(rows.lengths) + num_new
+            raise ValueError(f"query_token_ids reaches {reached} tokens, {self.name} can take {self.max_positions}")
+        self.probe()
+        if not self._by_mask and len(set(rows.lengths)) > 1:
+            return self._one_by_one(query_token_ids, rows, num_logits or num_new)
+        store = _RaggedStore(rows) if ragged else _AppendStore(kv_cache)
+        return self._compute(query_token_ids, rows, store, num_logits or 0, bool(self._by_mask))
+
+    def probe(self) -> None:
+        """Find out how the model is to be run, by two small forwards: under masks of ours a row beside a longer one, else by
+        the model's own. The first forward does it; call it before to have it done when the model is loaded.
+
+        Raises:
+            ValueError: If in neither way the logits are those of the model's own forward over the whole sequence.
+        """
+        if self._by_mask is not None:
+            return
+        obstacles: list[str] = []
+        for by_mask in (True, False):
+            try:
+                obstacle = self._obstacle(by_mask)
+            except torch.OutOfMemoryError:
+                raise
+            except Exception as error:  # whatever a model raises that was not made for this
+                obstacle = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            if obstacle is None:
+                self._by_mask = by_mask
+                if not by_mask:
+                    _log.info("%s is given rows of different lengths one by one: %s", self.name, obstacles[0])
+                return
+            obstacles.append(obstacle)
+        raise ValueError(f"model {self.name} ({self.config.model_type}) cannot be decoded with a cache: {obstacles[-1]}")
+
+    @torch.no_grad()
+    def _obstacle(self, by_mask: bool) -> str | None:
+        """Why the model cannot be run in one of the two ways, or None: a few tokens are run through a cache and without."""
+        config, device = self.config, self.device
+        special = {getattr(config, "pad_token_id", None), *self.eos_token_ids}
+        usual = [token for token in range(min(self.vocab_size, 4 * _PROBE_TOKENS)) if token not in special] or [0]
+        count = min(_PROBE_TOKENS, self.max_positions or _PROBE_TOKENS)
+        ids = torch.tensor([(usual * _PROBE_TOKENS)[:count]], device=device)
+        expected = self.model(input_ids=ids, use_cache=False).logits[0].float()
+        cache = self.new_cache(2)
+        if by_mask:  # the longer row's keys are nothing but zeros; local attention must not reach from its end to the other
+            padding = _PROBE_PADDING + (getattr(config, "window_size", None) or 0)
+            cache.lengths[0] = padding if self.max_positions is None else min(padding, self.max_positions - count)
+        rows = cache.all_rows() if by_mask else cache.rows([1])
+        found = []
+        for part in ids.split(max(1, count - 2), dim=1):
+            query = part.expand(len(rows.indices), -1)
+            found.append(self._compute(query, rows, _RaggedStore(rows), 0, by_mask)[-1].float())
+        finite = expected.isfinite()
+        difference = (torch.cat(found) - expected)[finite].norm()
+        spread = (expected - expected[finite].mean())[finite].norm()
+        tolerance = 0.01 if self.model.dtype in (torch.float32, torch.float64) else 0.25
+        if bool(difference <= tolerance * spread) or not finite.any():
+            return None
+        return "its logits are not those of its own forward" + (" for a row beside a longer one" if by_mask else "")
+
+    def _one_by_one(self, query_token_ids: torch.Tensor, rows: CacheRows, num_logits: int) -> torch.Tensor:
+        """A forward a row. Padding behind the last position, which no model could place, is left out; its logits are zeros."""
+        num_new, found = query_token_ids.shape[1], []
+        for query, index, length in zip(query_token_ids, rows.indices, rows.lengths, strict=True):
+            fits = num_new if self.max_positions is None else min(num_new, self.max_positions - length)
+            row = rows.cache.rows([index])
+            if fits > 0:
+                found.append(self._compute(query[None, :fits], row, _RaggedStore(row), min(num_logits, fits), by_mask=False))
+                row.advance(num_new - fits)
+            else:
+                found.append(torch.zeros(1, 0, self.vocab_size, dtype=self.model.dtype, device=query.device))
+                row.advance(num_new)
+        return torch.cat([pad(logits, (0, 0, 0, num_logits - logits.shape[1])) for logits in found])
+
+    def _compute(
+        self, query_token_ids: torch.Tensor, rows: CacheRows, store: "_Store", num_logits: int, by_mask: bool
+    ) -> torch.Tensor:
+        num_new, device = query_token_ids.shape[1], query_token_ids.device
+        layout: dict[str, torch.Tensor | dict[str, torch.Tensor]] = {}
+        if by_mask:
+            positions = rows.positions(num_new, device)
+            if self.max_positions is not None:
+                positions = positions.clamp(max=self.max_positions - 1)  # padding may stand behind the last position
+            layout = {"position_ids": positions, "attention_mask": self._masks(rows, num_new, device)}
+        else:  # for models that make positions and biases from such a mask
+            layout = {"attention_mask": query_token_ids.new_ones(len(rows.indices), rows.get_num_tokens() + num_new)}
         output = self.model(
-            input_ids=query_token_ids,
-            position_ids=positions,
-            attention_mask=self._masks(rows, num_new, device),
-            past_key_values=store,
-            use_cache=True,
-            logits_to_keep=num_logits or 0,
+            input_ids=query_token_ids, past_key_values=store, use_cache=True, logits_to_keep=num_logits, **layout
         )
         store.finish(num_new)
         return cast(torch.Tensor, output.logits)
 
-    def _masks(self, rows: CacheRows, num_new: int, device: torch.device) -> Any:
+    def _masks(self, rows: CacheRows, num_new: int, device: torch.device) -> torch.Tensor | dict[str, torch.Tensor]:
         if self._mixed_layers:
             return {
                 "full_attention": self._additive(rows.mask(num_new, device)),
@@ -173,11 +262,29 @@ def refuse_if_not_rollbackable(model: PreTrainedModel) -> None:
         raise ValueError(f"model {name} {layers}: its state cannot be rolled back after a rejection")
 
 
+def _max_positions(config: Any) -> int | None:
+    """How many positions there are, up to where rotary frequencies change with the length of the sequence."""
+    limits = [getattr(config, "max_position_embeddings", None)]
+    for rope in _rope_parameters(getattr(config, "rope_parameters", None)):
+        if rope["rope_type"] == "longrope":  # dynamic NTK changes at max_position_embeddings
+            limits.append(rope.get("original_max_position_embeddings"))
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _rope_parameters(parameters: dict[str, Any] | None) -> Iterable[dict[str, Any]]:
+    """A configuration's one set of rotary parameters, or those of each kind of layer."""
+    sets = [parameters, *parameters.values()] if parameters else []
+    return [rope for rope in sets if isinstance(rope, dict) and "rope_type" in rope]
+
+
 class _Store(Cache):
     """What transformers' attention layers write to; subclasses say where it goes."""
 
     def __init__(self) -> None:
         super().__init__(layers=[])
+
+    def get_mask_sizes(self, query_length: int, layer_idx: int = 0) -> tuple[int, int]:
+        return self.get_seq_length(layer_idx) + query_length, 0
 
     @abstractmethod
     def finish(self, num_new: int) -> None:

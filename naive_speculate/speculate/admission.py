@@ -69,7 +69,7 @@ class Admission:
         obstacle = DRAFTERS[request.drafter].obstacle(self.pair) if window_size != 0 else None
         if obstacle is not None:
             raise ValueError(f"drafter is {request.drafter!r}, but {obstacle}")
-        token_ids = self.encode(self._with_template(request), params)
+        token_ids = self.encode(self._as_chat(request.prompt) if request.chat else request.prompt, params)
         seed = params.seed if params.seed is not None else fresh_seed()
         costs = self.pair.costs(request.drafter)
         limit = len(token_ids) + params.max_tokens
@@ -145,11 +145,23 @@ class Admission:
             )
         return token_ids
 
-    def _with_template(self, request: Request) -> Prompt:
-        if not (request.chat and isinstance(request.prompt, str) and self.has_chat_template):
-            return request.prompt
-        messages = [{"role": "user", "content": request.prompt}]
-        return self.pair.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+    def _as_chat(self, prompt: Prompt) -> list[int]:
+        """Token ids of a text in the tokenizer's chat template.
+
+        Raises:
+            ValueError: If it is no text, or there is no template, or the template fails.
+        """
+        if not isinstance(prompt, str):
+            raise ValueError(f"chat=True needs a prompt of text, got {len(prompt)} token ids")
+        if not self.has_chat_template:
+            raise ValueError("chat=True needs a chat template, and this pair's tokenizer has none")
+        check_unicode("prompt", prompt)
+        messages = [{"role": "user", "content": prompt}]
+        try:
+            return list(self.pair.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False))
+        except Exception as error:  # a template is a program, which may fail in any way
+            said = " ".join(str(error).split())
+            raise ValueError(f"chat=True: the tokenizer's chat template fails: {type(error).__name__}: {said:.300}") from None
 
     @property
     def has_chat_template(self) -> bool:

@@ -23,7 +23,7 @@ class Request:
         verify_strategy: How drafts are judged: a name in `VERIFIERS`.
         drafter: What drafts: a name in `DRAFTERS`.
         detail: "full" events carry probabilities and the most probable tokens, "probs" only probabilities, "none" neither.
-        chat: Whether to wrap a text in the tokenizer's chat template, where it has one.
+        chat: Whether to wrap a text in the tokenizer's chat template; refused where there is none.
     """
 
     prompt: Prompt

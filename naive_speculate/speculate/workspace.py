@@ -133,7 +133,7 @@ class Workspace:
         self.watch.verify()
         last = on_device([[row.token_ids[-1]] for row in rows], draft_token_ids.device)
         places = self.target.view([self.slots[row] for row in rows])
-        logits = self.target.model.forward(torch.cat([last, draft_token_ids], dim=1), places)
+        logits = self.target.forward(places, torch.cat([last, draft_token_ids], dim=1))
         return logits[..., : self.vocab_size]
 
     def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
@@ -165,7 +165,7 @@ class Workspace:
         slot.keep(known)
         if chunk := prompt[known:-1][: slots.PREFILL_CHUNK]:
             query = on_device([chunk], self.device)
-            logits = self.target.model.forward(query, self.target.view([slot]))[0, :, : self.vocab_size]
+            logits = self.target.forward(self.target.view([slot]), query)[0, :, : self.vocab_size]
             following = prompt[known + 1 : known + 1 + len(chunk)]
             found += raw_logprobs(logits, following, row.params.prompt_logprobs or 0, self.vocabulary)
         row.prompt_logprobs = found

@@ -81,9 +81,10 @@ class RotaryTable:
 
     def up_to(self, num_positions: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Cosines and sines, float32, shape `[at least num_positions, head_dim / 2]`; the same ones until more is asked."""
-        if num_positions > self._tables[0].shape[0]:
-            self._tables = self._compute(num_positions)
-        return self._tables
+        tables = self._tables  # read once: other threads ask for other lengths
+        if num_positions > tables[0].shape[0]:
+            self._tables = tables = self._compute(num_positions)
+        return tables
 
     def _compute(self, num_positions: int) -> tuple[torch.Tensor, torch.Tensor]:
         positions = torch.arange(num_positions, device=self._inv_freq.device, dtype=torch.float32)

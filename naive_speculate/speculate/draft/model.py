@@ -72,7 +72,7 @@ class ModelDrafter(BatchDrafter):
         query = self._first_query(rows)
         places = self.pool.view([self.slots[row] for row in rows])
         while True:
-            logits = self.pool.model.forward(query, places, num_logits=1)
+            logits = self.pool.forward(places, query, num_logits=1)
             token_ids = window.draw(logits[:, -1])
             if window.full:
                 return window.proposal()

@@ -1,0 +1,183 @@
+"""Architectures of transformers through caches and batches: their own logits, or a refusal that says why."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from transformers import PreTrainedModel
+
+from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
+from naive_speculate.infer import DynamicKVCache, TransformersLanguageModel
+
+SHAPE: dict[str, Any] = {
+    "vocab_size": 97,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 80,
+    "eos_token_id": 1,
+    "bos_token_id": 0,
+    "pad_token_id": 0,
+}
+SMALL: dict[str, Any] = {"vocab_size": 97, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+EXPERTS = {
+    "n_routed_experts": 4,
+    "n_shared_experts": 1,
+    "n_group": 1,
+    "topk_group": 1,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 16,
+}
+FOUR: dict[str, Any] = {"vocab_size": 97, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 80}
+BART: dict[str, Any] = {"vocab_size": 97, "d_model": 32, "decoder_layers": 2, "decoder_attention_heads": 4}
+LONG = {"rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
+LONG_FROM = 24
+NTK = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
+NEO: dict[str, Any] = {"vocab_size": 97, "hidden_size": 32, "num_layers": 2, "num_heads": 4, "max_position_embeddings": 80}
+
+# Architecture, configuration, implementation of attention. The second group counts positions in its cache or builds biases.
+ARCHITECTURES: dict[str, tuple[str, dict[str, Any], str | None]] = {
+    "Qwen2 without a window up to its last layer": (
+        "Qwen2",
+        {**SHAPE, "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 3},
+        None,
+    ),
+    "Dots1 without a window": ("Dots1", {**SHAPE, **EXPERTS, "head_dim": 8, "sliding_window": 8}, None),
+    "Qwen2 with windows": ("Qwen2", {**SHAPE, "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1}, None),
+    "Mistral": ("Mistral", {**SHAPE, "sliding_window": 8}, None),
+    "GptOss": ("GptOss", {**SHAPE, "num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 8, "sliding_window": 8}, None),
+    "dynamic NTK": ("Llama", {**SHAPE, "rope_parameters": NTK}, None),
+    "GPTJ": ("GPTJ", {**FOUR, "rotary_dim": 8}, None),
+    "CodeGen": ("CodeGen", {**FOUR, "rotary_dim": 8}, None),
+    "Mpt": ("Mpt", {"vocab_size": 97, "d_model": 32, "n_layers": 2, "n_heads": 4}, None),
+    "OPT": ("OPT", {**SMALL, "ffn_dim": 64, "word_embed_proj_dim": 32, "max_position_embeddings": 80}, None),
+    "Bart": ("Bart", {**BART, "max_position_embeddings": 80, "is_encoder_decoder": False}, None),
+    "GPTNeo": ("GPTNeo", {**NEO, "attention_types": [[["global", "local"], 1]], "window_size": 8}, "eager"),
+    "Roberta": ("Roberta", {**SMALL, "intermediate_size": 64, "max_position_embeddings": 80, "is_decoder": True}, None),
+    "Bloom": ("Bloom", {"vocab_size": 97, "hidden_size": 32, "n_layer": 2, "n_head": 4}, None),
+    "Falcon with ALiBi": ("Falcon", {**SMALL, "alibi": True}, None),
+}
+
+
+def built(architecture: str, config: dict[str, Any], attention: str | None = None) -> PreTrainedModel:
+    """A model whose every parameter matters."""
+    torch.manual_seed(0)
+    configuration = getattr(transformers, f"{architecture}Config")(**config)
+    model: PreTrainedModel = transformers.AutoModelForCausalLM.from_config(configuration, attn_implementation=attention).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, 1.0 if parameter.dim() == 1 and parameter.mean() > 0.5 else 0.0, 0.2)
+    return model
+
+
+def tokens(count: int, seed: int) -> torch.Tensor:
+    return torch.randint(2, 97, (1, count), generator=torch.Generator().manual_seed(seed))
+
+
+def own_logits(model: PreTrainedModel, token_ids: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        return model(input_ids=token_ids, use_cache=False).logits
+
+
+@pytest.fixture(scope="module", params=ARCHITECTURES)
+def source(request: pytest.FixtureRequest) -> PreTrainedModel:
+    return built(*ARCHITECTURES[request.param])
+
+
+def close(found: torch.Tensor, expected: torch.Tensor) -> None:
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "new_cache", [lambda model: DynamicKVCache(), lambda model: model.new_cache(1)], ids=["plain", "ragged"]
+)
+def test_a_sequence_gets_the_models_own_logits(source: PreTrainedModel, new_cache: Callable[[Any], Any]) -> None:
+    model, ids = TransformersLanguageModel(source), tokens(60, seed=1)
+    cache = new_cache(model)
+    first = model.forward(ids[:, :30], cache)
+    model.forward(tokens(5, seed=2), cache)
+    cache.crop(5)
+    close(torch.cat([first, model.forward(ids[:, 30:], cache)], dim=1), own_logits(source, ids))
+
+
+def test_a_row_beside_a_longer_one_gets_the_models_own_logits(source: PreTrainedModel) -> None:
+    model, long, short = TransformersLanguageModel(source), tokens(60, seed=1), tokens(20, seed=2)
+    cache = model.new_cache(4)
+    model.forward(long[:, :55], cache.rows([2]))
+    model.forward(short[:, :15], cache.rows([0]))
+    found = model.forward(torch.cat([long[:, 55:], short[:, 15:]]), cache.rows([2, 0]))
+    close(found[:1], own_logits(source, long)[:, 55:])
+    close(found[1:], own_logits(source, short)[:, 15:])
+    close(
+        model.forward(torch.cat([long[:, :4], long[:, :4]]), model.new_cache(2), num_logits=1)[1],
+        own_logits(source, long)[0, 3:4],
+    )
+
+
+@pytest.mark.parametrize("name", ["Bart", "dynamic NTK", "GPTJ"])
+def test_a_batch_decodes_what_its_rows_decode_alone_up_to_the_last_position(name: str) -> None:
+    architecture, config, attention = ARCHITECTURES[name]
+    target, draft = (TransformersLanguageModel(built(architecture, config, attention)) for _ in range(2))
+    with torch.no_grad():
+        for parameter in draft.model.parameters():
+            parameter += 0.02 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1))
+    decoder = SpeculativeDecoder(ModelPair(target, draft))
+    prompts = [tokens(count, seed=count)[0].tolist() for count in (74, 9, 78)]
+    params = SamplingParams(temperature=0, max_tokens=40, ignore_eos=True)
+    together = [result.token_ids for result in decoder.generate(prompts, params, num_draft_tokens=4)]
+    assert together == [decoder.generate(prompt, params, num_draft_tokens=0).token_ids for prompt in prompts]
+    assert list(map(len, together)) == [6, 40, 2]
+
+
+# Rotary frequencies that depend on the length
+
+
+@pytest.fixture(scope="module")
+def longrope() -> PreTrainedModel:
+    rope = {**LONG, "original_max_position_embeddings": LONG_FROM}
+    return built("Phi3", {**SHAPE, "original_max_position_embeddings": LONG_FROM, "rope_parameters": rope})
+
+
+def test_longrope_ends_where_its_frequencies_change_and_is_exact_until_there(
+    longrope: PreTrainedModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = TransformersLanguageModel(longrope)
+    assert "takes 24 positions here, since its rotary frequencies change beyond" in caplog.text
+    ids, cache = tokens(LONG_FROM, seed=1), model.new_cache(1)
+    found = [model.forward(part, cache) for part in ids.split(5, dim=1)]
+    close(torch.cat(found, dim=1), own_logits(longrope, ids))
+    for full in (cache, DynamicKVCache()):
+        with pytest.raises(ValueError, match=r"query_token_ids reaches \d+ tokens, Phi3ForCausalLM can take 24"):
+            model.forward(tokens(30, seed=2), full)
+
+
+def test_longrope_drafts_what_plain_decoding_gives_and_refuses_a_longer_prompt(longrope: PreTrainedModel) -> None:
+    model = TransformersLanguageModel(longrope)
+    decoder = SpeculativeDecoder(ModelPair(model, model))
+    params = SamplingParams(temperature=0, max_tokens=60, ignore_eos=True)
+    prompts = [tokens(count, seed=count)[0].tolist() for count in (5, 21)]
+    plain = [decoder.generate(prompt, params, num_draft_tokens=0) for prompt in prompts]
+    drafted = decoder.generate(prompts, params, num_draft_tokens=4)
+    assert [result.token_ids for result in drafted] == [result.token_ids for result in plain]
+    assert [len(result.token_ids) for result in plain] == [19, 3]
+    assert {result.finish_reason for result in drafted} == {"length"}
+    with pytest.raises(ValueError, match="6 more than the 24 that the model can take"):
+        decoder.generate(tokens(30, seed=3)[0].tolist(), params)
+
+
+def test_longrope_that_never_changes_has_all_its_positions() -> None:
+    rope = {**LONG, "original_max_position_embeddings": 80}
+    source = built("Phi3", {**SHAPE, "original_max_position_embeddings": 80, "rope_parameters": rope})
+    assert TransformersLanguageModel(source).max_positions == 80
+
+
+# Refusals
+
+
+def test_a_model_without_a_cache_is_refused_with_the_reason() -> None:
+    model = TransformersLanguageModel(built("OpenAIGPT", FOUR))
+    with pytest.raises(ValueError, match=r"model OpenAIGPTLMHeadModel \(openai-gpt\) cannot be decoded with a cache"):
+        model.probe()

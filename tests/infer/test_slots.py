@@ -1,0 +1,126 @@
+"""Slots, and what models of others are held to when they run in them."""
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+
+from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
+from naive_speculate.infer import BasicInferencer, DynamicKVCache, KVCache, SampleStrategy
+from naive_speculate.infer.llama.weights import RotaryTable
+from naive_speculate.infer.slots import SlotPool
+from tests.speculate.toys import ToyModel
+
+
+@pytest.mark.parametrize("fed", [[], [3], [3, 4, 5, 6, 7, 8]])
+@pytest.mark.parametrize("held", [[1, 2, 3, 4], []])
+def test_a_slot_copied_from_another_holds_its_tokens_and_no_others(fed: list[int], held: list[int]) -> None:
+    pool = SlotPool(ToyModel(9, seed=0))
+    source, other = pool.allocate(), pool.allocate()
+    pool.feed([source, other], [[*held, 0], [*fed, 0]])
+    other.copy_from(source)
+    assert other.num_tokens == len(held)
+    found = [] if not held else other.cache.caches[other.row].get_kv_states()[0].keys.flatten().long().tolist()
+    assert found == held
+
+
+class Forgetful(ToyModel):
+    """Never updates its cache."""
+
+    def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache) -> torch.Tensor:
+        return super().forward(query_token_ids, DynamicKVCache())
+
+
+class LastOnly(ToyModel):
+    """Gives the logits of the last position, as transformers does with `logits_to_keep=1`."""
+
+    def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache) -> torch.Tensor:
+        return super().forward(query_token_ids, kv_cache)[:, -1:]
+
+
+class Wrapped(ToyModel):
+    """Gives something with logits in it."""
+
+    def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache) -> Any:
+        return {"logits": super().forward(query_token_ids, kv_cache)}
+
+
+BROKEN = [
+    (Forgetful, r"Forgetful\.forward must add the query's \d tokens to kv_cache, with kv_cache\.update.*; it added 0"),
+    (
+        LastOnly,
+        r"LastOnly\.forward must return the logits of every query position, shape \[1, \d, vocab_size\], got \[1, 1, 9\]",
+    ),
+    (Wrapped, r"Wrapped\.forward must return the logits of every query position, .* got dict"),
+]
+
+
+@pytest.mark.parametrize(("model", "message"), BROKEN)
+@pytest.mark.parametrize("role", ["target", "draft"])
+def test_a_model_that_breaks_the_contract_of_forward_is_named(model: type[ToyModel], message: str, role: str) -> None:
+    models: dict[str, Any] = {"target": ToyModel(9, seed=0), "draft": ToyModel(9, seed=1), role: model(9, seed=2)}
+    with pytest.raises(ValueError, match=message):
+        SpeculativeDecoder(ModelPair(**models)).generate([1, 2, 3, 4], SamplingParams(max_tokens=5), num_draft_tokens=2)
+
+
+@pytest.mark.parametrize(("model", "message"), BROKEN)
+def test_the_inferencer_names_it_too(model: type[ToyModel], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        BasicInferencer(model(9, seed=0)).prefill(torch.tensor([[1, 2]]), DynamicKVCache(), SampleStrategy.GREEDY)
+
+
+@pytest.mark.parametrize("value", [None, [2, 3], True, "</s>"])
+@pytest.mark.parametrize("role", ["target", "draft"])
+def test_an_end_of_sequence_token_that_is_no_token_id_is_named(value: Any, role: str) -> None:
+    class Ending(ToyModel):
+        eos_token_id = value
+
+    models: dict[str, Any] = {"target": ToyModel(9, seed=0), role: Ending(9, seed=1)}
+    with pytest.raises(ValueError, match=rf"^{role}: Ending\.eos_token_id must be an int, got .*eos_token_ids$"):
+        ModelPair(**models)
+
+
+def test_a_model_without_any_end_of_sequence_token_is_named() -> None:
+    class Endless:
+        def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache) -> torch.Tensor:
+            raise AssertionError("never called")
+
+    endless: Any = Endless()
+    with pytest.raises(ValueError, match=r"^target: Endless\.eos_token_id must be an int"):
+        ModelPair(endless)
+
+
+class Interleaved(RotaryTable):
+    """Between storing a long table and handing it out, a thread that computed a short one stores that."""
+
+    def __init__(self) -> None:
+        self.computing, self.stored = threading.Event(), threading.Event()
+        self.short: Sequence[torch.Tensor] = ()
+        self.thread = threading.Thread(target=self._ask_for_few)
+        super().__init__(torch.ones(4), 1.0)
+
+    def _ask_for_few(self) -> None:
+        self.short = self.up_to(2)
+
+    def _compute(self, num_positions: int) -> tuple[torch.Tensor, torch.Tensor]:
+        tables = super()._compute(num_positions)
+        if num_positions == 2:
+            self.computing.set()
+            self.stored.wait()
+        return tables
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "_tables" and len(value[0]) == 1000:
+            self.stored.set()
+            self.thread.join()
+
+
+def test_a_rotary_table_is_as_long_as_asked_though_another_thread_asked_for_less() -> None:
+    table = Interleaved()
+    table.thread.start()
+    table.computing.wait()
+    assert len(table.up_to(1000)[0]) >= 1000
+    assert len(table.short[0]) >= 2
