@@ -130,7 +130,7 @@ class Admission:
             raise ValueError("drafter is 'model', but this pair has no draft model; use 'prompt_lookup'")
         token_ids = self.encode(prompt, params)
         seed = seed if seed is not None else params.seed if params.seed is not None else fresh_seed()
-        stops = frozenset(params.stop_token_ids) | frozenset(() if params.ignore_eos else self.eos_token_ids)
+        stops = frozenset(params.stop_token_ids or ()) | frozenset(() if params.ignore_eos else self.eos_token_ids)
         pipeline = LogitsPipeline(
             params,
             token_ids,
@@ -142,7 +142,6 @@ class Admission:
             else None,
         )
         costs = self.pair.costs(drafter)
-        limit = len(token_ids) + params.max_tokens
         settings = params.to_dict() | {
             "num_draft_tokens": num_draft_tokens,
             "verify_strategy": strategy.value,
@@ -162,7 +161,7 @@ class Admission:
             random=random_source or SeededRandom(seed, 0, self.device),
             pipeline=pipeline,
             stop_token_ids=stops,
-            max_length=limit if self.max_positions is None else min(limit, self.max_positions),
+            max_length=self._max_length(len(token_ids), params.max_tokens),
             emitter=Emitter(row, self.vocabulary, params, token_ids, stops),
             facts={
                 "prompt": prompt if isinstance(prompt, str) else None,
@@ -203,6 +202,14 @@ class Admission:
                 f"prompt has {len(token_ids)} tokens, {surplus} more than the {self.max_positions} that the model can take"
             )
         return token_ids
+
+    def _max_length(self, num_prompt_tokens: int, max_tokens: int | None) -> int:
+        limits = [] if max_tokens is None else [num_prompt_tokens + max_tokens]
+        if self.max_positions is not None:
+            limits.append(self.max_positions)
+        if not limits:
+            raise ValueError("max_tokens is None, but this model has no limit of its own (max_positions): give a number")
+        return min(limits)
 
     def _grammar(self, params: SamplingParams) -> GrammarCompiler:
         if self.pair.tokenizer is None:

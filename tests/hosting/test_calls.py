@@ -50,7 +50,7 @@ def test_no_call_makes_the_server_do_anything_but_answer(server, data):
         (["Once", "many"], "max_tokens must be a whole number"),
         (["Once", 8, "hot"], "temperature must be a number"),
         (["Once", 8, 0.7, 2.0], "top_p must be a number"),
-        (["Once", 8, 0.7, 1.0, -1], "seed must be a whole number"),
+        (["Once", 8, 0.7, 1.0, -2], "seed must be a whole number"),
         (["Once", 8, 0.7, 1.0, 1, 10**9], "num_draft_tokens must be"),
         (["Once", 8, 0.7, 1.0, 1, 3, "<script>"], "verify_strategy must be one of"),
         (["", 8], "prompt is empty"),
