@@ -11,7 +11,7 @@ from typing import Any, overload
 
 import torch
 
-from naive_speculate.events import Event, FinishReason
+from naive_speculate.events import Event, FinishReason, Logprob
 from naive_speculate.infer.cores import one_torch_thread
 from naive_speculate.models import ModelPair
 from naive_speculate.sampling.params import SamplingParams
@@ -22,7 +22,7 @@ from naive_speculate.speculate.record import StepRecord, make_records
 from naive_speculate.speculate.request import Prompt, as_params, as_prompts
 from naive_speculate.speculate.result import GenerationResult, collect
 from naive_speculate.speculate.scorer import raw_logprobs
-from naive_speculate.speculate.sequence import CancelFlag, Detail, Logprob, Sequence
+from naive_speculate.speculate.sequence import CancelFlag, Detail, Sequence
 from naive_speculate.speculate.stopwatch import Stopwatch
 from naive_speculate.speculate.verifiers import VERIFIERS, VerifyStrategy
 from naive_speculate.speculate.window import FixedWindow
@@ -259,6 +259,7 @@ class SpeculativeDecoder(Admission):
         found: list[dict[int, Logprob]] = []
         if sequence.wants_logprobs:  # first, since what fails before anything is told can be tried again
             found = raw_logprobs(logits[: len(tokens)], tokens, sequence.params.logprobs or 0, self.vocabulary)
+            record.logprobs = None if sequence.params.logprobs is None else found
         events, kept, finish = sequence.emitter.step(sequence.step, record, sequence.room)
         sequence.step += 1
         tokens, found = tokens[:kept], found[:kept]
@@ -276,7 +277,7 @@ class SpeculativeDecoder(Admission):
     def finish(self, sequence: Sequence, reason: FinishReason, message: str | None = None) -> list[Event]:
         """End a sequence; returns its last events."""
         sequence.finish_reason = reason
-        return sequence.emitter.finished(reason, message)
+        return sequence.emitter.finished(reason, message, sequence.prompt_logprobs)
 
     def _without_ended(self, sequences: list[Sequence], told: dict[Sequence, list[Event]]) -> list[Sequence]:
         """End the sequences that were cancelled or have no room, and tell so; returns the rest."""

@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence as Seq
 from typing import Any
 
-from naive_speculate.events import OUTPUT_KINDS, SCHEMA_VERSION, Event, EventKind, FinishReason
+from naive_speculate.events import OUTPUT_KINDS, SCHEMA_VERSION, Event, EventKind, FinishReason, Logprob
 from naive_speculate.metrics import summarize
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.record import StepRecord
@@ -110,13 +110,16 @@ class Emitter:
         self._count += len(texts)
         return self._release(events, cut, finish is not None), len(texts), finish
 
-    def finished(self, reason: FinishReason, message: str | None = None) -> list[Event]:
+    def finished(
+        self,
+        reason: FinishReason,
+        message: str | None = None,
+        prompt_logprobs: list[dict[int, Logprob] | None] | None = None,
+    ) -> list[Event]:
         """The event that closes the run; whatever was held back comes before it."""
         events = self._release([], None, True)
-        metrics = summarize(self.history).to_dict()
-        return events + self._release(
-            [self._event(EventKind.FINISHED, self.clock(), finish_reason=reason, metrics=metrics, message=message)]
-        )
+        facts = {"metrics": summarize(self.history).to_dict(), "message": message, "prompt_logprobs": prompt_logprobs}
+        return events + self._release([self._event(EventKind.FINISHED, self.clock(), finish_reason=reason, **facts)])
 
     def _read(
         self, tokens: list[int], drafts: list[int], room: int
@@ -197,6 +200,8 @@ class Emitter:
             event.target_top, event.target_entropy = record.target_tops[seen], record.target_entropies[seen]
         if kind == EventKind.RESAMPLED or kind == EventKind.REJECTED:
             event.residual_top = record.residual_top
+        if record.logprobs is not None and kind in OUTPUT_KINDS:
+            event.logprobs = record.logprobs[place]
         if extra:
             return event
         if record.draft_probs is not None:

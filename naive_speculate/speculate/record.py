@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from naive_speculate.events import TopTokens
+from naive_speculate.events import Logprob, TopTokens
 from naive_speculate.speculate.proposal import Proposal
 from naive_speculate.speculate.rules import Verdict, pick
 from naive_speculate.speculate.sequence import Sequence
@@ -26,6 +26,7 @@ class StepRecord:
         target_probs: One number a draft, and the extra token's.
         draft_entropies, target_entropies: In nats; one a draft, for the target one more.
         draft_tops, target_tops: The most probable tokens; one list a draft, for the target one more.
+        logprobs: Raw log-probabilities of the kept drafts and the extra token, where the parameters ask for them.
         residual_top: The most probable tokens of what the extra token was drawn from after a rejection.
         draft_seconds, verify_seconds, total_seconds: The step's times, which a batch shares.
         time: Seconds since the sequence's run began.
@@ -45,6 +46,7 @@ class StepRecord:
     draft_tops: list[TopTokens] | None = None
     target_tops: list[TopTokens] | None = None
     residual_top: TopTokens | None = None
+    logprobs: list[dict[int, Logprob]] | None = None
     draft_seconds: float = 0.0
     verify_seconds: float = 0.0
     total_seconds: float = 0.0

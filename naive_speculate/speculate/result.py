@@ -4,9 +4,9 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from typing import Any
 
-from naive_speculate.events import Event, FinishReason
+from naive_speculate.events import Event, FinishReason, Logprob, plain_logprobs
 from naive_speculate.metrics import Metrics
-from naive_speculate.speculate.sequence import Logprob, Sequence
+from naive_speculate.speculate.sequence import Sequence
 from naive_speculate.trace import Trace
 
 
@@ -43,10 +43,10 @@ class GenerationResult:
             "token_ids": self.token_ids,
             "finish_reason": self.finish_reason.value,
             "metrics": self.metrics.to_dict(),
-            "logprobs": None if self.logprobs is None else [_plain(entry) for entry in self.logprobs],
+            "logprobs": None if self.logprobs is None else [plain_logprobs(entry) for entry in self.logprobs],
             "prompt_logprobs": None
             if self.prompt_logprobs is None
-            else [None if entry is None else _plain(entry) for entry in self.prompt_logprobs],
+            else [None if entry is None else plain_logprobs(entry) for entry in self.prompt_logprobs],
             "cumulative_logprob": self.cumulative_logprob,
             "outputs": [output.to_dict() for output in self.outputs] if len(self.outputs) > 1 else [],
         }
@@ -82,7 +82,3 @@ def _result(sequence: Sequence, trace: Trace) -> GenerationResult:
         prompt_logprobs=sequence.prompt_logprobs,
         cumulative_logprob=sequence.cumulative_logprob if sequence.wants_logprobs else None,
     )
-
-
-def _plain(entry: dict[int, Logprob]) -> dict[str, Any]:
-    return {str(token): {"logprob": p.logprob, "rank": p.rank, "token": p.token} for token, p in entry.items()}

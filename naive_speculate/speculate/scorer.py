@@ -4,9 +4,10 @@ from collections.abc import Sequence as Seq
 
 import torch
 
+from naive_speculate.events import Logprob
 from naive_speculate.infer.slots import SlotPool
 from naive_speculate.infer.transfer import on_device
-from naive_speculate.speculate.sequence import Logprob, Sequence
+from naive_speculate.speculate.sequence import Sequence
 from naive_speculate.text import Vocabulary
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from naive_speculate.events import FinishReason
+from naive_speculate.events import FinishReason, Logprob
 from naive_speculate.infer.slots import Slot
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.sampling.pipeline import LogitsPipeline
@@ -24,21 +24,6 @@ class CancelFlag(Protocol):
     def is_set(self) -> bool:
         """Whether it is to end."""
         ...
-
-
-@dataclass(slots=True, eq=False)
-class Logprob:
-    """A token's log-probability under the raw distribution.
-
-    Attributes:
-        logprob: Natural logarithm of the probability.
-        rank: 1 for the most probable token.
-        token: The token's text.
-    """
-
-    logprob: float
-    rank: int
-    token: str
 
 
 @dataclass(slots=True, eq=False)
