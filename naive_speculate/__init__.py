@@ -1,14 +1,21 @@
-"""Speculative decoding that can be seen: lossless, readable, and told event by event."""
+"""Speculative decoding that can be seen: lossless, readable, and told event by event.
 
-from naive_speculate.events import Event, EventKind
-from naive_speculate.events.trace import Trace
-from naive_speculate.models import ModelPair, load_pair
-from naive_speculate.sampling.guided import GuidedDecodingParams
-from naive_speculate.sampling.params import SamplingParams
-from naive_speculate.sampling.strategy import SampleStrategy
-from naive_speculate.speculate.decoder import SpeculativeDecoder
-from naive_speculate.speculate.result import GenerationResult
-from naive_speculate.speculate.verify import VerifyStrategy
+A public name brings its libraries along when it is first asked for, so that a command can be interrupted while they load.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from naive_speculate.events import Event, EventKind
+    from naive_speculate.events.trace import Trace
+    from naive_speculate.models import ModelPair, load_pair
+    from naive_speculate.sampling.guided import GuidedDecodingParams
+    from naive_speculate.sampling.params import SamplingParams
+    from naive_speculate.sampling.strategy import SampleStrategy
+    from naive_speculate.speculate.decoder import SpeculativeDecoder
+    from naive_speculate.speculate.result import GenerationResult
+    from naive_speculate.speculate.verify import VerifyStrategy
 
 __version__ = "0.1.0"
 
@@ -25,3 +32,28 @@ __all__ = [
     "VerifyStrategy",
     "load_pair",
 ]
+
+_MODULES = {
+    "Event": "events",
+    "EventKind": "events",
+    "GenerationResult": "speculate.result",
+    "GuidedDecodingParams": "sampling.guided",
+    "ModelPair": "models",
+    "SampleStrategy": "sampling.strategy",
+    "SamplingParams": "sampling.params",
+    "SpeculativeDecoder": "speculate.decoder",
+    "Trace": "events.trace",
+    "VerifyStrategy": "speculate.verify",
+    "load_pair": "models",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,14 +1,19 @@
 """The command line: `python -m naive_speculate generate "PROMPT"` and `python -m naive_speculate bench`."""
 
 import argparse
+import contextlib
 import json
+import os
+import re
 import signal
 import sys
 import threading
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any, NoReturn
 
 DEFAULT_MAX_TOKENS = 128
+INTERRUPTED = 130
 
 
 class _Parser(argparse.ArgumentParser):
@@ -22,6 +27,12 @@ def _window(text: str) -> int | str:
     if text != "auto" and not text.lstrip("-").isdecimal():
         raise argparse.ArgumentTypeError(f"must be a whole number or auto, got {text!r}")
     return text if text == "auto" else int(text)
+
+
+def _number_or_none(text: str) -> int | None:
+    if text.lower() != "none" and not text.lstrip("-").isdecimal():
+        raise argparse.ArgumentTypeError(f"must be a whole number or none, got {text!r}")
+    return None if text.lower() == "none" else int(text)
 
 
 def _token_list(text: str) -> list[int]:
@@ -53,94 +64,105 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_decoding(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("speculation")
-    group.add_argument("--num-draft-tokens", type=_window, default=5, metavar="K", help="tokens to draft, 0 or auto")
-    group.add_argument("--verify-strategy", default="speculative_sampling", metavar="V", help="how drafts are judged")
-    group.add_argument("--drafter", default="model", metavar="D", help="model or prompt_lookup")
+    from naive_speculate.speculate.draft import DRAFTERS
+    from naive_speculate.speculate.verify import VERIFIERS
+
+    strategies = ", ".join(f"{name} (lossy)" if verifier.lossy else str(name) for name, verifier in VERIFIERS.items())
+    add = parser.add_argument_group("speculation").add_argument
+    add(
+        "--num-draft-tokens",
+        type=_window,
+        default=5,
+        metavar="K",
+        help="tokens to draft a step, 0 or auto (default: %(default)s)",
+    )
+    help = f"how drafts are judged: {strategies} (default: %(default)s)"
+    add("--verify-strategy", default="speculative_sampling", metavar="V", help=help)
+    add("--drafter", default="model", metavar="D", help=f"who drafts: {', '.join(DRAFTERS)} (default: %(default)s)")
 
 
 def _add_models(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("models")
-    group.add_argument("--target", metavar="M", help="Hub id or local folder; the bundled pair without it")
-    group.add_argument("--draft", metavar="M", help="Hub id or local folder")
-    group.add_argument("--device", default="auto", help="auto, cpu, cuda …")
-    group.add_argument("--dtype", default="auto", help="auto, float32, bfloat16 …")
-    group.add_argument("--executor", default="auto", help="auto, onnx, torch or transformers")
+    from naive_speculate.models import EXECUTORS
+
+    add = parser.add_argument_group("models").add_argument
+    add("--target", metavar="M", help="Hub id or local folder (default: the bundled pair)")
+    add("--draft", metavar="M", help="Hub id or local folder (default: none beside a given target)")
+    add("--device", default="auto", metavar="D", help="auto, cpu, cuda … (default: %(default)s)")
+    add("--dtype", default="auto", metavar="T", help="auto, float32, bfloat16 … (default: %(default)s)")
+    add("--executor", default="auto", metavar="E", help=f"{', '.join(EXECUTORS)} (default: %(default)s)")
 
 
 def _add_sampling(parser: argparse.ArgumentParser) -> None:
+    """An option for every field of `SamplingParams`, whose docstring explains them; those not given stay out of the result."""
+    from naive_speculate import SamplingParams
+
+    meanings = dict(re.findall(r"^ +(\w+): (.+)\.$", SamplingParams.__doc__ or "", re.MULTILINE))
+    defaults = {f.name: f.default for f in fields(SamplingParams)} | {"max_tokens": DEFAULT_MAX_TOKENS, "best_of": "n"}
     group = parser.add_argument_group("sampling (vLLM's names and meanings)")
-    add = group.add_argument
-    add("--max-tokens", type=int, default=DEFAULT_MAX_TOKENS, metavar="N")
+
+    def add(option: str, note: str = "", **how: Any) -> None:
+        name = option.removeprefix("no-").replace("-", "_")
+        if "action" not in how or how["action"] == "append":
+            default = defaults[name] if defaults[name] not in (None, ()) else "none"
+            note = f"{note} (default: {default})"
+        meaning = meanings.get(name, name)
+        if option.startswith("no-"):
+            meaning = f"off: {meaning}"
+        help = f"{meaning}{note}".replace("%", "%%")
+        group.add_argument(f"--{option}", dest=name, default=argparse.SUPPRESS, help=help, **how)
+
+    add("max-tokens", type=_number_or_none, metavar="N")
     for name in ("temperature", "top-p", "min-p", "presence-penalty", "frequency-penalty", "repetition-penalty"):
-        add(f"--{name}", type=float)
+        add(name, type=float, metavar="X")
     for name in ("seed", "top-k", "n", "best-of", "min-tokens", "logprobs", "prompt-logprobs", "truncate-prompt-tokens"):
-        add(f"--{name}", type=int)
-    add("--stop", action="append", metavar="TEXT", help="may be given several times")
-    add("--bad-words", action="append", metavar="WORD", help="may be given several times")
-    add("--stop-token-ids", type=_token_list, metavar="ID,ID…")
-    add("--allowed-token-ids", type=_token_list, metavar="ID,ID…")
-    add("--logit-bias", type=_bias, metavar="JSON", help='such as {"42": -5}')
+        add(name, type=int, metavar="N")
+    add("stop", "; may be given several times", action="append", metavar="TEXT")
+    add("bad-words", "; may be given several times", action="append", metavar="WORD")
+    add("stop-token-ids", type=_token_list, metavar="ID,ID…")
+    add("allowed-token-ids", type=_token_list, metavar="ID,ID…")
+    add("logit-bias", '; such as {"42": -5}', type=_bias, metavar="JSON")
     for name in ("include-stop-str-in-output", "ignore-eos"):
-        add(f"--{name}", action="store_true", default=None)
+        add(name, action="store_true")
     for name in ("detokenize", "skip-special-tokens", "spaces-between-special-tokens"):
-        add(f"--no-{name}", dest=name.replace("-", "_"), action="store_false", default=None)
-    add("--guided-json", metavar="SCHEMA")
-    add("--guided-regex", metavar="REGEX")
-    add("--guided-choice", action="append", metavar="TEXT", help="may be given several times")
-    add("--guided-grammar", metavar="EBNF")
+        add(f"no-{name}", action="store_false")
+    guided = parser.add_argument_group("guided decoding (at most one; needs the extra 'guided')").add_argument
+    guided("--guided-json", metavar="SCHEMA", help="the output is JSON of this schema")
+    guided("--guided-regex", metavar="REGEX", help="the output matches this regular expression")
+    guided("--guided-choice", action="append", metavar="TEXT", help="the output is this text; may be given several times")
+    guided("--guided-grammar", metavar="EBNF", help="the output is what the rule root of this grammar derives")
 
 
-_SAMPLING = [
-    "n",
-    "best_of",
-    "presence_penalty",
-    "frequency_penalty",
-    "repetition_penalty",
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "seed",
-    "stop",
-    "stop_token_ids",
-    "bad_words",
-    "include_stop_str_in_output",
-    "ignore_eos",
-    "max_tokens",
-    "min_tokens",
-    "logprobs",
-    "prompt_logprobs",
-    "detokenize",
-    "skip_special_tokens",
-    "spaces_between_special_tokens",
-    "truncate_prompt_tokens",
-    "logit_bias",
-    "allowed_token_ids",
-]
+def _params(args: argparse.Namespace) -> Any:
+    from naive_speculate import SamplingParams
+
+    names = {f.name for f in fields(SamplingParams)}
+    given: dict[str, Any] = {"max_tokens": DEFAULT_MAX_TOKENS}
+    given |= {name: value for name, value in vars(args).items() if name in names}
+    guided = {kind: getattr(args, f"guided_{kind}") for kind in ("json", "regex", "choice", "grammar")}
+    if any(value is not None for value in guided.values()):
+        given["guided_decoding"] = {kind: value for kind, value in guided.items() if value is not None}
+    return SamplingParams(**given)
 
 
-def _generate(args: argparse.Namespace) -> int:
+def _generate(arguments: Sequence[str]) -> int:
+    args = _parser().parse_args(arguments)
+
     from transformers.utils import logging
 
     logging.disable_progress_bar()
     logging.set_verbosity_error()
 
-    from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
+    from naive_speculate import SpeculativeDecoder, load_pair
     from naive_speculate.events.trace import dumps
     from naive_speculate.infer.threads import leave_cores_to
     from naive_speculate.terminal import TerminalView
 
-    given: dict[str, Any] = {name: getattr(args, name) for name in _SAMPLING if getattr(args, name) is not None}
-    guided = {kind: getattr(args, f"guided_{kind}") for kind in ("json", "regex", "choice", "grammar")}
-    if any(value is not None for value in guided.values()):
-        given["guided_decoding"] = {kind: value for kind, value in guided.items() if value is not None}
-    params = SamplingParams(**given)
+    params = _params(args)
     pair = load_pair(args.target, args.draft, device=args.device, dtype=args.dtype, executor=args.executor)
     leave_cores_to(pair.target)
     decoder = SpeculativeDecoder(pair)
     cancel = threading.Event()
-    signal.signal(signal.SIGINT, lambda *_: cancel.set())
+    signal.signal(signal.SIGINT, lambda *_: _leave() if cancel.is_set() else cancel.set())
     options: dict[str, Any] = {
         "num_draft_tokens": args.num_draft_tokens,
         "verify_strategy": args.verify_strategy,
@@ -160,25 +182,52 @@ def _generate(args: argparse.Namespace) -> int:
                 print(dumps(event), flush=True)
             else:
                 view.show(event)
-    return 130 if cancel.is_set() else 0
+    if cancel.is_set():
+        raise KeyboardInterrupt
+    return 0
+
+
+def _bench(arguments: Sequence[str]) -> int:
+    from naive_speculate.bench import main
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # it takes its progress bar down on the way out
+    return main(arguments)
+
+
+def _say(message: str) -> None:
+    print(f"naive_speculate: {' '.join(message.split())}", file=sys.stderr, flush=True)
+
+
+def _leave(*_: object) -> NoReturn:
+    """End at once. While libraries load, or a second time, Ctrl-C is no exception: many places would catch or print it."""
+    with contextlib.suppress(OSError):
+        _say("interrupted")
+    os._exit(INTERRUPTED)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit status: 0, 2 for bad input, 130 when interrupted."""
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
-    if arguments[:1] == ["bench"]:
-        from naive_speculate.bench import main as bench
+    """Run a command, with Ctrl-C in its hands; returns the exit status.
 
-        return bench(arguments[1:])
-    args = _parser().parse_args(arguments)
+    Returns:
+        int: 0; 2 for bad input, or where the output cannot be written; 130 when interrupted.
+    """
+    signal.signal(signal.SIGINT, _leave)
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        return _generate(args)
+        try:
+            return _bench(arguments[1:]) if arguments[:1] == ["bench"] else _generate(arguments)
+        finally:
+            print(end="", flush=True)  # what cannot be written is known now, and not after the last word
+    except KeyboardInterrupt:
+        _say("interrupted")
+        return INTERRUPTED
     except ValueError as error:
-        print(f"naive_speculate: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:  # the reader has seen enough
-        sys.stderr.close()
-        return 0
+        _say(str(error))
+    except OSError as error:  # a full disk, or a reader that has gone
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where the rest goes when Python ends
+        _say(f"{error.filename or 'standard output'}: {error.strerror or error}")
+    return 2
 
 
 if __name__ == "__main__":

@@ -1,21 +1,32 @@
 """A run in the terminal: tokens in the palette's colours, as they come, with a legend and the figures at the end."""
 
+from collections.abc import Mapping, Sequence
+
 from rich.console import Console
 from rich.style import Style as RichStyle
 from rich.table import Table
 from rich.text import Text
 
-from naive_speculate.events import OUTPUT_KINDS, Event, EventKind
+from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, Logprob
 from naive_speculate.palette import STYLES
 
 _SHOWN = (EventKind.ACCEPTED, EventKind.REJECTED, EventKind.RESAMPLED, EventKind.BONUS)
+MAX_ALTERNATIVES = 20
+"""Of a token's most probable alternatives, so many are printed."""
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Raise the error that is being handled; rich would end the program without a word."""
+        raise
 
 
 class TerminalView:
-    """Prints events. Where standard output is not a terminal, only the generated text."""
+    """Prints events. Where standard output is not a terminal, only the generated text, and what was asked for beside it."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(highlight=False, soft_wrap=True)
+        self.console = console or _Console(highlight=False, soft_wrap=True)
+        self._logprobs: list[Mapping[int, Logprob] | None] = []
 
     def show(self, event: Event) -> None:
         """Print what one event adds."""
@@ -28,6 +39,10 @@ class TerminalView:
             self.console.print(Text(_visible(event), style=token_style(event.kind)), end="")
         elif event.kind == EventKind.FINISHED:
             self._figures(event)
+        if event.kind in OUTPUT_KINDS and event.logprobs is not None:
+            self._logprobs.append(event.logprobs)
+        elif event.kind == EventKind.FINISHED:
+            self._tables(event)
 
     def _plain(self, event: Event) -> None:
         if event.kind in OUTPUT_KINDS:
@@ -60,6 +75,35 @@ class TerminalView:
         self.console.print(table)
         if event.message:
             self.console.print(Text(event.message))
+
+    def _tables(self, event: Event) -> None:
+        for title, entries in (("prompt", event.prompt_logprobs), ("output", self._logprobs)):
+            if entries:
+                self.console.print()
+                self.console.print(logprobs_table(title, entries))
+        self._logprobs = []
+
+
+def logprobs_table(title: str, entries: Sequence[Mapping[int, Logprob] | None]) -> Table:
+    """Log-probabilities of tokens as a table.
+
+    Args:
+        title: What tokens they are.
+        entries: For each token, its own log-probability first, then the most probable ones'; None where nothing predicts it.
+    """
+    table = Table(title=f"Log-probabilities: {title}", title_justify="left", box=None, pad_edge=False)
+    for name in ("token", "logprob", "rank"):
+        table.add_column(name, justify="left" if name == "token" else "right", no_wrap=True)
+    table.add_column("most probable", overflow="fold")
+    for entry in entries:
+        if entry is not None:
+            own, *others = entry.values()
+            best = sorted([own, *others], key=lambda p: p.rank) if others else []
+            shown = [f"{p.token!r} {p.logprob:.2f}" for p in best[:MAX_ALTERNATIVES]]
+            if len(best) > len(shown):
+                shown.append(f"… {len(best) - len(shown)} more, which --json tells")
+            table.add_row(Text(repr(own.token)), f"{own.logprob:.4f}", str(own.rank), Text("  ".join(shown)))
+    return table
 
 
 def token_style(kind: EventKind) -> RichStyle:

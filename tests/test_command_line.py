@@ -5,8 +5,11 @@ import subprocess
 import sys
 
 import pytest
+from naive_speculate.speculate.proposal import DRAFTERS
 
-from naive_speculate import SamplingParams, Trace
+from naive_speculate import SamplingParams, Trace, VerifyStrategy
+from naive_speculate.events import OUTPUT_KINDS
+from naive_speculate.models import EXECUTORS
 
 PROMPT = "Once upon a time there was"
 
@@ -59,10 +62,74 @@ def test_it_takes_every_sampling_parameter():
     assert settings["skip_special_tokens"] is False
 
 
+ASK_LOGPROBS = ("--max-tokens", "9", "--seed", "3", "--logprobs", "2", "--prompt-logprobs", "1")
+
+
+def test_json_events_tell_the_logprobs_that_were_asked_for(bundled_decoder):
+    trace = Trace.from_jsonl(run("generate", PROMPT, *ASK_LOGPROBS, "--json").stdout)
+    expected = bundled_decoder.generate(PROMPT, SamplingParams(max_tokens=9, seed=3, logprobs=2, prompt_logprobs=1))
+    told = [event.logprobs for event in trace if event.kind in OUTPUT_KINDS]
+    assert trace.token_ids == expected.token_ids
+    assert [list(entry) for entry in told] == [list(entry) for entry in expected.logprobs]
+    for entry, token in zip(told, trace.token_ids, strict=True):
+        assert next(iter(entry)) == token
+    prompt = trace.finished.prompt_logprobs
+    assert prompt[0] is None
+    assert [list(entry) for entry in prompt[1:]] == [list(entry) for entry in expected.prompt_logprobs[1:]]
+
+
+def test_logprobs_are_printed_behind_the_text(bundled_decoder):
+    done = run("generate", PROMPT, *ASK_LOGPROBS)
+    expected = bundled_decoder.generate(PROMPT, SamplingParams(max_tokens=9, seed=3, logprobs=2, prompt_logprobs=1))
+    text, prompt, output = done.stdout.split("\nLog-probabilities: ")
+    assert text == expected.text + "\n"
+    prompt, output = prompt.splitlines(), output.splitlines()
+    assert (prompt[0].strip(), output[0].strip()) == ("prompt", "output")
+    assert prompt[1].split() == output[1].split() == ["token", "logprob", "rank", "most", "probable"]
+    for line, entry in zip(output[2:], expected.logprobs, strict=True):
+        own, *_ = entry.values()
+        assert line.startswith(repr(own.token))
+        assert f" {own.logprob:.4f} " in line
+        for other in entry.values():
+            assert f"{other.token!r} {other.logprob:.2f}" in line
+    assert len(prompt) - 2 == len(bundled_decoder.encode(PROMPT)) - 1
+
+
+def test_all_logprobs_and_no_limit_of_tokens_are_taken(bundled_decoder):
+    room = ("--truncate-prompt-tokens", str(bundled_decoder.max_positions - 8), "--max-tokens", "none", "--ignore-eos")
+    done = run("generate", "word " * bundled_decoder.max_positions, *room, "--logprobs", "-1", "--json")
+    trace = Trace.from_jsonl(done.stdout)
+    assert len(trace.token_ids) == 8
+    for event in trace:
+        if event.kind in OUTPUT_KINDS:
+            assert len(event.logprobs) == bundled_decoder.vocab_size
+
+
+def test_help_names_strategies_drafters_and_defaults():
+    said = " ".join(run("generate", "--help").stdout.split())
+    for name in (*VerifyStrategy, *DRAFTERS, *EXECUTORS):
+        assert name in said
+    assert "typical_acceptance (lossy)" in said
+    for option, default in {
+        "--num-draft-tokens K": "5",
+        "--verify-strategy V": "speculative_sampling",
+        "--drafter D": "model",
+        "--max-tokens N": "128",
+        "--temperature X": "1.0",
+        "--top-k N": "-1",
+        "--logprobs N": "none",
+        "--target M": "the bundled pair",
+        "--device D": "auto",
+    }.items():
+        described = said.rpartition(f" {option} ")[2].partition(" --")[0]
+        assert f"(default: {default})" in described, option
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["generate", ""], "prompt is empty"),
+        (["generate", "x", "--max-tokens", "few"], "must be a whole number or none, got 'few'"),
         (["generate", "x", "--top-p", "1.5"], "top_p must be a number, above 0 and at most 1, got 1.5"),
         (["generate", "x", "--num-draft-tokens", "-1"], "num_draft_tokens must be 'auto' or from 0 to 64, got -1"),
         (["generate", "x", "--num-draft-tokens", "few"], "must be a whole number or auto, got 'few'"),

@@ -1,14 +1,14 @@
 """The endpoint for programs: `/generate` streams a run's events."""
 
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Literal
 
 import gradio as gr
 from gradio.events import api
 
 from ui.host import DECODING, Offer
 from ui.runs import Run
-from ui.settings import Settings, real, whole
+from ui.settings import Settings, real, whole, window
 
 SECONDS_A_LIST = 0.15
 """Programs do not watch, so they get fewer and longer lists than the page."""
@@ -24,7 +24,7 @@ def add_api(offer: Offer) -> None:
         temperature: float = _USUAL.temperature,
         top_p: float = _USUAL.top_p,
         seed: int = 0,
-        num_draft_tokens: int = _USUAL.num_draft_tokens,
+        num_draft_tokens: int | Literal["auto"] = _USUAL.num_draft_tokens,
         verify_strategy: str = _USUAL.verify_strategy,
     ) -> AsyncIterator[list[dict[str, Any]]]:
         """Continue a prompt by speculative decoding.
@@ -35,7 +35,7 @@ def add_api(offer: Offer) -> None:
             temperature: 0 takes the most probable token.
             top_p: Keep the most probable tokens up to this probability.
             seed: Same seed, same text.
-            num_draft_tokens: Tokens drafted per step; 0 is plain decoding.
+            num_draft_tokens: Tokens drafted per step; 0 is plain decoding, "auto" chooses from what the run measures.
             verify_strategy: speculative_sampling, greedy_match, block_verification or typical_acceptance.
 
         Yields:
@@ -49,8 +49,8 @@ def add_api(offer: Offer) -> None:
                 temperature=real("temperature", temperature),
                 top_p=real("top_p", top_p),
                 seed=whole("seed", seed),
-                num_draft_tokens=whole("num_draft_tokens", num_draft_tokens),
                 verify_strategy=str(verify_strategy),
+                **window(num_draft_tokens),
             )
             run.start(lambda cancel: offer.stream(settings, cancel))
             async for first, events in run.batches(SECONDS_A_LIST):

@@ -110,15 +110,26 @@ def _read(name: str, kind: Any, text: str) -> Any:
         raise ValueError(f"{name} in the link cannot be {text!r:.80}") from None
 
 
-def whole(name: str, value: object) -> int:
+def whole(name: str, value: object, expected: str = "a whole number") -> int:
     """A number field's value as a whole number.
 
     Raises:
         ValueError: When the field is empty or holds something else.
     """
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value != int(value):
-        raise ValueError(f"{name} must be a whole number, got {value!r:.80}")
+        raise ValueError(f"{name} must be {expected}, got {value!r:.80}")
     return int(value)
+
+
+def window(value: object) -> dict[str, Any]:
+    """What the settings hold for a `num_draft_tokens` as the library takes it: a whole number, or "auto".
+
+    Raises:
+        ValueError: When it is something else.
+    """
+    if value == "auto":
+        return {"auto": True}
+    return {"num_draft_tokens": whole("num_draft_tokens", value, "'auto' or a whole number")}
 
 
 def real(name: str, value: object) -> float:

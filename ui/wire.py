@@ -13,7 +13,7 @@ import orjson
 
 from naive_speculate.events import Event
 
-HEAVY = frozenset({"draft_top", "target_top", "residual_top", "cost_table"})
+HEAVY = frozenset({"draft_top", "target_top", "residual_top", "cost_table", "logprobs", "prompt_logprobs"})
 """Fields that the page does not need to draw tokens and rounds."""
 
 RESYNC_EVENTS = 4000

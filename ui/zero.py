@@ -35,6 +35,8 @@ def make_way() -> None:
 
 def duration(request: "Request", _flag: str = "") -> int:
     """Seconds of GPU time that a request asks for."""
+    if request.params.max_tokens is None:  # as many as the model has room for
+        return MOST_SECONDS
     tokens = request.params.max_tokens * request.params.num_sequences
     return min(MOST_SECONDS, SECONDS_TO_BEGIN + math.ceil(tokens / TOKENS_A_SECOND))
 

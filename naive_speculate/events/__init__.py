@@ -7,6 +7,7 @@ from naive_speculate.events.event import (
     Event,
     EventKind,
     FinishReason,
+    Logprob,
     TokenProb,
     TopTokens,
 )
@@ -18,6 +19,7 @@ __all__ = [
     "Event",
     "EventKind",
     "FinishReason",
+    "Logprob",
     "TokenProb",
     "TopTokens",
 ]

@@ -3,7 +3,7 @@
 import time
 from dataclasses import fields
 
-from naive_speculate.events.event import OUTPUT_KINDS, SCHEMA_VERSION, Event, EventKind, FinishReason
+from naive_speculate.events.event import OUTPUT_KINDS, SCHEMA_VERSION, Event, EventKind, FinishReason, Logprob
 from naive_speculate.events.metrics import Summary
 from naive_speculate.events.record import Outcome, RunInfo, StepRecord
 from naive_speculate.text import Vocabulary
@@ -77,13 +77,20 @@ class Emitter:
             return self._release([], None)
         return self._release(events, None if finish is not None else record.settled)
 
-    def finished(self, reason: FinishReason, message: str | None = None) -> list[Event]:
+    def finished(
+        self,
+        reason: FinishReason,
+        message: str | None = None,
+        prompt_logprobs: list[dict[int, Logprob] | None] | None = None,
+    ) -> list[Event]:
         """The event that closes the run; whatever was held back comes before it."""
         self.over = True
         events = self._release([], None)
         metrics = self._summary.metrics.to_dict()
         at = time.perf_counter() - self._began
-        return [*events, Event(EventKind.FINISHED, self.row, at, finish_reason=reason, metrics=metrics, message=message)]
+        end = Event(EventKind.FINISHED, self.row, at, finish_reason=reason, metrics=metrics, message=message)
+        end.prompt_logprobs = prompt_logprobs
+        return [*events, end]
 
     def _token(self, kind: EventKind, at: float, record: StepRecord, place: int, token_id: int, text: str) -> Event:
         event = Event(kind, self.row, at, record.number, place, self._count + place, token_id)
@@ -120,6 +127,8 @@ class Emitter:
             event.uniform = outcome.uniforms[place]
         if outcome.thresholds is not None:
             event.threshold = outcome.thresholds[place]
+        if kind == EventKind.ACCEPTED:
+            self._add_logprobs(event, outcome, place)
         return event
 
     def _next_token(self, at: float, record: StepRecord) -> Event:
@@ -133,9 +142,15 @@ class Emitter:
             event = self._token(EventKind.DISCARDED, at, record, place, outcome.next_token_id, text)
             event.reason = str(record.finish_reason)
         _add_target(event, outcome, len(outcome.draft_token_ids))  # its numbers stand after the drafts'
+        if event.kind != EventKind.DISCARDED:
+            self._add_logprobs(event, outcome, place)
         if event.kind == EventKind.RESAMPLED:
             event.residual_top = outcome.residual_top
         return event
+
+    def _add_logprobs(self, event: Event, outcome: Outcome, place: int) -> None:
+        if outcome.logprobs is not None and self._info.settings["logprobs"] is not None:
+            event.logprobs = outcome.logprobs[place]
 
     def _release(self, events: list[Event], settled: int | None) -> list[Event]:
         """Add events to those held back and take out what can be told: all, or what lies in the settled part of the text."""
@@ -163,7 +178,7 @@ class Emitter:
                 continue
             text = event.text or ""
             if begin >= at:
-                event.kind, event.reason = EventKind.DISCARDED, str(FinishReason.STOP)
+                event.kind, event.reason, event.logprobs = EventKind.DISCARDED, str(FinishReason.STOP), None
             else:
                 event.text = text[: at - begin]
             begin += len(text)

@@ -4,7 +4,7 @@ A run is a stream of `Event`. The command line, the page, the metrics and a save
 else. One flat record serves every kind; fields that do not apply are None and are left out of the JSON.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from operator import attrgetter
@@ -66,6 +66,33 @@ class TokenProb:
     token_id: int
     text: str
     prob: float
+
+
+@_FINITE
+@dataclass(slots=True)
+class Logprob:
+    """A token's log-probability under the raw distribution.
+
+    Attributes:
+        logprob: Natural logarithm of the probability.
+        rank: 1 for the most probable token.
+        token: The token's text.
+    """
+
+    logprob: float
+    rank: int
+    token: str
+
+
+LOWEST_LOGPROB = -9999.0
+"""What JSON is told of a probability of 0, as vLLM's server does."""
+
+
+def plain_logprobs(entry: Mapping[int, Logprob]) -> dict[str, Any]:
+    """Log-probabilities by token id as plain JSON values."""
+    return {
+        str(token): {"logprob": max(p.logprob, LOWEST_LOGPROB), "rank": p.rank, "token": p.token} for token, p in entry.items()
+    }
 
 
 class TopTokens(Sequence[TokenProb]):
@@ -134,6 +161,8 @@ class Event:
         threshold: Typical acceptance's threshold on `target_prob`.
         draft_top, target_top, residual_top: The most probable tokens of the three distributions.
         draft_entropy, target_entropy: Entropies of the distributions, in nats.
+        logprobs: Of a generated token, where the parameters ask for them: log-probabilities by token id, its own first.
+        prompt_logprobs: The same for each token of the prompt, told at the end; None for the first, which nothing predicts.
         reason: Why a token was discarded: "rejected" (an earlier draft was), "stop" or "length".
         num_draft, num_accepted, draft_seconds, verify_seconds, total_seconds: A step's figures. `num_accepted` counts the
             drafts that the verifier kept, before any cut by a stop or the length limit.
@@ -179,6 +208,8 @@ class Event:
     finish_reason: FinishReason | None = None
     metrics: dict[str, Any] | None = None
     message: str | None = None
+    logprobs: dict[int, Logprob] | None = None
+    prompt_logprobs: list[dict[int, Logprob] | None] | None = None
 
     def to_dict(self, without: Collection[str] = ()) -> dict[str, Any]:
         """The event as plain JSON values, without the fields that do not apply, nor those named."""
@@ -186,8 +217,8 @@ class Event:
         for name, value in zip(_FIELD_NAMES, _values(self), strict=True):
             if value is None or name in without:
                 continue
-            if name in _TOP_FIELDS:
-                value = [{"token_id": t.token_id, "text": t.text, "prob": t.prob} for t in value]
+            if name in _PLAIN:
+                value = _PLAIN[name](value)
             elif isinstance(value, StrEnum):
                 value = value.value
             out[name] = value
@@ -210,4 +241,17 @@ def _restored_event(carried: int, values: list[Any]) -> Event:
 
 _FIELD_NAMES = tuple(f.name for f in fields(Event))
 _values = attrgetter(*_FIELD_NAMES)
-_TOP_FIELDS = frozenset({"draft_top", "target_top", "residual_top"})
+
+
+def _plain_top(top: Sequence[TokenProb]) -> list[dict[str, Any]]:
+    return [{"token_id": t.token_id, "text": t.text, "prob": t.prob} for t in top]
+
+
+_PLAIN: dict[str, Callable[[Any], Any]] = {
+    "draft_top": _plain_top,
+    "target_top": _plain_top,
+    "residual_top": _plain_top,
+    "logprobs": plain_logprobs,
+    "prompt_logprobs": lambda entries: [None if entry is None else plain_logprobs(entry) for entry in entries],
+}
+"""How fields that hold more than plain JSON values become them."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from naive_speculate.events.event import FinishReason, TopTokens
+from naive_speculate.events.event import FinishReason, Logprob, TopTokens
 
 
 @dataclass(slots=True, frozen=True, eq=False)
@@ -24,21 +24,6 @@ class RunInfo:
     models: dict[str, str]
     device: str
     cost_table: dict[str, Any] | None
-
-
-@dataclass(slots=True, frozen=True, eq=False)
-class Logprob:
-    """A token's log-probability under the raw distribution.
-
-    Attributes:
-        logprob: Natural logarithm of the probability.
-        rank: 1 for the most probable token.
-        token: The token's text.
-    """
-
-    logprob: float
-    rank: int
-    token: str
 
 
 @dataclass(slots=True, eq=False)

@@ -41,7 +41,7 @@ class GuidedDecodingParams:
         json_object: Any JSON object.
 
     Raises:
-        ValueError: If not exactly one is given, or it does not parse.
+        ValueError: If not exactly one is given, it does not parse, or xgrammar is not installed.
     """
 
     json: str | Mapping[str, Any] | None = None
@@ -128,15 +128,23 @@ def _check_size(name: str, text: str) -> None:
         raise ValueError(f"guided_decoding {name} may hold {MAX_REPEATS} repetitions (* + ? {{}}), got {repeats}")
 
 
+def _xgrammar() -> Any:
+    """The package, which is optional."""
+    try:
+        import xgrammar
+    except ImportError as error:
+        raise ValueError(f"guided_decoding needs xgrammar: pip install 'naive-speculate[guided]' ({error})") from None
+    return xgrammar
+
+
 @lru_cache(maxsize=64)
 def parse(name: str, text: str) -> "xgrammar.Grammar":
     """Parse a grammar given as `GuidedDecodingParams.source`.
 
     Raises:
-        ValueError: With the parser's message.
+        ValueError: With the parser's message, or if xgrammar is not installed.
     """
-    import xgrammar
-
+    xgrammar = _xgrammar()
     try:
         if name == "json":
             return xgrammar.Grammar.from_json_schema(text)
@@ -157,11 +165,13 @@ class GrammarCompiler:
         tokenizer: The transformers tokenizer.
         vocab_size: Width of the logits.
         stop_token_ids: Tokens that may end the output once the grammar is complete.
+
+    Raises:
+        ValueError: If there is no such token, or xgrammar is not installed.
     """
 
     def __init__(self, tokenizer: Any, vocab_size: int, stop_token_ids: Sequence[int]) -> None:
-        import xgrammar
-
+        xgrammar = _xgrammar()
         if not stop_token_ids:
             raise ValueError("guided_decoding needs a model with an end-of-sequence token")
         info = xgrammar.TokenizerInfo.from_huggingface(tokenizer, vocab_size=vocab_size, stop_token_ids=list(stop_token_ids))

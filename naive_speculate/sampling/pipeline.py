@@ -46,7 +46,7 @@ class LogitsPipeline:
         self._stops = [token for token in stop_token_ids if token < vocab_size]
         self._grammar = grammar
         self._bad_sequences = [list(word) for word in bad_words if len(word) > 1]
-        self._processors: list[tuple[Any, bool]] = [(f, _takes_prompt(f)) for f in params.logits_processors]
+        self._processors: list[tuple[Any, bool]] = [(f, _takes_prompt(f)) for f in params.logits_processors or ()]
         self._bias = self._static_bias([word[0] for word in bad_words if len(word) == 1])
         self._seen_prompt: torch.Tensor | None = None
         self._penalised = params.repetition_penalty != 1 or params.frequency_penalty != 0 or params.presence_penalty != 0
@@ -146,7 +146,8 @@ class LogitsPipeline:
         if params.min_tokens:
             left[self._stops] = False
         if not left.any():
-            given = f"allowed_token_ids={list(params.allowed_token_ids or [])!r:.80}, bad_words={list(params.bad_words)!r:.80}"
+            words = list(params.bad_words or [])
+            given = f"allowed_token_ids={list(params.allowed_token_ids or [])!r:.80}, bad_words={words!r:.80}"
             raise ValueError(f"no token is left to generate with {given}, min_tokens={params.min_tokens}")
         return bias
 
@@ -161,7 +162,7 @@ def _warpers(params: SamplingParams) -> list[Any]:
         warpers.append(TemperatureLogitsWarper(float(params.temperature)))
     if params.min_p > 0:
         warpers.append(MinPLogitsWarper(float(params.min_p)))
-    if params.top_k != -1:
+    if params.top_k > 0:
         warpers.append(TopKLogitsWarper(params.top_k))
     if params.top_p < 1:
         warpers.append(TopPLogitsWarper(float(params.top_p)))

@@ -72,8 +72,8 @@ class Admission:
         token_ids = self.encode(self._as_chat(request.prompt) if request.chat else request.prompt, params)
         seed = params.seed if params.seed is not None else fresh_seed()
         costs = self.pair.costs(request.drafter)
-        limit = len(token_ids) + params.max_tokens
-        stops = frozenset(params.stop_token_ids) | frozenset(() if params.ignore_eos else self.eos_token_ids)
+        max_length = self._max_length(len(token_ids), params.max_tokens)
+        stops = frozenset(params.stop_token_ids or ()) | frozenset(() if params.ignore_eos else self.eos_token_ids)
         streams = params.detokenize and self.vocabulary.tokenizer is not None
         settings = params.to_dict() | {
             "num_draft_tokens": request.num_draft_tokens,
@@ -98,7 +98,7 @@ class Admission:
                     random=SeededRandom(seed, index, self.device) if random is None else random(seed, index),
                     pipeline=self._pipeline(params, token_ids, stops),
                     stop_token_ids=stops,
-                    max_length=limit if self.max_positions is None else min(limit, self.max_positions),
+                    max_length=max_length,
                     text=self._text_stream(params, token_ids) if streams else None,
                     stops=StopStrings(params.stop, params.include_stop_str_in_output) if params.stop else None,
                     cancel=cancel,
@@ -181,6 +181,14 @@ class Admission:
 
     def _text_stream(self, params: SamplingParams, prompt: list[int]) -> TextStream:
         return TextStream(self.vocabulary, prompt, params.skip_special_tokens, params.spaces_between_special_tokens)
+
+    def _max_length(self, num_prompt_tokens: int, max_tokens: int | None) -> int:
+        limits = [] if max_tokens is None else [num_prompt_tokens + max_tokens]
+        if self.max_positions is not None:
+            limits.append(self.max_positions)
+        if not limits:
+            raise ValueError("max_tokens is None, but this model has no limit of its own (max_positions): give a number")
+        return min(limits)
 
     def _grammar(self, params: SamplingParams) -> GrammarCompiler:
         if self.pair.tokenizer is None:

@@ -2,7 +2,7 @@
 
 import torch
 
-from naive_speculate.events.record import Logprob
+from naive_speculate.events.event import Logprob
 from naive_speculate.infer.device import on_device
 from naive_speculate.text import Vocabulary
 
@@ -13,13 +13,14 @@ def raw_logprobs(logits: torch.Tensor, token_ids: list[int], count: int, vocabul
     Args:
         logits: Shape `[places, vocab_size]`.
         token_ids: The chosen token of each place.
-        count: Number of most probable tokens.
+        count: Number of most probable tokens; -1 for all.
         vocabulary: Their texts.
     """
     logprobs = torch.log_softmax(logits.float(), dim=-1)
     chosen = logprobs.gather(1, on_device(token_ids, logits.device)[:, None])
     ranks = ((logprobs > chosen).sum(dim=-1) + 1).tolist()
-    top = logprobs.topk(min(count, logprobs.shape[-1]), dim=-1)
+    vocab_size = logprobs.shape[-1]
+    top = logprobs.topk(vocab_size if count == -1 else min(count, vocab_size), dim=-1)
     out = []
     for place, token in enumerate(token_ids):
         entry = {token: Logprob(chosen[place].item(), ranks[place], vocabulary.text_of(token))}

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from naive_speculate.events.event import Event, FinishReason
+from naive_speculate.events.event import Event, FinishReason, Logprob, plain_logprobs
 from naive_speculate.events.metrics import Metrics
-from naive_speculate.events.record import Logprob
 from naive_speculate.events.trace import Trace
 from naive_speculate.speculate.run import Run
 from naive_speculate.speculate.sequence import SequenceState
@@ -47,10 +46,10 @@ class GenerationResult:
             "token_ids": self.token_ids,
             "finish_reason": self.finish_reason.value,
             "metrics": self.metrics.to_dict(),
-            "logprobs": None if self.logprobs is None else [_plain(entry) for entry in self.logprobs],
+            "logprobs": None if self.logprobs is None else [plain_logprobs(entry) for entry in self.logprobs],
             "prompt_logprobs": None
             if self.prompt_logprobs is None
-            else [None if entry is None else _plain(entry) for entry in self.prompt_logprobs],
+            else [None if entry is None else plain_logprobs(entry) for entry in self.prompt_logprobs],
             "cumulative_logprob": self.cumulative_logprob,
             "outputs": [replace(output, outputs=[]).to_dict() for output in outputs],  # this one is among them
         }
@@ -77,7 +76,6 @@ def _result(row: SequenceState, trace: Trace) -> GenerationResult:
     token_ids = trace.token_ids
     logprobs = row.logprobs[: len(token_ids)]
     total = sum(entry[token].logprob for entry, token in zip(logprobs, token_ids, strict=True)) if row.wants_logprobs else None
-    read = len(row.prompt_logprobs or ()) == len(row.prompt_token_ids)
     return GenerationResult(
         text=trace.text,
         token_ids=token_ids,
@@ -85,10 +83,6 @@ def _result(row: SequenceState, trace: Trace) -> GenerationResult:
         trace=trace,
         metrics=trace.metrics,
         logprobs=logprobs if row.params.logprobs is not None else None,
-        prompt_logprobs=row.prompt_logprobs if read else None,
+        prompt_logprobs=None if row.wants_prompt_logprobs else row.prompt_logprobs,
         cumulative_logprob=total,
     )
-
-
-def _plain(entry: dict[int, Logprob]) -> dict[str, Any]:
-    return {str(token): {"logprob": p.logprob, "rank": p.rank, "token": p.token} for token, p in entry.items()}

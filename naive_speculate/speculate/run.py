@@ -40,7 +40,9 @@ class Run:
             if row in records:
                 events += emitter.step(records[row])
             if row.finish_reason is not None and not emitter.over:
-                events += emitter.finished(row.finish_reason, row.message)
+                events += emitter.finished(
+                    row.finish_reason, row.message, None if row.wants_prompt_logprobs else row.prompt_logprobs
+                )
         return events
 
     def end(self, reason: FinishReason, message: str | None = None) -> list[Event]:

@@ -4,8 +4,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from naive_speculate.events.event import FinishReason
-from naive_speculate.events.record import Logprob, Outcome, StepRecord
+from naive_speculate.events.event import FinishReason, Logprob
+from naive_speculate.events.record import Outcome, StepRecord
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.sampling.pipeline import LogitsPipeline
 from naive_speculate.sampling.random_source import RandomSource

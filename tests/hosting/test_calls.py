@@ -1,6 +1,7 @@
 """Hostile input over HTTP: each call gets an answer, and the server goes on serving."""
 
 import json
+import re
 import socket
 import urllib.error
 import urllib.request
@@ -50,8 +51,9 @@ def test_no_call_makes_the_server_do_anything_but_answer(server, data):
         (["Once", "many"], "max_tokens must be a whole number"),
         (["Once", 8, "hot"], "temperature must be a number"),
         (["Once", 8, 0.7, 2.0], "top_p must be a number"),
-        (["Once", 8, 0.7, 1.0, -1], "seed must be a whole number"),
-        (["Once", 8, 0.7, 1.0, 1, 10**9], "num_draft_tokens must be"),
+        (["Once", 8, 0.7, 1.0, -2], "seed must be a whole number"),
+        (["Once", 8, 0.7, 1.0, 1, 65], "num_draft_tokens must be 'auto' or from 0 to 64, got 65"),
+        (["Once", 8, 0.7, 1.0, 1, "few"], "num_draft_tokens must be 'auto' or a whole number, got 'few'"),
         (["Once", 8, 0.7, 1.0, 1, 3, "<script>"], "verify_strategy must be one of"),
         (["", 8], "prompt is empty"),
         (["word " * 20_000, 8], "more than the 1024 that the model can take"),
@@ -61,6 +63,26 @@ def test_a_call_with_a_wrong_field_is_told_which(server, fields, said):
     url = server.url
     with pytest.raises(Exception, match=said):
         Client(url, verbose=False).predict(*fields, api_name="/generate")
+
+
+def test_a_call_may_leave_the_window_to_the_run(server):
+    job = Client(server.url, verbose=False).submit("Once", 12, num_draft_tokens="auto", seed=1, api_name="/generate")
+    job.result()
+    started, *_, finished = [event for events in job.outputs() for event in events]
+    assert started["settings"]["num_draft_tokens"] == "auto"
+    assert started["cost_table"]
+    assert finished["finish_reason"] in ("length", "stop")
+
+
+def test_the_readmes_program_shows_the_run_and_raises_what_went_wrong(server, capsys):
+    (program,) = re.findall(
+        r"```python\n(from gradio_client.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL
+    )
+    program = program.replace("http://127.0.0.1:7860", server.url)
+    exec(program, {})
+    assert "started" in capsys.readouterr().out
+    with pytest.raises(Exception, match="prompt is empty"):
+        exec(program.replace("Once upon a time", ""), {})
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,7 @@ def test_the_container_installs_and_starts_what_the_project_does():
 def test_a_run_asks_zero_gpu_for_time_by_its_length():
     short, long = (Request("a", SamplingParams(max_tokens=n)) for n in (40, 400))
     assert duration(short) < duration(long, "flag") < duration(Request("a", SamplingParams(max_tokens=10**6))) == MOST_SECONDS
+    assert duration(Request("a", SamplingParams(max_tokens=None))) == MOST_SECONDS
 
 
 def test_decoding_is_wrapped_by_the_package_of_zero_gpu(tiny_decoder):

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from naive_speculate import GuidedDecodingParams, SamplingParams
@@ -26,8 +27,9 @@ def test_the_defaults_are_vllms():
     ("name", "value"),
     [
         ("n", 3), ("best_of", 1), ("presence_penalty", -2), ("presence_penalty", 2), ("frequency_penalty", -2.0),
-        ("repetition_penalty", 2), ("repetition_penalty", 0.01), ("temperature", 0), ("temperature", 5.5), ("top_p", 1),
-        ("top_p", 0.001), ("top_k", 1), ("min_p", 1), ("seed", 0), ("seed", 2**63 - 1), ("max_tokens", 1), ("logprobs", 0),
+        ("repetition_penalty", 2.5), ("repetition_penalty", 0.01), ("temperature", 0), ("temperature", 5.5), ("top_p", 1),
+        ("top_p", 0.001), ("top_k", -1), ("top_k", 0), ("top_k", 1), ("min_p", 1), ("seed", 0), ("seed", 2**63 - 1),
+        ("max_tokens", 1), ("max_tokens", None), ("logprobs", -1), ("logprobs", 0), ("prompt_logprobs", -1),
         ("prompt_logprobs", 0), ("truncate_prompt_tokens", 1), ("stop", "end"), ("stop_token_ids", [3]),
     ],
 )  # fmt: skip
@@ -39,14 +41,18 @@ def test_values_at_the_edge_of_their_range_are_taken(name, value):
     ("name", "value"),
     [
         ("n", 0), ("n", 1.5), ("n", True), ("best_of", 0), ("presence_penalty", 2.1), ("frequency_penalty", -2.1),
-        ("repetition_penalty", 0), ("repetition_penalty", 2.5), ("temperature", -0.1), ("temperature", float("nan")),
-        ("temperature", float("inf")), ("temperature", "warm"), ("top_p", 0), ("top_p", 1.1), ("top_k", 0), ("top_k", -2),
-        ("min_p", -0.1), ("min_p", 1.1), ("seed", -1), ("seed", 2**63), ("seed", "lucky"), ("max_tokens", 0),
-        ("max_tokens", None), ("min_tokens", -1), ("logprobs", -1), ("prompt_logprobs", -1), ("truncate_prompt_tokens", 0),
+        ("repetition_penalty", 0), ("repetition_penalty", float("inf")), ("temperature", -0.1), ("temperature", float("nan")),
+        ("temperature", float("inf")), pytest.param("temperature", 10**400, id="huge"), ("temperature", "warm"),
+        ("temperature", None), ("top_p", 0), ("top_p", 1.1),
+        ("top_p", np.float32("nan")), ("top_k", -2), ("top_k", None), ("top_k", 2.0), ("min_p", -0.1),
+        ("min_p", 1.1), ("seed", -2), ("seed", 2**63), ("seed", "lucky"), ("max_tokens", 0), ("max_tokens", 16.0),
+        ("max_tokens", np.int64(0)), ("min_tokens", -1), ("min_tokens", None), ("logprobs", -2), ("logprobs", False),
+        ("prompt_logprobs", -2), ("truncate_prompt_tokens", 0), ("n", np.bool_(True)), ("n", np.array([1])),
         ("stop", [""]), ("stop", [3]), ("stop", 7), ("stop", ["x"] * 65), ("stop", ["x" * 513]), ("stop_token_ids", [-1]),
         ("stop_token_ids", 5), ("bad_words", [""]), ("bad_words", "word"), ("allowed_token_ids", []),
         ("allowed_token_ids", ["a"]), ("logit_bias", {-1: 0.0}), ("logit_bias", {1: float("nan")}), ("logit_bias", [1]),
-        ("logits_processors", ["f"]), ("ignore_eos", 1), ("detokenize", None), ("guided_decoding", 3),
+        ("logit_bias", {"a": 1.0}), ("logits_processors", ["f"]), ("logits_processors", len), ("ignore_eos", 1),
+        ("detokenize", None), ("spaces_between_special_tokens", "no"), ("guided_decoding", 3),
     ],
 )  # fmt: skip
 def test_values_outside_their_range_are_refused_by_name(name, value):
@@ -55,9 +61,31 @@ def test_values_outside_their_range_are_refused_by_name(name, value):
 
 
 @pytest.mark.parametrize(
+    ("name", "given", "meant"),
+    [
+        ("stop", None, ()), ("stop", "end", ("end",)), ("stop_token_ids", None, ()), ("stop_token_ids", {3}, (3,)),
+        ("stop_token_ids", np.array([3, 4]), (3, 4)), ("bad_words", None, ()), ("logits_processors", None, ()),
+        ("allowed_token_ids", [np.int32(7)], (7,)), ("logit_bias", {"42": -5}, {42: -5}),
+        ("logit_bias", {np.int64(3): np.float32(1.5)}, {3: 1.5}), ("seed", -1, None), ("seed", np.int64(2**63 - 1), 2**63 - 1),
+        ("logprobs", True, 1), ("prompt_logprobs", True, 1), ("n", np.int8(2), 2), ("best_of", np.uint16(2), 2),
+        ("max_tokens", np.int64(9), 9), ("min_tokens", np.int64(2), 2), ("top_k", np.int64(0), 0),
+        ("temperature", np.float64(0.5), 0.5), ("top_p", np.float16(0.5), 0.5), ("min_p", np.float32(0.5), 0.5),
+        ("repetition_penalty", np.int64(3), 3), ("presence_penalty", np.float32(-1.5), -1.5),
+        ("ignore_eos", np.bool_(True), True), ("detokenize", np.bool_(False), False),
+    ],
+)  # fmt: skip
+def test_vllms_other_ways_to_say_it_mean_the_same(name, given, meant):
+    value = getattr(SamplingParams(**{name: given}), name)
+    assert value == meant
+    assert type(value) is type(meant)
+    json.dumps(SamplingParams(**{name: given}).to_dict())  # no NumPy is left in what a run reports
+
+
+@pytest.mark.parametrize(
     ("values", "message"),
     [
         ({"min_tokens": 5, "max_tokens": 4}, "min_tokens must not exceed max_tokens, got min_tokens=5 and max_tokens=4"),
+        ({"repetition_penalty": 0}, "repetition_penalty must be a number, above 0, got 0"),
         ({"n": 3, "best_of": 2}, "best_of must be at least n, got best_of=2 and n=3"),
         ({"stop": ["x"], "detokenize": False}, "needs the text, but detokenize is False"),
         ({"stop": ["\udc00"]}, "stop is broken text"),

@@ -160,7 +160,7 @@ class LlamaLanguageModel:
 
 def _onnx_obstacle(model: PreTrainedModel) -> str | None:
     if not _is_installed("onnxruntime", _ONNXRUNTIME) or not _is_installed("onnx", _ONNX):
-        return f"needs the packages onnx>={_ONNX} and onnxruntime>={_ONNXRUNTIME}"
+        return f"needs the packages onnx>={_ONNX} and onnxruntime>={_ONNXRUNTIME}: pip install 'naive-speculate[onnx]'"
     if model.device.type != "cpu" or model.dtype != torch.float32:
         return f"runs float32 on the CPU; the model is {model.dtype} on {model.device}"
     return None

@@ -1,0 +1,61 @@
+"""The command line when it is interrupted, or cannot write: one line on standard error, whenever it happens."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from naive_speculate import Trace
+
+ROOT = Path(__file__).resolve().parents[1]
+CTRL_C_AT_IMPORT = """
+import os
+import signal
+import sys
+
+class Interrupter:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupter())
+"""
+GENERATE = [sys.executable, "-m", "naive_speculate", "generate", "Once upon a time", "--ignore-eos"]
+
+
+@pytest.mark.parametrize("module", ["torch", "onnxruntime"])  # the last one while the models are loaded
+def test_ctrl_c_while_it_loads_is_one_line_and_status_130(tmp_path, module):
+    (tmp_path / "sitecustomize.py").write_text(CTRL_C_AT_IMPORT.format(module=module))
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    done = subprocess.run(GENERATE, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "naive_speculate: interrupted\n")
+
+
+def test_ctrl_c_while_it_decodes_ends_the_run_in_one_line_and_status_130():
+    command = [*GENERATE, "--json", "--max-tokens", "none"]  # more than a pipe holds, so that it waits for its reader
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        first = process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        rest, said = process.communicate()
+    assert Trace.from_jsonl(first + rest).finished.finish_reason == "cancelled"
+    assert (process.returncode, said) == (130, "naive_speculate: interrupted\n")
+
+
+@pytest.mark.parametrize("arguments", [["--json"], ["--logprobs", "1"], ["--help"]])
+def test_a_full_disk_is_one_line_and_status_2(arguments):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*GENERATE, "--max-tokens", "3", *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (2, "naive_speculate: standard output: No space left on device\n")
+
+
+@pytest.mark.parametrize("colour", [{}, {"FORCE_COLOR": "1"}])  # the second as on a terminal
+def test_a_reader_that_has_gone_is_one_line_and_status_2(colour):
+    read, write = os.pipe()
+    os.close(read)
+    command = [*GENERATE, "--max-tokens", "3"]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, env=os.environ | colour)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (2, "naive_speculate: standard output: Broken pipe\n")
