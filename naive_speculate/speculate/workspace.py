@@ -20,7 +20,7 @@ class Workspace:
 
     def __init__(self, pair: ModelPair, vocab_size: int, vocabulary: Vocabulary, device: torch.device) -> None:
         self.target = SlotPool(pair.target)
-        self.draft = None if pair.draft is None else SlotPool(pair.draft)
+        self.draft = None if pair.drafting is None else SlotPool(pair.drafting)
         self.scorer = Scorer(self.target, vocab_size, vocabulary)
         made = {name: make(self.draft, vocab_size, device) for name, make in DRAFTERS.items()}
         self.proposers: dict[str, Proposer] = {name: one for name, one in made.items() if one is not None}
