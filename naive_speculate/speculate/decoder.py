@@ -17,7 +17,7 @@ from naive_speculate.models import ModelPair
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.admission import Admission
 from naive_speculate.speculate.judge import rule_of, verify
-from naive_speculate.speculate.proposal import Proposal, merge
+from naive_speculate.speculate.proposal import ModelProposer, PromptLookupProposer, Proposal, check_proposal, merge
 from naive_speculate.speculate.record import StepRecord, make_records
 from naive_speculate.speculate.request import Prompt, as_params, as_prompts
 from naive_speculate.speculate.result import GenerationResult, collect
@@ -196,9 +196,9 @@ class SpeculativeDecoder(Admission):
         proposal = self._draft(workspace, active)
         watch.start("verify")
         logits = workspace.scorer.score(active, proposal.token_ids)
-        verdict, next_token_ids, uniforms, target_probs = verify(active, proposal, logits)
+        verdict, next_token_ids, uniforms, target_probs, num_usable = verify(active, proposal, logits)
         records = make_records(
-            active, proposal, verdict, next_token_ids, uniforms, target_probs, self.vocabulary
+            active, proposal, verdict, next_token_ids, uniforms, target_probs, num_usable, self.vocabulary
         )  # the one place that waits for the device
         watch.stop()
         draft_seconds, verify_seconds, total_seconds = watch.seconds("draft"), watch.seconds("verify"), watch.total_seconds()
@@ -242,7 +242,11 @@ class SpeculativeDecoder(Admission):
         for name, proposer in workspace.proposers.items():
             members = [row for row, s in enumerate(sequences) if s.drafter == name and limits[row] > 0]
             if members:
-                parts.append(proposer.propose([sequences[row] for row in members], [limits[row] for row in members]))
+                group, room = [sequences[row] for row in members], [limits[row] for row in members]
+                part = proposer.propose(group, room)
+                if type(proposer) not in (ModelProposer, PromptLookupProposer):
+                    check_proposal(name, part, group, room, self.vocab_size)
+                parts.append(part)
                 rows.append(members)
         return parts[0] if len(parts) == 1 else merge(parts, rows, self.vocab_size)
 
@@ -255,7 +259,9 @@ class SpeculativeDecoder(Admission):
             record.uniforms = None
         if rule != VerifyStrategy.TYPICAL_ACCEPTANCE:
             record.thresholds = None
-        tokens = [*record.drafts[: record.num_accepted], record.extra]
+        tokens = record.tokens
+        if not tokens:
+            return self._give_up(sequence, logits[0])
         found: list[dict[int, Logprob]] = []
         if sequence.wants_logprobs:  # first, since what fails before anything is told can be tried again
             found = raw_logprobs(logits[: len(tokens)], tokens, sequence.params.logprobs or 0, self.vocabulary)
@@ -271,12 +277,22 @@ class SpeculativeDecoder(Admission):
         if sequence.draft_slot is not None:
             sequence.draft_slot.keep(committed)
         sequence.window.learn(record.num_accepted, min(record.num_accepted + 1, len(record.drafts)))
-        return events if finish is None else events + self.finish(sequence, finish)
+        if finish is not None:
+            return events + self.finish(sequence, finish)
+        return events + self._give_up(sequence, logits[record.num_accepted]) if record.stuck else events
+
+    def _give_up(self, sequence: Sequence, logits: torch.Tensor) -> list[Event]:
+        """End a sequence whose next token cannot be drawn from anything, and say why."""
+        history = sequence.output_token_ids
+        why = sequence.pipeline.why_none(logits, history)
+        return self.finish(sequence, FinishReason.ERROR, f"no token can be chosen at position {len(history)}: {why}")
 
     def finish(self, sequence: Sequence, reason: FinishReason, message: str | None = None) -> list[Event]:
         """End a sequence; returns its last events."""
         sequence.finish_reason = reason
-        return sequence.emitter.finished(reason, message)
+        events = sequence.emitter.finished(reason, message)
+        sequence.drop_behind(sequence.emitter.num_kept)
+        return events
 
     def _without_ended(self, sequences: list[Sequence], told: dict[Sequence, list[Event]]) -> list[Sequence]:
         """End the sequences that were cancelled or have no room, and tell so; returns the rest."""

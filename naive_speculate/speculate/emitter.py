@@ -23,6 +23,10 @@ class Emitter:
         params: The request's parameters.
         prompt_token_ids: The prompt.
         stop_token_ids: Tokens that end the sequence.
+
+    Attributes:
+        history: The events that were told.
+        num_kept: How many tokens of the output they hold; once the sequence has finished, all that are its own.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class Emitter:
         self._held: list[Event] = []
         self._held_from = 0  # where the text of the held events begins
         self._count = 0
+        self.num_kept = 0
 
     def clock(self) -> float:
         """Seconds since the run began."""
@@ -70,7 +75,7 @@ class Emitter:
             tuple: The events that can be told now; how many of the step's tokens belong to the sequence; and why it ends, if
             it does.
         """
-        tokens = [*record.drafts[: record.num_accepted], record.extra]
+        tokens = record.tokens
         texts, rest, finish, cut = self._read(tokens, record.drafts, room)
         draft_texts = texts[: len(record.drafts) - len(rest)] + rest
         events = [
@@ -87,14 +92,8 @@ class Emitter:
             events.append(self._token(EventKind.REJECTED, number, place, record, text=draft_texts[place]))
             for later in range(place + 1, len(record.drafts)):
                 events.append(self._discarded(number, later, record, draft_texts[later], "rejected"))
-        kind = EventKind.RESAMPLED if record.num_accepted < len(record.drafts) else EventKind.BONUS
-        if len(texts) == len(tokens):
-            events.append(self._token(kind, number, record.num_accepted, record, text=texts[-1], extra=True))
-        else:
-            text = self._vocabulary.text_of(record.extra)
-            extra = self._token(EventKind.DISCARDED, number, record.num_accepted, record, text=text, extra=True)
-            extra.reason = str(finish)
-            events.append(extra)
+        if not record.stuck:
+            events.append(self._extra(number, record, texts[-1] if len(texts) == len(tokens) else None, finish))
         events.append(
             self._event(
                 EventKind.STEP,
@@ -133,7 +132,7 @@ class Emitter:
             generated = self._count + len(texts)
             cut = None
             if self._stops is not None:
-                cut = self._stops.append(text, search=generated >= self._params.min_tokens)
+                cut = self._stops.append(text, search=generated > self._params.min_tokens)
             ended_by_token = token in self._stop_token_ids
             if cut is not None or ended_by_token or len(texts) == room:
                 reason = FinishReason.LENGTH if cut is None and not ended_by_token else FinishReason.STOP
@@ -165,7 +164,9 @@ class Emitter:
                         keep_from = number
                         break
         out, self._held = self._held[:keep_from], self._held[keep_from:]
-        self._held_from += sum(len(event.text or "") for event in out if event.kind in OUTPUT_KINDS)
+        kept = [event for event in out if event.kind in OUTPUT_KINDS]
+        self.num_kept += len(kept)
+        self._held_from += sum(len(event.text or "") for event in kept)
         self.history += out
         return out
 
@@ -206,6 +207,16 @@ class Emitter:
         if kind != EventKind.PROPOSED:
             self._add_verdict(event, place, record)
         return event
+
+    def _extra(self, step: int, record: StepRecord, text: str | None, finish: FinishReason | None) -> Event:
+        """The token behind the kept drafts; without a text, the output has ended before it."""
+        if text is None:
+            text = self._vocabulary.text_of(record.extra)
+            event = self._token(EventKind.DISCARDED, step, record.num_accepted, record, text=text, extra=True)
+            event.reason = str(finish)
+            return event
+        kind = EventKind.RESAMPLED if record.num_accepted < len(record.drafts) else EventKind.BONUS
+        return self._token(kind, step, record.num_accepted, record, text=text, extra=True)
 
     def _add_verdict(self, event: Event, place: int, record: StepRecord) -> None:
         if record.accept_probs is not None:

@@ -21,7 +21,8 @@ class Proposal(NamedTuple):
 
     Attributes:
         token_ids: int64, shape `[batch_size, k]`; padded behind a row's length.
-        probs: What they were drawn from, shape `[batch_size, k, vocab_size]`; None where no sequence needs it.
+        probs: What they were drawn from, shape `[batch_size, k, vocab_size]`; one-hot where they are certain. None only where
+            no sequence needs it (`Sequence.needs_probs`).
         lengths: Drafts in each row, 0 to k.
     """
 
@@ -172,7 +173,7 @@ class _WindowSampler:
             scores = batch_scores(self._pipelines, logits[:, None], histories)[:, 0]
         if not self.needs_probs:
             return argmax(scores)
-        probs = batch_probabilities(self._pipelines, scores[:, None])[:, 0]
+        probs = usable_probabilities(self._pipelines, scores[:, None])[0][:, 0]
         self.probs.append(probs)
         if self._greedy:
             return argmax(scores)
@@ -238,6 +239,18 @@ def batch_probabilities(pipelines: Seq[LogitsPipeline], scores: torch.Tensor) ->
     return torch.stack([pipeline.probabilities(row) for pipeline, row in zip(pipelines, scores, strict=True)])
 
 
+def usable_probabilities(pipelines: Seq[LogitsPipeline], scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same where every place must have a distribution: one that has none, since every token is banned or a score is NaN or
+    infinite, gets the uniform one. A draft may be drawn from that; of a target's place the second result says that it must not.
+
+    Returns:
+        tuple: The probabilities, and which places have their own: bool, shape `[batch_size, places]`.
+    """
+    probs = batch_probabilities(pipelines, scores)
+    usable = ~probs[..., 0].isnan()
+    return probs.nan_to_num_(nan=1 / probs.shape[-1]), usable
+
+
 def merge(parts: Seq[Proposal], rows: Seq[list[int]], vocab_size: int) -> Proposal:
     """Put the proposals of groups of a batch together.
 
@@ -261,6 +274,53 @@ def merge(parts: Seq[Proposal], rows: Seq[list[int]], vocab_size: int) -> Propos
         for member, length in zip(members, part.lengths, strict=True):
             lengths[member] = length
     return Proposal(token_ids, probs, lengths)
+
+
+def check_proposal(name: str, proposal: Proposal, sequences: Seq[Sequence], limits: list[int], vocab_size: int) -> None:
+    """Refuse what a drafter must not propose: always where its distributions are missing, for these cannot be made up; the rest
+    once a sequence, since it waits for the device.
+
+    Args:
+        name: The drafter's.
+        proposal: What it proposed for `sequences` within `limits`.
+        vocab_size: Width of the probabilities.
+
+    Raises:
+        ValueError: Naming the drafter and what is wrong.
+    """
+    token_ids, probs, lengths = proposal
+    if probs is None and any(length > 0 and not s.greedy for length, s in zip(lengths, sequences, strict=False)):
+        raise ValueError(f"drafter {name!r} proposed with probs=None, which only greedy decoding can do without")
+    if all(s.trusted for s in sequences):
+        return
+    batch_size, k = len(sequences), token_ids.shape[-1]
+    _expect(name, "token_ids", token_ids, (batch_size, k), token_ids.dtype == torch.int64, "int64")
+    if len(lengths) != batch_size or not all(0 <= n <= min(k, limit) for n, limit in zip(lengths, limits, strict=True)):
+        raise ValueError(f"drafter {name!r} proposed lengths {lengths!r:.80} of k={k} within the limits {limits!r:.80}")
+    if token_ids.numel() and not 0 <= int(token_ids.min()) <= int(token_ids.max()) < vocab_size:
+        raise ValueError(
+            f"drafter {name!r} proposed token {int(token_ids.max() if token_ids.min() >= 0 else token_ids.min())}, "
+            f"outside the vocabulary of {vocab_size}"
+        )
+    if probs is not None:
+        _expect(name, "probs", probs, (batch_size, k, vocab_size), probs.is_floating_point(), "floating point")
+        for row, length in enumerate(lengths):
+            sums = probs[row, :length].double().sum(dim=-1)
+            rounding = max(1e-3, 2 * torch.finfo(probs.dtype).eps)
+            if not bool(((sums - 1).abs() < rounding).all()) or bool((probs[row, :length] < 0).any()):
+                raise ValueError(
+                    f"drafter {name!r} proposed probs that are not probabilities: they sum to {sums.tolist()!r:.80}"
+                )
+            if not bool((pick(probs[row, :length], token_ids[row, :length]) > 0).all()):
+                raise ValueError(f"drafter {name!r} proposed a token to which its own probs give 0")
+    for sequence, length in zip(sequences, lengths, strict=True):
+        sequence.trusted = sequence.trusted or length > 0
+
+
+def _expect(name: str, field: str, tensor: torch.Tensor, shape: tuple[int, ...], dtype_fits: bool, dtype: str) -> None:
+    if tuple(tensor.shape) != shape or not dtype_fits:
+        got = f"{list(tensor.shape)} of {tensor.dtype}"
+        raise ValueError(f"drafter {name!r} must propose {field} of shape {list(shape)}, {dtype}, got {got}")
 
 
 def _draft_slot(sequence: Sequence) -> Slot:

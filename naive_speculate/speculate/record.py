@@ -30,6 +30,8 @@ class StepRecord:
         draft_seconds, verify_seconds, total_seconds: The step's times, which a batch shares.
         time: Seconds since the sequence's run began.
         judges_all: Whether drafts behind a refused one were judged too.
+        stuck: Whether nothing can be drawn behind the kept drafts, since that place has no distribution; then there is no
+            extra token.
     """
 
     drafts: list[int]
@@ -50,6 +52,13 @@ class StepRecord:
     total_seconds: float = 0.0
     time: float = 0.0
     judges_all: bool = False
+    stuck: bool = False
+
+    @property
+    def tokens(self) -> list[int]:
+        """What the step adds to the sequence, before any cut by a stop or the length limit."""
+        kept = self.drafts[: self.num_accepted]
+        return kept if self.stuck else [*kept, self.extra]
 
 
 def make_records(
@@ -59,6 +68,7 @@ def make_records(
     next_token_ids: torch.Tensor,
     uniforms: list[list[float]] | None,
     target_probs: torch.Tensor | None,
+    num_usable: torch.Tensor,
     vocabulary: Vocabulary,
 ) -> list[StepRecord]:
     """Records of a batch, with as much as each sequence's detail asks for; times are filled in by the caller.
@@ -70,10 +80,15 @@ def make_records(
         next_token_ids: int64, shape `[batch_size]`: the tokens behind the kept drafts.
         uniforms: The draws that the verdict compared, by row; None where there were none.
         target_probs: Shape `[batch_size, k + 1, vocab_size]`; may be None where no sequence wants details.
+        num_usable: int64, shape `[batch_size]`: up to where windows were judged; what was drafted behind is left out.
         vocabulary: Texts for the lists of most probable tokens.
     """
-    packed = torch.cat([proposal.token_ids, verdict.num_accepted[:, None], next_token_ids[:, None]], dim=1).tolist()
-    records = [StepRecord(row[:length], row[-2], row[-1]) for row, length in zip(packed, proposal.lengths, strict=True)]
+    columns = torch.stack([num_usable, verdict.num_accepted, next_token_ids], dim=1)
+    packed = torch.cat([proposal.token_ids, columns], dim=1).tolist()
+    records = []
+    for row, length in zip(packed, proposal.lengths, strict=True):
+        *drafts, places, accepted, extra = row
+        records.append(StepRecord(drafts[: min(length, places)], accepted, extra, stuck=accepted == places))
     if target_probs is None or all(sequence.detail == "none" for sequence in sequences):
         return records
     _add_probs(records, sequences, proposal, verdict, next_token_ids, uniforms, target_probs)

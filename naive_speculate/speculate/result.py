@@ -61,7 +61,7 @@ def collect(groups: Seq[Seq[Sequence]], events: Seq[Event]) -> list[GenerationRe
     for group in groups:
         outputs = [_result(sequence, traces[sequence.row]) for sequence in group]
         if len(outputs) > 1:
-            outputs.sort(key=lambda output: output.cumulative_logprob or 0.0, reverse=True)
+            outputs.sort(key=lambda o: (o.finish_reason != FinishReason.ERROR, o.cumulative_logprob or 0.0), reverse=True)
         outputs = outputs[: group[0].params.n]
         outputs[0].outputs = list(outputs)
         results.append(outputs[0])

@@ -67,6 +67,7 @@ class Sequence:
         finish_reason: Why it ended; None while it goes on.
         logprobs, prompt_logprobs: As asked for by the parameters.
         cumulative_logprob: Sum of the generated tokens' log-probabilities; kept when several sequences compete.
+        trusted: Whether a proposal for it was checked, where its drafter is not one of ours.
     """
 
     row: int
@@ -93,6 +94,7 @@ class Sequence:
     prompt_logprobs: list[dict[int, Logprob] | None] | None = None
     cumulative_logprob: float = 0.0
     step: int = 0
+    trusted: bool = False
 
     @property
     def cancelled(self) -> bool:
@@ -118,6 +120,15 @@ class Sequence:
     def output_token_ids(self) -> list[int]:
         """The generated tokens."""
         return self.token_ids[len(self.prompt_token_ids) :]
+
+    def drop_behind(self, count: int) -> None:
+        """Keep only the first generated tokens, and what was collected about them: a stop string took the others with it."""
+        if count == len(self.output_token_ids):
+            return
+        del self.token_ids[len(self.prompt_token_ids) + count :]
+        del self.logprobs[count:]
+        chosen = zip(self.logprobs, self.output_token_ids, strict=False)
+        self.cumulative_logprob = sum(entry[token].logprob for entry, token in chosen)
 
     @property
     def room(self) -> int:
