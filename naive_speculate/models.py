@@ -14,7 +14,7 @@ from naive_speculate.infer.inferencer import eos_token_ids
 from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.infer.llama.weights import is_supported
 from naive_speculate.infer.plain import as_batch_model
-from naive_speculate.infer.protocols import LanguageModel
+from naive_speculate.infer.protocols import KVCache, LanguageModel
 from naive_speculate.infer.transformers_model import TransformersLanguageModel
 from naive_speculate.speculate.window import CostTable
 
@@ -65,14 +65,22 @@ class ModelPair:
 
     @cached_property
     def vocab_size(self) -> int:
-        """Number of token ids that both models know. Embeddings of one family may be padded differently; what the larger
-        one has beyond the smaller is padding that no token uses."""
-        sizes = [_vocab_size(self.target)]
-        if self.draft is not None:
-            sizes.append(_vocab_size(self.draft))
-        if self.tokenizer is not None and len(self.tokenizer) > min(sizes):
-            raise ValueError(f"tokenizer has {len(self.tokenizer)} tokens, but the models' logits only {min(sizes)}")
-        return min(sizes)
+        """Number of token ids that can be generated: all of the target's, or without the padding that no token of the tokenizer
+        uses, by which the embeddings of one family may differ."""
+        size = _vocab_size(self.target)
+        if self.tokenizer is None:
+            return size
+        used = max(self.tokenizer.get_vocab().values(), default=-1) + 1
+        if used > size:
+            raise ValueError(f"tokenizer has token {used - 1}, but the target's logits end at {size - 1}")
+        return size if self.draft is None else max(used, min(size, _vocab_size(self.draft)))
+
+    @cached_property
+    def drafting(self) -> LanguageModel | None:
+        """The draft model with logits for every token that can be generated, -inf for those that it does not know."""
+        if self.draft is None or (known := _vocab_size(self.draft)) >= self.vocab_size:
+            return self.draft
+        return cast(LanguageModel, _Widened(self.draft, known, self.vocab_size))
 
     @cached_property
     def names(self) -> dict[str, str]:
@@ -94,6 +102,23 @@ class ModelPair:
             share = min(1.0, _num_parameters(self.draft) / max(1, _num_parameters(self.target))) if self.draft else 0.0
             costs = CostTable(max(share, 0.02), tuple(1 + _VERIFY_GROWTH * k for k in range(9)))
         return costs if drafter == "model" else CostTable(0.0, costs.verify)
+
+
+class _Widened:
+    """A language model with a smaller vocabulary than its partner's: it never proposes what it does not know, and reads token 0
+    in place of it."""
+
+    def __init__(self, model: LanguageModel, known: int, vocab_size: int) -> None:
+        self._model, self._known, self.vocab_size = model, known, vocab_size
+
+    def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache, **options: Any) -> torch.Tensor:
+        """See `LanguageModel.forward`."""
+        known = query_token_ids.masked_fill(query_token_ids >= self._known, 0)
+        logits = self._model.forward(known, kv_cache, **options)
+        return torch.nn.functional.pad(logits, (0, self.vocab_size - self._known), value=-torch.inf)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
 
 
 def load_pair(

@@ -146,12 +146,14 @@ class StopStrings:
         self.text = ""
 
     def append(self, piece: str, search: bool = True) -> int | None:
-        """Add text; returns where to cut the whole text when a stop string is complete, if it is searched for."""
-        searched = max(0, len(self.text) - self._longest + 1)
+        """Add text; returns where to cut the whole text when it completes a stop string, if those are searched for."""
+        before = len(self.text)
         self.text += piece
         if not search:
             return None
-        found = [(at, stop) for stop in self._stops if (at := self.text.find(stop, searched)) >= 0]
+        # Each from where it could end in this piece: what stood before and was passed over must not end the text now.
+        places = [(self.text.find(stop, max(0, before - len(stop) + 1)), stop) for stop in self._stops]
+        found = [(at, stop) for at, stop in places if at >= 0]
         if not found:
             return None
         # The one that completes first ends the text, as if characters came one at a time.

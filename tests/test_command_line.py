@@ -5,11 +5,11 @@ import subprocess
 import sys
 
 import pytest
-from naive_speculate.speculate.proposal import DRAFTERS
 
 from naive_speculate import SamplingParams, Trace, VerifyStrategy
 from naive_speculate.events import OUTPUT_KINDS
 from naive_speculate.models import EXECUTORS
+from naive_speculate.speculate.draft import DRAFTERS
 
 PROMPT = "Once upon a time there was"
 

@@ -42,6 +42,8 @@ class Emitter:
     def step(self, record: StepRecord) -> list[Event]:
         """A step's events, as far as they can be told now."""
         outcome, finish = record.outcome, record.finish_reason
+        if not outcome.token_ids:
+            return []
         at, drafts, kept, texts = record.ended_at - self._began, outcome.draft_token_ids, outcome.num_accepted, record.texts
         events = [self._draft(EventKind.PROPOSED, at, record, place) for place in range(len(drafts))]
         for place in range(kept):
@@ -56,7 +58,8 @@ class Emitter:
             events += [
                 discard(EventKind.DISCARDED, at, record, place, reason="rejected") for place in range(kept + 1, len(drafts))
             ]
-        events.append(self._next_token(at, record))
+        if outcome.obstacle is None:
+            events.append(self._next_token(at, record))
         events.append(
             Event(
                 EventKind.STEP,

@@ -34,6 +34,7 @@ class Outcome:
         draft_token_ids: The drafted tokens.
         num_accepted: How many of them the verifier kept, from the first on.
         next_token_id: The token after them: resampled where a draft was refused, else the bonus token.
+        obstacle: Why no token can come after them, since that place has no distribution; then `next_token_id` means nothing.
         judges_all: Whether drafts after a refused one were judged too.
         draft_seconds, verify_seconds, total_seconds: The step's times, which a batch shares.
         accept_probs, uniforms, thresholds, draft_probs: One number a draft, where they apply.
@@ -47,6 +48,7 @@ class Outcome:
     draft_token_ids: list[int]
     num_accepted: int
     next_token_id: int
+    obstacle: str | None
     judges_all: bool
     draft_seconds: float
     verify_seconds: float
@@ -65,8 +67,9 @@ class Outcome:
 
     @property
     def token_ids(self) -> list[int]:
-        """The tokens that the step gives: the kept drafts and the next token."""
-        return [*self.draft_token_ids[: self.num_accepted], self.next_token_id]
+        """The tokens that the step gives: the kept drafts and the next token, where there is one."""
+        kept = self.draft_token_ids[: self.num_accepted]
+        return kept if self.obstacle is not None else [*kept, self.next_token_id]
 
 
 @dataclass(slots=True, frozen=True, eq=False)

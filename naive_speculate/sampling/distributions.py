@@ -43,3 +43,15 @@ def batch_probabilities(pipelines: Sequence[LogitsPipeline], scores: torch.Tenso
     if all(pipeline.warp_key == first.warp_key for pipeline in pipelines):
         return first.probabilities(scores.flatten(0, 1)).view_as(scores)
     return torch.stack([pipeline.probabilities(row) for pipeline, row in zip(pipelines, scores, strict=True)])
+
+
+def usable_probabilities(pipelines: Sequence[LogitsPipeline], scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same where every place must have a distribution: one that has none, since every token is banned or a score is NaN or
+    infinite, gets the uniform one. A draft may be drawn from that; of a target's place the second result says that it must not.
+
+    Returns:
+        tuple: The probabilities, and which places have their own: bool, shape `[batch_size, places]`.
+    """
+    probs = batch_probabilities(pipelines, scores)
+    usable = ~probs[..., 0].isnan()
+    return probs.nan_to_num_(nan=1 / probs.shape[-1]), usable

@@ -6,6 +6,7 @@ because every place is then judged by the distribution that plain decoding would
 """
 
 import inspect
+import math
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -14,6 +15,9 @@ from transformers import MinPLogitsWarper, TemperatureLogitsWarper, TopKLogitsWa
 
 from naive_speculate.sampling.guided import GrammarMask
 from naive_speculate.sampling.params import SamplingParams
+
+_LOW_TEMPERATURE = 1e-2
+_NOTHING = "-infinity for every token"
 
 
 class LogitsPipeline:
@@ -91,29 +95,66 @@ class LogitsPipeline:
             scores: Shape `[rows, vocab_size]`.
 
         Returns:
-            torch.Tensor: Same shape; rows sum to 1.
+            torch.Tensor: Same shape; rows sum to 1, but one is NaN throughout where every score is -inf or any is NaN or +inf.
         """
         for warper in self._warpers:
             scores = warper(cast(torch.LongTensor, None), cast(torch.FloatTensor, scores))
         return torch.softmax(scores, dim=-1)
 
+    def why_none(self, logits: torch.Tensor, history: list[int]) -> str:
+        """Why no token can be chosen, where the probabilities of a place are none: not finite, or of nothing at all.
+
+        Args:
+            logits: What the model gave there, shape `[vocab_size]`.
+            history: Tokens generated before.
+        """
+        row = logits.to(torch.float32 if logits.dtype != torch.float64 else logits.dtype, copy=True)
+        if fault := _fault(row):
+            return f"the target model emitted {fault}"
+        params = self.params
+        bans = [name for name in ("allowed_token_ids", "bad_words", "min_tokens") if getattr(params, name)]
+        if self._bias is not None:
+            row += self._bias.to(row.device)
+        self._ban(row, history)
+        if _fault(row):
+            return f"{' and '.join(bans)} ban every token that the model gives a probability"
+        for processor, takes_prompt in self._processors:
+            row = self._processed(row, history, processor, takes_prompt)
+            if fault := _fault(row):
+                what = "banned every token" if fault == _NOTHING else f"returned {fault}"
+                return f"logits_processors: {processor!r:.80} {what}"
+        if self._grammar is not None:
+            self._grammar.apply(row, history)
+            if _fault(row):
+                bans += ["logits_processors"] if params.logits_processors else []
+                if not bans:
+                    return "guided_decoding allows no token that the model gives a probability"
+                return f"guided_decoding and {' and '.join(bans)} have no token in common"
+        return "the probabilities are not finite"
+
     def _apply_history(self, scores: torch.Tensor, place: int, history: list[int]) -> None:
         row = scores[place]
-        for word in self._bad_sequences:
-            if len(history) >= len(word) - 1 and history[len(history) - len(word) + 1 :] == word[:-1]:
-                row[word[-1]] = -torch.inf
-        if len(history) < self.params.min_tokens:
-            row[self._stops] = -torch.inf
+        self._ban(row, history)
         for processor, takes_prompt in self._processors:
-            out = processor(list(self._prompt), list(history), row) if takes_prompt else processor(list(history), row)
-            if not isinstance(out, torch.Tensor) or out.shape != row.shape:
-                raise ValueError(f"logits_processors: {processor!r} must return logits of shape {list(row.shape)}")
-            row = scores[place] = out
+            row = scores[place] = self._processed(row, history, processor, takes_prompt)
         row = scores[place]
         if self._grammar is not None:
             self._grammar.apply(row, history)
         if self._penalised:
             self._penalise(row, history)
+
+    def _ban(self, row: torch.Tensor, history: list[int]) -> None:
+        for word in self._bad_sequences:
+            if len(history) >= len(word) - 1 and history[len(history) - len(word) + 1 :] == word[:-1]:
+                row[word[-1]] = -torch.inf
+        if len(history) < self.params.min_tokens:
+            row[self._stops] = -torch.inf
+
+    def _processed(self, row: torch.Tensor, history: list[int], processor: Any, takes_prompt: bool) -> torch.Tensor:
+        out = processor(list(self._prompt), list(history), row) if takes_prompt else processor(list(history), row)
+        if not isinstance(out, torch.Tensor) or out.shape != row.shape:
+            raise ValueError(f"logits_processors: {processor!r} must return logits of shape {list(row.shape)}")
+        return out
 
     def _penalise(self, row: torch.Tensor, history: list[int]) -> None:
         counts = torch.bincount(torch.tensor(history, dtype=torch.int64), minlength=self._vocab_size).to(row.device)
@@ -156,10 +197,32 @@ class LogitsPipeline:
             raise ValueError(f"{name} holds token {token}, but the vocabulary ends at {self._vocab_size - 1}")
 
 
+class _SafeTemperature:
+    """Divides what each score lies below the row's best by the temperature, so that nothing but -inf can overflow."""
+
+    def __init__(self, temperature: float) -> None:
+        self._temperature = temperature
+
+    def __call__(self, _: Any, scores: torch.Tensor) -> torch.Tensor:
+        least = torch.finfo(scores.dtype).tiny
+        return (scores - scores.amax(dim=-1, keepdim=True)) / min(max(self._temperature, least), 1 / least)
+
+
+def _fault(row: torch.Tensor) -> str | None:
+    """What keeps scores from being a distribution, if anything does."""
+    if row.isnan().any():
+        return "NaN"
+    best = row.amax().item()
+    return None if math.isfinite(best) else "infinity" if best > 0 else _NOTHING
+
+
 def _warpers(params: SamplingParams) -> list[Any]:
     warpers: list[Any] = []
     if params.temperature not in (0, 1):
-        warpers.append(TemperatureLogitsWarper(float(params.temperature)))
+        # Quotients beyond what a float can hold must not come up: of normal logits and a tiny temperature, or of a processor's.
+        overflows = params.temperature < _LOW_TEMPERATURE or params.temperature > 1 / _LOW_TEMPERATURE
+        careful = overflows or bool(params.logits_processors)
+        warpers.append((_SafeTemperature if careful else TemperatureLogitsWarper)(float(params.temperature)))
     if params.min_p > 0:
         warpers.append(MinPLogitsWarper(float(params.min_p)))
     if params.top_k > 0:

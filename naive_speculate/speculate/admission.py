@@ -29,7 +29,7 @@ class Admission:
     Attributes:
         pair: Target and draft.
         vocabulary: Its tokenizer.
-        vocab_size: Width of the distributions.
+        vocab_size: Number of token ids that can be generated.
         device: Where the target computes.
         eos_token_ids: The target's end-of-sequence tokens.
         max_positions: How many tokens a sequence may have; None for no limit.

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from naive_speculate.infer.device import on_device
-from naive_speculate.sampling.distributions import batch_probabilities, batch_scores
+from naive_speculate.sampling.distributions import batch_scores, usable_probabilities
 from naive_speculate.speculate.draft.proposal import Proposal
-from naive_speculate.speculate.rules import Verdict
+from naive_speculate.speculate.rules import Verdict, count_leading
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.verify import Verifier
 
@@ -19,10 +20,13 @@ class Distributions(NamedTuple):
     Attributes:
         scores: Before temperature, shape `[batch_size, k + 1, vocab_size]`.
         probs: Same shape; None where the order of the scores is all that is asked for.
+        num_places: int64, shape `[batch_size]`: so many places from the first on have a distribution at all. Windows are judged
+            up to there; where a row keeps as many drafts, there is nothing to draw its next token from.
     """
 
     scores: torch.Tensor
     probs: torch.Tensor | None
+    num_places: torch.Tensor
 
     @property
     def best_known(self) -> torch.Tensor:
@@ -38,24 +42,27 @@ def distributions(rows: Sequence[SequenceState], logits: torch.Tensor, draft: Pr
     else:
         windows = [window[:length] for window, length in zip(draft.token_ids.tolist(), draft.lengths, strict=True)]
         scores = batch_scores(pipelines, logits, [row.output_token_ids for row in rows], windows)
-    wanted = any(row.needs_probs for row in rows)
-    return Distributions(scores, batch_probabilities(pipelines, scores) if wanted else None)
+    if not any(row.needs_probs for row in rows):
+        return Distributions(scores, None, count_leading(scores.amax(dim=-1).isfinite()))
+    probs, usable = usable_probabilities(pipelines, scores)
+    return Distributions(scores, probs, count_leading(usable))
 
 
 def uniforms(rows: Sequence[SequenceState], lengths: Sequence[int], p: Distributions) -> list[list[float]]:
     """A uniform draw for each draft whose verifier wants one, by row; 0 elsewhere."""
     k = p.scores.shape[1] - 1
-    return [
+    draws = [
         [row.random.uniform() for _ in range(length)] + [0.0] * (k - length) if row.verifier.needs_uniforms else [0.0] * k
         for row, length in zip(rows, lengths, strict=True)
     ]
+    return draws if p.best_known.dtype == torch.float64 else _rounded_down(draws)
 
 
 def judge(rows: Sequence[SequenceState], p: Distributions, draft: Proposal, r: list[list[float]]) -> Verdict:
     """Each row's verifier on its window."""
     k, device = draft.token_ids.shape[1], p.scores.device
     q = p.best_known[:, :k] if draft.probs is None else draft.probs
-    table, lengths = on_device(r, device, p.best_known.dtype), on_device(draft.lengths, device)
+    table, lengths = on_device(r, device, p.best_known.dtype), torch.minimum(on_device(draft.lengths, device), p.num_places)
     places: dict[Verifier, list[int]] = {}
     for place, row in enumerate(rows):
         places.setdefault(row.verifier, []).append(place)
@@ -78,6 +85,15 @@ def draw(rows: Sequence[SequenceState], verdict: Verdict) -> torch.Tensor:
             for place, row in enumerate(rows)
         ]
     )
+
+
+def _rounded_down(draws: list[list[float]]) -> list[list[float]]:
+    """The draws in float32, in which they are compared. The number nearest to one just below 1 would be 1, which refuses even a
+    draft that is certain; rounded down, every comparison comes out as it would in float64."""
+    exact = np.asarray(draws)
+    nearest = exact.astype(np.float32)
+    rounded: list[list[float]] = np.where(nearest > exact, np.nextafter(nearest, np.float32(0)), nearest).tolist()
+    return rounded
 
 
 def _merge(verdicts: Sequence[Verdict], places: Sequence[list[int]], vocab_size: int) -> Verdict:

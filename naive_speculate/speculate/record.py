@@ -39,12 +39,19 @@ def to_host(
         verdict: What the verifiers decided.
         next_token_ids: int64, shape `[batch_size]`.
     """
-    packed = torch.cat([draft.token_ids, verdict.num_accepted[:, None], next_token_ids[:, None]], dim=1).tolist()
+    columns = torch.stack([p.num_places, verdict.num_accepted, next_token_ids], dim=1)
+    packed = torch.cat([draft.token_ids, columns], dim=1).tolist()
     seconds = workspace.watch.stop()
-    outcomes = [
-        Outcome(line[:length], line[-2], line[-1], row.verifier.judges_all, *seconds)
-        for row, line, length in zip(rows, packed, draft.lengths, strict=True)
-    ]
+    outcomes = []
+    for place, (row, line, length) in enumerate(zip(rows, packed, draft.lengths, strict=True)):
+        *drafts, num_places, kept, next_token_id = line
+        obstacle = None
+        if kept == num_places:  # what comes next has no distribution, so nothing was drawn from it
+            history = row.output_token_ids + drafts[:kept]
+            why = row.pipeline.why_none(logits[place, kept], history)
+            obstacle = f"no token can be chosen at position {len(history)}: {why}"
+        drafts = drafts[: min(length, num_places)]
+        outcomes.append(Outcome(drafts, kept, next_token_id, obstacle, row.verifier.judges_all, *seconds))
     if p.probs is not None and any(row.detail != "none" for row in rows):
         _add_probs(outcomes, rows, draft, verdict, next_token_ids, r, p.probs)
         if any(row.detail == "full" for row in rows):

@@ -64,7 +64,7 @@ def collect(runs: Sequence[Run], events: Sequence[Event]) -> list[GenerationResu
     for run in runs:
         outputs = [_result(row, traces[row.row]) for row in run.rows]
         if len(outputs) > 1:
-            outputs.sort(key=lambda output: output.cumulative_logprob or 0.0, reverse=True)
+            outputs.sort(key=lambda o: (o.finish_reason != FinishReason.ERROR, o.cumulative_logprob or 0.0), reverse=True)
         outputs = outputs[: run.rows[0].params.n]
         outputs[0].outputs = list(outputs)
         results.append(outputs[0])

@@ -69,6 +69,8 @@ class SequenceState:
     num_steps: int = 0
     logprobs: list[dict[int, Logprob]] = field(default_factory=list)
     prompt_logprobs: list[dict[int, Logprob] | None] | None = None
+    _text_ends: list[int] = field(default_factory=list)  # by generated token, where there are stop strings
+    _num_settled: int = 0
 
     @property
     def cancelled(self) -> bool:
@@ -126,8 +128,26 @@ class SequenceState:
         self.window.learn(outcome.num_accepted, min(outcome.num_accepted + 1, len(outcome.draft_token_ids)))
         self.num_steps += 1
         self.finish_reason = finish
-        settled = None if self.stops is None else self.stops.safe_length
+        settled = None if self.stops is None else self._settle(texts, self.stops, text_end)
+        if outcome.obstacle is not None and finish is None:
+            self.end(FinishReason.ERROR, outcome.obstacle)
         return StepRecord(number, time.perf_counter(), outcome, texts, draft_texts, finish, text_end, settled)
+
+    def _settle(self, texts: list[str], stops: StopStrings, text_end: int | None) -> int:
+        """Drop the tokens that a stop string takes with it; returns how much of the text none can still take back."""
+        for text in texts:
+            self._text_ends.append(len(text) + (self._text_ends[-1] if self._text_ends else 0))
+        if text_end is not None:
+            # Those before `_num_settled` were told; of the others, one that begins where the text ends is not in it.
+            kept = self._num_settled
+            while kept < len(self._text_ends) and (self._text_ends[kept - 1] if kept else 0) < text_end:
+                kept += 1
+            del self.token_ids[len(self.prompt_token_ids) + kept :]
+            del self.logprobs[kept:]
+        settled = stops.safe_length
+        while self._num_settled < len(self._text_ends) and self._text_ends[self._num_settled] <= settled:
+            self._num_settled += 1
+        return settled
 
     def _read(self, tokens: list[int], drafts: list[int]) -> tuple[list[str], list[str], FinishReason | None, int | None]:
         """Texts of the step's tokens up to the sequence's end, and of all drafts; why it ends; where a stop string ends the
@@ -141,7 +161,7 @@ class SequenceState:
             texts.append("" if self.text is None else self.text.append(token))
             text_end = None
             if self.stops is not None:
-                text_end = self.stops.append(texts[-1], search=generated + len(texts) >= self.params.min_tokens)
+                text_end = self.stops.append(texts[-1], search=generated + len(texts) > self.params.min_tokens)
             stopped = text_end is not None or token in self.stop_token_ids
             if stopped or len(texts) == room:
                 draft_texts = texts[: len(drafts) - len(refused)] + refused

@@ -9,7 +9,7 @@ from naive_speculate.infer import slots
 from naive_speculate.infer.device import on_device
 from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.models import ModelPair
-from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, Proposal, merge
+from naive_speculate.speculate.draft import DRAFTERS, OWN_DRAFTERS, BatchDrafter, Proposal, check_proposal, merge
 from naive_speculate.speculate.logprobs import raw_logprobs
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.stopwatch import Stopwatch
@@ -40,6 +40,7 @@ class Workspace:
         self.drafters: dict[str, BatchDrafter] = {}
         self.slots: dict[SequenceState, Slot] = {}
         self.drafter_of: dict[SequenceState, BatchDrafter] = {}
+        self._checked: set[SequenceState] = set()  # of those with a drafter of others, who has had a whole proposal checked
 
     def __contains__(self, row: SequenceState) -> bool:
         return row in self.slots
@@ -60,6 +61,7 @@ class Workspace:
     def free(self, rows: Iterable[SequenceState]) -> None:
         """Take rows' places back; those that have none are left alone."""
         for row in rows:
+            self._checked.discard(row)
             if row in self.drafter_of:
                 self.drafter_of.pop(row).release(row)
             if row in self.slots:
@@ -116,7 +118,7 @@ class Workspace:
                 nothing = torch.zeros(len(places), 0, dtype=torch.int64, device=self.device)
                 parts.append(Proposal(nothing, None, [0] * len(places)))
             else:
-                parts.append(drafter.propose([rows[place] for place in places], [limits[place] for place in places]))
+                parts.append(self._proposal(drafter, [rows[place] for place in places], [limits[place] for place in places]))
         return parts[0] if len(parts) == 1 else merge(parts, list(groups.values()), self.vocab_size)
 
     def score(self, rows: Sequence[SequenceState], draft_token_ids: torch.Tensor) -> torch.Tensor:
@@ -151,6 +153,14 @@ class Workspace:
             self.slots[row].keep(len(row.token_ids) - 1)
             if row in self.drafter_of:
                 self.drafter_of[row].rewind([row])
+
+    def _proposal(self, drafter: BatchDrafter, rows: list[SequenceState], limits: list[int]) -> Proposal:
+        proposal = drafter.propose(rows, limits)
+        if type(drafter) not in OWN_DRAFTERS:
+            first = any(row not in self._checked for row in rows)
+            check_proposal(rows[0].drafter, proposal, rows, limits, self.vocab_size, whole=first)
+            self._checked |= {row for row, length in zip(rows, proposal.lengths, strict=True) if length > 0}
+        return proposal
 
     def _drafter(self, name: str) -> BatchDrafter:
         if name not in self.drafters:

@@ -304,6 +304,7 @@ def test_a_pair_without_draft_model_needs_prompt_lookup(tiny_pair):
         decoder.generate([1])
     params = SamplingParams(temperature=0, max_tokens=9)
     looked_up = decoder.generate([1, 2, 3, 1, 2], params, drafter="prompt_lookup")
+    assert looked_up.metrics.num_draft_tokens > 0
     assert looked_up.token_ids == decoder.generate([1, 2, 3, 1, 2], params, num_draft_tokens=0).token_ids
 
 

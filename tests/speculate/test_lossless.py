@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from naive_speculate import ModelPair, SamplingParams, VerifyStrategy
+from naive_speculate.speculate.window import CostTable
 from tests.speculate.toys import ToyModel, enumerate_outputs, exact_outputs, largest_difference
 
 LOSSLESS = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION]
@@ -78,7 +79,7 @@ def test_prompt_lookup_is_lossless(strategy):
 def test_an_adaptive_window_is_lossless(strategy):
     target, draft = ToyModel(3, 7), ToyModel(3, 8, zeros=False)
     found = enumerate_outputs(
-        ModelPair(target, draft),
+        ModelPair(target, draft, measured_costs=CostTable(0.05, (1.0, 1.05))),
         PROMPT,
         SamplingParams(max_tokens=3),
         num_draft_tokens="auto",

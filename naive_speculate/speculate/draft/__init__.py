@@ -2,7 +2,7 @@
 
 from naive_speculate.speculate.draft.model import ModelDrafter
 from naive_speculate.speculate.draft.prompt_lookup import PromptLookupDrafter
-from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal, merge
+from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal, check_proposal, merge
 
 DRAFTERS: dict[str, type[BatchDrafter]] = {
     "model": ModelDrafter,
@@ -10,4 +10,16 @@ DRAFTERS: dict[str, type[BatchDrafter]] = {
 }
 """Drafters by the name that `drafter` takes; `DRAFTERS["mine"] = Mine` adds one."""
 
-__all__ = ["DRAFTERS", "BatchDrafter", "ModelDrafter", "PromptLookupDrafter", "Proposal", "merge"]
+OWN_DRAFTERS = frozenset(DRAFTERS.values())
+"""Those of this package, whose proposals need no check."""
+
+__all__ = [
+    "DRAFTERS",
+    "OWN_DRAFTERS",
+    "BatchDrafter",
+    "ModelDrafter",
+    "PromptLookupDrafter",
+    "Proposal",
+    "check_proposal",
+    "merge",
+]

@@ -9,7 +9,7 @@ from naive_speculate.infer.device import on_device
 from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.models import ModelPair
 from naive_speculate.sampling.argmax import argmax
-from naive_speculate.sampling.distributions import batch_probabilities, batch_scores
+from naive_speculate.sampling.distributions import batch_scores, usable_probabilities
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal
 from naive_speculate.speculate.rules import pick
 from naive_speculate.speculate.sequence import SequenceState
@@ -27,8 +27,8 @@ class ModelDrafter(BatchDrafter):
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
         super().__init__(pair, vocab_size, device)
-        assert pair.draft is not None
-        self.pool = SlotPool(pair.draft)
+        assert pair.drafting is not None
+        self.pool = SlotPool(pair.drafting)
         self.slots: dict[SequenceState, Slot] = {}
 
     @classmethod
@@ -125,7 +125,7 @@ class _DrawnWindow:
         logits = logits[:, : self._vocab_size]
         scores = batch_scores(self._pipelines, logits[:, None], self._histories)[:, 0]
         if self._needs_probs:
-            self._probs.append(batch_probabilities(self._pipelines, scores[:, None])[:, 0])
+            self._probs.append(usable_probabilities(self._pipelines, scores[:, None])[0][:, 0])
         if self._greedy:
             token_ids = argmax(scores)
         else:

@@ -10,6 +10,7 @@ import torch
 
 from naive_speculate.events.record import StepRecord
 from naive_speculate.models import ModelPair
+from naive_speculate.speculate.rules import pick
 from naive_speculate.speculate.sequence import SequenceState
 
 
@@ -18,7 +19,8 @@ class Proposal(NamedTuple):
 
     Attributes:
         token_ids: int64, shape `[batch_size, k]`; padded after a row's length.
-        probs: What they were drawn from, shape `[batch_size, k, vocab_size]`; None where no row needs it.
+        probs: What they were drawn from, shape `[batch_size, k, vocab_size]`; one-hot where they are certain. None only where
+            no row needs it (`SequenceState.needs_probs`).
         lengths: Drafts in each row, 0 to k.
     """
 
@@ -111,3 +113,47 @@ def merge(parts: Sequence[Proposal], places: Sequence[list[int]], vocab_size: in
         for member, length in zip(members, part.lengths, strict=True):
             lengths[member] = length
     return Proposal(token_ids, probs, lengths)
+
+
+def check_proposal(
+    name: str, proposal: Proposal, rows: Sequence[SequenceState], limits: Sequence[int], vocab_size: int, whole: bool
+) -> None:
+    """Refuse what a drafter must not propose.
+
+    Args:
+        name: The drafter's.
+        proposal: What it proposed for `rows` within `limits`.
+        vocab_size: Width of the probabilities.
+        whole: Whether to look at the numbers, too, which waits for the device.
+
+    Raises:
+        ValueError: Naming the drafter and what is wrong.
+    """
+    token_ids, probs, lengths = proposal
+    if probs is None and any(length > 0 and not row.greedy for length, row in zip(lengths, rows, strict=False)):
+        raise ValueError(f"drafter {name!r} proposed with probs=None, which only greedy decoding can do without")
+    if not whole:
+        return
+    batch_size, k = len(rows), token_ids.shape[-1]
+    _expect(name, "token_ids", token_ids, (batch_size, k), token_ids.dtype == torch.int64, "int64")
+    if len(lengths) != batch_size or not all(0 <= n <= min(k, limit) for n, limit in zip(lengths, limits, strict=True)):
+        raise ValueError(f"drafter {name!r} proposed lengths {lengths!r:.80} of k={k} within the limits {limits!r:.80}")
+    if token_ids.numel() and not 0 <= int(token_ids.min()) <= int(token_ids.max()) < vocab_size:
+        outside = int(token_ids.max() if token_ids.min() >= 0 else token_ids.min())
+        raise ValueError(f"drafter {name!r} proposed token {outside}, outside the vocabulary of {vocab_size}")
+    if probs is None:
+        return
+    _expect(name, "probs", probs, (batch_size, k, vocab_size), probs.is_floating_point(), "floating point")
+    for row, length in enumerate(lengths):
+        sums = probs[row, :length].double().sum(dim=-1)
+        rounding = max(1e-3, 2 * torch.finfo(probs.dtype).eps)
+        if not bool(((sums - 1).abs() < rounding).all()) or bool((probs[row, :length] < 0).any()):
+            raise ValueError(f"drafter {name!r} proposed probs that are not probabilities: they sum to {sums.tolist()!r:.80}")
+        if not bool((pick(probs[row, :length], token_ids[row, :length]) > 0).all()):
+            raise ValueError(f"drafter {name!r} proposed a token to which its own probs give 0")
+
+
+def _expect(name: str, field: str, tensor: torch.Tensor, shape: tuple[int, ...], dtype_fits: bool, dtype: str) -> None:
+    if tuple(tensor.shape) != shape or not dtype_fits:
+        got = f"{list(tensor.shape)} of {tensor.dtype}"
+        raise ValueError(f"drafter {name!r} must propose {field} of shape {list(shape)}, {dtype}, got {got}")

@@ -1,0 +1,110 @@
+"""The proof itself: enumeration sees a verifier that does not do what it says, and a drafter that drafts nothing."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder
+from naive_speculate.speculate.draft import prompt_lookup
+from naive_speculate.speculate.request import Request
+from naive_speculate.speculate.samplers import RejectionSampler
+from naive_speculate.speculate.verify import VERIFIERS, BlockVerifier, VerifyStrategy
+from tests.speculate.toys import ToyModel, enumerate_outputs, largest_difference
+
+PROMPT = [1, 2]
+LOSSLESS = {VerifyStrategy.SPECULATIVE_SAMPLING: RejectionSampler, VerifyStrategy.BLOCK_VERIFICATION: BlockVerifier}
+LIES = {
+    "draws made larger": lambda uniforms: uniforms + 1e-9,
+    "draws made smaller": lambda uniforms: uniforms - 1e-9,
+    "kept where equal": lambda uniforms: torch.nextafter(uniforms, torch.zeros_like(uniforms)),
+    "rounded to float32": lambda uniforms: uniforms.float().to(uniforms.dtype),
+    "squared": lambda uniforms: uniforms**2,
+}
+
+
+@pytest.mark.parametrize("strategy", LOSSLESS)
+@pytest.mark.parametrize("name", LIES)
+def test_a_verifier_that_compares_with_another_number_than_it_states_is_found_out(monkeypatch, name, strategy):
+    class Liar(LOSSLESS[strategy]):
+        def judge(self, target_probs, draft_probs, draft_token_ids, uniforms, lengths):
+            return super().judge(target_probs, draft_probs, draft_token_ids, LIES[name](uniforms), lengths)
+
+    monkeypatch.setitem(VERIFIERS, strategy, Liar())
+    with pytest.raises(AssertionError):
+        enumerate_outputs(
+            ModelPair(ToyModel(3, 1), ToyModel(3, 2)),
+            PROMPT,
+            SamplingParams(max_tokens=3),
+            num_draft_tokens=2,
+            verify_strategy=strategy,
+            detail="probs",
+        )
+
+
+@pytest.mark.parametrize("strategy", LOSSLESS)
+def test_in_float32_draws_are_compared_as_exactly_as_in_float64(strategy):
+    """Among the draws that enumeration tries is the largest number below 1, whose nearest float32 is 1."""
+    target, draft = (ToyModel(3, seed, dtype=torch.float32) for seed in (5, 6))
+    params = SamplingParams(max_tokens=3)
+    plain = enumerate_outputs(ModelPair(target), PROMPT, params, num_draft_tokens=0, detail="probs")
+    for drafter in (draft, target):
+        found = enumerate_outputs(
+            ModelPair(target, drafter), PROMPT, params, num_draft_tokens=2, verify_strategy=strategy, detail="probs"
+        )
+        assert largest_difference(found, plain) < 1e-6
+
+
+class AlmostOne:
+    """Draws the largest number below 1 every time."""
+
+    def uniform(self) -> float:
+        return math.nextafter(1.0, 0.0)
+
+    def categorical(self, probs: torch.Tensor) -> torch.Tensor:
+        return probs.argmax()
+
+
+@pytest.mark.parametrize("strategy", LOSSLESS)
+def test_a_draft_that_is_certain_is_never_refused(strategy):
+    target = ToyModel(7, 3, dtype=torch.float32)
+    decoder = SpeculativeDecoder(ModelPair(target, target))
+    request = Request(PROMPT, SamplingParams(max_tokens=30, ignore_eos=True), verify_strategy=strategy)
+    run, batch, events = decoder.prepare(request, random=lambda seed, index: AlmostOne()), decoder.new_batch(), []
+    batch.admit(run.rows)
+    while not run.over:
+        events += run.tell(batch.step(run.rows))
+    judged = [e for e in events if e.accept_prob is not None]
+    assert len(judged) > 20
+    for event in judged:
+        assert event.accept_prob == 1
+        assert event.uniform == np.nextafter(np.float32(1), np.float32(0))
+        assert event.kind == EventKind.ACCEPTED
+
+
+def test_a_drafter_that_drafts_nothing_is_found_out(monkeypatch):
+    monkeypatch.setattr(prompt_lookup, "look_up", lambda token_ids, limit, vocab_size: [])
+    with pytest.raises(AssertionError, match="nothing was drafted"):
+        enumerate_outputs(
+            ModelPair(ToyModel(3, 6)),
+            PROMPT,
+            SamplingParams(max_tokens=4),
+            num_draft_tokens=2,
+            drafter="prompt_lookup",
+            detail="probs",
+        )
+
+
+@pytest.mark.parametrize(
+    ("token_ids", "expected"),
+    [
+        ([5, 6, 7, 8, 5, 6, 7], [8, 5, 6, 7]),  # the longest n-gram that occurred before
+        ([1, 2, 3, 9, 2, 3, 4, 1, 2, 3], [9, 2, 3, 4, 1, 2, 3]),  # three tokens rather than the later two
+        ([4, 1, 4, 2, 4], [2, 4]),  # the latest occurrence
+        ([1, 2, 3], []),
+        ([1], []),
+    ],
+)
+def test_prompt_lookup_drafts_what_followed_the_longest_latest_n_gram(token_ids, expected):
+    assert prompt_lookup.look_up(token_ids, limit=10, vocab_size=12) == expected

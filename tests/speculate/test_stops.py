@@ -1,0 +1,82 @@
+"""Stop strings: what they cut is no part of the output, nor of its log-probabilities, nor does it come before min_tokens."""
+
+import pytest
+
+from naive_speculate import SamplingParams
+from naive_speculate.text import StopStrings
+
+TEXT = "The children went into the garden, where"
+OPENING = "Once upon a time there was a s"
+
+
+@pytest.mark.parametrize("k", [0, 4])
+@pytest.mark.parametrize("include", [False, True])
+def test_log_probabilities_are_of_kept_tokens_only(bundled_decoder, include, k):
+    free = bundled_decoder.generate(TEXT, SamplingParams(max_tokens=60, temperature=0, logprobs=0), num_draft_tokens=0)
+    cut_several = 0
+    for begin in range(3, 90, 12):
+        stop = free.text[begin : begin + 14]
+        params = SamplingParams(max_tokens=60, temperature=0, stop=stop, logprobs=2, include_stop_str_in_output=include)
+        result = bundled_decoder.generate(TEXT, params, num_draft_tokens=k)
+        kept = len(result.token_ids)
+        cut_several += sum(e.kind == "discarded" and e.reason == "stop" for e in result.trace) > 1
+        assert result.finish_reason == "stop"
+        assert len(result.logprobs) == kept
+        expected = [entry[token].logprob for entry, token in zip(free.logprobs, free.token_ids[:kept], strict=False)]
+        found = [entry[token].logprob for entry, token in zip(result.logprobs, result.token_ids, strict=True)]
+        assert found == pytest.approx(expected, abs=1e-3)
+        assert result.cumulative_logprob == pytest.approx(sum(expected), abs=1e-3)
+    assert include or cut_several > 3
+
+
+def test_sequences_are_ranked_by_the_tokens_that_they_kept(bundled_decoder):
+    params = SamplingParams(n=6, max_tokens=30, seed=2, stop=["the ", "and a"], logprobs=0)
+    result = bundled_decoder.generate(TEXT, params)
+    assert {output.finish_reason for output in result.outputs} >= {"stop"}
+    sums = []
+    for output in result.outputs:
+        sums.append(sum(entry[token].logprob for entry, token in zip(output.logprobs, output.token_ids, strict=True)))
+        assert output.cumulative_logprob == pytest.approx(sums[-1], abs=1e-5)
+    assert sums == sorted(sums, reverse=True)
+
+
+def where_it_ends(pieces: list[str], stops: list[str], min_tokens: int) -> int | None:
+    """Where the text is cut: at the first stop string that a token behind the first `min_tokens` completes."""
+    text, searched = "".join(pieces), len("".join(pieces[:min_tokens]))
+    ends = [(end, end - len(stop)) for end in range(searched + 1, len(text) + 1) for stop in stops if text[:end].endswith(stop)]
+    return min(ends)[1] if ends else None
+
+
+@pytest.mark.parametrize("k", [0, 4])
+@pytest.mark.parametrize(
+    "stops",
+    [[" ", "mall hole"], [" a", "e", "xyz who had nothing"], [", and"], ["s", "isters, and a few"], [" and a few grey"]],
+)
+def test_with_min_tokens_a_stop_string_ends_the_text_where_a_later_token_completes_it(bundled_decoder, stops, k):
+    for options in ({"temperature": 0}, {"seed": 1}, {"seed": 2}):
+        for min_tokens in (0, 1, 4, 9):
+            params = SamplingParams(max_tokens=16, stop=stops, min_tokens=min_tokens, **options)
+            unstopped = SamplingParams(max_tokens=16, min_tokens=min_tokens, **options)
+            free = bundled_decoder.generate(OPENING, unstopped, num_draft_tokens=k)
+            pieces = [event.text for event in free.trace if event.kind in ("accepted", "resampled", "bonus")]
+            result = bundled_decoder.generate(OPENING, params, num_draft_tokens=k)
+            at = where_it_ends(pieces, stops, min_tokens)
+            assert result.text == (free.text if at is None else free.text[:at])
+            assert (result.finish_reason == "stop") == (at is not None or free.finish_reason == "stop")
+            if max(map(len, stops)) == 1:
+                assert len(result.token_ids) >= min(min_tokens, len(free.token_ids))
+
+
+def test_min_tokens_are_given_where_a_space_would_stop(bundled_decoder):
+    for seed in range(8):
+        params = SamplingParams(max_tokens=16, stop=[" ", "mall hole"], min_tokens=4, seed=seed)
+        result = bundled_decoder.generate(OPENING, params)
+        assert len(result.token_ids) >= 4
+
+
+def test_a_string_that_was_passed_over_does_not_end_the_text_later():
+    stops = StopStrings([" ", "mall hole"], include=False)
+    assert stops.append("a s", search=False) is None
+    assert stops.append("mall", search=True) is None
+    assert stops.append("er", search=True) is None
+    assert stops.append(" hole", search=True) == len("a smaller")
