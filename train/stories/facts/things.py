@@ -58,7 +58,7 @@ FORMS = Subject(
         Ask("what is the shape of {thing}?", "what shape {thing} is", "{form}"),
         Ask("what shape has {thing}?", "what shape {thing} has", "it is {form}"),
     ),
-    ("{thing} is {form}", "as for its shape, {thing} is {form}"),
+    ("{thing} is {form}", "the shape of {thing} is like this: it is {form}"),
 )
 
 MADE_OF = Subject(
