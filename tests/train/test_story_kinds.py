@@ -19,7 +19,7 @@ from train.stories.phrases import Phrases, capital, tidy
 from train.stories.scenes import Telling
 
 HOLES = re.compile(
-    r"[{}\[\]|]|\S  |\s[,.;!?](?:\s|$)|(?<!\.)\.\.(?!\.)|[.!?],|None|\b[Aa] (?:apple|owl|old|orange|ant|egg|elm|oak)\b"
+    r"[{}\[\]|]|\S  |(?<!=)\s[,.;!?](?:\s|$)|(?<!\.)\.\.(?!\.)|[.!?],|None|\b[Aa] (?:apple|owl|old|orange|ant|egg|elm|oak)\b"
 )
 FUNCTIONS = [kind for kind, _ in KINDS]
 
