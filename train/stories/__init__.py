@@ -11,14 +11,14 @@ import random
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 
-from train.stories import plots_deeds, plots_things
+from train.stories import plots_deeds, plots_knowing, plots_things
 from train.stories.kinds import fables, letters, lists, questions, school, talk, tasks, told, verses
 from train.stories.phrases import tidy
 from train.stories.scenes import Telling
 
 Kind = Callable[[Telling], str]
 
-PLOTS: tuple[Kind, ...] = plots_things.PLOTS + plots_deeds.PLOTS
+PLOTS: tuple[Kind, ...] = plots_things.PLOTS + plots_deeds.PLOTS + plots_knowing.PLOTS
 # how to tell each kind of text, and how often; as many as to make the tales about half of all characters
 KINDS: tuple[tuple[Kind, float], ...] = (
     *questions.KINDS, *school.KINDS, *talk.KINDS, *letters.KINDS, *lists.KINDS,
@@ -33,7 +33,12 @@ _SHARES = tuple(accumulate([TALE_WEIGHT / len(PLOTS)] * len(PLOTS) + [weight for
 def tell(seed: int) -> str:
     """One text; the same seed always gives the same one."""
     rng = random.Random(seed)
-    return tidy(rng.choices(_CHOICES, cum_weights=_SHARES)[0](Telling.begin(rng)))
+    return tidy(kind_of(rng)(Telling.begin(rng)))
+
+
+def kind_of(rng: random.Random) -> Kind:
+    """What to tell: the first choice that a text makes."""
+    return rng.choices(_CHOICES, cum_weights=_SHARES)[0]
 
 
 def tell_many(seed: int, characters: int) -> Iterator[str]:

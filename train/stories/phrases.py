@@ -97,7 +97,7 @@ def tidy(text: str) -> str:
     """Without the spaces that are left where a choice came out empty (those at the beginning of a line stay), and with a
     comma where a speech goes on with "said"."""
     text = re.sub(r"(?<=\S) {2,}", " ", text)
-    text = re.sub(r"(?<=[^\s:]) +(?=[.,;!?](?:\W|$))", "", text)
+    text = re.sub(r"(?<=[^\s:=]) +(?=[.,;!?](?:\W|$))", "", text)
     text = re.sub(r'\.(?=" (?:said|answered|replied|explained) )', ",", text)
     return re.sub(r" +$", "", text, flags=re.MULTILINE)
 

@@ -11,7 +11,7 @@ from train.stories.facts.why import EXPLANATIONS, Explanation
 
 SUBJECTS = places.SUBJECTS + animals.SUBJECTS + things.SUBJECTS + days.SUBJECTS
 DOUBTED = tuple(subject for subject in SUBJECTS if subject.check)
-_WEIGHTS = tuple(4.0 if subject is places.CAPITALS else 1.0 for subject in SUBJECTS)
+_WEIGHTS = tuple(7.0 if subject is places.CAPITALS else 1.0 for subject in SUBJECTS)
 
 __all__ = [
     "DOUBTED",
@@ -44,6 +44,4 @@ def facts_of_one_kind(rng: random.Random, count: int) -> list[Fact]:
     """Different facts of one subject, as a lesson treats them."""
     if rng.random() < 0.2:
         return [rng.choice(SUMS)(rng) for _ in range(count)]
-    subject = any_subject(rng)
-    rows = rng.sample(subject.rows, min(count, len(subject.rows)))
-    return [subject.fact(rng, row) for row in rows]
+    return any_subject(rng).facts(rng, count)

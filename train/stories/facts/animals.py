@@ -158,11 +158,12 @@ GROWS = Subject(
 
 PARTS = Subject(
     "plants", "part does",
-    "the roots=drink water from the ground; the leaves=catch the sunlight; the flowers=make the seeds; the stem=carries water up to the leaves; the bark=protects the tree; the seeds=grow into new plants; the trunk=holds the tree up; the thorns=protect the rose",
+    "the roots=drink water from the ground; the leaves=catch the sunlight; the flowers=make the seeds; the stem=carries water up to the leaves; the seeds=grow into new plants",
     (
+        Ask("what does a plant need {part} for?", "what a plant needs {part} for", "{part} {does}"),
         Ask("what is the work of {part}?", "what the work of {part} is", "{part} {does}"),
     ),
-    ("{part} {does}",),
+    ("{part} {does}", "in a plant, {part} {does}"),
 )
 
 SUBJECTS = (YOUNG, SOUNDS, FOOD, HOMES, CLASSES, LEGS, GIFTS, COATS, GROUPS, PAIRS, MOVES, SEEDS, GROWS, PARTS)

@@ -76,6 +76,10 @@ class Subject:
             words(rng.choice(ask.tells or self.tells), **row),
         )
 
+    def facts(self, rng: random.Random, count: int) -> list[Fact]:
+        """Different rows, put into words; at most as many as there are."""
+        return [self.fact(rng, row) for row in rng.sample(self.rows, min(count, len(self.rows)))]
+
     def doubt(self, rng: random.Random) -> tuple[str, bool, str]:
         """A yes-or-no question, whether the answer is yes, and the truth as a sentence."""
         row = self.row(rng)

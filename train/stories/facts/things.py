@@ -47,7 +47,7 @@ CORNERS = Subject(
     "corners", "shape corners",
     "triangle=three; square=four; rectangle=four; pentagon=five; hexagon=six; octagon=eight; circle=no; cube=eight",
     (Ask("how many corners does a(n) {shape} have?", "how many corners a(n) {shape} has", "{corners} corners"),),
-    ("a(n) {shape} has {corners} corners", "the {shape} has {corners} corners"),
+    ("a(n) {shape} has {corners} corners", "the {shape} has {corners} corners", "there are {corners} corners in a(n) {shape}"),
     "does a(n) {shape} have {corners} corners?",
 )
 
@@ -58,7 +58,7 @@ FORMS = Subject(
         Ask("what is the shape of {thing}?", "what shape {thing} is", "{form}"),
         Ask("what shape has {thing}?", "what shape {thing} has", "it is {form}"),
     ),
-    ("{thing} is {form}", "as for its shape, {thing} is {form}"),
+    ("{thing} is {form}", "the shape of {thing} is like this: it is {form}"),
 )
 
 MADE_OF = Subject(
@@ -130,7 +130,7 @@ KINDS = Subject(
         Ask("what is {thing}?", "what {thing} is", "a(n) {kind}"),
         Ask("what kind of thing is {thing}?", "what kind of thing {thing} is", "a(n) {kind}"),
     ),
-    ("{thing} is a(n) {kind}", "{thing} is a(n) {kind}", "{thing} is a(n) {kind}"),
+    ("{thing} is a(n) {kind}", "{thing} is a(n) {kind}", "we call {thing} a(n) {kind}"),
     "is {thing} a(n) {kind}?",
 )
 

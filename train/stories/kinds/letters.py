@@ -112,8 +112,8 @@ def postcard(t: Telling) -> str:
 def sorry(t: Telling) -> str:
     p = t.phrases
     to = p("[{name2}|Mr. {surname}|Mrs. {surname}|Grandmother|Miss {surname}|Father]")
-    body = [p("[I am very sorry that|I write to you because|I want to tell you that] I [broke your window with my ball|forgot your birthday|was late on {day}|lost the book that you lent me|did not help you yesterday|walked through your {flower}|was not kind to you]. [I did not mean to do it.|It was my fault.|I should have been more careful.]"),
-            p("[I will pay for it with my own money.|I will be more careful.|I will make it good.|It shall not happen again.|I will help you in the garden on {day}.|Let us be friends again.] [Please do not be angry with me.|Please forgive me.|I hope you can forgive me.]")]
+    body = [p("[I am very sorry that|I write to you because|I want to tell you that] I [x:broke your window with my ball|forgot your birthday|was late on {day}|lost the book that you lent me|did not help you yesterday|walked through your {flower}|was not kind to you]. [I did not mean to do it.|It was my fault.|I have thought about it all day.]"),
+            p("[x:I will pay for it with my own money.|May I come next week and bring you a present?|I will get up earlier from now on.|I will buy you another with my own money.|I will help you in the garden on {day}.|I will plant new ones for you.|Let us be friends again.] [Please do not be angry with me.|Please forgive me.|I hope you can forgive me.]")]
     return _letter(t, to, body, (*END_WARM[1:3], *END_POLITE), p("{name9}"))
 
 

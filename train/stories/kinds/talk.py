@@ -21,7 +21,7 @@ TALKS: dict[str, tuple[tuple[Turn, ...], ...]] = {
     "shop": (
         (("a", "Good [morning|day]. What can I do for you?"), ("b", "I should like [{small} pounds of {fruit}|some {food}|{small} eggs|a loaf of bread|some {vegetable}], please."), ("a", "[Here you are.|Certainly.|They are quite fresh.] [Is that all?|Anything else?]"), ("b", "[Yes, thank you. How much is it?|And a little {food}, please. How much is that?]"), ("a", "That makes {number} pence."), ("b", "Here it is. Thank you[| very much]."), ("a", "Thank you. Good-bye!")),
         (("b", "Have you any {fruit} today?"), ("a", "[I am sorry, they are all gone.|Not today. But I have fine {fruit1}.]"), ("b", "Then I will take {small} pounds of {fruit1}."), ("a", "[A good choice.|They are very sweet.] Shall I put them into a bag?"), ("b", "No, thank you. I have a basket.")),
-        (("b", "How much does [the {colour} {petthing}|this book|that kite|the {colour} scarf] cost?"), ("a", "It costs {number} shillings."), ("b", "That is too much for me. I have only {small}."), ("a", "[Well, because it is you, you may have it for {small}.|Then look at this one. It costs only two.]"), ("b", "[How kind of you!|I will take it.|Thank you very much!]")),
+        (("b", "How much does [the {colour} {petthing}|this book|that kite|the {colour} scarf] cost?"), ("a", "It costs [seven|eight|nine|ten] shillings."), ("b", "That is too much for me. I have only {small1}."), ("a", "[Well, because it is you, you may have it for {small1}.|Then look at this one. It costs only two.]"), ("b", "[How kind of you!|I will take it.|Thank you very much!]")),
         (("a", "Do you want something to read?"), ("b", "Yes, I am looking for a book about {plural_animal}."), ("a", "This one is [very good|full of pictures|new]. My own children like it."), ("b", "Then I will take it."),),
     ),
     "doctor": (
@@ -61,6 +61,14 @@ TALKS: dict[str, tuple[tuple[Turn, ...], ...]] = {
         (("a", "What are you making, {b}?"), ("b", "[A house for the birds.|A boat for the pond.|A scarf for my {relative}.|A kite.]"), ("a", "[b:May I help you?|Is it difficult?]"), ("b", "[b:Yes, hold this, please.|Not at all. Look, like this.]"), ("a", "[It will be beautiful.|You are clever with your hands.]")),
         (("a", "What will you be when you are grown up?"), ("b", "I will be a(n) {job}. And you?"), ("a", "A(n) {job}, I think. [Or a(n) {job}.|I like to work with my hands.|I want to help people.]"), ("b", "[That is a fine trade.|Then you must learn a great deal.]")),
     ),
+    "animals": (
+        (("a", "Good morning, {b}. Where are you going?"), ("b", "I am looking for [my hat|my breakfast|a new house|my children|the way home]. Have you seen anything?"), ("a", "[No, but I will help you to look.|I saw something by the {tree}.|Perhaps the {animal3} knows more.]"), ("b", "[You are a good neighbour.|Then let us go there together.|Thank you, {a}.]")),
+        (("a", "It is going to be a hard winter, {b}."), ("b", "How do you know?"), ("a", "[The swallows have gone early.|There are so many nuts on the trees.|I feel it in my paws.]"), ("b", "[Then I must fill my cellar.|I shall sleep until it is over.|You may come to me when it is cold.]"), ("a", "[That is kind of you.|A good idea.]")),
+        (("a", "Who is there in my house?"), ("b", "It is only I, {b}. It rained, and your door was open."), ("a", "[Then stay until it is dry outside.|You might have knocked!]"), ("b", "[Thank you. I have brought some nuts.|I am sorry. I will knock next time.]"), ("a", "Sit down and have some {food} with me.")),
+        (("a", "Can you [swim|sing|climb|dig], {b}?"), ("b", "[A little.|Not at all.|Better than anyone!]"), ("a", "[Will you show me?|I should like to learn it.|I never could.]"), ("b", "[Come to the pond tomorrow, and we will try it together.|Everybody can do something.|Then tell me what you can do.]")),
+        (("a", "Why are you hiding behind that stone, {b}?"), ("b", "[There is something big and white in the meadow!|I heard a noise.|Hush! Somebody is coming.]"), ("a", "[That is only a sheep.|That was only the wind.|It is only the {animal3}, who lives over there.]"), ("b", "[Oh! Then I need not be afraid.|I am glad that you came.]")),
+        (("a", "I have found an apple, {b}."), ("b", "It is a very big one. [Will you eat it alone?|What will you do with it?]"), ("a", "[No, half of it is for you.|We shall share it.]"), ("b", "[Tomorrow you shall have half of my nuts.|How sweet it is!|You are a good friend.]")),
+    ),
     "weather": (
         (("a", "What is the weather like today?"), ("b", "It is [b:cold|snowy|rainy|windy|frosty|stormy|misty]."), ("a", "Then [b:take your coat|put on your boots|take your umbrella with you|hold on to your hat|wear your mittens|let us stay in|walk carefully]."), ("b", "[I will.|Yes, you are right.|That is a good idea.]")),
         (("a", "What is the weather like?"), ("b", "It is [fine|warm|sunny] today."), ("a", "Then [we can|let us] {play_now}!"), ("b", "[Yes, let us do that.|A good idea.|And afterwards we will have {meal}.]")),
@@ -83,13 +91,15 @@ ROLES = {"shop": ("[Baker|Shopkeeper|Mr. {surname}|Mrs. {surname}|Woman]", "{nam
          "library": ("[Librarian|Mr. {surname}|Mrs. {surname}]", "{name1}"), "farm": ("[Farmer|Mr. {surname}|Mrs. {surname}]", "{name1}"), "home": ("[Mother|Father|Grandmother|Grandfather]", "{name1}")}
 SETTINGS = {
     "shop": "[In the shop|At the baker's|At the market|In a little shop in {street}]", "doctor": "[At the doctor's|{name1} is ill|A visit to the doctor]", "way": "[In the street|At the station|A stranger asks the way]",
-    "home": "[At home|At breakfast|In the kitchen|In the evening]", "friends": "[Two friends|In the park|After school|On the way home|{A} and {b}]", "weather": "[About the weather|At the window]", "library": "[In the library|At the library]", "farm": "[On the farm|A visit to the farm]", "telephone": "[On the telephone|A call]",
+    "home": "[At home|At breakfast|In the kitchen|In the evening]", "animals": "[In the wood|In the meadow|By the pond|{A} and {b}]", "friends": "[Two friends|In the park|After school|On the way home|{A} and {b}]", "weather": "[About the weather|At the window]", "library": "[In the library|At the library]", "farm": "[On the farm|A visit to the farm]", "telephone": "[On the telephone|A call]",
 }
 SAID = {"?": ("asked",), "!": ("cried", "said", "called"), ".": ("said", "said", "answered", "replied")}
 
 
 def _cast(p: Phrases, where: str) -> dict[str, str]:
     first, second = ROLES.get(where, ("{name1}", "{name2}"))
+    if where == "animals":
+        first, second = p("{animal1}").capitalize(), p("{animal2}").capitalize()
     p.keep(petthing="umbrella", plural_animal=p("[ships|stars|animals|birds|trees|flowers|horses|trains|the sea]"))
     p.keep(a=p(first), b=p(second))
     return p.given
@@ -121,7 +131,7 @@ def dialogue(t: Telling) -> str:
     where = rng.choice(tuple(TALKS))
     given = _cast(p, where)
     names = {"a": given["a"], "b": given["b"]}
-    if where in ROLES:
+    if where in ROLES or where == "animals":
         names = {who: name if name == given.get("name1") or "." in name or where == "home" else f"the {name.lower()}" for who, name in names.items()}
     turns = list(rng.choice(TALKS[where]))
     if where == "friends" and t.maybe(0.4):
@@ -144,8 +154,8 @@ def dialogue(t: Telling) -> str:
         last = who
     start = ""
     if t.maybe(0.5):
-        start = p("[One day|On {day}|One {weather} morning|In the afternoon|Yesterday] {x} [met|saw|spoke with] {y}.\n\n" if where in ("friends", "weather") else "[It was {day}.|It was a {weather} day.|It was {hour} o'clock.|]\n\n", x=names["a"], y=names["b"]).lstrip()
-    end = p("\n\n[They both laughed.|And so it was.|Then they went home.|They were both content.|And they shook hands.]") if t.maybe(0.3) and where in ("friends", "weather") else ""
+        start = p("[One day|On {day}|One {weather} morning|In the afternoon|Yesterday] {x} [met|saw|spoke with] {y}.\n\n" if where in ("friends", "weather", "animals") else "[It was {day}.|It was a {weather} day.|It was {hour} o'clock.|]\n\n", x=names["a"], y=names["b"]).lstrip()
+    end = p("\n\n[They both laughed.|And so it was.|Then they went home.|They were both content.|And they shook hands.]") if t.maybe(0.3) and where in ("friends", "weather", "animals") else ""
     return start + ("\n\n" if t.maybe(0.7) else " ").join(map(capital, lines)) + end
 
 
