@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM, PreTrainedTokenizerBase
 
+from naive_speculate.sampling.words import classroom_words
 from train.acceptance import Acceptance, measure_acceptance
 from train.data import TokenArray
 from train.loop import mean_loss
@@ -70,7 +71,11 @@ other prompts.
 
 English prose in the public domain (children's books, adventure, detective stories, from Project Gutenberg editions):
 {book_share} of the {train_tokens:.1f} M training tokens. The other {story_share} are simple stories from the generator in
-`train/stories/`, mixed in from the start.
+`train/stories/` (tales, letters, dialogues, questions with answers, lists, small facts), mixed in from the start.
+
+Paragraphs with words that do not belong into a classroom (slurs, what old books call groups of people, profanity: the
+{listed_words} entries of `naive_speculate/sampling/words.py`) were taken out of the books, and passages cut there: {taken_out} paragraphs.
+`python -m benchmarks.classroom` looks for such words in what the target writes.
 
 The tokenizer is a byte-level BPE with {vocab_size:,} pieces learned from the same text; `<|endoftext|>` separates
 passages, and nothing is added to a prompt.
@@ -218,6 +223,7 @@ def model_card(
         draft_row=row("draft", draft, measured.draft_loss),
         greedy=measured.greedy, sampled=measured.sampled,
         book_share=percent(1 - story_share), story_share=percent(story_share),
+        listed_words=len(classroom_words()), taken_out=data["paragraphs_taken_out"],
         train_tokens=data["train_tokens"] / million, vocab_size=recipe["vocab_size"],
         target_tokens=int(target_run["tokens"]) / million, target_steps=int(target_run["step"]),
         target_minutes=float(target_run["seconds"]) / 60, batch_tokens=recipe["batch_tokens"],

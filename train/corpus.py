@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import lzma
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from naive_speculate.sampling.words import WordList
 from train.config import END_OF_TEXT
 from train.errors import TrainingError
 
@@ -56,6 +57,26 @@ def split_passages(text: str) -> Iterator[str]:
 def read_passages(files: Sequence[Path]) -> Iterator[str]:
     for path in files:
         yield from split_passages(read_text(path))
+
+
+def for_a_class(passages: Iterable[str], words: WordList) -> tuple[list[str], int]:
+    """The passages without paragraphs that hold a listed word, cut where one was, and how many were taken out."""
+    kept: list[str] = []
+    taken_out = 0
+    for passage in passages:
+        if not words.find(passage):  # one look at the whole of most passages
+            kept.append(passage)
+            continue
+        part: list[str] = []
+        for paragraph in [*passage.split("\n\n"), None]:
+            if paragraph is not None and not words.find(paragraph):
+                part.append(paragraph)
+                continue
+            taken_out += paragraph is not None
+            if part:
+                kept.append("\n\n".join(part))
+            part = []
+    return kept, taken_out
 
 
 def fingerprint(files: Sequence[Path]) -> dict[str, int]:

@@ -15,9 +15,10 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
+from naive_speculate.sampling.words import classroom_words
 from train.checkpoint import CheckpointFolder, differences
 from train.config import ModelShape, Recipe
-from train.corpus import fingerprint, read_passages, text_files
+from train.corpus import fingerprint, for_a_class, read_passages, text_files
 from train.data import TokenArray, TokenStream, encode, open_tokens, save_json, write_tokens
 from train.errors import TrainingError
 from train.grow import can_grow, grow
@@ -78,7 +79,7 @@ def prepare(shop: Workshop, corpus: Sequence[Path], valid: Path | None) -> None:
             raise TrainingError(f"{shop.work} was made from other data ({'; '.join(found)}); choose another --work")
         return
     shop.work.mkdir(parents=True, exist_ok=True)
-    books = list(read_passages(files))
+    books, taken_out = for_a_class(read_passages(files), classroom_words())
     if valid is not None:
         held_out = list(read_passages([valid]))
     else:
@@ -106,6 +107,7 @@ def prepare(shop: Workshop, corpus: Sequence[Path], valid: Path | None) -> None:
             "source": source,
             "train_tokens": train_tokens,
             "story_tokens": sum(map(len, story_arrays)),
+            "paragraphs_taken_out": taken_out,
             "valid_tokens": valid_tokens,
             "valid_bytes": sum(len(text.encode()) for text in held_out),
         },

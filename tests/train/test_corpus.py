@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from train.corpus import read_passages, text_files
+from naive_speculate.sampling.words import WordList
+from train.corpus import for_a_class, read_passages, text_files
 from train.errors import TrainingError
 
 
@@ -52,3 +53,10 @@ def test_a_damaged_archive_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.txt.xz").write_bytes(b"no archive")
     with pytest.raises(TrainingError, match=r"not a readable \.xz file: .*bad\.txt\.xz"):
         list(read_passages(text_files([tmp_path])))
+
+
+def test_paragraphs_with_listed_words_are_taken_out_and_passages_cut_there() -> None:
+    passages = ["one\n\ntwo", "three\n\nA wurzel!\n\nfour\n\nfive", "Wurzels.", "six"]
+    kept, taken_out = for_a_class(passages, WordList(["wurzel"]))
+    assert kept == ["one\n\ntwo", "three", "four\n\nfive", "six"]
+    assert taken_out == 2
