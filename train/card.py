@@ -73,9 +73,10 @@ English prose in the public domain (children's books, adventure, detective stori
 {book_share} of the {train_tokens:.1f} M training tokens. The other {story_share} are simple stories from the generator in
 `train/stories/` (tales, letters, dialogues, questions with answers, lists, small facts), mixed in from the start.
 
-Paragraphs with words that do not belong into a classroom (slurs, what old books call groups of people, profanity: the
-{listed_words} entries of `naive_speculate/sampling/words.py`) were taken out of the books, and passages cut there: {taken_out} paragraphs.
-`python -m benchmarks.classroom` looks for such words in what the target writes.
+
+Paragraphs with words that do not belong into a classroom (slurs, what old books call groups of people, profanity; the
+list of {listed_words} entries is in `naive_speculate/sampling/words.py`) were taken out of the books, {taken_out} in all, and
+passages cut there. `python -m benchmarks.classroom` looks for such words in what the target writes.
 
 The tokenizer is a byte-level BPE with {vocab_size:,} pieces learned from the same text; `<|endoftext|>` separates
 passages, and nothing is added to a prompt.
