@@ -49,19 +49,19 @@ def main(argv: list[str] | None = None) -> int:
     args = arguments(argv)
     os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # Gradio reads it when it is imported
     # Imported here, so that --help need not wait for the models' libraries.
-    from ui.zero import make_way
+    from ui.host.zero import make_way
 
     make_way()
     from naive_speculate.infer.cores import num_threads, share_cores
     from naive_speculate.serving import Load
     from naive_speculate.serving.memory import settle_memory
     from naive_speculate.serving.observed import RunRecord
-    from ui.cluster import cluster_engines
-    from ui.host import join_offer, load_offer
-    from ui.hosting import read_hosting
-    from ui.operations import LOGGER, Counters, log_runs, routes, with_queue
+    from ui.host.catalog import join_offer, load_offer
+    from ui.host.cluster import cluster_engines
+    from ui.host.configuration import read_hosting
+    from ui.host.operations import LOGGER, Counters, log_runs, routes, with_queue
     from ui.page import build_page, launch, open_queue
-    from ui.runs import Runs
+    from ui.run.runs import Runs
 
     share_cores()  # with the server, and with a browser where it runs on the same machine
     counted: list[Counters] = []

@@ -34,10 +34,10 @@ from naive_speculate import SamplingParams, SpeculativeDecoder
 from naive_speculate.infer.cores import share_cores
 from naive_speculate.serving import LocalEngine
 from naive_speculate.serving.memory import settle_memory
-from ui.host import load_offer
-from ui.hosting import read_hosting
+from ui.host.catalog import load_offer
+from ui.host.configuration import read_hosting
 from ui.page import build_page, launch, open_queue
-from ui.runs import Runs
+from ui.run.runs import Runs
 
 Measure = Callable[[int], float]
 """Tokens a second of the run of a seed."""

@@ -4,16 +4,16 @@ from typing import Any
 
 import gradio as gr
 
-from ui.api import add_api
 from ui.assets import script, styles
-from ui.explore import build_explore
-from ui.host import Offer
-from ui.learn import Places, build_learn
-from ui.race import build_race
-from ui.recorded import recorded_run
-from ui.runs import Runs
+from ui.experiments.explore import build_explore
+from ui.experiments.learn import Places, build_learn
+from ui.experiments.race import build_race
+from ui.host.catalog import Offer
+from ui.run.api import add_api
+from ui.run.recorded import recorded_run
+from ui.run.runs import Runs
+from ui.run.workbench import Workbench
 from ui.theme import theme
-from ui.workbench import Workbench
 
 TAGLINE = "Speculative decoding, live: a small model guesses ahead, a large one checks. The large one's output, only sooner."
 

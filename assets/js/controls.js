@@ -1,6 +1,6 @@
 // Legend, replay bar, and saving or opening a trace.
 
-const MAX_TRACE_BYTES = 32 * 1024 * 1024; // as ui/replay.py has it
+const MAX_TRACE_BYTES = 32 * 1024 * 1024; // as ui/run/replay.py has it
 
 class Controls {
   constructor(player, wake) {

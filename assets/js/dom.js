@@ -1,5 +1,5 @@
 // Small things that every part of the stage uses. All parts are joined into one function body, in the order of
-// ui/stage.py, and see `element`, `trigger`, `props`, `server` and `watch` of gr.HTML.
+// ui/run/stage.py, and see `element`, `trigger`, `props`, `server` and `watch` of gr.HTML.
 
 const OUTPUT = new Set(["accepted", "resampled", "bonus"]);
 const VERDICT = new Set(["accepted", "rejected", "discarded"]);

@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from naive_speculate import Trace
 from tests.browser.steps import another_run, ended, shown_run, text, toast, trace, visible_tokens
-from ui.recorded import SPECULATIVE
+from ui.run.recorded import SPECULATIVE
 
 SLIDER = ".ns-slider"
 

@@ -21,11 +21,11 @@ from naive_speculate import SamplingParams, Trace
 from naive_speculate.serving import LocalEngine, Request
 from naive_speculate.serving.observed import ObservedEngine, RunRecord
 from tests.hosting.http import get
-from ui.host import Hosted, Offer, load_offer
-from ui.hosting import BUNDLED, Hosting, PairChoice, read_hosting
-from ui.operations import Counters, log_runs
+from ui.host.catalog import Hosted, Offer, load_offer
+from ui.host.configuration import BUNDLED, Hosting, PairChoice, read_hosting
+from ui.host.operations import Counters, log_runs
 from ui.page import open_queue
-from ui.settings import Settings
+from ui.run.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 

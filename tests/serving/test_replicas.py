@@ -17,9 +17,9 @@ from naive_speculate.serving.ray_app import DecoderArgs
 from naive_speculate.serving.ray_engine import RayEngine
 from tests.serving.conftest import APP
 from tests.serving.contract import SOON, EngineContract
-from ui.host import join_offer
-from ui.hosting import Hosting
-from ui.settings import Settings
+from ui.host.catalog import join_offer
+from ui.host.configuration import Hosting
+from ui.run.settings import Settings
 
 
 @pytest.fixture

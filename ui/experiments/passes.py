@@ -1,0 +1,100 @@
+"""What one target pass costs, by how many tokens it reads: measured in the rounds of real runs."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+import plotly.graph_objects as go
+
+from naive_speculate.events import EventKind
+from naive_speculate.palette import TARGET
+from ui.charts.figures import empty, figure, nice_ceiling, surface
+from ui.experiments.sweep import undisturbed
+from ui.host.catalog import Offer
+from ui.labels import milliseconds
+from ui.run.settings import Settings
+
+WIDTHS = (1, 2, 4, 8, 16)
+ROUNDS = 4
+REPEATS = 4
+
+
+def measure_passes(offer: Offer, settings: Settings, cancel: threading.Event) -> Iterator[dict[int, float]]:
+    """Seconds of an undisturbed target pass over 1, 2, 4 … tokens; yields what is known so far.
+
+    Args:
+        offer: The models.
+        settings: Prompt and sampling parameters.
+        cancel: Set it to end early.
+
+    Raises:
+        ValueError: Names the setting that cannot be.
+    """
+    times: dict[int, list[float]] = {}
+    for width in WIDTHS * REPEATS:  # turn by turn, so that a busy moment of the machine hits all alike
+        chosen = replace(
+            settings, num_draft_tokens=width - 1, auto=False, drafter="model", stop="", max_tokens=width * (ROUNDS + 2)
+        )
+        seen = times.setdefault(width, [])
+        wanted = len(seen) + ROUNDS
+        for event in offer.stream(chosen, cancel, detail="none"):
+            whole = event.kind == EventKind.STEP and event.num_draft == width - 1
+            if whole and event.verify_seconds and event.step:  # the first round pays for warming up
+                seen.append(event.verify_seconds)
+            if len(seen) == wanted:
+                break
+        if cancel.is_set():
+            return
+        yield {width: undisturbed(seen) for width, seen in times.items() if seen}
+
+
+def pass_costs(known: dict[int, float], dark: bool = False) -> go.Figure:
+    """Time of a pass, and what it would be if every token took as long as the first."""
+    if 1 not in known:
+        return empty("Nothing has been measured yet.", dark=dark)
+    widths = list(known)
+    places = list(range(len(widths)))
+    times = [known[width] * 1000 for width in widths]
+    return figure(
+        [
+            {
+                "type": "bar",
+                "name": "measured",
+                "x": places,
+                "y": times,
+                "text": [milliseconds(known[width]) for width in widths],
+                "textposition": "inside",  # above, the line would cross it
+                "insidetextanchor": "start",
+                "textangle": 0,
+                "insidetextfont": {"color": surface(dark).page},
+                "constraintext": "none",
+                "marker": {"color": TARGET.color(dark)},
+                "hovertemplate": "%{text}<extra></extra>",
+            },
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "name": "one by one",
+                "x": places,
+                "y": [width * times[0] for width in widths],
+                "line": {"color": surface(dark).muted, "width": 2, "dash": "dash"},
+                "hovertemplate": "%{y:.1f} ms<extra></extra>",
+            },
+        ],
+        dark=dark,
+        takeaway=costs_in_words(known),
+        x={"tickvals": places, "ticktext": [str(width) for width in widths], "title": {"text": "tokens in one pass"}},
+        y={
+            "title": {"text": "ms"},
+            "range": [0, nice_ceiling(max(1.15 * max(times), min(2.0 * max(times), widths[-1] * times[0])))],
+        },
+        height=300,
+    )
+
+
+def costs_in_words(known: dict[int, float]) -> str:
+    """The most telling ratio, in one line."""
+    widest = max(known)
+    if widest == 1:
+        return f"One token: {milliseconds(known[1])}"
+    return f"{widest} tokens: {known[widest] / known[1]:.1f} times the time of one"

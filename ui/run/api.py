@@ -1,0 +1,70 @@
+"""The endpoint for programs: `/generate` streams a run's events."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import gradio as gr
+from gradio.events import api
+
+from ui.host.catalog import DECODING, Offer
+from ui.run.runs import Run
+from ui.run.settings import Settings, real, whole
+
+SECONDS_A_LIST = 0.15
+"""Programs do not watch, so they get fewer and longer lists than the page."""
+_USUAL = Settings()
+
+
+def add_api(offer: Offer) -> None:
+    """Add the endpoint to the page that is being built."""
+
+    async def generate(
+        prompt: str,
+        max_tokens: int = _USUAL.max_tokens,
+        temperature: float = _USUAL.temperature,
+        top_p: float = _USUAL.top_p,
+        seed: int = 0,
+        num_draft_tokens: int = _USUAL.num_draft_tokens,
+        verify_strategy: str = _USUAL.verify_strategy,
+    ) -> AsyncIterator[list[dict[str, Any]]]:
+        """Continue a prompt by speculative decoding.
+
+        Args:
+            prompt: The beginning of a text.
+            max_tokens: Number of tokens after which it ends.
+            temperature: 0 takes the most probable token.
+            top_p: Keep the most probable tokens up to this probability.
+            seed: Same seed, same text.
+            num_draft_tokens: Tokens drafted per step; 0 is plain decoding.
+            verify_strategy: speculative_sampling, greedy_match, block_verification or typical_acceptance.
+
+        Yields:
+            The list of the events since the last one; all lists joined are the trace.
+        """
+        run = Run()
+        try:
+            settings = Settings(
+                prompt=str(prompt),
+                max_tokens=whole("max_tokens", max_tokens),
+                temperature=real("temperature", temperature),
+                top_p=real("top_p", top_p),
+                seed=whole("seed", seed),
+                num_draft_tokens=whole("num_draft_tokens", num_draft_tokens),
+                verify_strategy=str(verify_strategy),
+            )
+            run.start(lambda cancel: offer.stream(settings, cancel))
+            async for first, events in run.batches(SECONDS_A_LIST):
+                if events and first > 0:
+                    # Gradio sends the difference to the yield before, and miscounts deletions in lists within lists
+                    # (gradio.utils.diff, 6.31). To and from an empty list there are none.
+                    yield []
+                if events:
+                    yield [event.to_dict() for event in events]
+            if run.error is not None:
+                raise run.error
+        except ValueError as error:
+            raise gr.Error(str(error), print_exception=False) from None
+        finally:
+            run.cancel.set()
+
+    api(generate, api_name="generate", concurrency_id=DECODING, concurrency_limit=offer.concurrency)
