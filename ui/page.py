@@ -8,7 +8,7 @@ from ui.assets import script, styles
 from ui.experiments.explore import build_explore
 from ui.experiments.learn import Places, build_learn
 from ui.experiments.race import build_race
-from ui.host.catalog import Offer
+from ui.host.catalog import Catalog
 from ui.run.api import add_api
 from ui.run.recorded import recorded_run
 from ui.run.runs import Runs
@@ -23,11 +23,11 @@ HEADER = (
 )
 
 
-def build_page(offer: Offer, runs: Runs) -> gr.Blocks:
+def build_page(catalog: Catalog, runs: Runs) -> gr.Blocks:
     """The whole page.
 
     Args:
-        offer: The model pair that visitors use.
+        catalog: The model pair that visitors use.
         runs: Where their runs are kept.
     """
     first = recorded_run()
@@ -41,16 +41,16 @@ def build_page(offer: Offer, runs: Runs) -> gr.Blocks:
         gr.HTML(HEADER, html_template="${value}", js_on_load=script("theme"), apply_default_css=False)
         with gr.Tabs(elem_id="tabs") as tabs:
             with gr.Tab("Run", id="run"):
-                workbench = Workbench(offer, runs, first)
+                workbench = Workbench(catalog, runs, first)
             with gr.Tab("Race", id="race"):
-                build_race(offer, workbench.controls)
+                build_race(catalog, workbench.controls)
             with gr.Tab("Explore", id="explore"):
-                explore = build_explore(offer, workbench.controls)
+                explore = build_explore(catalog, workbench.controls)
             with gr.Tab("Learn", id="learn"):
-                build_learn(offer, Places(tabs, workbench.controls, explore))
+                build_learn(catalog, Places(tabs, workbench.controls, explore))
         page.load(workbench.follow_link, None, workbench.settings, show_progress="hidden", api_visibility="private")
         page.unload(forget)
-        add_api(offer)
+        add_api(catalog)
     return page
 
 

@@ -3,7 +3,7 @@
 import html
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -13,10 +13,10 @@ import gradio as gr
 from ui.charts.plot import build_plot, themed
 from ui.experiments.heatmaps import acceptance_map, speedup_map
 from ui.experiments.sweep import Cell, best_cells, sweep, to_csv
-from ui.host.catalog import Offer
+from ui.host.catalog import Catalog
+from ui.notify import warn
 from ui.run import controls as parts
 from ui.run.settings import Settings
-from ui.run.workbench import warn
 
 INTRO = (
     "How many tokens should the draft guess at once? Every field of these maps is a real run with the prompt and settings "
@@ -26,24 +26,15 @@ KS = [1, 2, 3, 4, 5, 6, 8, 12]
 TEMPERATURES = [0.0, 0.3, 0.7, 1.0, 1.3, 1.6]
 
 
-@dataclass(frozen=True)
-class Explore:
-    """The tab's own controls."""
-
-    ks: gr.CheckboxGroup
-    temperatures: gr.CheckboxGroup
-    tokens: gr.Slider
-
-
-def build_explore(offer: Offer, controls: parts.Controls) -> Explore:
+def build_explore(catalog: Catalog, controls: parts.Controls) -> parts.Controls:
     """Build the tab inside the current Blocks context.
 
     Args:
-        offer: The models.
+        catalog: The models.
         controls: The components that hold the settings, by field.
 
     Returns:
-        Explore: The controls, for whoever wants to turn them.
+        dict: The tab's own controls, "ks", "temperatures" and "tokens", for whoever wants to turn them.
     """
     with gr.Column(elem_classes="ns-experiment"):
         gr.HTML(f'<p class="ns-intro">{INTRO}</p>', apply_default_css=False)
@@ -79,7 +70,7 @@ def build_explore(offer: Offer, controls: parts.Controls) -> Explore:
         yield "Starting …", gr.skip(), gr.skip(), gr.skip(), gr.skip()
         try:
             settings = replace(parts.read(values), max_tokens=int(amount))
-            yield from _explore(offer, settings, sorted(chosen_ks), sorted(chosen), progress)
+            yield from _explore(catalog, settings, sorted(chosen_ks), sorted(chosen), progress)
         except ValueError as error:
             warn(error)
             yield "", gr.skip(), gr.skip(), gr.skip(), gr.skip()
@@ -95,18 +86,18 @@ def build_explore(offer: Offer, controls: parts.Controls) -> Explore:
         **quiet,
     )
     parts.build_stop(stop, going, status, "Stopped; the maps show what was run.")
-    return Explore(ks, temperatures, tokens)
+    return {"ks": ks, "temperatures": temperatures, "tokens": tokens}
 
 
 def _explore(
-    offer: Offer, settings: Settings, ks: Sequence[int], temperatures: Sequence[float], progress: Any
+    catalog: Catalog, settings: Settings, ks: Sequence[int], temperatures: Sequence[float], progress: Any
 ) -> Iterator[tuple[Any, ...]]:
     if not ks or not temperatures:
         raise ValueError("choose at least one k and one temperature to explore")
     cancel = threading.Event()
     shown: list[Cell] | None = None
     try:
-        for place in sweep(offer, settings, ks, temperatures, cancel):
+        for place in sweep(catalog, settings, ks, temperatures, cancel):
             progress((place.done, place.total), desc=place.running, unit="runs")
             if place.running and place.cells == shown:
                 continue

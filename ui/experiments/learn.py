@@ -12,13 +12,12 @@ from naive_speculate.sampling.random_source import fresh_seed
 from naive_speculate.trace import Trace
 from ui.assets import ROOT
 from ui.charts.plot import build_plot, themed
-from ui.experiments.explore import Explore
 from ui.experiments.lossless import conclusion, convergence, draw, shares
 from ui.experiments.passes import costs_in_words, measure_passes, pass_costs
 from ui.explain.inspector import distributions, explain, to_html
-from ui.host.catalog import Offer
+from ui.host.catalog import Catalog
+from ui.notify import warn
 from ui.run import controls as parts
-from ui.run.workbench import warn
 
 LESSONS = 6
 DRAWS = 1500
@@ -33,12 +32,12 @@ class Places:
     Attributes:
         tabs: The page's tabs; their ids are "run", "race" and "explore".
         controls: The components that hold the settings, by field.
-        explore: The controls of the Explore tab.
+        explore: The controls of the Explore tab: "ks", "temperatures" and "tokens".
     """
 
     tabs: gr.Tabs
     controls: parts.Controls
-    explore: Explore
+    explore: parts.Controls
 
 
 def text_of(lesson: int) -> str:
@@ -46,11 +45,11 @@ def text_of(lesson: int) -> str:
     return (ROOT / "lessons" / f"{lesson}.md").read_text(encoding="utf-8")
 
 
-def build_learn(offer: Offer, places: Places) -> None:
+def build_learn(catalog: Catalog, places: Places) -> None:
     """Build the tab inside the current Blocks context.
 
     Args:
-        offer: The models.
+        catalog: The models.
         places: What the lessons turn and open.
     """
     builders = (_slow, _draft_and_verify, _accept_or_reject, _lossless, _choosing_k, _no_gain)
@@ -58,7 +57,7 @@ def build_learn(offer: Offer, places: Places) -> None:
         for lesson, build in enumerate(builders, start=1):
             with gr.Column(elem_id=f"learn-{lesson}", elem_classes="ns-lesson"):
                 gr.Markdown(text_of(lesson), elem_classes="ns-lesson-text")
-                build(offer, places)
+                build(catalog, places)
 
 
 def _button(lesson: int, name: str) -> gr.Button:
@@ -92,7 +91,7 @@ def _visit(button: gr.Button, note: str, places: Places, tab: str, press: str, c
     button.click(turn, None, [places.tabs, *changes], queue=False, **QUIET).then(None, None, None, js=click, **QUIET)
 
 
-def _slow(offer: Offer, places: Places) -> None:
+def _slow(catalog: Catalog, places: Places) -> None:
     button = _button(1, "Measure a pass over 1, 2, 4, 8 and 16 tokens")
     _note("Times the target on this machine, with your prompt before every pass. It takes some seconds.")
     status, chart = _status(1), build_plot("learn-1-view", "Time of one pass of the target")
@@ -103,7 +102,7 @@ def _slow(offer: Offer, places: Places) -> None:
         try:
             settings = replace(parts.read(values), temperature=1.0)
             known: dict[int, float] = {}
-            for known in measure_passes(offer, settings, cancel):
+            for known in measure_passes(catalog, settings, cancel):
                 yield "Measuring …", themed(lambda dark, known=known: pass_costs(known, dark))  # type: ignore[misc]
             yield f"{costs_in_words(known)}. Reading them one by one would take {max(known)} times as long.", gr.skip()
         except ValueError as error:
@@ -117,7 +116,7 @@ def _slow(offer: Offer, places: Places) -> None:
     )
 
 
-def _draft_and_verify(_offer: Offer, places: Places) -> None:
+def _draft_and_verify(_catalog: Catalog, places: Places) -> None:
     controls = places.controls
     changes = {
         controls["num_draft_tokens"]: 4,
@@ -130,7 +129,7 @@ def _draft_and_verify(_offer: Offer, places: Places) -> None:
     _visit(_button(2, "Watch it, four guesses a round"), note, places, "run", "run", changes)
 
 
-def _accept_or_reject(offer: Offer, places: Places) -> None:
+def _accept_or_reject(catalog: Catalog, places: Places) -> None:
     button = _button(3, "Find a rejected guess and explain it")
     _note("Decodes your prompt until the dice refuse a guess, and shows the numbers that it failed by.")
     status = _status(3)
@@ -152,7 +151,7 @@ def _accept_or_reject(offer: Offer, places: Places) -> None:
                 auto=False,
                 drafter="model",
             )
-            trace = Trace(_until_rejected(offer.stream(chosen, cancel)))
+            trace = Trace(_until_rejected(catalog.stream(chosen.pair, chosen.request(), cancel)))
             number = max((n for n, event in enumerate(trace) if event.kind == EventKind.REJECTED), default=None)
             if number is None:
                 yield "This time every guess was kept. Try once more.", gr.skip(), gr.skip()
@@ -181,7 +180,7 @@ def _until_rejected(events: Iterator[Event]) -> Iterator[Event]:
             return
 
 
-def _lossless(offer: Offer, places: Places) -> None:
+def _lossless(catalog: Catalog, places: Places) -> None:
     with gr.Row(elem_classes="ns-go"):
         button = _button(4, f"Draw {DRAWS:,} tokens")
         stop = gr.Button("Stop", elem_id="learn-4-stop", elem_classes="ns-small")
@@ -198,7 +197,7 @@ def _lossless(offer: Offer, places: Places) -> None:
             settings = parts.read(values)
             chosen = replace(settings, temperature=settings.temperature or 1.0, seed=fresh_seed() % 2**31)
             census = None
-            for census in draw(offer.of(chosen).engine, offer.request(chosen), DRAWS, cancel):
+            for census in draw(catalog.of(chosen.pair).engine, chosen.request(), DRAWS, cancel):
                 seen = census
                 yield (
                     f"{census.draws:,} of {DRAWS:,} drawn …",
@@ -218,14 +217,14 @@ def _lossless(offer: Offer, places: Places) -> None:
     parts.build_stop(stop, going, status, "Stopped; the charts show what was drawn.")
 
 
-def _choosing_k(_offer: Offer, places: Places) -> None:
+def _choosing_k(_catalog: Catalog, places: Places) -> None:
     explore = places.explore
-    changes = {explore.ks: [1, 2, 3, 4, 6, 8, 12], explore.temperatures: [0.7], explore.tokens: 64}
+    changes = {explore["ks"]: [1, 2, 3, 4, 6, 8, 12], explore["temperatures"]: [0.7], explore["tokens"]: 64}
     note = "Opens the Explore tab and runs your prompt with every k at temperature 0.7, and once plainly to compare."
     _visit(_button(5, "Try k from 1 to 12"), note, places, "explore", "explore-run", changes)
 
 
-def _no_gain(_offer: Offer, places: Places) -> None:
+def _no_gain(_catalog: Catalog, places: Places) -> None:
     controls = places.controls
     changes = {
         controls["num_draft_tokens"]: 16,

@@ -9,8 +9,8 @@ import plotly.graph_objects as go
 from naive_speculate.events import EventKind
 from naive_speculate.palette import TARGET
 from ui.charts.figures import empty, figure, nice_ceiling, surface
-from ui.experiments.sweep import undisturbed
-from ui.host.catalog import Offer
+from ui.experiments.measured import undisturbed
+from ui.host.catalog import Catalog
 from ui.labels import milliseconds
 from ui.run.settings import Settings
 
@@ -19,11 +19,11 @@ ROUNDS = 4
 REPEATS = 4
 
 
-def measure_passes(offer: Offer, settings: Settings, cancel: threading.Event) -> Iterator[dict[int, float]]:
+def measure_passes(catalog: Catalog, settings: Settings, cancel: threading.Event) -> Iterator[dict[int, float]]:
     """Seconds of an undisturbed target pass over 1, 2, 4 … tokens; yields what is known so far.
 
     Args:
-        offer: The models.
+        catalog: The models.
         settings: Prompt and sampling parameters.
         cancel: Set it to end early.
 
@@ -37,7 +37,7 @@ def measure_passes(offer: Offer, settings: Settings, cancel: threading.Event) ->
         )
         seen = times.setdefault(width, [])
         wanted = len(seen) + ROUNDS
-        for event in offer.stream(chosen, cancel, detail="none"):
+        for event in catalog.stream(chosen.pair, chosen.request("none"), cancel):
             whole = event.kind == EventKind.STEP and event.num_draft == width - 1
             if whole and event.verify_seconds and event.step:  # the first round pays for warming up
                 seen.append(event.verify_seconds)

@@ -17,11 +17,11 @@ from naive_speculate.events import OUTPUT_KINDS, EventKind
 from naive_speculate.sampling.random_source import fresh_seed
 from naive_speculate.trace import Trace
 from ui.assets import ROOT, script
-from ui.host.catalog import Offer
+from ui.host.catalog import Catalog
 from ui.labels import count, percent
+from ui.notify import warn
 from ui.run import controls as parts
 from ui.run.settings import Settings
-from ui.run.workbench import warn
 
 INTRO = (
     "The prompt, seed and settings of the Run tab, decoded twice by the same target model: once plainly, once with drafts. "
@@ -107,11 +107,11 @@ def message(serial: int, plain: Trace, speculative: Trace) -> str:
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def build_race(offer: Offer, controls: parts.Controls) -> None:
+def build_race(catalog: Catalog, controls: parts.Controls) -> None:
     """Build the tab inside the current Blocks context.
 
     Args:
-        offer: The models.
+        catalog: The models.
         controls: The components that hold the settings, by field.
     """
     with gr.Column(elem_classes="ns-experiment"):
@@ -132,7 +132,7 @@ def build_race(offer: Offer, controls: parts.Controls) -> None:
     def start(*values: Any) -> Iterator[tuple[Any, Any]]:
         try:
             settings = parts.read(values)
-            yield from race(offer, settings)
+            yield from race(catalog, settings)
         except ValueError as error:
             warn(error)
             yield "", gr.skip()
@@ -142,7 +142,7 @@ def build_race(offer: Offer, controls: parts.Controls) -> None:
     parts.build_stop(stop, going, status, "Stopped.")
 
 
-def race(offer: Offer, settings: Settings) -> Iterator[tuple[Any, Any]]:
+def race(catalog: Catalog, settings: Settings) -> Iterator[tuple[Any, Any]]:
     seed = fresh_seed() % 2**31 if settings.seed is None else settings.seed
     drafting = replace(settings, seed=seed)
     if not settings.auto and settings.num_draft_tokens == 0:
@@ -155,10 +155,10 @@ def race(offer: Offer, settings: Settings) -> Iterator[tuple[Any, Any]]:
             if name in best and best[name].events[-1].time > LONG_SECONDS:
                 continue
             # Both start warm, so that neither pays for what the other finds ready.
-            for _ in offer.stream(replace(chosen, max_tokens=WARM_UP_TOKENS), cancel, detail="none"):
+            for _ in catalog.stream(chosen.pair, replace(chosen, max_tokens=WARM_UP_TOKENS).request("none"), cancel):
                 pass
             trace = Trace()
-            for event in offer.stream(chosen, cancel, detail="none"):
+            for event in catalog.stream(chosen.pair, chosen.request("none"), cancel):
                 trace.append(event)
                 if event.kind == EventKind.STEP and (event.step or 0) % REPORT_EVERY == 0:
                     yield f"Running {name}: {count(len(trace.token_ids), 'token')} so far …", gr.skip()

@@ -5,12 +5,10 @@ import io
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
-from naive_speculate.events import EventKind
-from naive_speculate.metrics import Metrics
 from naive_speculate.trace import Trace
-from ui.host.catalog import Offer
+from ui.experiments.measured import Measured, step_times
+from ui.host.catalog import Catalog
 from ui.run.settings import Settings
 
 REPEATS = 2
@@ -66,12 +64,12 @@ class Progress:
 
 
 def sweep(
-    offer: Offer, settings: Settings, ks: Sequence[int], temperatures: Sequence[float], cancel: threading.Event
+    catalog: Catalog, settings: Settings, ks: Sequence[int], temperatures: Sequence[float], cancel: threading.Event
 ) -> Iterator[Progress]:
     """Run every k at every temperature, each temperature plainly first; then all of it again, for steadier times.
 
     Args:
-        offer: The models.
+        catalog: The models.
         settings: Prompt, seed and everything that is not swept.
         ks: Numbers of drafted tokens, from 1.
         temperatures: Temperatures, from 0.
@@ -83,12 +81,12 @@ def sweep(
     seed = settings.seed or 0
     order = [(temperature, k) for temperature in temperatures for k in (0, *ks)] * REPEATS
     known: dict[tuple[float, int], Measured] = {}
-    _run(offer, replace(settings, max_tokens=8, auto=False, seed=seed), cancel)  # warms up
+    _run(catalog, replace(settings, max_tokens=8, auto=False, seed=seed), cancel)  # warms up
     for done, (temperature, k) in enumerate(order):
         name = f"temperature {temperature:g}, " + (f"k = {k}" if k else "plain")
         yield Progress(_cells(known, seed), done, len(order), name)
         chosen = replace(settings, temperature=temperature, num_draft_tokens=k, auto=False, seed=seed)
-        trace = _run(offer, chosen, cancel)
+        trace = _run(catalog, chosen, cancel)
         if cancel.is_set():
             return
         before = known.get((temperature, k))
@@ -97,31 +95,8 @@ def sweep(
     yield Progress(_cells(known, seed), len(order), len(order), "")
 
 
-def _run(offer: Offer, settings: Settings, cancel: threading.Event) -> Trace:
-    return Trace(offer.stream(settings, cancel, detail="none"))
-
-
-class Measured(NamedTuple):
-    """A run's figures, and the seconds of all its rounds in all its repeats."""
-
-    metrics: Metrics
-    times: list[float]
-
-    @property
-    def speed(self) -> float | None:
-        """Tokens a second, had all rounds been as quick as the quicker ones; None where there are no times."""
-        length = self.metrics.mean_acceptance_length
-        return length / undisturbed(self.times) if self.times and length else None
-
-
-def step_times(trace: Trace) -> list[float]:
-    """Seconds of every round."""
-    return [event.total_seconds for event in trace if event.kind == EventKind.STEP and event.total_seconds]
-
-
-def undisturbed(times: Sequence[float]) -> float:
-    """The lower quartile: what a thing takes while nothing else on the machine gets in its way."""
-    return sorted(times)[(len(times) - 1) // 4]
+def _run(catalog: Catalog, settings: Settings, cancel: threading.Event) -> Trace:
+    return Trace(catalog.stream(settings.pair, settings.request("none"), cancel))
 
 
 def _cells(known: dict[tuple[float, int], Measured], seed: int) -> list[Cell]:

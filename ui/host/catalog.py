@@ -1,4 +1,4 @@
-"""What this host offers: its model pairs, loaded once and shared, each with its measured speed of plain decoding."""
+"""The catalog: the model pairs that are served here, loaded once and shared, each with its measured speed of plain decoding."""
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,11 +9,10 @@ from naive_speculate.events import Event, FinishReason
 from naive_speculate.infer.cores import leave_cores_to
 from naive_speculate.serving import Engine, Load, LocalEngine, Request, SoloEngine, Unavailable
 from naive_speculate.serving.observed import ObservedEngine, Observer
-from naive_speculate.speculate.sequence import CancelFlag, Detail
+from naive_speculate.speculate.sequence import CancelFlag
 from naive_speculate.trace import Trace
-from ui.host.configuration import Hosting
+from ui.host.configuration import MAX_TOKENS, Configuration
 from ui.host.zero import on_zero_gpu, zero_gpu
-from ui.run.settings import MAX_TOKENS, Settings
 
 DECODING = "decoding"
 """What Gradio's queue calls the runs that wait for a place."""
@@ -28,8 +27,8 @@ class Trouble(ValueError):
 
 
 @dataclass
-class Hosted:
-    """One pair on offer.
+class ServedPair:
+    """One pair of the catalog.
 
     Attributes:
         engine: What decodes with it; shared by all visitors, whose runs share no state.
@@ -41,7 +40,7 @@ class Hosted:
 
 
 @dataclass
-class Offer:
+class Catalog:
     """What visitors can use.
 
     Attributes:
@@ -50,29 +49,29 @@ class Offer:
         concurrency: Most runs that are decoded together.
     """
 
-    pairs: dict[str, Hosted]
+    pairs: dict[str, ServedPair]
     max_tokens: int = MAX_TOKENS
     concurrency: int = 16
 
     @property
     def has_chat_template(self) -> bool:
         """Whether prompts can be wrapped for chatting."""
-        return any(hosted.engine.about.chat for hosted in self.pairs.values())
+        return any(served.engine.about.chat for served in self.pairs.values())
 
-    def of(self, settings: Settings) -> Hosted:
-        """The pair that the visitor chose.
+    def of(self, name: str) -> ServedPair:
+        """The pair of that name; the usual one for an empty name.
 
         Raises:
-            ValueError: If it is not on offer.
+            ValueError: If it is not served.
         """
-        name = settings.pair or next(iter(self.pairs))
+        name = name or next(iter(self.pairs))
         if name not in self.pairs:
             raise ValueError(f"pair must be one of {', '.join(self.pairs)}, got {name!r:.80}")
         return self.pairs[name]
 
     def load(self) -> Load:
         """How busy all of it is."""
-        every = [hosted.engine.load() for hosted in self.pairs.values()]
+        every = [served.engine.load() for served in self.pairs.values()]
         return Load(
             ready=any(load.ready for load in every),
             running=sum(load.running for load in every),
@@ -81,9 +80,9 @@ class Offer:
             replicas=sum(load.replicas for load in every),
         )
 
-    def queue(self, settings: Settings) -> str:
+    def queue(self, pair: str) -> str:
         """What a visitor is told whose run will have to wait; empty where it will not."""
-        load = self.of(settings).engine.load()
+        load = self.of(pair).engine.load()
         if load.ready and load.running + load.waiting < load.capacity:
             return ""
         if load.capacity == 0:
@@ -93,34 +92,24 @@ class Offer:
 
     def close(self) -> None:
         """Cancel what runs; the server stops."""
-        for hosted in self.pairs.values():
-            hosted.engine.close()
+        for served in self.pairs.values():
+            served.engine.close()
 
-    def request(self, settings: Settings, *, detail: Detail = "full") -> Request:
-        """What the engine is asked for.
-
-        Raises:
-            ValueError: Names the setting that cannot be.
-        """
-        if not settings.prompt.strip():
-            raise ValueError("prompt is empty: write the beginning of a text")
-        if settings.max_tokens > self.max_tokens:
-            raise ValueError(f"max_tokens may be {self.max_tokens} on this page, got {settings.max_tokens}")
-        return Request(settings.prompt, settings.params(), **settings.decoding(), detail=detail, chat=settings.chat)
-
-    def stream(self, settings: Settings, cancel: threading.Event, *, detail: Detail = "full") -> Iterator[Event]:
+    def stream(self, pair: str, request: Request, cancel: threading.Event) -> Iterator[Event]:
         """Decode for a visitor.
 
         Args:
-            settings: What the visitor chose.
+            pair: Name of the pair that decodes; empty for the usual one.
+            request: What to decode.
             cancel: Set it to end the run.
-            detail: "none" where only tokens and times are wanted, for the numbers take time of their own.
 
         Raises:
             ValueError: Names the setting that cannot be.
             Trouble: If nothing decodes, or decoding failed; then after the run's last event.
         """
-        return run_events(self.of(settings).engine, self.request(settings, detail=detail), cancel)
+        if request.params.max_tokens > self.max_tokens:
+            raise ValueError(f"max_tokens may be {self.max_tokens} on this page, got {request.params.max_tokens}")
+        return run_events(self.of(pair).engine, request, cancel)
 
 
 def run_events(engine: Engine, request: Request, cancel: CancelFlag | None = None) -> Iterator[Event]:
@@ -141,44 +130,44 @@ def run_events(engine: Engine, request: Request, cancel: CancelFlag | None = Non
         raise Trouble(last.message)
 
 
-def join_offer(hosting: Hosting, engines: Mapping[str, Engine], observers: Sequence[Observer] = ()) -> Offer:
-    """What a cluster's engines offer; measures their plain decoding.
+def join_catalog(configuration: Configuration, engines: Mapping[str, Engine], observers: Sequence[Observer] = ()) -> Catalog:
+    """The catalog of a cluster's engines; measures their plain decoding.
 
     All runs are passed on at once, as many as may wait too, when the cluster is as large as it may become: it grows by those
     that wait in it.
     """
     capacity = sum(engine.about.capacity for engine in engines.values())
-    offer = Offer({}, max_tokens=hosting.max_tokens, concurrency=capacity + hosting.queue_size)
+    catalog = Catalog({}, max_tokens=configuration.max_tokens, concurrency=capacity + configuration.queue_size)
     for name, engine in engines.items():
         rate = measure_plain(engine)
-        offer.pairs[name] = Hosted(ObservedEngine(engine, observers) if observers else engine, rate)
-    return offer
+        catalog.pairs[name] = ServedPair(ObservedEngine(engine, observers) if observers else engine, rate)
+    return catalog
 
 
-def load_offer(hosting: Hosting, observers: Sequence[Observer] = ()) -> Offer:
+def load_catalog(configuration: Configuration, observers: Sequence[Observer] = ()) -> Catalog:
     """Load the operator's pairs, warm them up and measure their plain decoding.
 
     Raises:
         ValueError: If a pair cannot be loaded.
         OSError: Likewise.
     """
-    offer = Offer({}, max_tokens=hosting.max_tokens, concurrency=hosting.concurrency)
-    for choice in hosting.pairs:
-        pair = load_pair(choice.target, choice.draft, device=hosting.device, dtype=hosting.dtype)
+    catalog = Catalog({}, max_tokens=configuration.max_tokens, concurrency=configuration.concurrency)
+    for choice in configuration.pairs:
+        pair = load_pair(choice.target, choice.draft, device=configuration.device, dtype=configuration.dtype)
         leave_cores_to(pair.target)
         decoder = SpeculativeDecoder(pair)
         engine: Engine
         if zero_gpu():  # there is no GPU outside of a run, so nothing can be measured now
-            engine, rate = SoloEngine(decoder, wrap=on_zero_gpu, max_prompt_tokens=hosting.max_prompt_tokens), None
+            engine, rate = SoloEngine(decoder, wrap=on_zero_gpu, max_prompt_tokens=configuration.max_prompt_tokens), None
         else:
             engine = LocalEngine(
                 decoder,
-                max_rows=hosting.concurrency,
-                max_prompt_tokens=hosting.max_prompt_tokens,
+                max_rows=configuration.concurrency,
+                max_prompt_tokens=configuration.max_prompt_tokens,
             )
             rate = measure_plain(engine)
-        offer.pairs[choice.name] = Hosted(ObservedEngine(engine, observers) if observers else engine, rate)
-    return offer
+        catalog.pairs[choice.name] = ServedPair(ObservedEngine(engine, observers) if observers else engine, rate)
+    return catalog
 
 
 def measure_plain(engine: Engine) -> float | None:

@@ -3,20 +3,20 @@
 import sys
 
 from naive_speculate.serving import Engine
-from ui.host.configuration import Hosting, PairChoice
+from ui.host.configuration import Configuration, PairChoice
 
 OTHERS = ("pairs", "device", "dtype", "max_prompt_tokens", "concurrency")
 """Settings of those who decode, which the page cannot change where they run already."""
 
 
-def cluster_engines(hosting: Hosting, address: str | None) -> dict[str, Engine]:
+def cluster_engines(configuration: Configuration, address: str | None) -> dict[str, Engine]:
     """An engine for every pair of a cluster, by its name.
 
     Where a cluster runs, its applications say which pairs there are. Where none runs and no address was given, one is
     started on this machine with the operator's pairs, for as long as the page lives.
 
     Args:
-        hosting: The operator's choice.
+        configuration: The operator's choice.
         address: `host:port` or "auto"; None for RAY_ADDRESS, or this machine's cluster, or a new one.
 
     Raises:
@@ -33,18 +33,18 @@ def cluster_engines(hosting: Hosting, address: str | None) -> dict[str, Engine]:
         return DecoderArgs(
             target=pair.target,
             draft=pair.draft,
-            device=hosting.device,
-            dtype=hosting.dtype,
-            max_rows=hosting.concurrency,
-            max_prompt_tokens=hosting.max_prompt_tokens,
-            **ray_cluster.local_share(len(hosting.pairs)),
+            device=configuration.device,
+            dtype=configuration.dtype,
+            max_rows=configuration.concurrency,
+            max_prompt_tokens=configuration.max_prompt_tokens,
+            **ray_cluster.local_share(len(configuration.pairs)),
         )
 
     cluster = ray_cluster.connect(address)
     if cluster is None:
         say("no Ray cluster runs here: starting one")
-        cluster = ray_cluster.start({pair.name: application(pair) for pair in hosting.pairs})
-    elif decided := [name for name in OTHERS if getattr(hosting, name) != getattr(Hosting(), name)]:
+        cluster = ray_cluster.start({pair.name: application(pair) for pair in configuration.pairs})
+    elif decided := [name for name in OTHERS if getattr(configuration, name) != getattr(Configuration(), name)]:
         raise ValueError(f"the cluster's applications decide on {', '.join(decided)}; leave them out of the page's settings")
     cluster.join()  # kept until every engine is there
     try:
@@ -54,7 +54,7 @@ def cluster_engines(hosting: Hosting, address: str | None) -> dict[str, Engine]:
         engines: dict[str, Engine] = {}
         for name in names:
             ray_cluster.wait_until_ready(name, say=say)
-            engines[name] = RayEngine(name, cluster, max_waiting=hosting.queue_size)
+            engines[name] = RayEngine(name, cluster, max_waiting=configuration.queue_size)
         return engines
     finally:
         cluster.leave()

@@ -7,10 +7,9 @@ from typing import Any
 
 import torch
 
-from ui.run.settings import MAX_TOKENS
-
 BUNDLED = "bundled"
 PREFIX = "NAIVE_SPECULATE_"
+MAX_TOKENS = 2048
 DTYPES = ("auto", "float32", "float16", "bfloat16")
 
 
@@ -29,7 +28,7 @@ class PairChoice:
 
 
 @dataclass(frozen=True)
-class Hosting:
+class Configuration:
     """The operator's choice.
 
     Attributes:
@@ -50,7 +49,7 @@ class Hosting:
     concurrency: int = 16
 
 
-def read_hosting(environ: Mapping[str, str], options: Mapping[str, Any]) -> Hosting:
+def read_configuration(environ: Mapping[str, str], options: Mapping[str, Any]) -> Configuration:
     """The operator's choice, checked; options that are not None win over the environment.
 
     Args:
@@ -73,8 +72,8 @@ def read_hosting(environ: Mapping[str, str], options: Mapping[str, Any]) -> Host
     dtype, said = given("dtype")
     if (dtype or "auto") not in DTYPES:
         raise ValueError(f"{said} must be one of {', '.join(DTYPES)}, got {dtype!r:.80}")
-    usual = Hosting()
-    return Hosting(
+    usual = Configuration()
+    return Configuration(
         pairs=pairs,
         device=device or "auto",
         dtype=dtype or "auto",

@@ -6,7 +6,7 @@ from typing import Any
 import gradio as gr
 from gradio.events import api
 
-from ui.host.catalog import DECODING, Offer
+from ui.host.catalog import DECODING, Catalog
 from ui.run.runs import Run
 from ui.run.settings import Settings, real, whole
 
@@ -15,7 +15,7 @@ SECONDS_A_LIST = 0.15
 _USUAL = Settings()
 
 
-def add_api(offer: Offer) -> None:
+def add_api(catalog: Catalog) -> None:
     """Add the endpoint to the page that is being built."""
 
     async def generate(
@@ -52,7 +52,7 @@ def add_api(offer: Offer) -> None:
                 num_draft_tokens=whole("num_draft_tokens", num_draft_tokens),
                 verify_strategy=str(verify_strategy),
             )
-            run.start(lambda cancel: offer.stream(settings, cancel))
+            run.start(lambda cancel: catalog.stream(settings.pair, settings.request(), cancel))
             async for first, events in run.batches(SECONDS_A_LIST):
                 if events and first > 0:
                     # Gradio sends the difference to the yield before, and miscounts deletions in lists within lists
@@ -67,4 +67,4 @@ def add_api(offer: Offer) -> None:
         finally:
             run.cancel.set()
 
-    api(generate, api_name="generate", concurrency_id=DECODING, concurrency_limit=offer.concurrency)
+    api(generate, api_name="generate", concurrency_id=DECODING, concurrency_limit=catalog.concurrency)

@@ -5,8 +5,8 @@ import threading
 from dataclasses import replace
 
 from naive_speculate.trace import Trace
-from ui.host.catalog import Offer, load_offer
-from ui.host.configuration import Hosting, PairChoice
+from ui.host.catalog import Catalog, load_catalog
+from ui.host.configuration import Configuration, PairChoice
 from ui.run.recorded import FOLDER, PLAIN, SPECULATIVE, START
 from ui.run.settings import Settings
 
@@ -19,17 +19,17 @@ def main() -> None:
     parser.add_argument("--target", help="target model; the bundled pair without it")
     parser.add_argument("--draft", help="draft model")
     args = parser.parse_args()
-    chosen = load_offer(Hosting((PairChoice("recorded", args.target, args.draft),), device="cpu"))
+    catalog = load_catalog(Configuration((PairChoice("recorded", args.target, args.draft),), device="cpu"))
     settings = replace(START, seed=args.seed)
     FOLDER.mkdir(exist_ok=True)
-    for path, trace in zip((SPECULATIVE, PLAIN), record(chosen, settings, args.heats), strict=True):
+    for path, trace in zip((SPECULATIVE, PLAIN), record(catalog, settings, args.heats), strict=True):
         trace.save(path)
         m = trace.metrics
         print(f"{path.name}: {len(trace)} events, {m.num_generated_tokens} tokens, {m.tokens_per_second:.1f} tokens/s")
         print(trace.text)
 
 
-def record(chosen: Offer, settings: Settings, heats: int) -> tuple[Trace, Trace]:
+def record(catalog: Catalog, settings: Settings, heats: int) -> tuple[Trace, Trace]:
     """The run and its plain counterpart, each the one that the machine's other work disturbed least.
 
     A seed makes all runs of a kind alike but for their times, so the fastest of several, made in turn, tells best what
@@ -38,7 +38,7 @@ def record(chosen: Offer, settings: Settings, heats: int) -> tuple[Trace, Trace]
     fastest: dict[int, Trace] = {}
     for _ in range(heats):
         for k in (settings.num_draft_tokens, 0):
-            trace = Trace(chosen.stream(replace(settings, num_draft_tokens=k), threading.Event()))
+            trace = Trace(catalog.stream("", replace(settings, num_draft_tokens=k).request(), threading.Event()))
             if k not in fastest or _seconds(trace) < _seconds(fastest[k]):
                 fastest[k] = trace
     plain = Trace(replace(event, target_top=None) for event in fastest[0])  # only its times are wanted

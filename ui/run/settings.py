@@ -7,9 +7,10 @@ from typing import Any
 from urllib.parse import urlencode
 
 from naive_speculate.sampling.params import SamplingParams
+from naive_speculate.serving import Request
+from naive_speculate.speculate.sequence import Detail
 
 MAX_PROMPT_CHARACTERS = 100_000
-MAX_TOKENS = 2048
 
 
 @dataclass(frozen=True)
@@ -64,13 +65,26 @@ class Settings:
             ignore_eos=self.ignore_eos,
         )
 
-    def decoding(self) -> dict[str, Any]:
-        """The keyword arguments that `SpeculativeDecoder.stream` takes beside prompt and parameters."""
-        return {
-            "num_draft_tokens": "auto" if self.auto else self.num_draft_tokens,
-            "verify_strategy": self.verify_strategy,
-            "drafter": self.drafter,
-        }
+    def request(self, detail: Detail = "full") -> Request:
+        """What the engine is asked for.
+
+        Args:
+            detail: "none" where only tokens and times are wanted, for the numbers take time of their own.
+
+        Raises:
+            ValueError: Names the setting that cannot be.
+        """
+        if not self.prompt.strip():
+            raise ValueError("prompt is empty: write the beginning of a text")
+        return Request(
+            self.prompt,
+            self.params(),
+            num_draft_tokens="auto" if self.auto else self.num_draft_tokens,
+            verify_strategy=self.verify_strategy,
+            drafter=self.drafter,
+            detail=detail,
+            chat=self.chat,
+        )
 
     def query(self, usual: "Settings") -> str:
         """The settings as a query string that `from_query` reads; what is as usual is left out."""

@@ -1,6 +1,5 @@
 """The first tab: prompt and controls, the run's tokens and rounds, its numbers, the inspector, the charts."""
 
-import html
 from collections.abc import AsyncIterator
 from dataclasses import fields
 from typing import Any
@@ -13,7 +12,8 @@ from ui.assets import script
 from ui.charts.board import build_board
 from ui.charts.plot import build_plot, load_plotly, themed
 from ui.explain.inspector import distributions, explain, to_html
-from ui.host.catalog import DECODING, Offer
+from ui.host.catalog import DECODING, Catalog
+from ui.notify import warn
 from ui.run import controls as parts
 from ui.run.recorded import START
 from ui.run.replay import opened
@@ -39,8 +39,8 @@ class Workbench:
         settings: The same in the order of the fields of `Settings`.
     """
 
-    def __init__(self, offer: Offer, runs: Runs, first: Run) -> None:
-        self._offer = offer
+    def __init__(self, catalog: Catalog, runs: Runs, first: Run) -> None:
+        self._catalog = catalog
         self._runs = runs
         with gr.Row(elem_classes="ns-bench"):
             with gr.Column(elem_classes="ns-side", scale=0, min_width=320):
@@ -52,8 +52,8 @@ class Workbench:
                 # Gradio tells here how many wait before this visitor.
                 self._queue = gr.HTML(elem_id="queue", apply_default_css=False, min_height=0)
                 made |= parts.build_main(START)
-                made |= parts.build_more(START, chat_template=offer.has_chat_template)
-                made |= parts.build_pair(list(offer.pairs))
+                made |= parts.build_more(START, chat_template=catalog.has_chat_template)
+                made |= parts.build_pair(list(catalog.pairs))
                 self.share = gr.Button("Copy link to these settings", size="sm", elem_id="share")
             with gr.Column(elem_classes="ns-show"):
                 seen = headline(first.trace, first.plain_rate, first.plain_where, live=False)
@@ -82,7 +82,7 @@ class Workbench:
         direct = {**quiet, "queue": False}
         decoding: dict[str, Any] = {
             "concurrency_id": DECODING,
-            "concurrency_limit": self._offer.concurrency,
+            "concurrency_limit": self._catalog.concurrency,
             "show_progress": "minimal",
             "show_progress_on": self._queue,
             "api_visibility": "private",
@@ -104,8 +104,8 @@ class Workbench:
         session = request.session_hash or ""
         try:
             settings = parts.read(values)
-            plain_rate = self._offer.of(settings).plain_rate
-            queue = self._offer.queue(settings)
+            plain_rate = self._catalog.of(settings.pair).plain_rate
+            queue = self._catalog.queue(settings.pair)
         except ValueError as error:
             warn(error)
             yield gr.skip()
@@ -113,7 +113,7 @@ class Workbench:
         run = Run()
         run.plain_rate = plain_rate
         self._runs.add(session, run)
-        run.start(lambda cancel: self._offer.stream(settings, cancel))
+        run.start(lambda cancel: self._catalog.stream(settings.pair, settings.request(), cancel))
         if queue:
             gr.Info(queue)
         try:
@@ -174,11 +174,6 @@ class Workbench:
             warn(error)
             linked = {}
         return [linked.get(field.name, gr.skip()) for field in fields(Settings)]
-
-
-def warn(problem: object) -> None:
-    """Tell the visitor, as text: toasts are drawn as HTML."""
-    gr.Warning(html.escape(str(problem))[:600], title="This cannot be run")
 
 
 def _asked(event: gr.EventData) -> dict[str, Any]:

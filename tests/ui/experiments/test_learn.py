@@ -15,7 +15,7 @@ from ui.charts.plot import themed
 from ui.experiments.learn import LESSONS, text_of
 from ui.experiments.lossless import Census, conclusion, convergence, draw, shares, total_variation
 from ui.experiments.passes import WIDTHS, costs_in_words, measure_passes, pass_costs
-from ui.host.catalog import Hosted, Offer
+from ui.host.catalog import Catalog, ServedPair
 from ui.run.settings import Settings
 
 PROMPT = [5, 17, 60, 3]
@@ -113,8 +113,8 @@ def test_before_the_first_draw_the_charts_say_so():
 
 
 def test_passes_are_measured_for_every_width(bundled_engine):
-    offer = Offer({"bundled": Hosted(bundled_engine)})
-    *_, known = measure_passes(offer, Settings(prompt="Once upon a time", temperature=1.0), threading.Event())
+    catalog = Catalog({"bundled": ServedPair(bundled_engine)})
+    *_, known = measure_passes(catalog, Settings(prompt="Once upon a time", temperature=1.0), threading.Event())
     assert tuple(known) == WIDTHS
     assert all(seconds > 0 for seconds in known.values())
 

@@ -8,7 +8,7 @@ from naive_speculate.events import EventKind
 from naive_speculate.trace import Trace
 from tests.ui.handmade import run
 from ui.experiments.race import lane, message, race, verdict
-from ui.host.catalog import Hosted, Offer
+from ui.host.catalog import Catalog, ServedPair
 from ui.run.settings import Settings
 
 PLAIN = run([(0, 0)] * 12)
@@ -71,13 +71,13 @@ def test_nothing_in_a_message_can_pass_for_a_tag():
 
 
 @pytest.fixture(scope="module")
-def offer(bundled_engine) -> Offer:
-    return Offer({"bundled": Hosted(bundled_engine)})
+def catalog(bundled_engine) -> Catalog:
+    return Catalog({"bundled": ServedPair(bundled_engine)})
 
 
-def test_a_real_race_runs_both_and_greedy_texts_agree(offer):
+def test_a_real_race_runs_both_and_greedy_texts_agree(catalog):
     settings = Settings(prompt="Once upon a time there was a fox", temperature=0.0, max_tokens=24, num_draft_tokens=3)
-    *_, (_, sent) = race(offer, settings)
+    *_, (_, sent) = race(catalog, settings)
     data = json.loads(sent)
     texts = ["".join(text for _, text, kind in data[name]["tokens"] if kind != "rejected") for name in ("plain", "speculative")]
     assert texts[0] == texts[1] != ""
@@ -85,6 +85,6 @@ def test_a_real_race_runs_both_and_greedy_texts_agree(offer):
     assert "token for token: all 24" in " ".join(data["verdict"])
 
 
-def test_a_race_of_plain_against_plain_is_refused(offer):
+def test_a_race_of_plain_against_plain_is_refused(catalog):
     with pytest.raises(ValueError, match="k is 0"):
-        list(race(offer, Settings(prompt="Once", num_draft_tokens=0)))
+        list(race(catalog, Settings(prompt="Once", num_draft_tokens=0)))

@@ -10,7 +10,7 @@ from tests.ui.handmade import run
 from ui.experiments import explore
 from ui.experiments.heatmaps import NOTHING_YET, SLOWER_FASTER, acceptance_map, ink_on, speedup_map
 from ui.experiments.sweep import COLUMNS, Cell, Measured, Progress, best_cells, step_times, sweep, to_csv
-from ui.host.catalog import Hosted, Offer
+from ui.host.catalog import Catalog, ServedPair
 from ui.run.settings import Settings
 
 KS, TEMPERATURES = [1, 4], [0.0, 1.0]
@@ -24,13 +24,13 @@ CELLS = [cell(0.0, 1, 130.0), cell(0.0, 4, 180.0), cell(1.0, 1, 90.0), cell(1.0,
 
 
 @pytest.fixture(scope="module")
-def offer(bundled_engine) -> Offer:
-    return Offer({"bundled": Hosted(bundled_engine)})
+def catalog(bundled_engine) -> Catalog:
+    return Catalog({"bundled": ServedPair(bundled_engine)})
 
 
-def test_a_sweep_runs_every_cell_and_tells_how_far_it_is(offer):
+def test_a_sweep_runs_every_cell_and_tells_how_far_it_is(catalog):
     settings = Settings(prompt="Once upon a time", max_tokens=12, seed=1)
-    places = list(sweep(offer, settings, KS, TEMPERATURES, threading.Event()))
+    places = list(sweep(catalog, settings, KS, TEMPERATURES, threading.Event()))
     assert [place.done for place in places] == list(range(13))
     assert places[0].running == "temperature 0, plain"
     assert places[-1].running == ""
@@ -39,10 +39,10 @@ def test_a_sweep_runs_every_cell_and_tells_how_far_it_is(offer):
     assert all(0 <= c.acceptance_rate <= c.alpha <= 1 and c.tokens == 12 and c.speedup > 0 for c in cells)
 
 
-def test_a_cancelled_sweep_ends_with_what_it_has(offer):
+def test_a_cancelled_sweep_ends_with_what_it_has(catalog):
     cancel = threading.Event()
     places = []
-    for place in sweep(offer, Settings(prompt="Once", max_tokens=8), KS, TEMPERATURES, cancel):
+    for place in sweep(catalog, Settings(prompt="Once", max_tokens=8), KS, TEMPERATURES, cancel):
         places.append(place)
         if place.done == 2:
             cancel.set()
@@ -99,9 +99,9 @@ def test_the_csv_has_a_line_for_every_cell():
     ]
 
 
-def test_the_last_word_is_said_even_when_the_last_run_changed_no_figure(offer, monkeypatch):
+def test_the_last_word_is_said_even_when_the_last_run_changed_no_figure(catalog, monkeypatch):
     places = [Progress(CELLS, 3, 4, "temperature 1, k = 4"), Progress(CELLS, 4, 4, "")]
     monkeypatch.setattr(explore, "sweep", lambda *_: iter(places))
-    *_, last = explore._explore(offer, Settings(), [1, 4], [0.0, 1.0], lambda *_, **__: None)
+    *_, last = explore._explore(catalog, Settings(), [1, 4], [0.0, 1.0], lambda *_, **__: None)
     assert last[0].startswith("Best k: 4 at temperature 0")
     assert last[-1].visible

@@ -53,6 +53,11 @@ def endless(cancel: threading.Event):
         cancel.wait(0.001)
 
 
+def silent(cancel: threading.Event):
+    cancel.wait()
+    yield from ()
+
+
 def test_cancelling_ends_the_decoder():
     runs, run = Runs(), Run()
     run.start(endless)
@@ -110,7 +115,7 @@ def test_only_so_many_runs_are_kept_and_each_visitor_s_last_two():
 def test_what_a_visitor_opens_ends_nobody_s_run_and_is_itself_forgotten(monkeypatch):
     monkeypatch.setattr("ui.run.runs.KEPT_EVENTS", 100)
     runs, live, finished = Runs(), Run(), Run([Event(EventKind.BONUS)] * 10)
-    live.start(endless)
+    live.start(silent)
     runs.add("somebody", live)
     runs.add("another", finished)
     opened = [Run([Event(EventKind.BONUS)] * 80) for _ in range(3)]

@@ -69,5 +69,10 @@ def test_an_empty_seed_means_a_drawn_one():
 
 
 def test_auto_takes_the_place_of_k():
-    assert Settings(auto=True).decoding()["num_draft_tokens"] == "auto"
-    assert Settings(num_draft_tokens=3).decoding()["num_draft_tokens"] == 3
+    assert Settings(prompt="Once", auto=True).request().num_draft_tokens == "auto"
+    assert Settings(prompt="Once", num_draft_tokens=3).request().num_draft_tokens == 3
+
+
+def test_a_request_needs_a_prompt():
+    with pytest.raises(ValueError, match="prompt is empty"):
+        Settings(prompt=" \n").request()
