@@ -96,6 +96,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         launch(
             page,
+            routes(counted[0], load),
             server_name=args.host,
             server_port=args.port,
             share=args.share,
@@ -103,7 +104,6 @@ def main(argv: list[str] | None = None) -> int:
             state_session_capacity=2 * catalog.concurrency,
             show_error=True,  # programs are told what was wrong with their call
             mcp_server=args.mcp,
-            app_kwargs={"routes": routes(counted[0], load)},
         )
     except OSError as error:  # the port is taken, the address is not this machine's
         print(f"app.py: {' '.join(str(error).split())}", file=sys.stderr)

@@ -1,6 +1,11 @@
 """The page's own style sheets and scripts, read from `assets/`, and the palette as CSS variables."""
 
+import json
+from hashlib import sha256
 from pathlib import Path
+
+from starlette.routing import Mount
+from starlette.staticfiles import StaticFiles
 
 from naive_speculate.palette import DARK, LIGHT, PROMPT, STYLES, Surface
 
@@ -8,9 +13,26 @@ ROOT = Path(__file__).resolve().parent.parent / "assets"
 STYLE_SHEETS = ("page", "tokens", "rounds", "player", "experiments", "narrow")
 
 
-def script(*names: str) -> str:
-    """The named parts of `assets/js`, joined into one function body."""
-    return "\n".join((ROOT / "js" / f"{name}.js").read_text(encoding="utf-8") for name in names)
+def scripts() -> Mount:
+    """The route that serves `assets/js`; its address changes with the files, so that no browser mixes old ones with new."""
+    return Mount(_address(), StaticFiles(directory=ROOT / "js"))
+
+
+def mounting(module: str, *events: str) -> str:
+    """What a component of `gr.HTML` runs once it is there: `mount` of a module in `assets/js`, given the component.
+
+    Args:
+        module: The module's name.
+        events: What it triggers; Gradio looks for these names here.
+    """
+    address = f"${{window.gradio_config.root}}{_address()}/{module}.js"
+    component = f"{{ element, trigger, props, server, watch, events: {json.dumps(events)} }}"
+    return f"import(`{address}`).then(({{ mount }}) => mount({component}));"
+
+
+def _address() -> str:
+    files = sorted((ROOT / "js").glob("*.js"))
+    return "/scripts-" + sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
 
 
 def styles() -> str:

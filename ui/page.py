@@ -1,10 +1,12 @@
 """The page: its tabs, and what happens when it is opened, left, or called by a program."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import gradio as gr
+from starlette.routing import BaseRoute
 
-from ui.assets import script, styles
+from ui.assets import mounting, scripts, styles
 from ui.experiments.explore import build_explore
 from ui.experiments.learn import Places, build_learn
 from ui.experiments.race import build_race
@@ -38,7 +40,7 @@ def build_page(catalog: Catalog, runs: Runs) -> gr.Blocks:
             runs.forget(request.session_hash)
 
     with gr.Blocks(title="Naive Speculate", fill_width=True, analytics_enabled=False) as page:
-        gr.HTML(HEADER, html_template="${value}", js_on_load=script("theme"), apply_default_css=False)
+        gr.HTML(HEADER, html_template="${value}", js_on_load=mounting("theme"), apply_default_css=False)
         with gr.Tabs(elem_id="tabs") as tabs:
             with gr.Tab("Run", id="run"):
                 workbench = Workbench(catalog, runs, first)
@@ -64,7 +66,23 @@ def open_queue(page: gr.Blocks, size: int) -> None:
     page._queue.progress_update_sleep_when_free = 0.05
 
 
-def launch(page: gr.Blocks, **where: Any) -> str:
-    """Serve the page with its looks; takes what Gradio's `launch` takes, and returns the address."""
-    _, url, _ = page.launch(theme=theme(), head=f"<style>{styles()}</style>", footer_links=["api"], ssr_mode=False, **where)
+def launch(page: gr.Blocks, routes: Sequence[BaseRoute] = (), **where: Any) -> str:
+    """Serve the page with its looks and scripts.
+
+    Args:
+        page: The page.
+        routes: Further addresses that the server answers.
+        **where: What Gradio's `launch` takes.
+
+    Returns:
+        str: The page's address.
+    """
+    _, url, _ = page.launch(
+        theme=theme(),
+        head=f"<style>{styles()}</style>",
+        footer_links=["api"],
+        ssr_mode=False,
+        app_kwargs={"routes": [scripts(), *routes]},
+        **where,
+    )
     return str(url)

@@ -3,7 +3,7 @@
 // "rounds": a second for every round. Events of a step all carry the time of its end; the step's own figures say when it
 // began and how long it drafted, and the drafts are spread evenly over that.
 
-class Player {
+export class Player {
   constructor(now) {
     this.now = now;
     this.reset();
@@ -106,6 +106,7 @@ class Player {
 
   change(speed, rounds) {
     this.speed = speed;
+    if (this.rounds === rounds) return;
     this.rounds = rounds;
     if (this.playing && this.cursor < this.length) this.clock = this.due(this.cursor);
   }

@@ -28,7 +28,7 @@ def test_no_width_scrolls_sideways(open_page, theme, width):
 
 def test_charts_take_the_theme_s_colours(open_page):
     page = open_page("?__theme=dark", color_scheme="dark")
-    page.wait_for_function("() => document.querySelector('#chart-lengths').layout?.font.color === '#f4f4f5'")
+    page.wait_for_function("() => document.querySelector('#chart-lengths')._fullLayout?.font.color === '#f4f4f5'")
 
 
 def test_the_theme_button_turns_the_page_dark_and_is_remembered(open_page):
@@ -36,11 +36,11 @@ def test_the_theme_button_turns_the_page_dark_and_is_remembered(open_page):
     button = page.get_by_role("button", name="Dark", exact=True)
     button.click()
     expect(button).to_have_attribute("aria-pressed", "true")
-    page.wait_for_function("() => document.querySelector('#chart-lengths').layout?.font.color === '#f4f4f5'")
+    page.wait_for_function("() => document.querySelector('#chart-lengths')._fullLayout?.font.color === '#f4f4f5'")
     page.reload()
     page.wait_for_function("() => document.body.classList.contains('dark')")
     button.click()
-    page.wait_for_function("() => document.querySelector('#chart-lengths').layout?.font.color === '#18181b'")
+    page.wait_for_function("() => document.querySelector('#chart-lengths')._fullLayout?.font.color === '#18181b'")
 
 
 def test_nothing_is_fetched_from_elsewhere(open_page, server):

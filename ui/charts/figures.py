@@ -1,138 +1,39 @@
-"""What all charts share: surface colours, fonts, axes that do not jump, and a note where there is nothing to draw.
+"""What charts drawn on the server share: colours by name, axes that do not jump, and a note where there is nothing to draw.
 
-Plotly's default template is left out: it would be three quarters of a small figure's JSON.
+A figure is a dict as Plotly takes it, and neutral: its colours are CSS variables of the palette, which the browser looks up,
+and what all figures have in common is the template of `assets/js/plot.js`.
 """
 
 import math
+from textwrap import wrap
 from typing import Any
 
-import plotly.graph_objects as go
+from naive_speculate.events import EventKind
 
-from naive_speculate.palette import DARK, LIGHT, Surface
+Figure = dict[str, Any]
 
-HEIGHT = 260
-FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif"
-_NO_TEMPLATE = go.layout.Template()
-
-
-def surface(dark: bool) -> Surface:
-    """The colours of text and rules."""
-    return DARK if dark else LIGHT
+ACCEPTED, RESAMPLED, RESIDUAL = (f"var(--ns-{kind})" for kind in (EventKind.ACCEPTED, EventKind.RESAMPLED, EventKind.RESAMPLED))
+DRAFT, TARGET = f"var(--ns-{EventKind.PROPOSED})", f"var(--ns-{EventKind.BONUS})"
+INK, MUTED, PAGE = "var(--ns-ink)", "var(--ns-muted)", "var(--ns-page)"
 
 
-def figure(
-    traces: list[dict[str, Any]],
-    *,
-    dark: bool,
-    takeaway: str,
-    x: dict[str, Any],
-    y: dict[str, Any],
-    height: int = HEIGHT,
-    layout: dict[str, Any] | None = None,
-) -> go.Figure:
+def figure(traces: list[dict[str, Any]], *, takeaway: str, x: dict[str, Any], y: dict[str, Any], **layout: Any) -> Figure:
     """A figure on a transparent ground.
 
     Args:
         traces: Plotly traces.
-        dark: Whether it will stand on a dark page.
-        takeaway: What the chart says, in one line; stands above the plot, and in `layout.meta` for screen readers.
-        x, y: Settings of the axes, over the common ones.
-        height: Height in pixels.
+        takeaway: What the chart says, in one line of plain text; stands above the plot, and is read to those who cannot see it.
+        x, y: Settings of the axes, over the template's.
         layout: Further settings of the layout.
     """
-    colors = surface(dark)
-    common = {
-        "gridcolor": colors.rule,
-        "linecolor": colors.rule,
-        "zeroline": False,
-        "ticks": "",
-        "automargin": True,
-        "fixedrange": True,
-        "title": {"font": {"color": colors.muted, "size": 12}, "standoff": 6},
-        "tickfont": {"color": colors.muted, "size": 11},
-    }
-    return go.Figure(
-        data=traces,
-        layout={
-            "template": _NO_TEMPLATE,
-            "height": height,
-            "margin": {"l": 8, "r": 12, "t": 52, "b": 8},
-            "paper_bgcolor": "rgba(0,0,0,0)",
-            "plot_bgcolor": "rgba(0,0,0,0)",
-            "font": {"family": FONT, "color": colors.ink, "size": 12},
-            "hoverlabel": {
-                "bgcolor": colors.panel,
-                "bordercolor": colors.rule,
-                "font": {"color": colors.ink, "family": FONT},
-            },
-            "legend": {
-                "orientation": "h",
-                "x": 0,
-                "xanchor": "left",
-                "y": 1.0,
-                "yanchor": "bottom",
-                "traceorder": "normal",
-                "font": {"size": 11},
-            },
-            "xaxis": _merge(common, {"showgrid": False}, x),
-            "yaxis": _merge(common, {"rangemode": "tozero"}, y),
-            "title": _title(takeaway),
-            "meta": takeaway,
-            **(layout or {}),
-        },
-    )
+    return {"data": traces, "layout": {"meta": takeaway, "xaxis": x, "yaxis": y, **layout}}
 
 
-def empty(note: str, *, dark: bool, height: int = HEIGHT) -> go.Figure:
+def empty(note: str, **layout: Any) -> Figure:
     """A figure with nothing in it but a sentence that says why."""
     hidden = {"visible": False, "range": [0, 1]}
-    chart = figure([], dark=dark, takeaway="", x=hidden, y=hidden, height=height)
-    chart.update_layout(annotations=[_note(note, dark)], meta=note, title=None)
-    return chart
-
-
-def _note(text: str, dark: bool) -> dict[str, Any]:
-    return {
-        "text": "<br>".join(_wrap(text, 44)),
-        "xref": "paper",
-        "yref": "paper",
-        "x": 0.5,
-        "y": 0.5,
-        "xanchor": "center",
-        "yanchor": "middle",
-        "showarrow": False,
-        "font": {"color": surface(dark).muted, "size": 13},
-    }
-
-
-def _title(text: str) -> dict[str, Any]:
-    # Anchored to the container, for the plot's own left edge moves with the width of the labels on its axis.
-    place = {"x": 0, "xref": "container", "xanchor": "left", "y": 1, "yref": "container", "yanchor": "top"}
-    return {"text": text, "font": {"size": 13}, "pad": {"l": 10, "t": 10}, **place}
-
-
-def _merge(*settings: dict[str, Any]) -> dict[str, Any]:
-    merged: dict[str, Any] = {}
-    for setting in settings:
-        for key, value in setting.items():
-            old = merged.get(key)
-            merged[key] = {**old, **value} if isinstance(old, dict) and isinstance(value, dict) else value
-    return merged
-
-
-def _wrap(text: str, width: int) -> list[str]:
-    lines = [""]
-    for word in text.split():
-        if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
-            lines.append(word)
-        else:
-            lines[-1] = f"{lines[-1]} {word}".strip()
-    return lines
-
-
-def steps_shown(count: int, least: int = 16) -> int:
-    """How many steps the x axis holds: a power of two, so that it grows seldom while a run goes on."""
-    return max(least, 1 << max(0, count - 1).bit_length())
+    words = {"text": "<br>".join(wrap(note, 44)), "xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5, "showarrow": False}
+    return figure([], takeaway=note, x=hidden, y=hidden, annotations=[words], **layout)
 
 
 def nice_ceiling(value: float) -> float:

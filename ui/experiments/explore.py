@@ -10,7 +10,7 @@ from typing import Any
 
 import gradio as gr
 
-from ui.charts.plot import build_plot, themed
+from ui.charts.plot import build_plot, to_json
 from ui.experiments.heatmaps import acceptance_map, speedup_map
 from ui.experiments.sweep import Cell, best_cells, sweep, to_csv
 from ui.host.catalog import Catalog
@@ -111,10 +111,7 @@ def _explore(
 
 
 def _maps(cells: list[Cell], ks: Sequence[int], temperatures: Sequence[float]) -> tuple[str, str]:
-    return (
-        themed(lambda dark: speedup_map(cells, ks, temperatures, dark)),
-        themed(lambda dark: acceptance_map(cells, ks, temperatures, dark)),
-    )
+    return to_json(speedup_map(cells, ks, temperatures)), to_json(acceptance_map(cells, ks, temperatures))
 
 
 def _conclusion(cells: Sequence[Cell]) -> str:

@@ -11,7 +11,7 @@ from naive_speculate.events import Event, EventKind
 from naive_speculate.sampling.random_source import fresh_seed
 from naive_speculate.trace import Trace
 from ui.assets import ROOT
-from ui.charts.plot import build_plot, themed
+from ui.charts.plot import build_plot, to_json
 from ui.experiments.lossless import conclusion, convergence, draw, shares
 from ui.experiments.passes import costs_in_words, measure_passes, pass_costs
 from ui.explain.inspector import distributions, explain, to_html
@@ -103,7 +103,7 @@ def _slow(catalog: Catalog, places: Places) -> None:
             settings = replace(parts.read(values), temperature=1.0)
             known: dict[int, float] = {}
             for known in measure_passes(catalog, settings, cancel):
-                yield "Measuring …", themed(lambda dark, known=known: pass_costs(known, dark))  # type: ignore[misc]
+                yield "Measuring …", to_json(pass_costs(known))
             yield f"{costs_in_words(known)}. Reading them one by one would take {max(known)} times as long.", gr.skip()
         except ValueError as error:
             warn(error)
@@ -159,7 +159,7 @@ def _accept_or_reject(catalog: Catalog, places: Places) -> None:
             yield (
                 "A real one, from a fresh run with your prompt. Press again for another.",
                 to_html(explain(trace, number)),
-                themed(lambda dark: distributions(trace, number, dark)),
+                to_json(distributions(trace, number)),
             )
         except ValueError as error:
             warn(error)
@@ -198,12 +198,8 @@ def _lossless(catalog: Catalog, places: Places) -> None:
             chosen = replace(settings, temperature=settings.temperature or 1.0, seed=fresh_seed() % 2**31)
             census = None
             for census in draw(catalog.of(chosen.pair).engine, chosen.request(), DRAWS, cancel):
-                seen = census
-                yield (
-                    f"{census.draws:,} of {DRAWS:,} drawn …",
-                    themed(lambda dark, seen=seen: shares(seen, dark)),  # type: ignore[misc]
-                    themed(lambda dark, seen=seen: convergence(seen, DRAWS, dark)),  # type: ignore[misc]
-                )
+                said = f"{census.draws:,} of {DRAWS:,} drawn …"
+                yield said, to_json(shares(census)), to_json(convergence(census, DRAWS))
             if census is not None:
                 yield conclusion(census), gr.skip(), gr.skip()
         except ValueError as error:

@@ -10,13 +10,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-import plotly.graph_objects as go
-
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, TokenProb
-from naive_speculate.palette import DRAFT, STYLES, TARGET
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.serving import Engine, Request
-from ui.charts.figures import empty, figure, surface
+from ui.charts.figures import ACCEPTED, DRAFT, INK, RESAMPLED, TARGET, Figure, empty, figure
 from ui.host.catalog import run_events
 from ui.labels import count, label, number
 
@@ -123,24 +120,23 @@ def _count(census: Census, events: Iterable[Event]) -> None:
             (census.kept if event.kind == EventKind.ACCEPTED else census.replaced)[event.token_id] += 1
 
 
-def shares(census: Census | None, dark: bool = False) -> go.Figure:
+def shares(census: Census | None) -> Figure:
     """Counted shares, stacked from kept drafts and replacements, beside what target and draft say."""
     if census is None or not census.draws:
-        return empty(NOT_DRAWN_YET, dark=dark, height=320)
+        return empty(NOT_DRAWN_YET, height=298)
     tokens = census.target
     places = list(range(len(tokens)))
     kept = [census.kept[t.token_id] / census.draws for t in tokens]
     replaced = [census.replaced[t.token_id] / census.draws for t in tokens]
     drafted = [census.draft.get(t.token_id, 0.0) for t in tokens]
-    accepted, resampled = STYLES[EventKind.ACCEPTED], STYLES[EventKind.RESAMPLED]
     top = max(*drafted, *(t.prob for t in tokens), *(a + b for a, b in zip(kept, replaced, strict=True)))
     bars = [
-        ("kept drafts", kept, accepted.color(dark), ""),
-        ("replacements", replaced, resampled.color(dark), "/"),
+        ("kept drafts", kept, ACCEPTED, ""),
+        ("replacements", replaced, RESAMPLED, "/"),
     ]
     marks = [
-        ("target, p", [t.prob for t in tokens], TARGET.color(dark), "line-ew-open", 26, 4),
-        ("draft, q", drafted, DRAFT.color(dark), "circle-open", 9, 2),
+        ("target, p", [t.prob for t in tokens], TARGET, "line-ew-open", 26, 4),
+        ("draft, q", drafted, DRAFT, "circle-open", 9, 2),
     ]
     traces: list[dict[str, object]] = [
         {
@@ -167,19 +163,20 @@ def shares(census: Census | None, dark: bool = False) -> go.Figure:
     ]
     return figure(
         traces,
-        dark=dark,
         takeaway=f"{count(census.draws, 'draw')}, top-k {TOP_K}",
         x={"tickvals": places, "ticktext": [label(t.text, 10) for t in tokens], "range": [-0.6, len(tokens) - 0.4]},
         y={"range": [0, min(1.02, math.ceil(top * 11) / 10)], "tickformat": ".0%"},
-        height=320,
-        layout={"barmode": "stack", "bargap": 0.35, "margin": {"l": 8, "r": 12, "t": 72, "b": 8}},
+        height=298,
+        barmode="stack",
+        bargap=0.35,
+        margin={"l": 8, "r": 12, "t": 50, "b": 8},
     )
 
 
-def convergence(census: Census | None, draws: int, dark: bool = False) -> go.Figure:
+def convergence(census: Census | None, draws: int) -> Figure:
     """The distance between counts and target against the number of draws, both on logarithmic axes."""
     if census is None or not census.distances:
-        return empty(NOT_DRAWN_YET, dark=dark, height=320)
+        return empty(NOT_DRAWN_YET, height=298)
     sizes = [size for size, _ in census.distances]
     ends = [10, max(draws, 20)]
     blind = census.draft_distance
@@ -192,7 +189,7 @@ def convergence(census: Census | None, draws: int, dark: bool = False) -> go.Fig
                 "name": "measured",
                 "x": sizes,
                 "y": [max(lowest, distance) for _, distance in census.distances],
-                "line": {"color": STYLES[EventKind.ACCEPTED].color(dark), "width": 2},
+                "line": {"color": ACCEPTED, "width": 2},
                 "marker": {"size": 7},
                 "hovertemplate": "%{x} draws: %{y:.4f}<extra></extra>",
             },
@@ -202,7 +199,7 @@ def convergence(census: Census | None, draws: int, dark: bool = False) -> go.Fig
                 "name": "fair draws",
                 "x": ends,
                 "y": [census.by_chance(size) for size in ends],
-                "line": {"color": surface(dark).ink, "width": 2, "dash": "dash"},
+                "line": {"color": INK, "width": 2, "dash": "dash"},
                 "hovertemplate": "%{x} draws: %{y:.4f}<extra></extra>",
             },
             {
@@ -211,11 +208,10 @@ def convergence(census: Census | None, draws: int, dark: bool = False) -> go.Fig
                 "name": "every draft kept",
                 "x": ends,
                 "y": [blind, blind],
-                "line": {"color": DRAFT.color(dark), "width": 2, "dash": "dot"},
+                "line": {"color": DRAFT, "width": 2, "dash": "dot"},
                 "hovertemplate": "%{y:.4f}<extra></extra>",
             },
         ],
-        dark=dark,
         takeaway=f"Distance to the target: {number(census.distance, 2)}",
         x={"type": "log", "range": [0.95, math.log10(ends[1]) + 0.05], "dtick": 1, "title": {"text": "draws"}},
         y={
@@ -224,8 +220,8 @@ def convergence(census: Census | None, draws: int, dark: bool = False) -> go.Fig
             "range": [math.log10(lowest), 0],
             "tickvals": [1, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001],
         },
-        height=320,
-        layout={"margin": {"l": 8, "r": 12, "t": 72, "b": 8}},
+        height=298,
+        margin={"l": 8, "r": 12, "t": 50, "b": 8},
     )
 
 

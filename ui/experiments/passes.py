@@ -4,11 +4,8 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 
-import plotly.graph_objects as go
-
 from naive_speculate.events import EventKind
-from naive_speculate.palette import TARGET
-from ui.charts.figures import empty, figure, nice_ceiling, surface
+from ui.charts.figures import MUTED, PAGE, TARGET, Figure, empty, figure, nice_ceiling
 from ui.experiments.measured import undisturbed
 from ui.host.catalog import Catalog
 from ui.labels import milliseconds
@@ -48,10 +45,10 @@ def measure_passes(catalog: Catalog, settings: Settings, cancel: threading.Event
         yield {width: undisturbed(seen) for width, seen in times.items() if seen}
 
 
-def pass_costs(known: dict[int, float], dark: bool = False) -> go.Figure:
+def pass_costs(known: dict[int, float]) -> Figure:
     """Time of a pass, and what it would be if every token took as long as the first."""
     if 1 not in known:
-        return empty("Nothing has been measured yet.", dark=dark)
+        return empty("Nothing has been measured yet.")
     widths = list(known)
     places = list(range(len(widths)))
     times = [known[width] * 1000 for width in widths]
@@ -66,9 +63,9 @@ def pass_costs(known: dict[int, float], dark: bool = False) -> go.Figure:
                 "textposition": "inside",  # above, the line would cross it
                 "insidetextanchor": "start",
                 "textangle": 0,
-                "insidetextfont": {"color": surface(dark).page},
+                "insidetextfont": {"color": PAGE},
                 "constraintext": "none",
-                "marker": {"color": TARGET.color(dark)},
+                "marker": {"color": TARGET},
                 "hovertemplate": "%{text}<extra></extra>",
             },
             {
@@ -77,11 +74,10 @@ def pass_costs(known: dict[int, float], dark: bool = False) -> go.Figure:
                 "name": "one by one",
                 "x": places,
                 "y": [width * times[0] for width in widths],
-                "line": {"color": surface(dark).muted, "width": 2, "dash": "dash"},
+                "line": {"color": MUTED, "width": 2, "dash": "dash"},
                 "hovertemplate": "%{y:.1f} ms<extra></extra>",
             },
         ],
-        dark=dark,
         takeaway=costs_in_words(known),
         x={"tickvals": places, "ticktext": [str(width) for width in widths], "title": {"text": "tokens in one pass"}},
         y={

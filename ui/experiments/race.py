@@ -16,12 +16,13 @@ import gradio as gr
 from naive_speculate.events import OUTPUT_KINDS, EventKind
 from naive_speculate.sampling.random_source import fresh_seed
 from naive_speculate.trace import Trace
-from ui.assets import ROOT, script
+from ui.assets import ROOT, mounting
 from ui.host.catalog import Catalog
 from ui.labels import count, percent
 from ui.notify import warn
 from ui.run import controls as parts
 from ui.run.settings import Settings
+from ui.run.wire import HEAVY
 
 INTRO = (
     "The prompt, seed and settings of the Run tab, decoded twice by the same target model: once plainly, once with drafts. "
@@ -36,15 +37,10 @@ LONG_SECONDS = 5.0
 _serials = itertools.count(1)
 
 
-def lane(trace: Trace) -> dict[str, Any]:
-    """What the browser needs of a run to replay it: its tokens with their times, its passes, its end."""
-    tokens = [
-        [round(event.time, 6), event.text or "", event.kind.value]
-        for event in trace
-        if event.kind in OUTPUT_KINDS or event.kind == EventKind.REJECTED
-    ]
-    passes = [round(event.time, 6) for event in trace if event.kind == EventKind.STEP]
-    return {"tokens": tokens, "passes": passes, "seconds": passes[-1] if passes else 0.0}
+def lane(trace: Trace) -> list[dict[str, Any]]:
+    """What the browser needs of a run to replay it: the events of its output, of rejected drafts, and of rounds."""
+    shown = OUTPUT_KINDS | {EventKind.STARTED, EventKind.REJECTED, EventKind.STEP}
+    return [event.to_dict(without=HEAVY) for event in trace if event.kind in shown]
 
 
 def verdict(plain: Trace, speculative: Trace) -> list[str]:
@@ -123,7 +119,7 @@ def build_race(catalog: Catalog, controls: parts.Controls) -> None:
         view = gr.HTML(
             "",
             html_template=(ROOT / "race.html").read_text(encoding="utf-8"),
-            js_on_load=script("race"),
+            js_on_load=mounting("race"),
             apply_default_css=False,
             elem_id="race-view",
             label="Race",

@@ -7,12 +7,10 @@ import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import plotly.graph_objects as go
-
 from naive_speculate.events import Event, EventKind, TokenProb
-from naive_speculate.palette import DRAFT, RESIDUAL, STYLES, TARGET
+from naive_speculate.palette import STYLES
 from naive_speculate.trace import Trace
-from ui.charts.figures import empty, figure, surface
+from ui.charts.figures import DRAFT, MUTED, RESIDUAL, TARGET, Figure, empty, figure
 from ui.explain.verdict import Case, Rule, case_of
 from ui.explain.why import quoted, unsure, why
 from ui.labels import label, number, visible
@@ -102,13 +100,12 @@ def to_html(explanation: Explanation | None) -> str:
     )
 
 
-def distributions(trace: Trace, number: int, dark: bool = False) -> go.Figure:
+def distributions(trace: Trace, number: int) -> Figure:
     """The most probable tokens of draft, target and residual, side by side; the chosen token is marked.
 
     Args:
         trace: A run, whole or so far.
         number: The event's place in the trace, from 0.
-        dark: Whether the figure will stand on a dark page.
 
     Raises:
         ValueError: If there is no such event, or it does not speak of a token.
@@ -118,12 +115,12 @@ def distributions(trace: Trace, number: int, dark: bool = False) -> go.Figure:
     if event.kind == EventKind.RESAMPLED:  # it was drawn where the rejected token had been drafted
         drafted = case.first(EventKind.REJECTED) or event
     series = [
-        ("draft", drafted.draft_top, event.draft_prob, DRAFT.color(dark), "/"),
-        ("target", event.target_top, event.target_prob, TARGET.color(dark), ""),
-        ("residual", event.residual_top, None, RESIDUAL.color(dark), "x"),
+        ("draft", drafted.draft_top, event.draft_prob, DRAFT, "/"),
+        ("target", event.target_top, event.target_prob, TARGET, ""),
+        ("residual", event.residual_top, None, RESIDUAL, "x"),
     ]
     if not any(top for _, top, _, _, _ in series):
-        return empty(NO_DISTRIBUTIONS, dark=dark)
+        return empty(NO_DISTRIBUTIONS)
     tokens = _tokens_shown(event, drafted.draft_top)
     rows = list(range(len(tokens)))
     bars = []
@@ -143,7 +140,7 @@ def distributions(trace: Trace, number: int, dark: bool = False) -> go.Figure:
                 "x": values,
                 "text": [_bar_text(value) for value in values],
                 "textposition": "outside",
-                "textfont": {"size": 10, "color": surface(dark).muted},
+                "textfont": {"size": 10, "color": MUTED},
                 "cliponaxis": False,
                 "marker": {"color": color, "pattern": {"shape": shape, "size": 6, "solidity": 0.3}},
                 "customdata": [label(token.text, 60) for token in tokens],
@@ -152,12 +149,14 @@ def distributions(trace: Trace, number: int, dark: bool = False) -> go.Figure:
         )
     return figure(
         bars,
-        dark=dark,
-        takeaway=f"▸ marks “{label(event.text or event.token, 16)}”",
+        takeaway=f"▸ marks “{visible(event.text or event.token, 16)}”",
         x={"range": [0, 1.08], "tickvals": [0, 0.25, 0.5, 0.75, 1], "showgrid": True},
         y={"range": [len(tokens) - 0.5, -0.5], "tickvals": rows, "ticktext": _ticks(event, tokens), "showgrid": False},
-        height=126 + 15 * len(tokens) * len(bars),
-        layout={"margin": {"l": 8, "r": 12, "t": 68, "b": 8}, "barmode": "group", "bargap": 0.25, "bargroupgap": 0.05},
+        height=104 + 15 * len(tokens) * len(bars),
+        margin={"l": 8, "r": 12, "t": 46, "b": 8},
+        barmode="group",
+        bargap=0.25,
+        bargroupgap=0.05,
     )
 
 

@@ -1,21 +1,16 @@
 """The stage: tokens, rounds and replay bar, one custom component on `gr.HTML` that is fed numbered batches of events."""
 
 import html
-import json
 from collections.abc import Callable
 
 import gradio as gr
 
 from naive_speculate.events import EventKind
 from naive_speculate.palette import PROMPT, STYLES, Style
-from naive_speculate.trace import Trace
-from ui.assets import ROOT, script
-from ui.charts.board import board
+from ui.assets import ROOT, mounting
 from ui.run.runs import Run, Runs
-from ui.run.stats import headline
 from ui.run.wire import RESYNC_EVENTS, batch
 
-SCRIPTS = ("dom", "tokens", "rounds", "keys", "player", "tip", "controls", "stage")
 LEGEND = (
     EventKind.ACCEPTED,
     EventKind.RESAMPLED,
@@ -29,19 +24,14 @@ LEGEND = (
 def build_stage(runs: Runs, first: Run) -> gr.HTML:
     """The component, showing `first`; its events are `inspect`, `open` and `lost`."""
     return gr.HTML(
-        whole(first),
+        batch(first),
         html_template=template(),
-        js_on_load=script(*SCRIPTS),
+        js_on_load=mounting("stage", "inspect", "open", "lost"),
         server_functions=_server_functions(runs),
         apply_default_css=False,
         elem_id="stage",
         label="Tokens and rounds",
     )
-
-
-def whole(run: Run) -> str:
-    """A finished run as one message."""
-    return batch(run.id, run.serial, run.events, done=True, title=run.title)
 
 
 def template() -> str:
@@ -81,24 +71,11 @@ def _server_functions(runs: Runs) -> list[Callable[..., str]]:
         have = request[1] if run else None
         if run is None or not isinstance(have, int) or have < 0:
             return ""
-        done = run.done.is_set()
-        events = run.events[have : have + RESYNC_EVENTS]
-        complete = done and have + len(events) == len(run.events)
-        return batch(run.id, run.serial, events, have, done=complete, live=run.live, title=run.title)
+        return batch(run, have, RESYNC_EVENTS)
 
     def trace(run_id: object) -> str:
         """The whole trace as JSONL, empty for an unknown run."""
         run = runs.get(run_id)
         return run.trace.to_jsonl() if run else ""
 
-    def seek(request: list[object]) -> str:
-        """Numbers and charts up to the reader's place: `[run id, events, dark]` → JSON, empty for an unknown run."""
-        run = runs.get(request[0]) if isinstance(request, list) and len(request) == 3 else None
-        upto = request[1] if run else None
-        if run is None or not isinstance(upto, int):
-            return ""
-        part = Trace(run.events[: max(0, upto)])
-        stats = headline(part, run.plain_rate, run.plain_where, live=run.live)
-        return f'{{"stats":{json.dumps(stats)},"figures":{board(part, run.plain_rate, bool(request[2]))}}}'
-
-    return [resync, trace, seek]
+    return [resync, trace]

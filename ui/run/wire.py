@@ -6,12 +6,11 @@ out the difference to the batch before; and `<` is escaped, so that nobody can t
 """
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import orjson
 
-from naive_speculate.events import Event
+from ui.run.runs import Run
 
 HEAVY = frozenset({"draft_top", "target_top", "residual_top", "cost_table"})
 """Fields that the page does not need to draw tokens and rounds."""
@@ -20,35 +19,27 @@ RESYNC_EVENTS = 4000
 """At most so many events are sent in answer to one request for what was missed."""
 
 
-def batch(
-    run: str,
-    serial: int,
-    events: Sequence[Event],
-    first: int = 0,
-    *,
-    done: bool = False,
-    live: bool = False,
-    title: str = "",
-) -> str:
-    """One message to the browser.
+def batch(run: Run, first: int = 0, most: int | None = None) -> str:
+    """One message to the browser: a run's events from a number on.
+
+    The browser ignores messages of a run older than the one it shows, which `serial` tells.
 
     Args:
-        run: Name of the run.
-        serial: Grows with every run; the browser ignores messages of a run older than the one it shows.
-        events: The events from number `first` on.
+        run: The run.
         first: Number of the first event here, counted from the run's start.
-        done: Whether the run has no further events.
-        live: Whether these come from a decoder that runs now, rather than from a recording.
-        title: What the run is called above its tokens.
+        most: Most events here; None for all that there are.
     """
+    done = run.done.is_set()  # before the events are looked at: those that come in between are for the next message
+    events = run.events[first:] if most is None else run.events[first : first + most]
     message = {
-        "run": run,
-        "serial": serial,
+        "run": run.id,
+        "serial": run.serial,
         "first": first,
         "events": [event.to_dict(without=HEAVY) for event in events],
-        "done": done,
-        "live": live,
-        "title": title,
+        "done": done and first + len(events) == len(run.events),
+        "live": run.live,
+        "plain": {"rate": run.plain_rate, "where": run.plain_where},
+        "title": run.title,
     }
     return _to_json(message).replace("<", "\\u003c")
 

@@ -8,9 +8,7 @@ import gradio as gr
 
 from naive_speculate.events import TOKEN_KINDS, EventKind
 from naive_speculate.trace import Trace
-from ui.assets import script
-from ui.charts.board import build_board
-from ui.charts.plot import build_plot, load_plotly, themed
+from ui.charts.plot import build_board, build_plot, load_plotly, to_json
 from ui.explain.inspector import distributions, explain, to_html
 from ui.host.catalog import DECODING, Catalog
 from ui.notify import warn
@@ -19,8 +17,8 @@ from ui.run.recorded import START
 from ui.run.replay import opened
 from ui.run.runs import Run, Runs
 from ui.run.settings import Settings, from_query
-from ui.run.stage import build_stage, whole
-from ui.run.stats import headline, title
+from ui.run.stage import build_stage
+from ui.run.stats import build_stats, title
 from ui.run.wire import batch
 
 NO_RUN = "This run is no longer kept on the server. Press Run to make a new one."
@@ -56,8 +54,7 @@ class Workbench:
                 made |= parts.build_pair(list(catalog.pairs))
                 self.share = gr.Button("Copy link to these settings", size="sm", elem_id="share")
             with gr.Column(elem_classes="ns-show"):
-                seen = headline(first.trace, first.plain_rate, first.plain_where, live=False)
-                gr.HTML(seen, js_on_load=script("stats"), elem_id="stats", apply_default_css=False)
+                build_stats()
                 with gr.Row(elem_classes="ns-view"):
                     with gr.Column(elem_classes="ns-main"):
                         self.stage = build_stage(runs, first)
@@ -69,9 +66,9 @@ class Workbench:
                             elem_id="why",
                             apply_default_css=False,
                         )
-                        bars = themed(lambda dark: distributions(first.trace, chosen, dark))
+                        bars = distributions(first.trace, chosen)
                         self._bars = build_plot("distributions", "What could have come here", bars)
-                build_board(first.trace, first.plain_rate)
+                build_board()
                 load_plotly()
         self.controls = made
         self.settings = parts.ordered(made)
@@ -123,8 +120,7 @@ class Workbench:
                 if run.done.is_set() and run.error is not None:
                     warn(run.error)
                 if run.events:
-                    done = run.done.is_set() and first + len(events) == len(run.events)
-                    yield batch(run.id, run.serial, events, first, done=done, live=True, title=run.title)
+                    yield batch(run, first, len(events))
         finally:
             run.cancel.set()
         if not run.events:
@@ -144,7 +140,7 @@ class Workbench:
         trace = run.trace
         if not isinstance(number, int) or not 0 <= number < len(trace) or trace[number].kind not in TOKEN_KINDS:
             return to_html(None), gr.skip()
-        return to_html(explain(trace, number)), themed(lambda dark: distributions(trace, number, dark))
+        return to_html(explain(trace, number)), to_json(distributions(trace, number))
 
     def _open(self, event: gr.EventData, request: gr.Request) -> Any:
         """Replay a dropped trace file."""
@@ -155,7 +151,7 @@ class Workbench:
             warn(error)
             return gr.skip()
         self._runs.add(request.session_hash or "", run)
-        return whole(run)
+        return batch(run)
 
     def _link(self, *values: Any) -> Any:
         try:

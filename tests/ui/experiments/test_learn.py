@@ -1,6 +1,5 @@
 """The lessons' experiments, on real models, and their texts."""
 
-import json
 import math
 import re
 import threading
@@ -11,7 +10,7 @@ import pytest
 from naive_speculate import SamplingParams
 from naive_speculate.events import TokenProb
 from naive_speculate.serving import Request
-from ui.charts.plot import themed
+from tests.ui.drawn import drawn
 from ui.experiments.learn import LESSONS, text_of
 from ui.experiments.lossless import Census, conclusion, convergence, draw, shares, total_variation
 from ui.experiments.passes import WIDTHS, costs_in_words, measure_passes, pass_costs
@@ -89,17 +88,17 @@ def test_distances():
 
 
 def test_kept_and_replaced_stack_up_to_the_counted_share(census):
-    kept, replaced, target, draft = shares(census).data
+    kept, replaced, target, draft = drawn(shares(census)).data
     for place, entry in enumerate(census.target):
         whole = (census.kept[entry.token_id] + census.replaced[entry.token_id]) / census.draws
         assert kept.y[place] + replaced.y[place] == pytest.approx(whole)
         assert target.y[place] == entry.prob
         assert draft.y[place] == census.draft.get(entry.token_id, 0.0)
-    assert shares(census).layout.barmode == "stack"
+    assert drawn(shares(census)).layout.barmode == "stack"
 
 
 def test_the_curve_is_drawn_against_what_chance_gives(census):
-    measured, chance, blind = convergence(census, 1200).data
+    measured, chance, blind = drawn(convergence(census, 1200)).data
     assert list(measured.x) == [draws for draws, _ in census.distances]
     assert measured.y[-1] == pytest.approx(census.distance)
     assert math.log(chance.y[0] / chance.y[1]) / math.log(chance.x[1] / chance.x[0]) == pytest.approx(0.5)
@@ -109,7 +108,7 @@ def test_the_curve_is_drawn_against_what_chance_gives(census):
 
 def test_before_the_first_draw_the_charts_say_so():
     nothing = Census([TokenProb(1, "a", 1.0)], {})
-    assert shares(nothing).layout.meta == convergence(None, 10).layout.meta == "Nothing has been drawn yet."
+    assert drawn(shares(nothing)).layout.meta == drawn(convergence(None, 10)).layout.meta == "Nothing has been drawn yet."
 
 
 def test_passes_are_measured_for_every_width(bundled_engine):
@@ -121,15 +120,8 @@ def test_passes_are_measured_for_every_width(bundled_engine):
 
 def test_pass_costs_are_drawn_against_reading_one_by_one():
     known = {1: 0.004, 2: 0.005, 4: 0.006}
-    bars, line = pass_costs(known).data
+    bars, line = drawn(pass_costs(known)).data
     assert list(bars.y) == pytest.approx([4, 5, 6])
     assert list(line.y) == pytest.approx([4, 8, 16])
     assert costs_in_words(known) == "4 tokens: 1.5 times the time of one"
-    assert pass_costs({}).layout.meta == "Nothing has been measured yet."
-
-
-def test_a_themed_figure_has_both_themes_and_no_tag():
-    sent = themed(lambda dark: pass_costs({1: 0.004}, dark))
-    figures = json.loads(sent)
-    assert "<" not in sent
-    assert figures["light"]["layout"]["font"]["color"] != figures["dark"]["layout"]["font"]["color"]
+    assert drawn(pass_costs({})).layout.meta == "Nothing has been measured yet."

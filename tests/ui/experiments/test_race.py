@@ -1,10 +1,11 @@
 """The race: what is sent to the browser is what was recorded, and the verdict says what the numbers say."""
 
 import json
+from typing import Any
 
 import pytest
 
-from naive_speculate.events import EventKind
+from naive_speculate.events import OUTPUT_KINDS, EventKind
 from naive_speculate.trace import Trace
 from tests.ui.handmade import run
 from ui.experiments.race import lane, message, race, verdict
@@ -13,6 +14,11 @@ from ui.run.settings import Settings
 
 PLAIN = run([(0, 0)] * 12)
 DRAFTED = run([(5, 3)] * 3)
+LANES = ("plain", "speculative")
+
+
+def text_of(events: list[dict[str, Any]]) -> str:
+    return "".join(event["text"] for event in events if event["kind"] in OUTPUT_KINDS)
 
 
 def words(plain: Trace = PLAIN, speculative: Trace = DRAFTED, **settings) -> str:
@@ -21,12 +27,12 @@ def words(plain: Trace = PLAIN, speculative: Trace = DRAFTED, **settings) -> str
     return " ".join(verdict(plain, speculative))
 
 
-def test_a_lane_holds_every_token_at_its_recorded_time():
+def test_a_lane_holds_every_token_and_round_at_its_recorded_time():
     sent = lane(DRAFTED)
-    assert "".join(text for _, text, kind in sent["tokens"] if kind != "rejected") == DRAFTED.text
-    assert [time for time, _, _ in sent["tokens"]] == sorted(time for time, _, _ in sent["tokens"])
-    assert len(sent["passes"]) == 3
-    assert sent["seconds"] == pytest.approx(DRAFTED[-1].time)
+    assert text_of(sent) == DRAFTED.text
+    assert [event["time"] for event in sent] == sorted(event["time"] for event in sent)
+    assert sum(event["kind"] == "step" for event in sent) == 3
+    assert sent[-1]["time"] == pytest.approx(DRAFTED[-1].time)
 
 
 def test_the_verdict_counts_speed_passes_and_drafts():
@@ -67,7 +73,7 @@ def test_nothing_in_a_message_can_pass_for_a_tag():
             event.text = "</script><img src=x>"
     sent = message(3, PLAIN, trace)
     assert "<" not in sent
-    assert json.loads(sent)["speculative"]["tokens"][0][1] == "</script><img src=x>"
+    assert next(event for event in json.loads(sent)["speculative"] if "text" in event)["text"] == "</script><img src=x>"
 
 
 @pytest.fixture(scope="module")
@@ -79,9 +85,9 @@ def test_a_real_race_runs_both_and_greedy_texts_agree(catalog):
     settings = Settings(prompt="Once upon a time there was a fox", temperature=0.0, max_tokens=24, num_draft_tokens=3)
     *_, (_, sent) = race(catalog, settings)
     data = json.loads(sent)
-    texts = ["".join(text for _, text, kind in data[name]["tokens"] if kind != "rejected") for name in ("plain", "speculative")]
+    texts, passes = zip(*((text_of(data[name]), sum(e["kind"] == "step" for e in data[name])) for name in LANES), strict=True)
     assert texts[0] == texts[1] != ""
-    assert len(data["plain"]["passes"]) == 24 > len(data["speculative"]["passes"])
+    assert passes[0] == 24 > passes[1]
     assert "token for token: all 24" in " ".join(data["verdict"])
 
 

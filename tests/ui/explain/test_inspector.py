@@ -4,6 +4,7 @@ import pytest
 
 from naive_speculate.events import Event, EventKind
 from naive_speculate.trace import Trace
+from tests.ui.drawn import drawn
 from tests.ui.handmade import run, step_of, token, top
 from ui.explain.inspector import NO_DISTRIBUTIONS, NOTHING_CHOSEN, distributions, explain, to_html
 from ui.explain.why import NO_NUMBERS
@@ -208,7 +209,7 @@ def test_model_text_is_escaped_in_the_markup():
 
 def test_model_text_is_escaped_in_the_chart():
     numbers = {**KING, "target_top": top((HOSTILE, 0.31), ("\n", 0.2), (" ", 0.1), ("", 0.05))}
-    figure = distributions(step_of(token(REJECTED, " king", **numbers)), 1)
+    figure = drawn(distributions(step_of(token(REJECTED, " king", **numbers)), 1))
     labels = list(figure.layout.yaxis.ticktext)
     assert any(text.startswith("&lt;img") for text in labels)
     assert {"⏎", "␣", "∅"} <= set(labels)
@@ -216,19 +217,19 @@ def test_model_text_is_escaped_in_the_chart():
 
 
 def test_distributions_stand_side_by_side_with_the_chosen_token_marked():
-    figure = distributions(refused(), 3)
+    figure = drawn(distributions(refused(), 3))
     assert [bars.name for bars in figure.data] == ["draft", "target"]
     assert list(figure.layout.yaxis.ticktext) == ["␣queen", "<b>▸ ␣king</b>", "the"]
     draft, target = figure.data
     assert list(draft.x) == [0.2, 0.55, 0.05]
     assert list(target.x) == [0.31, 0.12, 0.1]
     assert draft.marker.pattern.shape != target.marker.pattern.shape
-    assert [bars.name for bars in distributions(refused(), 5).data] == ["draft", "target", "residual"]
+    assert [bars.name for bars in drawn(distributions(refused(), 5)).data] == ["draft", "target", "residual"]
 
 
 def test_a_token_outside_the_top_lists_is_shown_by_its_own_probability():
     numbers = {**KING, "target_top": top((" queen", 0.5)), "draft_top": top(("the", 0.9)), "target_prob": 0.001}
-    figure = distributions(step_of(token(REJECTED, " king", **numbers)), 1)
+    figure = drawn(distributions(step_of(token(REJECTED, " king", **numbers)), 1))
     target = figure.data[1]
     assert list(figure.layout.yaxis.ticktext)[1] == "<b>▸ ␣king</b>"
     assert target.x[1] == 0.001
@@ -236,4 +237,4 @@ def test_a_token_outside_the_top_lists_is_shown_by_its_own_probability():
 
 
 def test_without_distributions_the_chart_says_so():
-    assert distributions(step_of(token(BONUS, " sat")), 1).layout.meta == NO_DISTRIBUTIONS
+    assert drawn(distributions(step_of(token(BONUS, " sat")), 1)).layout.meta == NO_DISTRIBUTIONS

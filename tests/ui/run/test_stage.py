@@ -1,15 +1,19 @@
 """The stage's markup, and what the browser can ask the server for."""
 
 import json
+import re
+
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
 
 from naive_speculate.events import TOKEN_KINDS
 from naive_speculate.palette import STYLES
 from tests.ui.handmade import run
-from ui.assets import script, styles, variables
-from ui.charts.rounds import CHARTS
+from ui.assets import mounting, scripts, styles, variables
 from ui.run.replay import opened
 from ui.run.runs import Run, Runs
-from ui.run.stage import SCRIPTS, _server_functions, template, whole
+from ui.run.stage import _server_functions, template
+from ui.run.wire import batch
 
 
 def test_every_kind_has_a_key_with_its_mark_and_meaning():
@@ -32,16 +36,20 @@ def test_the_palette_reaches_the_style_sheet_for_both_themes():
     assert "</style" not in styles()
 
 
-def test_every_script_is_there():
-    for name in SCRIPTS:
-        assert script(name).strip()
+def test_scripts_are_served_as_modules_at_an_address_of_their_version():
+    client = TestClient(Starlette(routes=[scripts()]))
+    address = re.search(r"root\}(.+?)`", mounting("stage"))[1]
+    answer = client.get(address)
+    assert answer.headers["content-type"].startswith("text/javascript")
+    for module in re.findall(r'from "\./(.+?)"', answer.text):
+        assert client.get(address.replace("stage.js", module)).status_code == 200
 
 
 def test_the_browser_gets_what_it_missed():
     runs = Runs()
     mine = Run(run([(3, 1), (3, 3)]).events)
     runs.add("visitor", mine)
-    resync, trace, _seek = _server_functions(runs)
+    resync, trace = _server_functions(runs)
     answer = json.loads(resync([mine.id, 4]))
     assert answer["first"] == 4
     assert len(answer["events"]) == len(mine.events) - 4
@@ -50,13 +58,13 @@ def test_the_browser_gets_what_it_missed():
 
 
 def test_odd_questions_get_an_empty_answer():
-    resync, trace, _seek = _server_functions(Runs())
+    resync, trace = _server_functions(Runs())
     for odd in (None, [], ["x"], ["no run", 0], [None, None], {"run": 1}, "text"):
         assert resync(odd) == ""
         assert trace(odd) == ""
     runs, mine = Runs(), Run(run([(1, 1)]).events)
     runs.add("visitor", mine)
-    resync, _, _ = _server_functions(runs)
+    resync, _ = _server_functions(runs)
     assert resync([mine.id, -5]) == ""
     assert resync([mine.id, "3"]) == ""
     assert json.loads(resync([mine.id, 10**9]))["events"] == []
@@ -65,18 +73,4 @@ def test_odd_questions_get_an_empty_answer():
 def test_a_replayed_trace_shows_the_same_as_the_run():
     trace = run([(3, 1), (3, 3)])
     first, second = Run(trace.events), opened("my.jsonl", trace.to_jsonl())
-    assert json.loads(whole(first))["events"] == json.loads(whole(second))["events"]
-
-
-def test_numbers_and_charts_are_those_of_the_run_up_to_the_cursor():
-    runs, mine = Runs(), Run(run([(3, 1), (3, 3)]).events)
-    runs.add("visitor", mine)
-    *_, seek = _server_functions(runs)
-    first_step = next(n for n, event in enumerate(mine.events) if event.kind == "step")
-    answer = json.loads(seek([mine.id, first_step + 1, True]))
-    assert "2 tokens in 1 pass<" in answer["stats"]
-    assert set(answer["figures"]) == set(CHARTS)
-    assert "4 tokens" not in answer["stats"]
-    for odd in (None, [], [mine.id], ["no run", 1, False], [mine.id, "1", False]):
-        assert seek(odd) == ""
-    assert json.loads(seek([mine.id, -1, False]))["figures"]
+    assert json.loads(batch(first))["events"] == json.loads(batch(second))["events"]
