@@ -72,7 +72,7 @@ def test_a_link_reproduces_the_settings(open_page):
 
 def test_a_link_with_nonsense_is_told_and_the_page_works(open_page):
     page = open_page("?seed=abc&prompt=%3Cimg%20src=x%20onerror=window.hit=1%3E")
-    toast(page, "seed in the link cannot be")
+    toast(page, "seed must be a whole number, got 'abc'")
     run(page, PROMPT, max_tokens=4)
     assert page.evaluate("window.hit") is None
 

@@ -2,15 +2,18 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import fields
+from typing import Annotated, Any, Literal
 
 import torch
+from pydantic import AfterValidator, Field, ValidationError
+from pydantic.dataclasses import dataclass
+
+from ui.checks import first_problem
 
 BUNDLED = "bundled"
 PREFIX = "NAIVE_SPECULATE_"
 MAX_TOKENS = 2048
-DTYPES = ("auto", "float32", "float16", "bfloat16")
 
 
 @dataclass(frozen=True)
@@ -27,9 +30,17 @@ class PairChoice:
     draft: str | None = None
 
 
+def _device(name: str) -> str:
+    try:
+        torch.device("cpu" if name == "auto" else name)
+    except RuntimeError:
+        raise ValueError("must be auto, cpu, cuda, cuda:1 …") from None
+    return name
+
+
 @dataclass(frozen=True)
 class Configuration:
-    """The operator's choice.
+    """The operator's choice, checked.
 
     Attributes:
         pairs: What visitors may choose from; the first is the usual one.
@@ -40,17 +51,17 @@ class Configuration:
         concurrency: Most runs decoded together; later ones wait.
     """
 
-    pairs: tuple[PairChoice, ...] = field(default=(PairChoice(BUNDLED),))
-    device: str = "auto"
-    dtype: str = "auto"
-    max_tokens: int = MAX_TOKENS
-    max_prompt_tokens: int | None = None
-    queue_size: int = 64
-    concurrency: int = 16
+    pairs: tuple[PairChoice, ...] = (PairChoice(BUNDLED),)
+    device: Annotated[str, AfterValidator(_device)] = "auto"
+    dtype: Literal["auto", "float32", "float16", "bfloat16"] = "auto"
+    max_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] = MAX_TOKENS
+    max_prompt_tokens: Annotated[int, Field(ge=16, le=10**6)] | None = None
+    queue_size: Annotated[int, Field(ge=1, le=10**5)] = 64
+    concurrency: Annotated[int, Field(ge=1, le=256)] = 16
 
 
 def read_configuration(environ: Mapping[str, str], options: Mapping[str, Any]) -> Configuration:
-    """The operator's choice, checked; options that are not None win over the environment.
+    """The operator's choice; options that are not None win over the environment, and what is empty is as usual.
 
     Args:
         environ: The environment variables.
@@ -59,29 +70,16 @@ def read_configuration(environ: Mapping[str, str], options: Mapping[str, Any]) -
     Raises:
         ValueError: Naming the variable or option and what was given.
     """
-
-    def given(name: str) -> tuple[str, str]:
-        """The value, and what to call it in an error."""
-        if options.get(name) is not None:
-            return str(options[name]), f"--{name}"
-        return environ.get(PREFIX + name.upper(), "").strip(), PREFIX + name.upper()
-
-    pairs = _pairs(given("pairs")[0], given("target")[0], given("draft")[0])
-    device, said = given("device")
-    _check_device(device or "auto", said)
-    dtype, said = given("dtype")
-    if (dtype or "auto") not in DTYPES:
-        raise ValueError(f"{said} must be one of {', '.join(DTYPES)}, got {dtype!r:.80}")
-    usual = Configuration()
-    return Configuration(
-        pairs=pairs,
-        device=device or "auto",
-        dtype=dtype or "auto",
-        max_tokens=_whole(*given("max_tokens"), 1, MAX_TOKENS) or usual.max_tokens,
-        max_prompt_tokens=_whole(*given("max_prompt_tokens"), 16, 10**6),
-        queue_size=_whole(*given("queue_size"), 1, 10**5) or usual.queue_size,
-        concurrency=_whole(*given("concurrency"), 1, 256) or usual.concurrency,
-    )
+    names = {name: PREFIX + name.upper() for name in (*(field.name for field in fields(Configuration)), "target", "draft")}
+    given = {name: environ.get(variable, "").strip() for name, variable in names.items()}
+    for name in names.keys() & options.keys():
+        if options[name] is not None:
+            names[name], given[name] = f"--{name}", str(options[name])
+    pairs = _pairs(given.pop("pairs"), given.pop("target"), given.pop("draft"))
+    try:
+        return Configuration(pairs=pairs, **{name: value for name, value in given.items() if value})  # type: ignore[arg-type]
+    except ValidationError as error:
+        raise ValueError(first_problem(error, names)) from None
 
 
 def _pairs(listed: str, target: str, draft: str) -> tuple[PairChoice, ...]:
@@ -107,20 +105,3 @@ def _pairs(listed: str, target: str, draft: str) -> tuple[PairChoice, ...]:
     if not names or len(set(names)) < len(names):
         raise ValueError(f"{PREFIX}PAIRS must list at least one pair, each with a name of its own, got {listed!r:.200}")
     return tuple(found)
-
-
-def _check_device(device: str, said: str) -> None:
-    if device == "auto":
-        return
-    try:
-        torch.device(device)
-    except RuntimeError:
-        raise ValueError(f"{said} must be auto, cpu, cuda, cuda:1 …, got {device!r:.80}") from None
-
-
-def _whole(text: str, said: str, least: int, most: int) -> int | None:
-    if not text:
-        return None
-    if not text.isascii() or not text.isdigit() or not least <= int(text[:9]) <= most or len(text) > 9:
-        raise ValueError(f"{said} must be a whole number from {least} to {most}, got {text!r:.80}")
-    return int(text)

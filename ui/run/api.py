@@ -8,7 +8,7 @@ from gradio.events import api
 
 from ui.host.catalog import DECODING, Catalog
 from ui.run.runs import Run
-from ui.run.settings import Settings, real, whole
+from ui.run.settings import Settings, checked
 
 SECONDS_A_LIST = 0.15
 """Programs do not watch, so they get fewer and longer lists than the page."""
@@ -43,14 +43,16 @@ def add_api(catalog: Catalog) -> None:
         """
         run = Run()
         try:
-            settings = Settings(
-                prompt=str(prompt),
-                max_tokens=whole("max_tokens", max_tokens),
-                temperature=real("temperature", temperature),
-                top_p=real("top_p", top_p),
-                seed=whole("seed", seed),
-                num_draft_tokens=whole("num_draft_tokens", num_draft_tokens),
-                verify_strategy=str(verify_strategy),
+            settings = checked(
+                {
+                    "prompt": prompt,
+                    "max_tokens": max_tokens,
+                    "temperature": temperature,
+                    "top_p": top_p,
+                    "seed": seed,
+                    "num_draft_tokens": num_draft_tokens,
+                    "verify_strategy": verify_strategy,
+                }
             )
             run.start(lambda cancel: catalog.stream(settings.pair, settings.request(), cancel))
             async for first, events in run.batches(SECONDS_A_LIST):

@@ -8,7 +8,7 @@ import gradio as gr
 from gradio.components import Component
 from gradio.events import Dependency
 
-from ui.run.settings import Settings, from_controls
+from ui.run.settings import Settings, checked
 
 EXAMPLES = {
     "A fairy tale": "Once upon a time there was a little fox who lived",
@@ -206,4 +206,4 @@ def read(values: tuple[Any, ...]) -> Settings:
     Raises:
         ValueError: Names the field that is empty or of the wrong kind.
     """
-    return from_controls({field.name: value for field, value in zip(fields(Settings), values, strict=True)})
+    return checked({field.name: value for field, value in zip(fields(Settings), values, strict=True)})

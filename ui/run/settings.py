@@ -1,16 +1,22 @@
 """What a visitor chose: the values behind the controls, as one record, and as the query string of a link."""
 
-import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import asdict, fields
+from typing import Annotated, Any
 from urllib.parse import urlencode
+
+from pydantic import BeforeValidator, FiniteFloat, ValidationError
+from pydantic.dataclasses import dataclass
 
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.serving import Request
 from naive_speculate.speculate.sequence import Detail
+from ui.checks import first_problem
 
 MAX_PROMPT_CHARACTERS = 100_000
+
+Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
+Seed = Annotated[int | None, BeforeValidator(lambda value: None if value == "" else value)]
 
 
 @dataclass(frozen=True)
@@ -21,24 +27,24 @@ class Settings:
     An empty `pair` is the host's usual one.
     """
 
-    prompt: str = ""
-    verify_strategy: str = "speculative_sampling"
-    drafter: str = "model"
+    prompt: Text = ""
+    verify_strategy: Text = "speculative_sampling"
+    drafter: Text = "model"
     num_draft_tokens: int = 5
     auto: bool = False
-    temperature: float = 0.7
+    temperature: FiniteFloat = 0.7
     max_tokens: int = 120
-    seed: int | None = 0
-    top_p: float = 1.0
+    seed: Seed = 0
+    top_p: FiniteFloat = 1.0
     top_k: int = -1
-    min_p: float = 0.0
-    repetition_penalty: float = 1.0
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
-    stop: str = ""
+    min_p: FiniteFloat = 0.0
+    repetition_penalty: FiniteFloat = 1.0
+    presence_penalty: FiniteFloat = 0.0
+    frequency_penalty: FiniteFloat = 0.0
+    stop: Text = ""
     ignore_eos: bool = False
     chat: bool = True
-    pair: str = ""
+    pair: Text = ""
 
     @property
     def stop_strings(self) -> list[str]:
@@ -99,70 +105,18 @@ def from_query(query: Mapping[str, str]) -> dict[str, Any]:
     Raises:
         ValueError: Names the value that does not fit its field.
     """
-    return {
-        field.name: _read(field.name, field.type, str(query[field.name])[:MAX_PROMPT_CHARACTERS])
-        for field in fields(Settings)
-        if field.name in query
-    }
+    linked = {field.name: query[field.name][:MAX_PROMPT_CHARACTERS] for field in fields(Settings) if field.name in query}
+    settings = checked(linked)
+    return {name: getattr(settings, name) for name in linked}
 
 
-def _read(name: str, kind: Any, text: str) -> Any:
-    try:
-        if kind is bool:
-            return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
-        if kind is int:
-            return int(text)
-        if kind is float:
-            value = float(text)
-            if not math.isfinite(value):
-                raise ValueError
-            return value
-        if kind is str:
-            return text
-        return int(text) if text else None  # seed, which may be empty
-    except (KeyError, ValueError):
-        raise ValueError(f"{name} in the link cannot be {text!r:.80}") from None
-
-
-def whole(name: str, value: object) -> int:
-    """A number field's value as a whole number.
-
-    Raises:
-        ValueError: When the field is empty or holds something else.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value != int(value):
-        raise ValueError(f"{name} must be a whole number, got {value!r:.80}")
-    return int(value)
-
-
-def real(name: str, value: object) -> float:
-    """A number field's value.
-
-    Raises:
-        ValueError: When the field is empty or holds something else.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{name} must be a number, got {value!r:.80}")
-    return float(value)
-
-
-def from_controls(values: Mapping[str, Any]) -> Settings:
-    """The settings as the controls hold them.
+def checked(values: Mapping[str, Any]) -> Settings:
+    """The settings of these values by field, as controls, links and programs give them; the others are as usual.
 
     Raises:
         ValueError: Names the field that is empty or of the wrong kind.
     """
-    read: dict[str, Any] = {}
-    for field in fields(Settings):
-        value = values[field.name]
-        if field.name == "seed":
-            read["seed"] = None if value is None else whole("seed", value)
-        elif field.type is int:
-            read[field.name] = whole(field.name, value)
-        elif field.type is float:
-            read[field.name] = real(field.name, value)
-        elif field.type is bool:
-            read[field.name] = bool(value)
-        else:
-            read[field.name] = str(value or "")
-    return Settings(**read)
+    try:
+        return Settings(**values)
+    except ValidationError as error:
+        raise ValueError(first_problem(error)) from None

@@ -5,7 +5,7 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from ui.run.settings import Settings, from_controls, from_query
+from ui.run.settings import Settings, checked, from_query
 
 
 def test_a_link_reproduces_the_settings():
@@ -61,11 +61,11 @@ def test_values_out_of_range_are_refused_by_name(field, value):
 )
 def test_empty_and_odd_fields_are_refused_by_name(field, value):
     with pytest.raises(ValueError, match=field):
-        from_controls({**asdict(Settings()), field: value})
+        checked({**asdict(Settings()), field: value})
 
 
 def test_an_empty_seed_means_a_drawn_one():
-    assert from_controls({**asdict(Settings()), "seed": None}).seed is None
+    assert checked({**asdict(Settings()), "seed": None}).seed is None
 
 
 def test_auto_takes_the_place_of_k():
