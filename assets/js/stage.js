@@ -12,6 +12,7 @@ import { Flow, TOKEN, VERDICT } from "./tokens.js";
 
 const FRAME_MS = 8;   // of our work a frame; the rest belongs to the browser
 const TELL_MS = 100;  // numbers and charts follow the cursor at most ten times a second
+const QUIET_MS = 3000; // a run that goes on and has not been heard of for so long is asked about
 
 export function mount(component) {
   new Stage(component).receive();
@@ -35,6 +36,7 @@ class Stage {
     for (const box of [this.flow.box, this.rounds.box]) this.listen(box);
     window.addEventListener("resize", () => this.tip.hide(), { passive: true });
     watch("value", () => this.receive());
+    setInterval(() => this.check(), QUIET_MS);
   }
 
   find(selector) {
@@ -65,6 +67,7 @@ class Stage {
     this.waiting = new Map();  // drafted tokens by "step:index"
     this.pinned = null;
     this.resyncing = false;
+    this.total = 0;            // how many events the run is known to have
     this.told.upto = -1;
     this.find(".ns-title").textContent = title;
     this.root.dataset.run = run;
@@ -74,6 +77,8 @@ class Stage {
   // Messages may have been dropped on the way (updates coalesce, a hidden panel gets none): then ask for the rest.
   accept(message) {
     const have = this.player.length;
+    this.heard = performance.now();
+    this.total = Math.max(this.total, message.total);
     if (message.first > have) return void this.resync();
     const fresh = message.events.slice(have - message.first);
     this.player.add(fresh);
@@ -86,19 +91,38 @@ class Stage {
     this.wake();
   }
 
+  // The server answers with so many events at a time: ask until there is nothing more to be had.
   async resync() {
     if (this.resyncing) return;
     this.resyncing = true;
     const asked = this.run.serial;
+    let had;
     try {
-      const answer = await this.server.resync([this.run.id, this.player.length]);
-      if (answer && asked === this.run.serial) {
-        this.resyncing = false;
+      do {
+        had = this.player.length;
+        const answer = await this.server.resync([this.run.id, had]);
+        if (asked !== this.run.serial) return;
+        if (!answer) return void this.lose();
         this.accept(JSON.parse(answer));
-      }
+      } while (had < this.player.length && this.player.length < this.total);
+    } catch {
+      // No connection: asked again when the run has been quiet for a while.
     } finally {
       if (asked === this.run.serial) this.resyncing = false;
     }
+  }
+
+  // The end may have been lost too, and with it every message that would have told that something is missing.
+  check() {
+    if (this.run.id && !this.player.done && performance.now() - this.heard > QUIET_MS) this.resync();
+  }
+
+  // The server has forgotten the run: what is here is all there will be.
+  lose() {
+    this.player.done = true;
+    this.root.dataset.state = "lost";
+    this.trigger("lost", {});
+    this.wake();
   }
 
   announce() {

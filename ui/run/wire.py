@@ -35,6 +35,7 @@ def batch(run: Run, first: int = 0, most: int | None = None) -> str:
         "run": run.id,
         "serial": run.serial,
         "first": first,
+        "total": len(run.events),
         "events": [event.to_dict(without=HEAVY) for event in events],
         "done": done and first + len(events) == len(run.events),
         "live": run.live,
