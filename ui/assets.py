@@ -4,18 +4,27 @@ import json
 from hashlib import sha256
 from pathlib import Path
 
-from starlette.routing import Mount
-from starlette.staticfiles import StaticFiles
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import Route
 
 from naive_speculate.palette import DARK, LIGHT, PROMPT, STYLES, Surface
 
 ROOT = Path(__file__).resolve().parent.parent / "assets"
+FOR_GOOD = {"Cache-Control": "public, max-age=31536000, immutable"}
 STYLE_SHEETS = ("page", "tokens", "rounds", "player", "experiments", "narrow")
 
 
-def scripts() -> Mount:
+def scripts() -> Route:
     """The route that serves `assets/js`; its address changes with the files, so that no browser mixes old ones with new."""
-    return Mount(_address(), StaticFiles(directory=ROOT / "js"))
+    modules = {file.name: file for file in _modules()}
+
+    async def module(request: Request) -> Response:
+        file = modules.get(request.path_params["name"])
+        return FileResponse(file, media_type="text/javascript", headers=FOR_GOOD) if file else Response(status_code=404)
+
+    # Starlette's StaticFiles do not find their files where a proxy has put the page deeper.
+    return Route(f"{_address()}/{{name}}", module)
 
 
 def mounting(module: str, *events: str) -> str:
@@ -31,8 +40,11 @@ def mounting(module: str, *events: str) -> str:
 
 
 def _address() -> str:
-    files = sorted((ROOT / "js").glob("*.js"))
-    return "/scripts-" + sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
+    return "/scripts-" + sha256(b"".join(file.read_bytes() for file in _modules())).hexdigest()[:12]
+
+
+def _modules() -> list[Path]:
+    return sorted((ROOT / "js").glob("*.js"))
 
 
 def styles() -> str:

@@ -98,7 +98,7 @@ export function lengths({ rounds, sums }) {
   const amounts = x.map((length) => rounds.filter(({ accepted }) => accepted === length).length);
   const longest = x.length - 1;
   return figure(
-    `${(1 + sums.accepted / rounds.length).toFixed(2)} tokens a round, the extra one included`,
+    `${(1 + sums.accepted / rounds.length).toFixed(2)} tokens a round, the next token included`,
     { title: { text: "drafts kept in a round" }, range: [-0.6, longest + 0.6], dtick: 1 + Math.floor(longest / 11) },
     { ...SHARES, title: { text: "rounds" } },
     [{

@@ -27,7 +27,7 @@ export class Player {
       this.events.push(event);
       this.times.push([event.time || 0, this.ends.length]);
       if (event.kind === "step") this.finish(event);
-      // What ends the run belongs to its last round: behind it there is nothing to step to.
+      // What ends the run belongs to its last round: after it there is nothing to step to.
       if (event.kind === "finished" && this.ends[this.ends.length - 1] === this.length - 1) this.ends[this.ends.length - 1] += 1;
     }
   }

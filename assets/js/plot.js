@@ -46,9 +46,8 @@ function next() {
 
 function drawOne(place) {
   const { figure, title } = plots.get(place);
-  const width = place.clientWidth;
-  if (!width) return; // in a closed tab: it gets its width when that opens
-  plots.get(place).width = width;
+  const width = plots.get(place).width = place.clientWidth;
+  if (!width) return; // in a closed tab: it is drawn when that opens
   const { data, layout } = colored(figure);
   // What the chart says, in a line, is text of the page: it wraps, and screen readers find it.
   const takeaway = layout.meta || "";

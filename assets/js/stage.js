@@ -11,7 +11,7 @@ import { Tip, spoken } from "./tip.js";
 import { Flow, TOKEN, VERDICT } from "./tokens.js";
 
 const FRAME_MS = 8;   // of our work a frame; the rest belongs to the browser
-const TELL_MS = 100;  // numbers and charts follow the cursor at most ten times a second
+const TELL_MS = 250;  // numbers and charts follow the cursor at most four times a second
 const QUIET_MS = 3000; // a run that goes on and has not been heard of for so long is asked about
 
 export function mount(component) {
@@ -28,7 +28,6 @@ class Stage {
     this.tip = new Tip(this.find(".ns-tip"));
     this.player = new Player(() => performance.now());
     this.controls = new Controls(component, this.player, () => this.wake());
-    this.draw = this.draw.bind(this);
     this.run = { id: "", serial: -1, live: false };
     this.frame = 0;
     this.told = { upto: -1, at: 0 };
@@ -135,7 +134,7 @@ class Stage {
     if (!this.frame) this.frame = requestAnimationFrame(this.draw);
   }
 
-  draw() {
+  draw = () => {
     this.frame = 0;
     const { player } = this;
     const started = performance.now();
@@ -152,7 +151,7 @@ class Stage {
       this.timer = setTimeout(() => this.tell(), Math.max(0, this.told.at + TELL_MS - performance.now()));
     }
     if (player.busy) this.wake();
-  }
+  };
 
   tell() {
     this.timer = 0;

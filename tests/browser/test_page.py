@@ -7,10 +7,11 @@ import urllib.request
 
 import pytest
 from gradio_client import Client
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from benchmarks.server import ROOT, Server
 from naive_speculate import SamplingParams, SpeculativeDecoder, Trace, load_pair
+from tests.browser.conftest import PATIENCE
 from tests.browser.steps import ended, run, scrolls_sideways, set_number, start, toast
 
 PROMPT = "Once upon a time there was a hen"
@@ -54,6 +55,23 @@ def test_nothing_is_fetched_from_elsewhere(open_page, server):
     elsewhere = [url for url in seen if not url.startswith((server.url, "data:", "blob:"))]
     assert len(seen) > 10
     assert elsewhere == []
+
+
+def test_behind_a_proxy_that_has_put_it_deeper_the_page_finds_its_scripts(chromium):
+    with Server(GRADIO_ROOT_PATH="/deep") as server:
+        page = chromium.new_page()
+
+        def pass_on(route: Route) -> None:
+            path = route.request.url.removeprefix(server.url)
+            if path.startswith("deep/") and "heartbeat" not in path:  # which never ends
+                route.fulfill(response=route.fetch(url=server.url + path.removeprefix("deep/")))
+            else:
+                route.abort()
+
+        page.route(f"{server.url}**", pass_on)
+        page.goto(f"{server.url}deep/")
+        page.locator("#tokens [data-step]").first.wait_for(timeout=PATIENCE)
+        page.close()
 
 
 def test_a_link_reproduces_the_settings(open_page):
