@@ -24,7 +24,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser = _Parser(
         prog="app.py",
         description="The Naive Speculate page: speculative decoding that one can watch. "
-        "What is not given here is taken from the environment; docs/hosting.md has the table.",
+        "What is not given here is taken from the environment; docs/configuration.md has the table.",
     )
     add = parser.add_argument
     add("--host", help="address to listen on (GRADIO_SERVER_NAME; 127.0.0.1)")
@@ -49,19 +49,19 @@ def main(argv: list[str] | None = None) -> int:
     args = arguments(argv)
     os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # Gradio reads it when it is imported
     # Imported here, so that --help need not wait for the models' libraries.
-    from ui.zero import make_way
+    from ui.host.zero import make_way
 
     make_way()
     from naive_speculate.infer.threads import num_threads, share_cores
     from naive_speculate.serving import Load
     from naive_speculate.serving.memory import settle_memory
     from naive_speculate.serving.observed import RunRecord
-    from ui.cluster import cluster_engines
-    from ui.host import join_offer, load_offer
-    from ui.hosting import read_hosting
-    from ui.operations import LOGGER, Counters, log_runs, routes, with_queue
+    from ui.host.catalog import join_catalog, load_catalog
+    from ui.host.cluster import cluster_engines
+    from ui.host.configuration import read_configuration
+    from ui.host.operations import LOGGER, Counters, log_runs, routes, with_queue
     from ui.page import build_page, launch, open_queue
-    from ui.runs import Runs
+    from ui.run.runs import Runs
 
     share_cores()  # with the server, and with a browser where it runs on the same machine
     counted: list[Counters] = []
@@ -72,12 +72,12 @@ def main(argv: list[str] | None = None) -> int:
 
     try:
         num_threads()  # says so now where its variable cannot be
-        hosting = read_hosting(os.environ, vars(args))
+        configuration = read_configuration(os.environ, vars(args))
         observers = (log_runs(prompts=args.log_prompts), count)
         if args.engine == "ray":
-            offer = join_offer(hosting, cluster_engines(hosting, args.ray_address), observers)
+            catalog = join_catalog(configuration, cluster_engines(configuration, args.ray_address), observers)
         else:
-            offer = load_offer(hosting, observers)
+            catalog = load_catalog(configuration, observers)
     except (ValueError, OSError) as error:
         print(f"app.py: {error}", file=sys.stderr)
         return 2
@@ -85,25 +85,25 @@ def main(argv: list[str] | None = None) -> int:
     LOGGER.addHandler(logging.StreamHandler())
     runs = Runs()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    page = build_page(offer, runs)
-    open_queue(page, hosting.queue_size)
+    page = build_page(catalog, runs)
+    open_queue(page, configuration.queue_size)
 
     def load() -> Load:
-        return with_queue(offer.load(), page)
+        return with_queue(catalog.load(), page)
 
     settle_memory()
     counted.append(Counters(load))  # from here on: warming up does not count
     try:
         launch(
             page,
+            routes(counted[0], load),
             server_name=args.host,
             server_port=args.port,
             share=args.share,
             # Gradio keeps a megabyte for every session it has seen, and makes it anew where it is missing.
-            state_session_capacity=2 * offer.concurrency,
+            state_session_capacity=2 * catalog.concurrency,
             show_error=True,  # programs are told what was wrong with their call
             mcp_server=args.mcp,
-            app_kwargs={"routes": routes(counted[0], load)},
         )
     except OSError as error:  # the port is taken, the address is not this machine's
         print(f"app.py: {' '.join(str(error).split())}", file=sys.stderr)
@@ -111,7 +111,7 @@ def main(argv: list[str] | None = None) -> int:
     finally:
         runs.cancel_all()
         page.close(verbose=False)
-        offer.close()
+        catalog.close()
     return 0
 
 

@@ -34,10 +34,10 @@ from naive_speculate import SamplingParams, SpeculativeDecoder
 from naive_speculate.infer.threads import share_cores
 from naive_speculate.serving import LocalEngine
 from naive_speculate.serving.memory import settle_memory
-from ui.host import load_offer
-from ui.hosting import read_hosting
+from ui.host.catalog import load_catalog
+from ui.host.configuration import read_configuration
 from ui.page import build_page, launch, open_queue
-from ui.runs import Runs
+from ui.run.runs import Runs
 
 Measure = Callable[[int], float]
 """Tokens a second of the run of a seed."""
@@ -180,15 +180,15 @@ def long_texts(decoder: SpeculativeDecoder, tokens: int, count: int) -> list[int
 def serve() -> tuple[str, SpeculativeDecoder, gr.Blocks]:
     """The page as `app.py` serves it: its address, the decoder behind it, and itself."""
     share_cores()
-    offer = load_offer(read_hosting(os.environ, {"device": "cpu"}))
-    page = build_page(offer, Runs())
+    catalog = load_catalog(read_configuration(os.environ, {"device": "cpu"}))
+    page = build_page(catalog, Runs())
     open_queue(page, 32)
     settle_memory()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     url = launch(page, server_port=port, prevent_thread_lock=True, quiet=True)
-    engine = next(iter(offer.pairs.values())).engine
+    engine = next(iter(catalog.pairs.values())).engine
     assert isinstance(engine, LocalEngine)
     return url, engine.decoder, page
 

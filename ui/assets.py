@@ -1,16 +1,50 @@
 """The page's own style sheets and scripts, read from `assets/`, and the palette as CSS variables."""
 
+import json
+from hashlib import sha256
 from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import Route
 
 from naive_speculate.palette import DARK, LIGHT, PROMPT, STYLES, Surface
 
 ROOT = Path(__file__).resolve().parent.parent / "assets"
+FOR_GOOD = {"Cache-Control": "public, max-age=31536000, immutable"}
 STYLE_SHEETS = ("page", "tokens", "rounds", "player", "experiments", "narrow")
 
 
-def script(*names: str) -> str:
-    """The named parts of `assets/js`, joined into one function body."""
-    return "\n".join((ROOT / "js" / f"{name}.js").read_text(encoding="utf-8") for name in names)
+def scripts() -> Route:
+    """The route that serves `assets/js`; its address changes with the files, so that no browser mixes old ones with new."""
+    modules = {file.name: file for file in _modules()}
+
+    async def module(request: Request) -> Response:
+        file = modules.get(request.path_params["name"])
+        return FileResponse(file, media_type="text/javascript", headers=FOR_GOOD) if file else Response(status_code=404)
+
+    # Starlette's StaticFiles do not find their files where a proxy has put the page deeper.
+    return Route(f"{_address()}/{{name}}", module)
+
+
+def mounting(module: str, *events: str) -> str:
+    """What a component of `gr.HTML` runs once it is there: `mount` of a module in `assets/js`, given the component.
+
+    Args:
+        module: The module's name.
+        events: What it triggers; Gradio looks for these names here.
+    """
+    address = f"${{window.gradio_config.root}}{_address()}/{module}.js"
+    component = f"{{ element, trigger, props, server, watch, events: {json.dumps(events)} }}"
+    return f"import(`{address}`).then(({{ mount }}) => mount({component}));"
+
+
+def _address() -> str:
+    return "/scripts-" + sha256(b"".join(file.read_bytes() for file in _modules())).hexdigest()[:12]
+
+
+def _modules() -> list[Path]:
+    return sorted((ROOT / "js").glob("*.js"))
 
 
 def styles() -> str:

@@ -1,19 +1,21 @@
 """The page: its tabs, and what happens when it is opened, left, or called by a program."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import gradio as gr
+from starlette.routing import BaseRoute
 
-from ui.api import add_api
-from ui.assets import script, styles
-from ui.explore import build_explore
-from ui.host import Offer
-from ui.learn import Places, build_learn
-from ui.race import build_race
-from ui.recorded import recorded_run
-from ui.runs import Runs
+from ui.assets import mounting, scripts, styles
+from ui.experiments.explore import build_explore
+from ui.experiments.learn import Places, build_learn
+from ui.experiments.race import build_race
+from ui.host.catalog import Catalog
+from ui.run.api import add_api
+from ui.run.recorded import recorded_run
+from ui.run.runs import Runs
+from ui.run.workbench import Workbench
 from ui.theme import theme
-from ui.workbench import Workbench
 
 TAGLINE = "Speculative decoding, live: a small model guesses ahead, a large one checks. The large one's output, only sooner."
 
@@ -23,11 +25,11 @@ HEADER = (
 )
 
 
-def build_page(offer: Offer, runs: Runs) -> gr.Blocks:
+def build_page(catalog: Catalog, runs: Runs) -> gr.Blocks:
     """The whole page.
 
     Args:
-        offer: The model pair that visitors use.
+        catalog: The model pair that visitors use.
         runs: Where their runs are kept.
     """
     first = recorded_run()
@@ -38,19 +40,19 @@ def build_page(offer: Offer, runs: Runs) -> gr.Blocks:
             runs.forget(request.session_hash)
 
     with gr.Blocks(title="Naive Speculate", fill_width=True, analytics_enabled=False) as page:
-        gr.HTML(HEADER, html_template="${value}", js_on_load=script("theme"), apply_default_css=False)
+        gr.HTML(HEADER, html_template="${value}", js_on_load=mounting("theme"), apply_default_css=False)
         with gr.Tabs(elem_id="tabs") as tabs:
             with gr.Tab("Run", id="run"):
-                workbench = Workbench(offer, runs, first)
+                workbench = Workbench(catalog, runs, first)
             with gr.Tab("Race", id="race"):
-                build_race(offer, workbench.controls)
+                build_race(catalog, workbench.controls)
             with gr.Tab("Explore", id="explore"):
-                explore = build_explore(offer, workbench.controls)
+                explore = build_explore(catalog, workbench.controls)
             with gr.Tab("Learn", id="learn"):
-                build_learn(offer, Places(tabs, workbench.controls, explore))
+                build_learn(catalog, Places(tabs, workbench.controls, explore))
         page.load(workbench.follow_link, None, workbench.settings, show_progress="hidden", api_visibility="private")
         page.unload(forget)
-        add_api(offer)
+        add_api(catalog)
     return page
 
 
@@ -64,7 +66,23 @@ def open_queue(page: gr.Blocks, size: int) -> None:
     page._queue.progress_update_sleep_when_free = 0.05
 
 
-def launch(page: gr.Blocks, **where: Any) -> str:
-    """Serve the page with its looks; takes what Gradio's `launch` takes, and returns the address."""
-    _, url, _ = page.launch(theme=theme(), head=f"<style>{styles()}</style>", footer_links=["api"], ssr_mode=False, **where)
+def launch(page: gr.Blocks, routes: Sequence[BaseRoute] = (), **where: Any) -> str:
+    """Serve the page with its looks and scripts.
+
+    Args:
+        page: The page.
+        routes: Further addresses that the server answers.
+        **where: What Gradio's `launch` takes.
+
+    Returns:
+        str: The page's address.
+    """
+    _, url, _ = page.launch(
+        theme=theme(),
+        head=f"<style>{styles()}</style>",
+        footer_links=["api"],
+        ssr_mode=False,
+        app_kwargs={"routes": [scripts(), *routes]},
+        **where,
+    )
     return str(url)

@@ -1,51 +1,217 @@
-// Draws the figures that the server sends, each in the place that has its id, one a frame so that no frame gets long.
+// The five charts of a run, live, finished or loaded: functions from a summary (see summary.js) to a Plotly figure. A run
+// without drafts, or stopped before its first round has ended, is a run like any other: its charts say so in a sentence.
 
-const SETTINGS = { displayModeBar: false, responsive: false };
-const places = [...element.querySelectorAll(".ns-plot")];
-const sizes = new Map();
-let figures = {};
-let queue = [];
-let busy = false;
+import { follow } from "./cursor.js";
+import { count, milliseconds, percent } from "./format.js";
+import { plot } from "./plot.js";
 
-function draw(latest) {
-  figures = latest;
-  queue = places.filter((place) => figures[place.id]);
-  if (!busy) next();
+const WAITING = "No round has ended yet.";
+const NO_DRAFTS = "Nothing was drafted in this run: plain decoding, one token a round.";
+const NO_TIMES = "This run's rounds carry no times.";
+const MOST_K = 12;
+const SHARES = { range: [0, 1.08], tickformat: ".0%", tickvals: [0, 0.25, 0.5, 0.75, 1] };
+const [ACCEPTED, REJECTED, RESAMPLED, DRAFT, TARGET, INK, MUTED, PAGE] =
+  ["accepted", "rejected", "resampled", "proposed", "bonus", "ink", "muted", "page"].map((name) => `var(--ns-${name})`);
+
+export function mount({ element }) {
+  follow((run) => {
+    for (const place of element.querySelectorAll(".ns-plot")) plot(place, CHARTS[place.id](run));
+  });
 }
 
-function next() {
-  busy = queue.length > 0;
-  if (busy) requestAnimationFrame(() => { if (window.Plotly) drawOne(); else setTimeout(next, 50); });
+function figure(takeaway, xaxis, yaxis, data, layout) {
+  return { data, layout: { meta: takeaway, xaxis, yaxis, ...layout } };
 }
 
-function drawOne() {
-  const place = queue.shift();
-  const figure = figures[place.id];
-  const width = place.clientWidth;
-  if (width > 0) {
-    sizes.set(place, width);
-    window.Plotly.react(place, figure.data, { ...withTakeaway(place, figure.layout), width, autosize: false }, SETTINGS);
-  }
-  next();
+function note(text) {
+  const hidden = { visible: false, range: [0, 1] };
+  const lines = text.replace(/(.{30,44}) /g, "$1<br>");
+  return figure(text, hidden, hidden, [], { annotations: [{ text: lines, xref: "paper", yref: "paper", x: 0.5, y: 0.5 }] });
 }
 
-// What the chart says, in a line, is text of the page: it wraps, and screen readers find it.
-function withTakeaway(place, layout) {
-  const caption = place.previousElementSibling;
-  const takeaway = layout.meta || "";
-  caption.lastElementChild.textContent = takeaway;
-  place.setAttribute("aria-label", `${caption.firstChild.textContent}. ${takeaway}`);
-  return layout.title ? { ...layout, title: undefined, margin: { ...layout.margin, t: 30 } } : layout;
+const sum = (values) => values.reduce((total, value) => total + value, 0);
+const upTo = (most) => Array.from({ length: most + 1 }, (_, n) => n);
+
+// Share of the drafts that each round kept, and its mean over all drafts so far.
+export function acceptance({ rounds, sums }) {
+  if (!sums.drafted) return note(rounds.length ? NO_DRAFTS : WAITING);
+  const judged = rounds.map((round, n) => ({ ...round, number: n + 1 })).filter(({ drafted }) => drafted);
+  const none = judged.filter(({ accepted }) => !accepted);
+  const x = judged.map(({ number }) => number);
+  let [kept, drafted] = [0, 0];
+  const mean = judged.map((round) => (kept += round.accepted) / (drafted += round.drafted));
+  return figure(
+    `${kept.toLocaleString("en")} of ${count(drafted, "draft")} kept: ${percent(kept / drafted)}`,
+    { title: { text: "round" }, range: [0.4, roundsShown(rounds.length) + 0.6] },
+    { range: [0, 1.02], tickformat: ".0%" },
+    [
+      {
+        type: "bar", name: "this round", x, y: judged.map((round) => round.accepted / round.drafted),
+        customdata: judged.map((round) => [round.accepted, round.drafted]),
+        hovertemplate: "round %{x}: %{customdata[0]} of %{customdata[1]} kept<extra></extra>",
+        marker: { color: ACCEPTED, opacity: 0.45, line: { width: 0 } },
+      },
+      {
+        type: "scatter", mode: "lines", name: "mean so far", x, y: mean, line: { color: INK, width: 2 },
+        hovertemplate: "up to round %{x}: %{y:.1%}<extra></extra>",
+      },
+      {
+        type: "scatter", mode: "markers", showlegend: false, x: none.map(({ number }) => number), y: none.map(() => 0.025),
+        hovertemplate: "round %{x}: none kept<extra></extra>",
+        marker: { color: REJECTED, symbol: "x-thin-open", size: rounds.length <= 50 ? 6 : 3, line: { width: 1.5 } },
+      },
+    ],
+  );
 }
 
-// A place changes its width with the window, and gets one when its tab is opened.
-const observer = new ResizeObserver((entries) => {
-  for (const { target } of entries) {
-    if (target.clientWidth && sizes.get(target) !== target.clientWidth && !queue.includes(target)) queue.push(target);
-  }
-  if (!busy) next();
-});
-for (const place of places) observer.observe(place);
+// Share kept at each place of the draft window, of the drafts that were still in the running there.
+export function positions({ rounds, sums }) {
+  if (!sums.drafted) return note(rounds.length ? NO_DRAFTS : WAITING);
+  const places = Math.max(...rounds.map(({ drafted }) => drafted));
+  const reached = (place) => rounds.filter(({ drafted, accepted }) => drafted >= place && accepted >= place - 1).length;
+  const x = upTo(places).filter((place) => place && reached(place));
+  const shares = x.map((place) => [rounds.filter(({ accepted }) => accepted >= place).length, reached(place)]);
+  const alpha = sums.accepted / sums.judged;
+  return figure(
+    `A draft that is reached is kept in ${percent(alpha)} of cases`,
+    { title: { text: "place in the draft window" }, range: [0.4, places + 0.6], dtick: 1 + Math.floor((places - 1) / 10) },
+    SHARES,
+    [
+      {
+        type: "bar", name: "kept", x, y: shares.map(([kept, all]) => kept / all), customdata: shares,
+        texttemplate: places <= 10 ? "%{customdata[0]}/%{customdata[1]}" : undefined, insidetextanchor: "start", textangle: 0,
+        hovertemplate: "draft %{x}: %{customdata[0]}/%{customdata[1]} kept, %{y:.1%}<extra></extra>",
+        marker: { color: ACCEPTED }, insidetextfont: { color: PAGE },
+      },
+      {
+        type: "scatter", mode: "lines", name: "all together, α", x: [0.5, places + 0.5], y: [alpha, alpha],
+        line: { color: INK, width: 2, dash: "dash" }, hovertemplate: "α = %{y:.3f}<extra></extra>",
+      },
+    ],
+  );
+}
 
-document.addEventListener("ns-seek", (event) => draw(event.detail.figures));
-draw(JSON.parse(props.value));
+// How many drafts a round kept: share of the rounds with none, one, two …
+export function lengths({ rounds, sums }) {
+  if (!sums.drafted) return note(rounds.length ? NO_DRAFTS : WAITING);
+  const x = upTo(Math.max(...rounds.map(({ drafted }) => drafted)));
+  const amounts = x.map((length) => rounds.filter(({ accepted }) => accepted === length).length);
+  const longest = x.length - 1;
+  return figure(
+    `${(1 + sums.accepted / rounds.length).toFixed(2)} tokens a round, the next token included`,
+    { title: { text: "drafts kept in a round" }, range: [-0.6, longest + 0.6], dtick: 1 + Math.floor(longest / 11) },
+    { ...SHARES, title: { text: "rounds" } },
+    [{
+      type: "bar", x, y: amounts.map((amount) => amount / rounds.length), customdata: amounts,
+      texttemplate: longest <= 10 ? "%{customdata}" : undefined, textposition: "outside", cliponaxis: false, showlegend: false,
+      hovertemplate: "%{x} kept: %{customdata} rounds, %{y:.1%}<extra></extra>",
+      marker: { color: x.map((length) => length ? ACCEPTED : REJECTED) },
+    }],
+  );
+}
+
+// Time of each round: drafting, verifying, and the rest.
+export function timing({ rounds, sums }) {
+  if (!rounds.length) return note(WAITING);
+  if (!sums.seconds) return note(NO_TIMES);
+  const bars = (name, color, shape, seconds) => ({
+    type: "bar", name, x: rounds.map((_, n) => n + 1), y: rounds.map((round) => 1000 * seconds(round)),
+    hovertemplate: `round %{x}, ${name}: %{y:.2f} ms<extra></extra>`,
+    marker: { color, line: { width: 0 }, pattern: { shape, size: 5, solidity: 0.35 } },
+  });
+  const share = sums.drafted ? `${percent(sums.draft / sums.seconds)} of it drafting` : "and nothing spent on drafts";
+  // One slow round, such as a machine's first, runs out of the axis rather than squash all others.
+  const times = rounds.map(({ seconds }) => seconds).sort((a, b) => a - b);
+  const [usual, longest] = [times[Math.floor((times.length - 1) * 0.95)], times[times.length - 1]];
+  return figure(
+    `${milliseconds(sums.seconds / rounds.length)} a round, ${share}`,
+    { title: { text: "round" }, range: [0.4, roundsShown(rounds.length) + 0.6] },
+    { title: { text: "ms" }, range: [0, niceCeiling(1000 * (longest <= 3 * usual ? longest : 1.25 * usual))] },
+    [
+      bars("draft", DRAFT, "/", ({ draft }) => draft),
+      bars("verify", TARGET, "", ({ verify }) => verify),
+      bars("the rest", MUTED, ".", ({ draft, verify, seconds }) => seconds - draft - verify),
+    ],
+    { barmode: "stack", bargap: rounds.length <= 128 ? 0.15 : 0 },
+  );
+}
+
+// Speedup against the number of drafts k: Theorem 3.8 of Leviathan et al. 2023 (arXiv 2211.17192) and this run.
+//
+// The theorem needs two numbers, both measured in the run itself: α, how often a draft is kept, and c, what a drafted token
+// costs in target steps. It takes a verification of k tokens to cost what one token costs, which is nearly so on a GPU and
+// much less so on a CPU. Where plain decoding was measured, a second curve counts what verifying cost in this run. Both take
+// acceptances as independent; the run's own point does not, which is why it need not lie on either.
+export function speedup({ rounds, sums, plain }) {
+  const costs = costsOf(rounds.filter(({ drafted }) => drafted), plain.rate);
+  if (!costs) return note(!rounds.length ? WAITING : sums.drafted ? NO_TIMES : NO_DRAFTS);
+  const { alpha, draftCost, verifyCost, drafts, measured } = costs;
+  const ks = upTo(Math.max(MOST_K, Math.round(drafts) + 2));
+  const expected = (k, verifying) => sum(upTo(k).map((n) => alpha ** n)) / (k * draftCost + verifying);
+  const theorem = ks.map((k) => expected(k, 1));
+  // As measured for as many drafts as the run had, and on a straight line else.
+  const here = ks.map((k) => expected(k, Math.max(1e-6, 1 + (verifyCost - 1) * k / drafts)));
+  const curves = [curve("Theorem 3.8", ks, theorem, TARGET, plain.rate ? "dash" : "solid")];
+  if (plain.rate) curves.push(curve("costs as here", ks, here, ACCEPTED, "solid"));
+  const gains = plain.rate ? here : theorem;
+  const gain = Math.max(...gains);
+  return figure(
+    `α = ${alpha.toFixed(2)}, c = ${draftCost.toFixed(2)}: best k = ${gains.indexOf(gain)}, ${gain.toFixed(2)} × plain`,
+    { title: { text: "drafts a round, k" }, range: [-0.4, ks.length - 0.6], dtick: 2 },
+    { range: [0, Math.max(2, Math.ceil(1.05 * Math.max(...theorem, gain, measured)))], ticksuffix: "×" },
+    [
+      ...curves,
+      {
+        type: "scatter", mode: "markers", name: plain.rate ? "this run" : "this run, estimated", x: [drafts], y: [measured],
+        hovertemplate: "this run, %{x:.1f} drafts a round: %{y:.2f} ×<extra></extra>",
+        marker: { color: RESAMPLED, size: 14, symbol: "star", line: { color: INK, width: 1 } },
+      },
+      {
+        type: "scatter", mode: "lines", x: [0, ks.length - 1], y: [1, 1], showlegend: false, hoverinfo: "skip",
+        line: { color: MUTED, width: 2, dash: "dot" },
+      },
+    ],
+  );
+}
+
+function curve(name, x, y, color, dash) {
+  const best = y.indexOf(Math.max(...y));
+  return {
+    type: "scatter", mode: "lines+markers", name, x, y, hovertemplate: "k = %{x}: %{y:.2f} ×<extra></extra>",
+    line: { color, width: 2, dash }, marker: { size: x.map((k) => k === best ? 10 : 4), symbol: "circle" },
+  };
+}
+
+// The numbers that the theorem needs, in units of a plain target step; where that was not measured, a verification stands for
+// it. Null where the run has no drafts, no verdicts or no times.
+export function costsOf(drafting, plainRate) {
+  const total = (name) => sum(drafting.map((round) => round[name]));
+  const step = plainRate ? 1 / plainRate : total("verify") / drafting.length;
+  if (!total("judged") || !total("seconds") || !(step > 0)) return null;
+  return {
+    alpha: total("accepted") / total("judged"),
+    draftCost: Math.max(1e-6, total("draft") / total("drafted") / step), // theory wants it positive
+    verifyCost: plainRate ? Math.max(1e-6, (total("seconds") - total("draft")) / drafting.length / step) : 1,
+    drafts: total("drafted") / drafting.length,
+    measured: (total("accepted") + drafting.length) / total("seconds") * step,
+  };
+}
+
+// Axes grow seldom while a run goes on: to powers of two, and to 1, 2 or 5 times a power of ten.
+export function roundsShown(amount) {
+  return Math.max(16, 2 ** Math.ceil(Math.log2(Math.max(1, amount))));
+}
+
+export function niceCeiling(value) {
+  if (!Number.isFinite(value) || value <= 0) return 1;
+  const power = 10 ** Math.floor(Math.log10(value));
+  return [1, 2, 5, 10].map((step) => step * power).find((ceiling) => ceiling >= value * (1 - 1e-9));
+}
+
+export const CHARTS = {
+  "chart-acceptance": acceptance,
+  "chart-positions": positions,
+  "chart-lengths": lengths,
+  "chart-timing": timing,
+  "chart-speedup": speedup,
+};

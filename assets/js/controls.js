@@ -1,38 +1,42 @@
 // Legend, replay bar, and saving or opening a trace.
 
-const MAX_TRACE_BYTES = 32 * 1024 * 1024; // as ui/replay.py has it
+const MAX_TRACE_BYTES = 32 * 1024 * 1024; // as ui/run/replay.py has it
 
-class Controls {
-  constructor(player, wake) {
-    this.player = player;
-    this.wake = wake;
+export class Controls {
+  constructor({ element, trigger, server }, player, wake) {
+    Object.assign(this, { element, trigger, server, player, wake });
+    this.root = element.querySelector(".ns-stage");
     this.counts = new Map();
-    this.slider = find(".ns-slider");
-    this.clock = find(".ns-clock");
-    this.toggle = find("[data-act='play']");
-    for (const button of element.querySelectorAll("[data-act]")) {
+    this.slider = this.find(".ns-slider");
+    this.clock = this.find(".ns-clock");
+    this.toggle = this.find("[data-act='play']");
+    for (const button of this.element.querySelectorAll("[data-act]")) {
       button.addEventListener("click", () => this.act(button.dataset.act));
     }
     this.slider.addEventListener("input", () => { player.seek(Number(this.slider.value)); wake(); });
-    const speed = find(".ns-speed");
+    const speed = this.find(".ns-speed");
     speed.addEventListener("change", () => {
       const [first, second] = speed.value.split(":");
       player.change(Number(second || first), first === "rounds");
       wake();
     });
-    for (const key of element.querySelectorAll("[data-toggle]")) {
+    for (const key of this.element.querySelectorAll("[data-toggle]")) {
       key.addEventListener("click", () => {
         const on = key.getAttribute("aria-pressed") !== "true";
         key.setAttribute("aria-pressed", String(on));
-        root.classList.toggle(`ns-off-${key.dataset.toggle}`, !on);
+        this.root.classList.toggle(`ns-off-${key.dataset.toggle}`, !on);
       });
     }
     this.files();
   }
 
+  find(selector) {
+    return this.element.querySelector(selector);
+  }
+
   reset() {
     this.counts.clear();
-    for (const node of element.querySelectorAll("[data-count]")) node.textContent = "";
+    for (const node of this.element.querySelectorAll("[data-count]")) node.textContent = "";
   }
 
   act(name) {
@@ -45,7 +49,7 @@ class Controls {
     if (name === "start") player.seek(1);
     if (name === "end") player.end();
     if (name === "save") this.save();
-    if (name === "open") find(".ns-file").click();
+    if (name === "open") this.find(".ns-file").click();
     this.wake();
   }
 
@@ -55,7 +59,7 @@ class Controls {
 
   draw(live) {
     const { player } = this;
-    for (const node of element.querySelectorAll("[data-count]")) {
+    for (const node of this.element.querySelectorAll("[data-count]")) {
       const text = String(this.counts.get(node.dataset.count) || 0);
       if (node.textContent !== text) node.textContent = text;
     }
@@ -69,20 +73,20 @@ class Controls {
     const at = player.round(player.cursor);
     const last = player.cursor > 0 ? player.events[player.cursor - 1] : undefined;
     const text = `round ${at} of ${player.ends.length} · ${((last && last.time) || 0).toFixed(2)} s`;
-    root.dataset.cursor = player.cursor;
+    this.root.dataset.cursor = player.cursor;
     if (this.clock.textContent !== text) {
       this.clock.textContent = text;
       this.slider.setAttribute("aria-valuetext", text);
     }
     this.slider.max = player.length;
     this.slider.value = player.cursor;
-    find(".ns-badge").textContent = live && !player.done ? "live" : live ? "your run" : "recorded";
+    this.find(".ns-badge").textContent = live && !player.done ? "live" : live ? "your run" : "recorded";
   }
 
   async save() {
-    const id = root.dataset.run;
-    const text = await server.trace(id);
-    if (!text) return trigger("lost", {});
+    const id = this.root.dataset.run;
+    const text = await this.server.trace(id);
+    if (!text) return this.trigger("lost", {});
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([text], { type: "application/jsonl" }));
     link.download = "naive-speculate-trace.jsonl";
@@ -91,13 +95,13 @@ class Controls {
   }
 
   files() {
-    const input = find(".ns-file");
+    const input = this.find(".ns-file");
     input.addEventListener("change", () => { this.open(input.files[0]); input.value = ""; });
-    root.addEventListener("dragover", (e) => { e.preventDefault(); root.classList.add("ns-drop"); });
-    root.addEventListener("dragleave", (e) => { if (!root.contains(e.relatedTarget)) root.classList.remove("ns-drop"); });
-    root.addEventListener("drop", (e) => {
+    this.root.addEventListener("dragover", (e) => { e.preventDefault(); this.root.classList.add("ns-drop"); });
+    this.root.addEventListener("dragleave", (e) => { if (!this.root.contains(e.relatedTarget)) this.root.classList.remove("ns-drop"); });
+    this.root.addEventListener("drop", (e) => {
       e.preventDefault();
-      root.classList.remove("ns-drop");
+      this.root.classList.remove("ns-drop");
       if (e.dataTransfer.files.length) this.open(e.dataTransfer.files[0]);
     });
   }
@@ -105,6 +109,6 @@ class Controls {
   async open(file) {
     if (!file) return;
     const text = file.size <= MAX_TRACE_BYTES ? await file.text() : null;
-    trigger("open", { name: file.name, size: file.size, text });
+    this.trigger("open", { name: file.name, size: file.size, text });
   }
 }

@@ -1,12 +1,12 @@
 // Moving between tokens with the keyboard: one token of a box is in the tab order, the arrows move on from it.
 
-function focusToken(box, node) {
+export function focusToken(box, node) {
   for (const other of box.querySelectorAll("[tabindex='0']")) other.tabIndex = -1;
   node.tabIndex = 0;
   node.focus({ preventScroll: false });
 }
 
-function moveByKey(box, event, choose) {
+export function moveByKey(box, event, choose) {
   const current = document.activeElement;
   if (!current || !current.token || !box.contains(current)) return;
   if (event.key === "Enter" || event.key === " ") {

@@ -3,7 +3,7 @@
 // "rounds": a second for every round. Events of a step all carry the time of its end; the step's own figures say when it
 // began and how long it drafted, and the drafts are spread evenly over that.
 
-class Player {
+export class Player {
   constructor(now) {
     this.now = now;
     this.reset();
@@ -27,7 +27,7 @@ class Player {
       this.events.push(event);
       this.times.push([event.time || 0, this.ends.length]);
       if (event.kind === "step") this.finish(event);
-      // What ends the run belongs to its last round: behind it there is nothing to step to.
+      // What ends the run belongs to its last round: after it there is nothing to step to.
       if (event.kind === "finished" && this.ends[this.ends.length - 1] === this.length - 1) this.ends[this.ends.length - 1] += 1;
     }
   }
@@ -106,6 +106,7 @@ class Player {
 
   change(speed, rounds) {
     this.speed = speed;
+    if (this.rounds === rounds) return;
     this.rounds = rounds;
     if (this.playing && this.cursor < this.length) this.clock = this.due(this.cursor);
   }

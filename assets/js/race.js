@@ -1,95 +1,99 @@
 // Replays two recorded runs side by side, both on one clock that runs at their true speed or slower.
 
-const race = element.querySelector(".ns-race");
-const clock = race.querySelector(".ns-race-clock");
-const speed = race.querySelector(".ns-race-speed");
-const verdict = race.querySelector(".ns-verdict");
-const still = window.matchMedia("(prefers-reduced-motion: reduce)");
-const lanes = [...race.querySelectorAll(".ns-lane")].map((box) => ({
-  box,
-  name: box.dataset.lane,
-  text: box.querySelector(".ns-lane-text"),
-  bar: box.querySelector(".ns-track i"),
-  numbers: box.querySelector(".ns-lane-numbers"),
-}));
-let shown = null;
-let frame = 0;
-let elapsed = 0;
-let last = 0;
+import { make } from "./dom.js";
+import { Player } from "./player.js";
+import { Flow, OUTPUT } from "./tokens.js";
 
-function receive() {
-  let data;
-  try {
-    data = JSON.parse(props.value);
-  } catch {
-    return;
+export function mount({ element, props, watch }) {
+  const race = new Race(element.querySelector(".ns-race"));
+  const receive = () => props.value && race.receive(JSON.parse(props.value));
+  watch("value", receive);
+  receive();
+}
+
+class Race {
+  constructor(root) {
+    this.root = root;
+    this.now = 0;
+    this.lanes = [...root.querySelectorAll(".ns-lane")].map((box) => new Lane(box, () => this.now));
+    this.speed = root.querySelector(".ns-race-speed");
+    this.speed.addEventListener("change", () => this.change());
+    root.querySelector(".ns-race-again").addEventListener("click", () => this.run && this.begin());
   }
-  if (shown && shown.serial === data.serial) return;
-  shown = data;
-  race.hidden = false;
-  begin();
-}
 
-function begin() {
-  cancelAnimationFrame(frame);
-  elapsed = 0;
-  last = 0;
-  race.dataset.state = "running";
-  verdict.replaceChildren();
-  for (const lane of lanes) {
-    lane.run = shown[lane.name];
-    lane.next = lane.passes = lane.output = 0;
-    lane.text.replaceChildren();
-    lane.box.dataset.state = "running";
+  receive(run) {
+    if (this.run?.serial === run.serial) return;
+    this.run = run;
+    this.root.hidden = false;
+    this.begin();
   }
-  if (still.matches) elapsed = Infinity;
-  frame = requestAnimationFrame(tick);
-}
 
-function tick(now) {
-  if (last) elapsed += ((now - last) / 1000) * Number(speed.value);
-  last = now;
-  for (const lane of lanes) advance(lane);
-  const longest = Math.max(...lanes.map((lane) => lane.run.seconds));
-  clock.textContent = `${Math.min(elapsed, longest).toFixed(2)} s`;
-  if (elapsed < longest) frame = requestAnimationFrame(tick);
-  else finish();
-}
-
-function advance(lane) {
-  const { tokens, passes, seconds } = lane.run;
-  const fresh = document.createDocumentFragment();
-  while (lane.next < tokens.length && tokens[lane.next][0] <= elapsed) {
-    const [, text, kind] = tokens[lane.next++];
-    if (kind !== "rejected") lane.output += 1;
-    const node = document.createElement("span");
-    node.className = "ns-token";
-    node.dataset.kind = kind;
-    node.textContent = text;
-    fresh.append(node);
+  begin() {
+    cancelAnimationFrame(this.frame);
+    this.root.dataset.state = "running";
+    this.root.querySelector(".ns-verdict").replaceChildren();
+    const still = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+    this.now = performance.now();
+    for (const lane of this.lanes) lane.begin(this.run[lane.name], still);
+    this.change();
+    this.draw(this.now);
   }
-  while (lane.passes < passes.length && passes[lane.passes] <= elapsed) lane.passes += 1;
-  if (fresh.childNodes.length) {
-    lane.text.append(fresh);
-    lane.text.scrollTop = lane.text.scrollHeight;
+
+  change() {
+    for (const { player } of this.lanes) player.change(Number(this.speed.value), false);
   }
-  const all = Math.max(1, tokens.filter(([, , kind]) => kind !== "rejected").length);
-  lane.bar.style.width = `${(100 * lane.output) / all}%`;
-  const time = Math.min(elapsed, seconds);
-  const rate = time > 0 ? Math.round(lane.output / time) : 0;
-  lane.numbers.textContent = `${lane.output} tokens · ${lane.passes} passes · ${time.toFixed(2)} s · ${rate} tokens/s`;
-  if (elapsed >= seconds && lane.box.dataset.state !== "done") lane.box.dataset.state = "done";
+
+  draw(now) {
+    this.now = Math.max(this.now, now);
+    for (const lane of this.lanes) lane.draw();
+    this.root.querySelector(".ns-race-clock").textContent = `${Math.max(...this.lanes.map(({ time }) => time)).toFixed(2)} s`;
+    if (this.lanes.some(({ player }) => player.playing)) {
+      this.frame = requestAnimationFrame((next) => this.draw(next));
+      return;
+    }
+    this.root.dataset.state = "done";
+    this.root.querySelector(".ns-verdict").replaceChildren(...this.run.verdict.map((sentence) => make("p", "", sentence)));
+  }
 }
 
-function finish() {
-  race.dataset.state = "done";
-  verdict.replaceChildren(...shown.verdict.map((sentence) => {
-    const node = document.createElement("p");
-    node.textContent = sentence;
-    return node;
-  }));
-}
+class Lane {
+  constructor(box, now) {
+    this.box = box;
+    this.name = box.dataset.lane;
+    this.player = new Player(now);
+    this.flow = new Flow(box.querySelector(".ns-lane-text"));
+  }
 
-race.querySelector(".ns-race-again").addEventListener("click", () => shown && begin());
-watch("value", receive);
-receive();
+  begin(events, still) {
+    this.box.dataset.state = "running";
+    this.flow.clear();
+    this.player.reset();
+    this.player.add(events);
+    this.player.done = true;
+    this.tokens = 0;
+    this.all = events.filter(({ kind }) => OUTPUT.has(kind)).length;
+    if (still) this.player.end(); else this.player.play();
+  }
+
+  // Seconds on the clock, which stops at the run's end.
+  get time() {
+    const { player } = this;
+    return player.playing ? player.clock : player.due(player.length - 1);
+  }
+
+  draw() {
+    const { player } = this;
+    const target = player.aim();
+    for (; player.cursor < target; player.cursor += 1) {
+      const event = player.events[player.cursor];
+      this.tokens += OUTPUT.has(event.kind);
+      if (event.text !== undefined) this.flow.add(event);
+    }
+    this.flow.follow();
+    if (!player.playing) this.box.dataset.state = "done";
+    this.box.querySelector(".ns-track i").style.width = `${(100 * this.tokens) / Math.max(1, this.all)}%`;
+    const rate = this.time > 0 ? Math.round(this.tokens / this.time) : 0;
+    this.box.querySelector(".ns-lane-numbers").textContent =
+      `${this.tokens} tokens · ${player.round(player.cursor)} passes · ${this.time.toFixed(2)} s · ${rate} tokens/s`;
+  }
+}

@@ -1,20 +1,17 @@
 // One row a step: what was drafted and what became of it, and how long the two models took.
 
-class Rounds {
-  constructor(box) {
-    this.box = box;
-    this.rows = new Map();
-    this.pinnedToEnd = true;
-    this.seconds = []; // of the rounds so far, in order of length
-    box.addEventListener("scroll", () => {
-      this.pinnedToEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 60;
-    }, { passive: true });
-  }
+import { Scroll, make } from "./dom.js";
+import { milliseconds } from "./format.js";
+import { mark } from "./tokens.js";
+
+export class Rounds extends Scroll {
+  rows = new Map();
+  seconds = []; // of the rounds so far, in order of length
 
   clear() {
     this.box.replaceChildren();
     this.rows.clear();
-    this.pinnedToEnd = true;
+    this.reset();
     this.seconds = [];
   }
 
@@ -84,9 +81,5 @@ class Rounds {
     const usual = this.seconds[this.seconds.length >> 1];
     const full = Math.min(this.seconds[this.seconds.length - 1], 2 * usual);
     this.box.style.setProperty("--longest", (full * 1000).toFixed(3));
-  }
-
-  follow() {
-    if (this.pinnedToEnd) this.box.scrollTop = this.box.scrollHeight;
   }
 }

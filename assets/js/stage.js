@@ -1,228 +1,270 @@
 // The stage: takes numbered events from the server, shows them as tokens and rounds, and lets the reader replay them.
 
-const FRAME_MS = 8;     // of our work a frame; the rest belongs to the browser
-const SEEK_MS = 250;    // charts follow the cursor at most four times a second
+import { Controls } from "./controls.js";
+import { tell } from "./cursor.js";
+import { percent } from "./format.js";
+import { focusToken, moveByKey } from "./keys.js";
+import { Player } from "./player.js";
+import { Rounds } from "./rounds.js";
+import { Sums } from "./summary.js";
+import { Tip, spoken } from "./tip.js";
+import { Flow, TOKEN, VERDICT } from "./tokens.js";
 
-const flow = new Flow(find("#tokens"));
-const rounds = new Rounds(find("#rounds"));
-const player = new Player(() => performance.now());
-const tip = new Tip(find(".ns-tip"));
-const controls = new Controls(player, wake);
-let run = { id: "", serial: -1, live: false };
-let shown = [];         // for every event that was ever shown, what it made: {flow, chip, event, born, judged}
-let waiting = new Map(); // drafted tokens by "step:index"
-let frame = 0;
-let resyncing = false;
-let lastSeek = { upto: -1, at: 0 };
-let seeking = false;
-let pinned = null;
+const FRAME_MS = 8;   // of our work a frame; the rest belongs to the browser
+const TELL_MS = 250;  // numbers and charts follow the cursor at most four times a second
+const QUIET_MS = 3000; // a run that goes on and has not been heard of for so long is asked about
 
-function receive() {
-  let message;
-  try {
-    message = JSON.parse(props.value);
-  } catch {
-    return;
+export function mount(component) {
+  new Stage(component).receive();
+}
+
+class Stage {
+  constructor(component) {
+    const { element, props, watch } = component;
+    Object.assign(this, component);
+    this.root = element.querySelector(".ns-stage");
+    this.flow = new Flow(this.find("#tokens"));
+    this.rounds = new Rounds(this.find("#rounds"));
+    this.tip = new Tip(this.find(".ns-tip"));
+    this.player = new Player(() => performance.now());
+    this.controls = new Controls(component, this.player, () => this.wake());
+    this.run = { id: "", serial: -1, live: false };
+    this.frame = 0;
+    this.told = { upto: -1, at: 0 };
+    this.timer = 0;
+    for (const box of [this.flow.box, this.rounds.box]) this.listen(box);
+    window.addEventListener("resize", () => this.tip.hide(), { passive: true });
+    watch("value", () => this.receive());
+    setInterval(() => this.check(), QUIET_MS);
   }
-  if (!message || message.serial < run.serial) return;
-  if (message.serial > run.serial) begin(message);
-  accept(message);
-}
 
-function begin(message) {
-  run = { id: message.run, serial: message.serial, live: message.live };
-  player.reset();
-  flow.clear();
-  rounds.clear();
-  controls.reset();
-  shown = [];
-  waiting = new Map();
-  pinned = null;
-  resyncing = false;
-  // The page comes with the recorded run's charts, in light.
-  lastSeek.upto = message.run === "recorded" && !isDark() ? message.events.length : -1;
-  tip.hide();
-  find(".ns-title").textContent = message.title;
-  root.dataset.run = message.run;
-  root.dataset.state = "running";
-}
-
-// Messages may have been dropped on the way (updates coalesce, a hidden panel gets none): then ask for the rest.
-function accept(message) {
-  const have = player.length;
-  if (message.first > have) return void resync();
-  const fresh = message.events.slice(have - message.first);
-  player.add(fresh);
-  if (message.done && !player.done) {
-    player.done = true;
-    root.dataset.state = "done";
-    announce();
+  find(selector) {
+    return this.element.querySelector(selector);
   }
-  wake();
-}
 
-async function resync() {
-  if (resyncing) return;
-  resyncing = true;
-  const asked = run.serial;
-  try {
-    const answer = await server.resync([run.id, player.length]);
-    if (answer && asked === run.serial) {
-      resyncing = false;
-      accept(JSON.parse(answer));
+  receive() {
+    let message;
+    try {
+      message = JSON.parse(this.props.value);
+    } catch {
+      return;
     }
-  } finally {
-    if (asked === run.serial) resyncing = false;
+    if (!message || message.serial < this.run.serial) return;
+    if (message.serial > this.run.serial) this.begin(message);
+    this.accept(message);
   }
-}
 
-function announce() {
-  const last = player.events[player.length - 1];
-  const metrics = last && last.metrics;
-  const rate = metrics && metrics.draft_acceptance_rate;
-  find(".ns-said").textContent = metrics
-    ? `Run finished: ${metrics.num_generated_tokens} tokens in ${metrics.num_spec_steps} rounds` +
-      (typeof rate === "number" ? `, ${percent(rate)} of the drafts accepted.` : ".")
-    : "Run finished.";
-}
-
-function wake() {
-  if (!frame) frame = requestAnimationFrame(draw);
-}
-
-function draw() {
-  frame = 0;
-  const started = performance.now();
-  const target = player.aim();
-  while (player.cursor !== target && performance.now() - started < FRAME_MS) {
-    if (player.cursor < target) show(player.cursor++); else unshow(--player.cursor);
+  begin({ run, serial, live, plain, title }) {
+    this.run = { id: run, serial, live, plain };
+    this.sums = new Sums();
+    this.player.reset();
+    this.flow.clear();
+    this.rounds.clear();
+    this.controls.reset();
+    this.tip.hide();
+    this.shown = [];           // for every event that was ever shown, what it made: {flow, chip, event, born, judged}
+    this.waiting = new Map();  // drafted tokens by "step:index"
+    this.pinned = null;
+    this.resyncing = false;
+    this.total = 0;            // how many events the run is known to have
+    this.told.upto = -1;
+    this.find(".ns-title").textContent = title;
+    this.root.dataset.run = run;
+    this.root.dataset.state = "running";
   }
-  if (player.playing || (player.following && run.live)) {
-    flow.follow();
-    rounds.follow();
-  }
-  controls.draw(run.live);
-  if (player.cursor === target) tellCharts();
-  if (player.busy) wake();
-}
 
-function show(n) {
-  const event = player.events[n];
-  if (event.kind === "started") {
-    if (!shown[n]) flow.prompt(event), (shown[n] = {});
-  } else if (event.kind === "step") {
-    rounds.finish(event);
-  } else if (TOKEN.has(event.kind)) {
-    showToken(n, event);
+  // Messages may have been dropped on the way (updates coalesce, a hidden panel gets none): then ask for the rest.
+  accept(message) {
+    const have = this.player.length;
+    this.heard = performance.now();
+    this.total = Math.max(this.total, message.total);
+    if (message.first > have) return void this.resync();
+    const fresh = message.events.slice(have - message.first);
+    this.player.add(fresh);
+    for (const event of fresh) this.sums.add(event);
+    if (message.done && !this.player.done) {
+      this.player.done = true;
+      this.root.dataset.state = "done";
+      this.announce();
+    }
+    this.wake();
   }
-}
 
-function showToken(n, event) {
-  const key = `${event.step}:${event.index}`;
-  const drafted = VERDICT.has(event.kind) ? waiting.get(key) : undefined;
-  if (drafted && (drafted.judged === null || drafted.judged === n)) {
-    drafted.judged = n;
-    shown[n] = drafted;
-    paint(drafted, event.kind);
-    suggest(drafted, event.kind);
-  } else if (shown[n]) {
-    shown[n].flow.hidden = shown[n].chip.hidden = false;
-    rounds.count(event, 1);
-  } else {
-    const token = { flow: flow.add(event), chip: rounds.add(event), born: n, judged: null };
-    token.flow.token = token.chip.token = token;
-    if (!flow.box.querySelector("[tabindex='0']")) token.flow.tabIndex = token.chip.tabIndex = 0;
-    if (event.kind === "proposed") waiting.set(key, token);
-    shown[n] = token;
-    rounds.count(event, 1);
+  // The server answers with so many events at a time: ask until there is nothing more to be had.
+  async resync() {
+    if (this.resyncing) return;
+    this.resyncing = true;
+    const asked = this.run.serial;
+    let had;
+    try {
+      do {
+        had = this.player.length;
+        const answer = await this.server.resync([this.run.id, had]);
+        if (asked !== this.run.serial) return;
+        if (!answer) return void this.lose();
+        this.accept(JSON.parse(answer));
+      } while (had < this.player.length && this.player.length < this.total);
+    } catch {
+      // No connection: asked again when the run has been quiet for a while.
+    } finally {
+      if (asked === this.run.serial) this.resyncing = false;
+    }
   }
-  controls.count(event.kind, 1);
-}
 
-function unshow(n) {
-  const event = player.events[n];
-  if (event.kind === "step") rounds.unfinish(event);
-  if (!TOKEN.has(event.kind)) return;
-  const token = shown[n];
-  if (token.judged === n) {
-    paint(token, player.events[token.born].kind);
-  } else {
-    token.flow.hidden = token.chip.hidden = true;
-    rounds.count(event, -1);
+  // The end may have been lost too, and with it every message that would have told that something is missing.
+  check() {
+    if (this.run.id && !this.player.done && performance.now() - this.heard > QUIET_MS) this.resync();
   }
-  controls.count(event.kind, -1);
+
+  // The server has forgotten the run: what is here is all there will be.
+  lose() {
+    this.player.done = true;
+    this.root.dataset.state = "lost";
+    this.trigger("lost", {});
+    this.wake();
+  }
+
+  announce() {
+    const { rounds, sums, tokens } = this.summary(this.player.length);
+    this.find(".ns-said").textContent = `Run finished: ${tokens} tokens in ${rounds.length} rounds` +
+      (sums.drafted ? `, ${percent(sums.accepted / sums.drafted)} of the drafts accepted.` : ".");
+  }
+
+  wake() {
+    if (!this.frame) this.frame = requestAnimationFrame(this.draw);
+  }
+
+  draw = () => {
+    this.frame = 0;
+    const { player } = this;
+    const started = performance.now();
+    const target = player.aim();
+    while (player.cursor !== target && performance.now() - started < FRAME_MS) {
+      if (player.cursor < target) this.show(player.cursor++); else this.unshow(--player.cursor);
+    }
+    if (player.playing || (player.following && this.run.live)) {
+      this.flow.follow();
+      this.rounds.follow();
+    }
+    this.controls.draw(this.run.live);
+    if (player.cursor !== this.told.upto && !this.timer) {
+      this.timer = setTimeout(() => this.tell(), Math.max(0, this.told.at + TELL_MS - performance.now()));
+    }
+    if (player.busy) this.wake();
+  };
+
+  tell() {
+    this.timer = 0;
+    this.told = { upto: this.player.cursor, at: performance.now() };
+    tell(this.summary(this.player.cursor));
+  }
+
+  summary(events) {
+    const { live, plain } = this.run;
+    return { ...this.sums.at(events, this.player.round(events)), live, plain };
+  }
+
+  show(n) {
+    const event = this.player.events[n];
+    if (event.kind === "started") {
+      if (!this.shown[n]) this.flow.prompt(event), (this.shown[n] = {});
+    } else if (event.kind === "step") {
+      this.rounds.finish(event);
+    } else if (TOKEN.has(event.kind)) {
+      this.showToken(n, event);
+    }
+  }
+
+  showToken(n, event) {
+    const { flow, rounds, shown, waiting } = this;
+    const key = `${event.step}:${event.index}`;
+    const drafted = VERDICT.has(event.kind) ? waiting.get(key) : undefined;
+    if (drafted && (drafted.judged === null || drafted.judged === n)) {
+      drafted.judged = n;
+      shown[n] = drafted;
+      paint(drafted, event.kind);
+      this.suggest(drafted, event.kind);
+    } else if (shown[n]) {
+      shown[n].flow.hidden = shown[n].chip.hidden = false;
+      rounds.count(event, 1);
+    } else {
+      const token = { flow: flow.add(event), chip: rounds.add(event), born: n, judged: null };
+      token.flow.token = token.chip.token = token;
+      if (!flow.box.querySelector("[tabindex='0']")) token.flow.tabIndex = token.chip.tabIndex = 0;
+      if (event.kind === "proposed") waiting.set(key, token);
+      shown[n] = token;
+      rounds.count(event, 1);
+    }
+    this.controls.count(event.kind, 1);
+  }
+
+  unshow(n) {
+    const { events } = this.player;
+    const event = events[n];
+    if (event.kind === "step") this.rounds.unfinish(event);
+    if (!TOKEN.has(event.kind)) return;
+    const token = this.shown[n];
+    if (token.judged === n) {
+      paint(token, events[token.born].kind);
+    } else {
+      token.flow.hidden = token.chip.hidden = true;
+      this.rounds.count(event, -1);
+    }
+    this.controls.count(event.kind, -1);
+  }
+
+  // The number of the event that says most about a token at this point of the replay.
+  telling(token) {
+    return token.judged !== null && token.judged < this.player.cursor ? token.judged : token.born;
+  }
+
+  // Something is always explained: until the reader points at a token, it is the run's first refused draft.
+  suggest(token, kind) {
+    if (kind === "rejected" && !this.pinned && this.run.live) this.pin(token);
+  }
+
+  pin(token) {
+    if (this.pinned) mark(this.pinned, "ns-pinned", false);
+    this.pinned = token;
+    mark(token, "ns-pinned", true);
+    this.trigger("inspect", { run: this.run.id, event: this.telling(token) });
+  }
+
+  // Pointing at a token points at it in both views.
+  point(token, at) {
+    const { events } = this.player;
+    this.tip.show(at, events[this.telling(token)], events[token.born]);
+    mark(token, "ns-linked", true);
+  }
+
+  unpoint(token) {
+    this.tip.hide();
+    mark(token, "ns-linked", false);
+  }
+
+  listen(box) {
+    const on = (name, handle) => box.addEventListener(name, (event) => {
+      const node = event.target.closest?.(".ns-token");
+      if (node?.token) handle(node.token, node);
+    });
+    on("pointerover", (token, node) => this.point(token, node));
+    on("pointerout", (token) => this.unpoint(token));
+    on("focusout", (token) => this.unpoint(token));
+    on("click", (token, node) => { focusToken(box, node); this.pin(token); });
+    on("focusin", (token, node) => {
+      const { events } = this.player;
+      node.setAttribute("role", "button");
+      node.setAttribute("aria-label", spoken(events[this.telling(token)], events[token.born]));
+      this.point(token, node);
+    });
+    box.addEventListener("keydown", (event) => moveByKey(box, event, (node) => this.pin(node.token)));
+  }
 }
 
 function paint(token, kind) {
-  token.flow.dataset.kind = kind;
-  token.chip.dataset.kind = kind;
+  token.flow.dataset.kind = token.chip.dataset.kind = kind;
 }
 
-// The number of the event that says most about a token at this point of the replay.
-function telling(token) {
-  return token.judged !== null && token.judged < player.cursor ? token.judged : token.born;
+function mark(token, name, on) {
+  for (const node of [token.flow, token.chip]) node.classList.toggle(name, on);
 }
-
-// Charts and headline numbers are made on the server, of the run up to the cursor; the next are asked for when the last
-// ones are here. They are a call and not an event, since an event that Gradio holds back is sent with its old data.
-function tellCharts() {
-  if (!run.id || seeking || lastSeek.upto === player.cursor) return;
-  seeking = true;
-  setTimeout(seek, Math.max(0, lastSeek.at + SEEK_MS - performance.now()));
-}
-
-async function seek() {
-  lastSeek = { upto: player.cursor, at: performance.now() };
-  try {
-    const answer = await server.seek([run.id, player.cursor, isDark()]);
-    if (answer) document.dispatchEvent(new CustomEvent("ns-seek", { detail: JSON.parse(answer) }));
-  } finally {
-    seeking = false;
-    wake();
-  }
-}
-
-// Something is always explained: until the reader points at a token, it is the run's first refused draft.
-function suggest(token, kind) {
-  if (kind === "rejected" && !pinned && run.live) pin(token);
-}
-
-function pin(token) {
-  if (pinned) for (const node of [pinned.flow, pinned.chip]) node.classList.remove("ns-pinned");
-  pinned = token;
-  for (const node of [token.flow, token.chip]) node.classList.add("ns-pinned");
-  trigger("inspect", { run: run.id, event: telling(token), dark: isDark() });
-}
-
-// Pointing at a token points at it in both views.
-function point(token, at) {
-  tip.show(at, player.events[telling(token)], player.events[token.born]);
-  for (const node of [token.flow, token.chip]) node.classList.add("ns-linked");
-}
-
-function unpoint(token) {
-  tip.hide();
-  for (const node of [token.flow, token.chip]) node.classList.remove("ns-linked");
-}
-
-for (const box of [flow.box, rounds.box]) {
-  const tokenAt = (event) => event.target.closest && event.target.closest(".ns-token");
-  box.addEventListener("pointerover", (e) => { const t = tokenAt(e); if (t && t.token) point(t.token, t); });
-  box.addEventListener("pointerout", (e) => { const t = tokenAt(e); if (t && t.token) unpoint(t.token); });
-  box.addEventListener("click", (e) => { const t = tokenAt(e); if (t && t.token) { focusToken(box, t); pin(t.token); } });
-  box.addEventListener("focusin", (e) => {
-    const t = tokenAt(e);
-    if (!t || !t.token) return;
-    const { token } = t;
-    t.setAttribute("role", "button");
-    t.setAttribute("aria-label", spoken(player.events[telling(token)], player.events[token.born]));
-    point(token, t);
-  });
-  box.addEventListener("focusout", (e) => { const t = tokenAt(e); if (t && t.token) unpoint(t.token); });
-  box.addEventListener("keydown", (e) => moveByKey(box, e, (node) => pin(node.token)));
-}
-
-window.addEventListener("resize", () => tip.hide(), { passive: true });
-new MutationObserver(() => { lastSeek.upto = -1; wake(); }).observe(document.body, { attributes: true, attributeFilter: ["class"] });
-watch("value", receive);
-receive();

@@ -1,5 +1,52 @@
-// The headline numbers follow the stage: the server makes their markup, with every text in it escaped.
+// The headline: a sentence on what is seen, and four numbers.
 
-document.addEventListener("ns-seek", (event) => {
-  element.innerHTML = event.detail.stats;
-});
+import { follow } from "./cursor.js";
+import { make } from "./dom.js";
+import { count, percent } from "./format.js";
+
+export function mount({ element }) {
+  const sentence = element.querySelector(".ns-sentence");
+  const tiles = [...element.querySelectorAll(".ns-tiles dd")];
+  follow((run) => {
+    sentence.replaceChildren(...said(run));
+    numbers(run).forEach(([value, note], n) => {
+      tiles[n].querySelector("b").textContent = value;
+      tiles[n].querySelector("span").textContent = note;
+    });
+  });
+}
+
+export function numbers({ sums, rounds, tokens, plain }) {
+  const rate = sums.time > 0 ? tokens / sums.time : 0;
+  return [
+    sums.drafted
+      ? [percent(sums.accepted / sums.drafted), `${sums.accepted.toLocaleString("en")} of ${count(sums.drafted, "draft")} kept`]
+      : ["–", "nothing was drafted"],
+    [rounds.length ? (1 + sums.accepted / rounds.length).toFixed(2) : "–", "plain decoding: 1"],
+    [rate ? rate.toFixed(0) : "–", plain.rate ? `plain decoding: ${plain.rate.toFixed(0)}, measured ${plain.where}` : "plain decoding: not measured"],
+    [rate && plain.rate ? `${(rate / plain.rate).toFixed(1)}×` : "–", "against plain decoding, measured"],
+  ];
+}
+
+// Pieces of the sentence: text, and nodes.
+export function said({ sums, rounds, tokens, started, finished, live }) {
+  if (!rounds.length) return ["The prompt is being read, and the first round drafted."];
+  const [written, passes] = [count(tokens, "token"), count(rounds.length, "pass", "passes")];
+  const opened = (text) => live ? text : `In this recorded run, ${text[0].toLowerCase()}${text.slice(1)}`;
+  if (!sums.drafted) {
+    return [opened(`Plain decoding: the target model wrote ${written} in ${passes}, one token a pass.`), ending(finished)];
+  }
+  const guesser = started.settings?.drafter === "prompt_lookup" ? "A search in the text so far" : "A small draft model";
+  return [
+    opened(`${guesser} guessed ahead, the target model checked each guess and kept ${percent(sums.accepted / sums.drafted)} of them: `),
+    make("strong", "", `${written} in ${passes}`),
+    ` of the target model instead of ${tokens.toLocaleString("en")}.`,
+    ending(finished),
+  ];
+}
+
+function ending(finished) {
+  if (finished?.finish_reason === "cancelled") return " It was stopped there.";
+  if (finished?.finish_reason === "error") return ` It ended in an error: ${finished.message || "no reason is given"}`;
+  return "";
+}

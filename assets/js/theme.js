@@ -1,31 +1,29 @@
 // The button that turns the page dark or light; the choice is remembered for the next visit.
 
 const KEY = "naive-speculate-theme";
-const button = element.querySelector(".ns-theme");
 
-function remembered() {
-  try {
-    return localStorage.getItem(KEY);
-  } catch {
-    return null; // storage may be forbidden
-  }
+export function mount({ element }) {
+  const button = element.querySelector(".ns-theme");
+  const turn = (dark) => {
+    document.body.classList.toggle("dark", dark);
+    button.setAttribute("aria-pressed", String(dark));
+  };
+  button.addEventListener("click", () => {
+    const dark = !isDark();
+    turn(dark);
+    storage((kept) => kept.setItem(KEY, dark ? "dark" : "light"));
+  });
+  const asked = new URLSearchParams(location.search).has("__theme");
+  const chosen = asked ? null : storage((kept) => kept.getItem(KEY));
+  turn(chosen ? chosen === "dark" : isDark());
 }
 
-function turn(dark) {
-  document.body.classList.toggle("dark", dark);
-  button.setAttribute("aria-pressed", String(dark));
-}
+const isDark = () => document.body.classList.contains("dark");
 
-button.addEventListener("click", () => {
-  const dark = !document.body.classList.contains("dark");
-  turn(dark);
+function storage(use) {
   try {
-    localStorage.setItem(KEY, dark ? "dark" : "light");
+    return use(localStorage);
   } catch {
-    // then it holds for this visit
+    return null; // it may be forbidden; then the choice holds for this visit
   }
-});
-
-const asked = new URLSearchParams(location.search).has("__theme");
-const chosen = asked ? null : remembered();
-turn(chosen ? chosen === "dark" : document.body.classList.contains("dark"));
+}

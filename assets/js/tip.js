@@ -1,6 +1,10 @@
 // The card beside a hovered or focused token: its numbers, in the terms of the strategy that judged it.
 
-class Tip {
+import { make } from "./dom.js";
+import { number } from "./format.js";
+import { visible } from "./tokens.js";
+
+export class Tip {
   constructor(node) {
     this.node = node;
   }
@@ -30,10 +34,10 @@ class Tip {
 function describe(event, proposed) {
   const lines = [[visible(event), event.kind === "proposed" ? "drafted" : event.kind]];
   const draft = event.draft_prob ?? (proposed && proposed.draft_prob);
-  if (draft !== undefined) lines.push(["draft gave it", percent(draft)]);
-  if (event.target_prob !== undefined) lines.push(["target gave it", percent(event.target_prob)]);
-  if (event.threshold !== undefined) lines.push(["needed at least", percent(event.threshold)]);
-  if (event.accept_prob !== undefined) lines.push(["chance to be kept", percent(event.accept_prob)]);
+  if (draft !== undefined) lines.push(["draft gave it", number(draft)]);
+  if (event.target_prob !== undefined) lines.push(["target gave it", number(event.target_prob)]);
+  if (event.threshold !== undefined) lines.push(["needed at least", number(event.threshold)]);
+  if (event.accept_prob !== undefined) lines.push(["chance to be kept", number(event.accept_prob)]);
   if (event.uniform !== undefined) lines.push(["draw", number(event.uniform)]);
   if (event.reason) lines.push(["because", REASONS[event.reason] || event.reason]);
   lines.push(["token", `#${event.token_id}`]);
@@ -42,6 +46,6 @@ function describe(event, proposed) {
 
 const REASONS = { rejected: "an earlier draft was rejected", stop: "the text ended", length: "the length limit" };
 
-function spoken(event, proposed) {
+export function spoken(event, proposed) {
   return describe(event, proposed).map(([name, value]) => `${name}: ${value}`).join(", ");
 }

@@ -1,18 +1,15 @@
-// The text as it grows: one element a token, appended once and never drawn again. `show` and `unshow` are each other's
-// opposites, so that replay moves both ways over the same elements.
+// The text as it grows: one element a token, appended once and never drawn again.
 
-class Flow {
-  constructor(box) {
-    this.box = box;
-    this.pinnedToEnd = true;
-    box.addEventListener("scroll", () => {
-      this.pinnedToEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
-    }, { passive: true });
-  }
+import { Scroll, make } from "./dom.js";
 
+export const OUTPUT = new Set(["accepted", "resampled", "bonus"]);
+export const VERDICT = new Set(["accepted", "rejected", "discarded"]);
+export const TOKEN = new Set(["proposed", ...VERDICT, ...OUTPUT]);
+
+export class Flow extends Scroll {
   clear() {
     this.box.replaceChildren();
-    this.pinnedToEnd = true;
+    this.reset();
   }
 
   prompt(event) {
@@ -36,14 +33,10 @@ class Flow {
     this.box.append(node);
     return node;
   }
-
-  follow() {
-    if (this.pinnedToEnd) this.box.scrollTop = this.box.scrollHeight;
-  }
 }
 
 // What tests, style sheets and the keyboard know a token by.
-function mark(node, event) {
+export function mark(node, event) {
   node.dataset.kind = event.kind;
   node.dataset.step = event.step;
   node.dataset.index = event.index;
@@ -51,4 +44,10 @@ function mark(node, event) {
   node.tabIndex = -1;
   if (event.text && event.text.includes("\n")) node.dataset.break = "";
   if (event.text && /[ \t]{2}|\t/.test(event.text)) node.dataset.wide = "";
+}
+
+// A token as one can point at it in a sentence: spaces and line breaks made visible.
+export function visible(event) {
+  const text = event.text || event.token || "";
+  return text.replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/^ /, "␣") || "∅";
 }

@@ -23,8 +23,8 @@ def open_explore(page: Page, ks: tuple[str, ...] = KS, temperatures: tuple[str, 
 
 
 def texts(page: Page, chart: str) -> list[str]:
-    page.locator(f"#{chart} .main-svg .text").first.wait_for()
-    return page.locator(f"#{chart} .scatterlayer text").all_text_contents()
+    page.locator(f"#{chart} .heatmaplayer text").first.wait_for()
+    return page.locator(f"#{chart} .heatmaplayer text").all_text_contents()
 
 
 def test_a_sweep_fills_maps_table_and_file(page):
@@ -75,9 +75,9 @@ def test_the_maps_fit_the_page_in_both_themes(open_page, width):
     page.locator("#explore-run").click()
     page.locator("#explore-csv").wait_for()
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
-    title = page.locator("#explore-speedup .gtitle")
+    title = page.locator("#explore-speedup .xtitle")
     dark = title.evaluate("(e) => getComputedStyle(e).fill")
     page.evaluate("document.body.classList.remove('dark')")
     page.wait_for_function(
-        "(before) => getComputedStyle(document.querySelector('#explore-speedup .gtitle')).fill !== before", arg=dark
+        "(before) => getComputedStyle(document.querySelector('#explore-speedup .xtitle')).fill !== before", arg=dark
     )

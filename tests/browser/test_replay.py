@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from naive_speculate import Trace
 from tests.browser.steps import another_run, ended, shown_run, text, toast, trace, visible_tokens
-from ui.recorded import SPECULATIVE
+from ui.run.recorded import SPECULATIVE
 
 SLIDER = ".ns-slider"
 
@@ -75,6 +75,18 @@ def test_numbers_and_charts_follow_the_cursor(page):
     go_to(page, third + 1)
     expect(page.locator("#stats")).to_contain_text(f"{len(part.token_ids)} tokens in 3 passes")
     page.wait_for_function("() => document.querySelector('#chart-acceptance').data?.[0]?.x.length <= 3")
+
+
+def test_moving_through_a_run_asks_the_server_nothing(page):
+    ended(page)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    press(page, "To the start")
+    expect(page.locator("#stats")).to_contain_text("The prompt is being read")
+    page.wait_for_function("() => document.querySelector('#chart-acceptance').data?.length === 0")
+    press(page, "To the end")
+    expect(page.locator("#stats")).to_contain_text("In this recorded run")
+    assert asked == []
 
 
 def test_playing_reaches_the_end_by_itself_and_can_be_paused(page):

@@ -21,17 +21,16 @@ from naive_speculate import SamplingParams, Trace
 from naive_speculate.serving import LocalEngine, Request
 from naive_speculate.serving.observed import ObservedEngine, RunRecord
 from tests.hosting.http import get
-from ui.host import Hosted, Offer, load_offer
-from ui.hosting import BUNDLED, Hosting, PairChoice, read_hosting
-from ui.operations import Counters, log_runs
+from ui.host.catalog import Catalog, ServedPair, load_catalog
+from ui.host.configuration import BUNDLED, Configuration, PairChoice, read_configuration
+from ui.host.operations import Counters, log_runs
 from ui.page import open_queue
-from ui.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_without_anything_said_the_bundled_pair_is_on_offer():
-    assert read_hosting({}, {}) == Hosting((PairChoice(BUNDLED),))
+def test_without_anything_said_the_bundled_pair_is_of_the_catalog():
+    assert read_configuration({}, {}) == Configuration((PairChoice(BUNDLED),))
 
 
 def test_the_environment_decides_and_options_win():
@@ -45,7 +44,7 @@ def test_the_environment_decides_and_options_win():
         "NAIVE_SPECULATE_QUEUE_SIZE": "7",
         "NAIVE_SPECULATE_CONCURRENCY": "3",
     }
-    found = read_hosting(environ, {"dtype": None, "device": "cpu"})
+    found = read_configuration(environ, {"dtype": None, "device": "cpu"})
     assert found.pairs == (PairChoice("Qwen3-8B", "Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B"),)
     assert (found.device, found.dtype, found.max_tokens) == ("cpu", "bfloat16", 300)
     assert (found.max_prompt_tokens, found.queue_size, found.concurrency) == (2000, 7, 3)
@@ -71,7 +70,7 @@ def test_a_port_in_use_is_one_line_and_status_2():
 
 def test_several_pairs_can_be_listed():
     listed = "bundled; Qwen 3 = Qwen/Qwen3-8B + Qwen/Qwen3-0.6B ; Alone=/models/one"
-    assert read_hosting({"NAIVE_SPECULATE_PAIRS": listed}, {}).pairs == (
+    assert read_configuration({"NAIVE_SPECULATE_PAIRS": listed}, {}).pairs == (
         PairChoice(BUNDLED),
         PairChoice("Qwen 3", "Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B"),
         PairChoice("Alone", "/models/one"),
@@ -98,7 +97,7 @@ def test_several_pairs_can_be_listed():
 )
 def test_a_wrong_value_is_named(name, value):
     with pytest.raises(ValueError, match=f"NAIVE_SPECULATE_{name}"):
-        read_hosting({f"NAIVE_SPECULATE_{name}": value}, {})
+        read_configuration({f"NAIVE_SPECULATE_{name}": value}, {})
 
 
 @pytest.mark.parametrize(
@@ -124,14 +123,14 @@ def test_so_it_does_as_a_program():
     assert len(ended.stderr.splitlines()) == 1
 
 
-def test_visitors_choose_among_the_pairs_on_offer_only(bundled_engine, tiny_engine):
-    offer = Offer({"first": Hosted(bundled_engine), "second": Hosted(tiny_engine)}, max_tokens=50)
-    assert offer.of(Settings()).engine is bundled_engine
-    assert offer.of(Settings(pair="second")).engine is tiny_engine
+def test_visitors_choose_among_the_pairs_of_the_catalog_only(bundled_engine, tiny_engine):
+    catalog = Catalog({"first": ServedPair(bundled_engine), "second": ServedPair(tiny_engine)}, max_tokens=50)
+    assert catalog.of("").engine is bundled_engine
+    assert catalog.of("second").engine is tiny_engine
     with pytest.raises(ValueError, match=r"pair must be one of first, second, got '\.\./\.\./etc'"):
-        offer.stream(Settings(prompt="Once", pair="../../etc"), threading.Event())
+        catalog.stream("../../etc", Request("Once"), threading.Event())
     with pytest.raises(ValueError, match="max_tokens may be 50"):
-        offer.stream(Settings(prompt="Once", max_tokens=51), threading.Event())
+        catalog.stream("", Request("Once", SamplingParams(max_tokens=51)), threading.Event())
 
 
 def test_the_prompt_can_be_limited(tiny_decoder):
@@ -144,14 +143,14 @@ def test_the_prompt_can_be_limited(tiny_decoder):
 def test_two_pairs_of_a_folder_are_loaded():
     folder = ROOT / "assets" / "pair"
     choices = (PairChoice(BUNDLED), PairChoice("again", str(folder / "target"), str(folder / "draft")))
-    offer = load_offer(Hosting(choices, device="cpu", max_prompt_tokens=16))
-    assert list(offer.pairs) == [BUNDLED, "again"]
-    assert all(hosted.plain_rate and hosted.plain_rate > 0 for hosted in offer.pairs.values())
-    assert offer.load().capacity == 32
+    catalog = load_catalog(Configuration(choices, device="cpu", max_prompt_tokens=16))
+    assert list(catalog.pairs) == [BUNDLED, "again"]
+    assert all(served.plain_rate and served.plain_rate > 0 for served in catalog.pairs.values())
+    assert catalog.load().capacity == 32
     with pytest.raises(ValueError, match="4 more than the 16 allowed here"):
-        list(offer.stream(Settings(prompt="a " * 19 + "a", pair="again"), threading.Event()))
-    offer.close()
-    assert not offer.load().ready
+        list(catalog.stream("again", Request("a " * 19 + "a"), threading.Event()))
+    catalog.close()
+    assert not catalog.load().ready
 
 
 # --- what the operator sees

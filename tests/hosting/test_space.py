@@ -12,7 +12,7 @@ import pytest
 import app
 from naive_speculate import SamplingParams, Trace
 from naive_speculate.serving import Request, SoloEngine, Unavailable
-from ui.zero import MOST_SECONDS, duration, on_zero_gpu
+from ui.host.zero import MOST_SECONDS, duration, on_zero_gpu
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -1,5 +1,7 @@
 """A prompt in the tokenizer's chat template: it is what is decoded, and a template that is missing or broken is one line."""
 
+import threading
+
 import pytest
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
@@ -9,8 +11,7 @@ from transformers import PreTrainedTokenizerFast
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.serving import LocalEngine, Request, SoloEngine
 from tests.serving.contract import joined
-from ui.host import Hosted, Offer
-from ui.settings import Settings
+from ui.host.catalog import Catalog, ServedPair
 
 PARAMS = SamplingParams(max_tokens=4, seed=1, n=2)
 
@@ -84,8 +85,11 @@ def test_a_template_that_fails_is_one_line(engine, tokenizer, template, said):
     assert "\n" not in str(refused.value)
 
 
-def test_the_page_asks_for_chat_only_where_the_pair_has_a_template(engine, tiny_engine):
-    offer = Offer({"chatty": Hosted(engine), "plain": Hosted(tiny_engine)})
-    assert offer.request(Settings(prompt="w3", pair="chatty", chat=True)).chat
-    assert not offer.request(Settings(prompt="w3", pair="chatty", chat=False)).chat
-    assert not offer.request(Settings(prompt="w3", pair="plain", chat=True)).chat
+@pytest.mark.parametrize(
+    ("pair", "prompt", "chat", "told"),
+    [("chatty", "w3", True, [90, 3, 91]), ("chatty", "w3", False, [3]), ("plain", [3], True, [3])],
+)
+def test_the_page_asks_for_chat_only_where_the_pair_has_a_template(engine, tiny_engine, pair, prompt, chat, told):
+    catalog = Catalog({"chatty": ServedPair(engine), "plain": ServedPair(tiny_engine)})
+    started, *_ = catalog.stream(pair, Request(prompt, PARAMS, chat=chat), threading.Event())
+    assert started.prompt_token_ids == told

@@ -17,9 +17,8 @@ from naive_speculate.serving.ray.app import DecoderArgs
 from naive_speculate.serving.ray.engine import RayEngine
 from tests.serving.conftest import APP
 from tests.serving.contract import SOON, EngineContract
-from ui.host import join_offer
-from ui.hosting import Hosting
-from ui.settings import Settings
+from ui.host.catalog import join_catalog
+from ui.host.configuration import Configuration
 
 
 @pytest.fixture
@@ -187,12 +186,11 @@ def test_bad_input_is_one_line_at_the_start(cluster):
 
 
 def test_the_page_offers_the_cluster_and_tells_who_must_wait(engine):
-    offer = join_offer(Hosting(queue_size=9), {APP: engine})
-    assert (offer.concurrency, offer.load().replicas) == (engine.about.capacity + 9, engine.load().replicas)
-    settings = Settings(prompt="w1", pair=APP)
-    assert offer.queue(settings) == ""
+    catalog = join_catalog(Configuration(queue_size=9), {APP: engine})
+    assert (catalog.concurrency, catalog.load().replicas) == (engine.about.capacity + 9, engine.load().replicas)
+    assert catalog.queue(APP) == ""
     streams = [engine.submit(long_request(number, 3000)) for number in range(engine.load().capacity)]
-    assert "places are taken" in offer.queue(settings)
+    assert "places are taken" in catalog.queue(APP)
     for stream in streams:
         stream.close()
-    assert offer.queue(settings) == ""
+    assert catalog.queue(APP) == ""

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from naive_speculate import ModelPair, SamplingParams, VerifyStrategy
-from naive_speculate.speculate.window import CostTable
+from naive_speculate.costs import CostTable
 from tests.speculate.toys import ToyModel, enumerate_outputs, exact_outputs, largest_difference
 
 LOSSLESS = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION]

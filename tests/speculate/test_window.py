@@ -2,7 +2,8 @@
 
 import pytest
 
-from naive_speculate.speculate.window import MAX_AUTO_WINDOW, AutoWindow, CostTable, FixedWindow
+from naive_speculate.costs import CostTable
+from naive_speculate.speculate.window import MAX_AUTO_WINDOW, AutoWindow, FixedWindow
 
 
 def play(window: AutoWindow, confidence: float, kept: bool, steps: int) -> list[int]:

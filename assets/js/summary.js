@@ -1,0 +1,53 @@
+// What a run comes to after each of its rounds, kept as sums while its events come in, so that the numbers of any place are
+// there at once. They are those of naive_speculate/metrics.py.
+
+import { OUTPUT } from "./tokens.js";
+
+const MOST_DRAFTS = 64;
+const MOST_SECONDS = 1e6; // no real round has more; a loaded trace may claim what it likes
+const NOTHING = { time: 0, tokens: 0, drafted: 0, accepted: 0, judged: 0, draft: 0, verify: 0, seconds: 0, timed: 0 };
+
+const bounded = (value, most) => Math.min(most, Math.max(0, value || 0));
+
+export class Sums {
+  constructor() {
+    this.rounds = [];         // of each round alone
+    this.upto = [NOTHING];    // of all rounds up to each, added up
+    this.outputs = [0];       // number of output tokens among so many events
+    this.started = {};
+    this.finished = null;
+  }
+
+  add(event) {
+    this.outputs.push(this.outputs[this.outputs.length - 1] + OUTPUT.has(event.kind));
+    if (event.kind === "started") this.started = event;
+    if (event.kind === "finished") this.finished = event;
+    if (event.kind === "step") this.finish(event);
+  }
+
+  finish(event) {
+    const drafted = bounded(event.num_draft, MOST_DRAFTS);
+    const accepted = bounded(event.num_accepted, drafted);
+    const draft = bounded(event.draft_seconds, MOST_SECONDS);
+    const verify = bounded(event.verify_seconds, MOST_SECONDS);
+    const seconds = Math.max(draft + verify, bounded(event.total_seconds, MOST_SECONDS));
+    // A round that did not keep every draft refused exactly one: those after it were never judged.
+    const round = { drafted, accepted, judged: accepted + (accepted < drafted), draft, verify, seconds };
+    const sums = { ...this.upto[this.upto.length - 1], time: event.time || 0 };
+    for (const name of Object.keys(round)) sums[name] += round[name];
+    this.rounds.push(round);
+    this.upto.push(sums);
+  }
+
+  // The run up to an event: `rounds` are those that have ended, `sums` theirs together, `tokens` the output's so far.
+  at(events, rounds) {
+    const atEnd = events === this.outputs.length - 1;
+    return {
+      started: this.started,
+      finished: atEnd ? this.finished : null,
+      rounds: this.rounds.slice(0, rounds),
+      sums: this.upto[rounds],
+      tokens: this.outputs[events],
+    };
+  }
+}

@@ -1,0 +1,239 @@
+"""What the five charts and the headline say, for ordinary runs and for those that have hardly anything to say.
+
+The browser makes them of the run's events; here it is given runs made by hand, and its figures are checked by Plotly.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import plotly.graph_objects as go
+import pytest
+from playwright.sync_api import Browser, Route
+
+from naive_speculate.events import Event, EventKind, FinishReason
+from naive_speculate.events.trace import Trace
+from naive_speculate.theory import speedup as expected_speedup
+from tests.ui.drawn import drawn
+from tests.ui.handmade import run
+from ui.assets import ROOT
+from ui.charts.plot import BOARD
+from ui.run.wire import HEAVY
+
+WAITING = "No round has ended yet."
+NO_DRAFTS = "Nothing was drafted in this run: plain decoding, one token a round."
+USUAL = [(4, 4), (4, 1), (4, 0), (4, 3), (2, 2)]
+
+DEGENERATE = {
+    "empty": Trace([]),
+    "started": run([], finished=False),
+    "cancelled at once": run([]),
+    "no drafts": run([(0, 0)] * 3),
+    "all rejected": run([(5, 0)] * 4),
+    "all accepted": run([(5, 5)] * 4),
+    "one step": run([(3, 2)], finished=False),
+    "one draft": run([(1, 0)]),
+    "plain at last": run([(4, 2), (0, 0)]),
+}
+SHOW = """async ([events, upto, plain, live]) => {
+    const [{ Player }, { Sums }, { CHARTS }, { numbers, said }] =
+        await Promise.all(["player", "summary", "charts", "stats"].map((name) => import(`/${name}.js`)));
+    const [player, sums] = [new Player(() => 0), new Sums()];
+    player.add(events);
+    for (const event of events) sums.add(event);
+    const shown = { ...sums.at(upto, player.round(upto)), plain: { rate: plain, where: "here" }, live };
+    const figures = Object.fromEntries(Object.entries(CHARTS).map(([name, chart]) => [name, chart(shown)]));
+    return [JSON.parse(JSON.stringify(figures)), numbers(shown), said(shown).map((part) => part.textContent ?? part).join("")];
+}"""
+
+
+class Shown(NamedTuple):
+    """What the page shows of a run: its charts by their ids, the headline's values and notes, and its sentence."""
+
+    figures: dict[str, go.Figure]
+    numbers: list[tuple[str, str]]
+    sentence: str
+
+
+@pytest.fixture(scope="module")
+def show(chromium: Browser) -> Any:
+    """What the page's own scripts make of a trace: `show(trace, upto=…, plain=…, live=…)`."""
+    page = chromium.new_page()
+
+    def serve(route: Route) -> None:
+        name = route.request.url.rsplit("/", 1)[-1]
+        if name:
+            route.fulfill(path=ROOT / "js" / name, content_type="text/javascript")
+        else:
+            route.fulfill(body="<!doctype html><body></body>", content_type="text/html")
+
+    page.route("http://page.test/**", serve)
+    page.goto("http://page.test/")
+
+    def shown(trace: Trace, *, upto: int | None = None, plain: float | None = None, live: bool = True) -> Shown:
+        events = [event.to_dict(without=HEAVY) for event in trace]
+        figures, numbers, sentence = page.evaluate(SHOW, [events, len(events) if upto is None else upto, plain, live])
+        return Shown({name: drawn(figure) for name, figure in figures.items()}, [tuple(pair) for pair in numbers], sentence)
+
+    yield shown
+    page.close()
+
+
+@pytest.fixture
+def chart(show: Callable[..., Shown]) -> Any:
+    """One of the charts: `chart(name, trace)`."""
+    return lambda name, trace, **how: show(trace, **how).figures[f"chart-{name}"]
+
+
+def note(figure: go.Figure) -> str:
+    return figure.layout.meta if figure.data else figure.layout.annotations[0].text.replace("<br>", " ")
+
+
+@pytest.mark.parametrize("case", DEGENERATE)
+def test_every_run_has_every_chart_and_says_something(case, show):
+    figures = show(DEGENERATE[case]).figures
+    assert set(figures) == set(BOARD)
+    for figure in figures.values():
+        assert len(figure.layout.meta) > 10
+        assert note(figure) == figure.layout.meta
+
+
+def test_before_the_first_step_a_chart_waits(show):
+    for figure in show(run([], finished=False)).figures.values():
+        assert note(figure) == WAITING
+        assert not figure.data
+
+
+@pytest.mark.parametrize("name", ["acceptance", "positions", "lengths", "speedup"])
+def test_a_run_without_drafts_is_called_plain(name, chart):
+    assert note(chart(name, run([(0, 0)] * 3))) == NO_DRAFTS
+
+
+def test_acceptance_shows_each_step_and_the_mean_over_drafts(chart):
+    figure = chart("acceptance", run(USUAL))
+    bars, mean, none = figure.data
+    assert list(none.x) == [3]
+    assert list(bars.x) == [1, 2, 3, 4, 5]
+    assert list(bars.y) == [1.0, 0.25, 0.0, 0.75, 1.0]
+    assert list(bars.customdata[3]) == [3, 4]
+    assert list(mean.y) == pytest.approx([1.0, 5 / 8, 5 / 12, 8 / 16, 10 / 18])
+    assert note(figure) == "10 of 18 drafts kept: 56%"
+
+
+def test_positions_count_only_drafts_that_were_still_in_the_running(chart):
+    bars, line = chart("positions", run(USUAL)).data
+    assert [tuple(pair) for pair in bars.customdata] == [(4, 5), (3, 4), (2, 2), (1, 2)]
+    assert list(bars.y) == pytest.approx([4 / 5, 3 / 4, 1.0, 1 / 2])
+    assert line.y[0] == pytest.approx(run(USUAL).metrics.alpha)
+    assert list(bars.y) == pytest.approx(run(USUAL).metrics.acceptance_rate_per_position)
+
+
+def test_lengths_are_the_metrics_histogram_as_shares(chart):
+    trace = run(USUAL)
+    figure = chart("lengths", trace)
+    (bars,) = figure.data
+    assert list(bars.customdata) == trace.metrics.acceptance_histogram == [1, 1, 1, 1, 1]
+    assert sum(bars.y) == pytest.approx(1)
+    assert f"{trace.metrics.mean_acceptance_length:.2f} tokens a round" in note(figure)
+
+
+def test_timing_stacks_to_the_steps_whole_time(chart):
+    draft, verify, rest = chart("timing", run(USUAL)).data
+    assert list(draft.y) == pytest.approx([4, 4, 4, 4, 2])
+    assert list(verify.y) == pytest.approx([10] * 5)
+    assert list(rest.y) == pytest.approx([1] * 5)
+    assert draft.marker.pattern.shape != verify.marker.pattern.shape  # told apart without colour
+
+
+def test_one_slow_step_does_not_squash_the_others(chart):
+    trace = run([(4, 2)] * 30)
+    slow = next(event for event in trace if event.total_seconds is not None)
+    slow.total_seconds = 3.0
+    assert chart("timing", trace).layout.yaxis.range[1] <= 20
+
+
+def test_speedup_draws_theory_from_measured_numbers_and_the_runs_own_point(chart):
+    trace = run(USUAL)
+    theorem, here, point, plain = chart("speedup", trace, plain=80.0).data
+    alpha, draft_cost = trace.metrics.alpha, 0.001 * 80
+    assert [theorem.y[k] for k in (0, 3)] == pytest.approx([1.0, expected_speedup(alpha, 3, draft_cost)])
+    # A verification of the run's 3.6 drafts on average cost 0.88 plain steps, so one of 2 drafts is taken to cost 0.93.
+    assert here.y[2] == pytest.approx(expected_speedup(alpha, 2, draft_cost, 1 - 0.12 * 2 / 3.6))
+    assert point.x[0] == pytest.approx(18 / 5)
+    # 15 tokens in 5 × 11 ms + 18 ms, against 80 a second
+    assert point.y[0] == pytest.approx(15 / 0.073 / 80)
+    assert list(plain.y) == [1, 1]
+
+
+def test_speedup_says_when_the_plain_speed_was_not_measured(chart):
+    named = [line.name for line in chart("speedup", run(USUAL)).data if line.name]
+    assert named == ["Theorem 3.8", "this run, estimated"]
+    named = [line.name for line in chart("speedup", run(USUAL), plain=80.0).data if line.name]
+    assert named == ["Theorem 3.8", "costs as here", "this run"]
+
+
+def test_axes_stay_while_a_run_goes_on(show):
+    random.seed(3)
+    trace = run([(4, random.choice([0, 1, 2, 3, 4])) for _ in range(60)], finished=False)
+    ends = [number + 1 for number, event in enumerate(trace) if event.kind == EventKind.STEP]
+    seen: dict[str, list[Any]] = {name: [] for name in BOARD}
+    for upto in ends[3::2]:
+        for name, figure in show(trace, upto=upto).figures.items():
+            ranges = (tuple(figure.layout.xaxis.range), tuple(figure.layout.yaxis.range))
+            if seen[name][-1:] != [ranges]:
+                seen[name].append(ranges)
+    assert all(len(ranges) <= 3 for ranges in seen.values()), seen
+
+
+def test_a_trace_that_claims_nonsense_is_drawn_within_bounds(chart):
+    trace = run([(4, 3), (4, 2)])
+    step = next(event for event in trace if event.num_draft is not None)
+    step.num_accepted, step.draft_seconds, step.num_draft = 10**9, -5.0, 10**9
+    bars, mean, _ = chart("acceptance", trace).data
+    assert max(bars.y) <= 1
+    assert max(mean.y) <= 1
+    assert min(chart("timing", trace).data[0].y) >= 0
+    assert len(chart("positions", trace).data[0].x) <= 64
+
+
+def test_the_headline_says_what_the_metrics_say(show):
+    trace = run([(4, 4), (4, 0)])  # 6 tokens; 4 of 8 drafts; 30 ms
+    assert show(trace, plain=100).numbers == [
+        ("50%", "4 of 8 drafts kept"),
+        ("3.00", "plain decoding: 1"),
+        ("200", "plain decoding: 100, measured here"),
+        ("2.0×", "against plain decoding, measured"),
+    ]
+    assert "6 tokens in 2 passes of the target model instead of 6" in show(trace).sentence
+    assert show(trace, live=False).sentence.startswith("In this recorded run, a small draft model")
+
+
+def test_without_a_measured_rate_there_is_no_speedup(show):
+    numbers = show(run([(4, 4)])).numbers
+    assert numbers[2][1] == "plain decoding: not measured"
+    assert numbers[3][0] == "–"
+
+
+def test_plain_decoding_is_called_so(show):
+    plain = show(run([(0, 0), (0, 0)]))
+    assert "one token a pass" in plain.sentence
+    assert plain.numbers[0] == ("–", "nothing was drafted")
+
+
+def test_a_run_that_has_not_begun_has_no_numbers(show):
+    nothing = show(run([], finished=False))
+    assert "first round drafted" in nothing.sentence
+    assert [value for value, _ in nothing.numbers] == ["–"] * 4
+
+
+def test_the_headline_of_a_place_is_that_of_the_run_so_far(show):
+    trace = run([(3, 1), (3, 3)])
+    first = next(number for number, event in enumerate(trace) if event.kind == EventKind.STEP)
+    assert "2 tokens in 1 pass of" in show(trace, upto=first + 1).sentence
+
+
+def test_how_a_run_ended_is_said_at_its_end_only(show):
+    trace = run([(2, 1)], finished=False)
+    trace.append(Event(EventKind.FINISHED, finish_reason=FinishReason.ERROR, message="<img> is lost"))
+    assert show(trace).sentence.endswith("It ended in an error: <img> is lost")
+    assert "error" not in show(trace, upto=len(trace) - 1).sentence

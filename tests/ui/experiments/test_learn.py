@@ -1,0 +1,127 @@
+"""The lessons' experiments, on real models, and their texts."""
+
+import math
+import re
+import threading
+from itertools import islice
+
+import pytest
+
+from naive_speculate import SamplingParams
+from naive_speculate.events import TokenProb
+from naive_speculate.serving import Request
+from tests.ui.drawn import drawn
+from ui.experiments.learn import LESSONS, text_of
+from ui.experiments.lossless import Census, conclusion, convergence, draw, shares, total_variation
+from ui.experiments.passes import WIDTHS, costs_in_words, measure_passes, pass_costs
+from ui.host.catalog import Catalog, ServedPair
+from ui.run.settings import Settings
+
+PROMPT = [5, 17, 60, 3]
+
+
+def test_there_are_six_lessons_and_each_is_short():
+    texts = [text_of(lesson) for lesson in range(1, LESSONS + 1)]
+    assert len({text.splitlines()[0] for text in texts}) == 6
+    words = [len(re.findall(r"[A-Za-z']+", text)) for text in texts]  # a table's bars and figures are none
+    assert all(text.startswith("## ") for text in texts)
+    assert all(60 < count < 200 for count in words), words
+
+
+def request(temperature: float, seed: int) -> Request:
+    return Request(PROMPT, SamplingParams(temperature=temperature, seed=seed))
+
+
+@pytest.fixture(scope="module")
+def census(tiny_engine) -> Census:
+    *_, last = draw(tiny_engine, request(1.0, 4), 1200, threading.Event())
+    return last
+
+
+def test_counts_of_the_real_decoder_come_close_to_the_target_and_not_to_the_draft(census):
+    assert census.draws == 1200
+    assert sum(entry.prob for entry in census.target) == pytest.approx(1)  # top_k makes the list the whole distribution
+    assert census.kept.total() > 0
+    assert census.replaced.total() > 0
+    # Four times what chance gives on average; the draft's own distribution is much further off.
+    assert census.distance < 4 * census.by_chance(1200) < census.draft_distance
+
+
+def test_the_counts_pass_a_chi_square_test(census):
+    expected = {entry.token_id: 1200 * entry.prob for entry in census.target if 1200 * entry.prob >= 5}
+    counted = {token: census.kept[token] + census.replaced[token] for token in expected}
+    statistic = sum((counted[token] - expected[token]) ** 2 / expected[token] for token in expected)
+    freedom = len(expected) - 1
+    assert statistic < freedom + 5 * math.sqrt(2 * freedom)  # five standard deviations
+
+
+def test_kept_drafts_come_out_as_often_as_the_smaller_of_both_probabilities(census):
+    for entry in census.target:
+        smaller = min(entry.prob, census.draft.get(entry.token_id, 0.0))
+        assert census.kept[entry.token_id] / 1200 == pytest.approx(smaller, abs=5 * math.sqrt(0.25 / 1200))
+
+
+def test_batches_grow_and_each_leaves_a_point_of_the_curve(tiny_engine):
+    sizes = [c.draws for c in draw(tiny_engine, request(1.0, 1), 100, threading.Event())]
+    assert sizes == [10, 30, 70, 100]
+
+
+def test_drawing_can_be_cancelled(tiny_engine):
+    cancel = threading.Event()
+    drawing = draw(tiny_engine, request(1.0, 1), 10_000, cancel)
+    list(islice(drawing, 2))
+    cancel.set()
+    assert list(drawing) == []
+
+
+def test_at_temperature_zero_there_is_nothing_to_draw(tiny_engine):
+    with pytest.raises(ValueError, match="temperature is 0"):
+        next(draw(tiny_engine, request(0.0, 1), 10, threading.Event()))
+
+
+def test_distances():
+    assert total_variation({1: 0.5, 2: 0.5}, {1: 0.5, 3: 0.5}) == 0.5
+    assert total_variation({1: 1.0}, {1: 1.0}) == 0
+    fair = Census([TokenProb(1, "a", 0.5), TokenProb(2, "b", 0.5)], {})
+    assert fair.by_chance(400) == pytest.approx(fair.by_chance(100) / 2)
+    assert fair.by_chance(100) == pytest.approx(0.5 * math.sqrt(2 * 0.25 / (math.pi * 100)) * 2)
+
+
+def test_kept_and_replaced_stack_up_to_the_counted_share(census):
+    kept, replaced, target, draft = drawn(shares(census)).data
+    for place, entry in enumerate(census.target):
+        whole = (census.kept[entry.token_id] + census.replaced[entry.token_id]) / census.draws
+        assert kept.y[place] + replaced.y[place] == pytest.approx(whole)
+        assert target.y[place] == entry.prob
+        assert draft.y[place] == census.draft.get(entry.token_id, 0.0)
+    assert drawn(shares(census)).layout.barmode == "stack"
+
+
+def test_the_curve_is_drawn_against_what_chance_gives(census):
+    measured, chance, blind = drawn(convergence(census, 1200)).data
+    assert list(measured.x) == [draws for draws, _ in census.distances]
+    assert measured.y[-1] == pytest.approx(census.distance)
+    assert math.log(chance.y[0] / chance.y[1]) / math.log(chance.x[1] / chance.x[0]) == pytest.approx(0.5)
+    assert blind.y[0] == pytest.approx(census.draft_distance)
+    assert "After 1,200 draws" in conclusion(census)
+
+
+def test_before_the_first_draw_the_charts_say_so():
+    nothing = Census([TokenProb(1, "a", 1.0)], {})
+    assert drawn(shares(nothing)).layout.meta == drawn(convergence(None, 10)).layout.meta == "Nothing has been drawn yet."
+
+
+def test_passes_are_measured_for_every_width(bundled_engine):
+    catalog = Catalog({"bundled": ServedPair(bundled_engine)})
+    *_, known = measure_passes(catalog, Settings(prompt="Once upon a time", temperature=1.0), threading.Event())
+    assert tuple(known) == WIDTHS
+    assert all(seconds > 0 for seconds in known.values())
+
+
+def test_pass_costs_are_drawn_against_reading_one_by_one():
+    known = {1: 0.004, 2: 0.005, 4: 0.006}
+    bars, line = drawn(pass_costs(known)).data
+    assert list(bars.y) == pytest.approx([4, 5, 6])
+    assert list(line.y) == pytest.approx([4, 8, 16])
+    assert costs_in_words(known) == "4 tokens: 1.5 times the time of one"
+    assert drawn(pass_costs({})).layout.meta == "Nothing has been measured yet."

@@ -1,0 +1,96 @@
+"""The race: what is sent to the browser is what was recorded, and the verdict says what the numbers say."""
+
+import json
+from typing import Any
+
+import pytest
+
+from naive_speculate.events import OUTPUT_KINDS, EventKind
+from naive_speculate.events.trace import Trace
+from tests.ui.handmade import run
+from ui.experiments.race import lane, message, race, verdict
+from ui.host.catalog import Catalog, ServedPair
+from ui.run.settings import Settings
+
+PLAIN = run([(0, 0)] * 12)
+DRAFTED = run([(5, 3)] * 3)
+LANES = ("plain", "speculative")
+
+
+def text_of(events: list[dict[str, Any]]) -> str:
+    return "".join(event["text"] for event in events if event["kind"] in OUTPUT_KINDS)
+
+
+def words(plain: Trace = PLAIN, speculative: Trace = DRAFTED, **settings) -> str:
+    started = speculative.started
+    started.settings = {**started.settings, **settings}
+    return " ".join(verdict(plain, speculative))
+
+
+def test_a_lane_holds_every_token_and_round_at_its_recorded_time():
+    sent = lane(DRAFTED)
+    assert text_of(sent) == DRAFTED.text
+    assert [event["time"] for event in sent] == sorted(event["time"] for event in sent)
+    assert sum(event["kind"] == "step" for event in sent) == 3
+    assert sent[-1]["time"] == pytest.approx(DRAFTED[-1].time)
+
+
+def test_the_verdict_counts_speed_passes_and_drafts():
+    # 12 tokens in 12 × 11 ms against 12 in 3 × 16 ms
+    said = words()
+    assert "With drafts it was 2.75 times as fast: 250 tokens a second against 91." in said
+    assert "12 passes of the target for 12 tokens, speculative decoding 3 passes for 12 tokens" in said
+    assert "keeping 60% of its drafts" in said
+
+
+def test_a_lost_race_is_called_lost():
+    assert "Here drafting did not pay" in words(PLAIN, run([(9, 0)] * 12))
+    assert "A draw" in words(PLAIN, run([(0, 0)] * 12))
+
+
+def test_sampled_texts_are_said_to_share_a_distribution_not_a_text():
+    assert "two throws of the same dice" in words(temperature=0.7)
+    assert "not lossless" in words(temperature=0.7, lossy=True)
+
+
+def test_greedy_texts_are_compared_token_for_token():
+    same, twin = run([(0, 0)] * 4, temperature=0), run([(0, 0)] * 4, temperature=0)
+    assert "The texts are the same, token for token: all 4 of them." in " ".join(verdict(same, twin))
+    outputs = [event for event in twin if event.kind == EventKind.BONUS]
+    outputs[2].token_id = 77
+    assert "part at token 3" in " ".join(verdict(same, twin))
+    assert "all of the 3 tokens that both have" in " ".join(verdict(same, run([(0, 0)] * 3, temperature=0)))
+
+
+def test_a_race_without_a_first_token_has_no_verdict():
+    assert verdict(PLAIN, run([])) == ["One of the two runs ended before its first token, so there is no verdict."]
+
+
+def test_nothing_in_a_message_can_pass_for_a_tag():
+    trace = run([(2, 1)])
+    for event in trace:
+        if event.text:
+            event.text = "</script><img src=x>"
+    sent = message(3, PLAIN, trace)
+    assert "<" not in sent
+    assert next(event for event in json.loads(sent)["speculative"] if "text" in event)["text"] == "</script><img src=x>"
+
+
+@pytest.fixture(scope="module")
+def catalog(bundled_engine) -> Catalog:
+    return Catalog({"bundled": ServedPair(bundled_engine)})
+
+
+def test_a_real_race_runs_both_and_greedy_texts_agree(catalog):
+    settings = Settings(prompt="Once upon a time there was a fox", temperature=0.0, max_tokens=24, num_draft_tokens=3)
+    *_, (_, sent) = race(catalog, settings)
+    data = json.loads(sent)
+    texts, passes = zip(*((text_of(data[name]), sum(e["kind"] == "step" for e in data[name])) for name in LANES), strict=True)
+    assert texts[0] == texts[1] != ""
+    assert passes[0] == 24 > passes[1]
+    assert "token for token: all 24" in " ".join(data["verdict"])
+
+
+def test_a_race_of_plain_against_plain_is_refused(catalog):
+    with pytest.raises(ValueError, match="k is 0"):
+        list(race(catalog, Settings(prompt="Once", num_draft_tokens=0)))

@@ -1,0 +1,240 @@
+"""What the inspector says of a token: the right reason, in the terms of the rule that judged it, with its own numbers."""
+
+import pytest
+
+from naive_speculate.events import Event, EventKind
+from naive_speculate.events.trace import Trace
+from tests.ui.drawn import drawn
+from tests.ui.handmade import run, step_of, token, top
+from ui.explain.inspector import NO_DISTRIBUTIONS, NOTHING_CHOSEN, distributions, explain, to_html
+from ui.explain.why import NO_NUMBERS
+
+ACCEPTED, REJECTED, DISCARDED = EventKind.ACCEPTED, EventKind.REJECTED, EventKind.DISCARDED
+PROPOSED, RESAMPLED, BONUS = EventKind.PROPOSED, EventKind.RESAMPLED, EventKind.BONUS
+
+KING = {
+    "draft_prob": 0.55,
+    "target_prob": 0.12,
+    "accept_prob": 0.12 / 0.55,
+    "draft_top": top((" king", 0.55), (" queen", 0.2), ("the", 0.05)),
+    "target_top": top((" queen", 0.31), (" king", 0.12), ("the", 0.1)),
+    "draft_entropy": 1.2,
+    "target_entropy": 2.0,
+}
+QUEEN = {"draft_prob": 0.2, "target_prob": 0.31, "residual_top": top((" queen", 0.48), ("the", 0.22))}
+
+
+def refused(**changes) -> Trace:
+    return step_of(
+        token(PROPOSED, " king", 0),
+        token(PROPOSED, " sat", 1),
+        token(REJECTED, " king", 0, **{**KING, "uniform": 0.64, **changes}),
+        token(DISCARDED, " sat", 1, reason="rejected"),
+        token(RESAMPLED, " queen", 0, **QUEEN),
+    )
+
+
+def said(trace: Trace, kind: EventKind) -> str:
+    number = next(i for i, event in enumerate(trace) if event.kind == kind)
+    return " ".join(explain(trace, number).sentences)
+
+
+def test_a_rejected_draft_is_told_with_both_probabilities_the_draw_and_what_came_instead():
+    words = said(refused(), REJECTED)
+    assert "The draft gave “␣king” probability 0.55, the target only 0.12" in words
+    assert "0.12 ÷ 0.55 = 0.218" in words
+    assert "The draw 0.64 was not below 0.218: rejected." in words
+    assert "“␣queen” was drawn in its place; the target gave it 0.31, the draft 0.2." in words
+
+
+def test_an_overrated_draft_may_be_kept_by_luck_of_the_draw():
+    words = said(step_of(token(PROPOSED, " king"), token(ACCEPTED, " king", **KING, uniform=0.1)), ACCEPTED)
+    assert "The draw 0.1 was below 0.218: kept." in words
+
+
+def test_a_draft_that_is_not_overrated_is_always_kept():
+    numbers = {"draft_prob": 0.2, "target_prob": 0.31, "accept_prob": 1.0, "uniform": 0.97}
+    words = said(step_of(token(PROPOSED, " queen"), token(ACCEPTED, " queen", **numbers)), ACCEPTED)
+    assert "the target 0.31 – at least as much, so it is kept whatever the draw: min(1, p/q) = 1" in words
+
+
+def test_a_close_call_is_shown_with_enough_digits_to_see_who_won():
+    assert "The draw 0.21819 was not below 0.21818: rejected." in said(refused(uniform=0.218190), REJECTED)
+
+
+def test_a_replacement_is_told_to_come_from_the_residual():
+    words = said(refused(), RESAMPLED)
+    assert "takes the place of the rejected “␣king”" in words
+    assert "max(0, p − q)" in words
+    assert "in the residual it had 0.48" in words
+
+
+def test_a_discarded_draft_names_what_it_followed():
+    words = said(refused(), DISCARDED)
+    assert "“␣sat” was drafted to follow “␣king”, which was rejected." in words
+    assert "without being judged" in words
+
+
+@pytest.mark.parametrize(("reason", "words"), [("stop", "end of the text"), ("length", "the limit of 9 tokens")])
+def test_a_token_cut_at_the_end_says_what_cut_it(reason, words):
+    trace = step_of(token(PROPOSED, " sat"), token(DISCARDED, " sat", reason=reason), max_tokens=9)
+    assert words in said(trace, DISCARDED)
+
+
+@pytest.mark.parametrize("settings", [{"verify_strategy": "greedy_match"}, {"temperature": 0.0}])
+def test_greedy_is_told_as_a_comparison_with_the_most_probable_token(settings):
+    numbers = {**KING, "accept_prob": 0.0}
+    trace = step_of(
+        token(PROPOSED, " king"), token(REJECTED, " king", **numbers), token(RESAMPLED, " queen", **QUEEN), **settings
+    )
+    words = said(trace, REJECTED)
+    assert "most probable token here is “␣queen” (0.31), while “␣king” has 0.12: rejected" in words
+    assert "draw" not in words
+    assert "It is the target's most probable token (0.31)." in said(trace, RESAMPLED)
+
+
+def test_greedy_keeps_the_same_token():
+    numbers = {"target_prob": 0.31, "accept_prob": 1.0, "draft_prob": 0.5}
+    trace = step_of(token(ACCEPTED, " queen", **numbers), verify_strategy="greedy_match")
+    assert "most probable token here is the same (0.31): kept" in said(trace, ACCEPTED)
+
+
+def block(*judged: tuple[EventKind, float, float]) -> Trace:
+    words = [" king", " sat", " on", " a"]
+    events = [
+        token(kind, words[i], i, accept_prob=h, uniform=u, draft_prob=0.5, target_prob=0.4)
+        for i, (kind, h, u) in enumerate(judged)
+    ]
+    return step_of(*events, verify_strategy="block_verification")
+
+
+def test_block_verification_keeps_a_place_that_failed_for_a_later_one_that_passed():
+    words = said(block((ACCEPTED, 0.6, 0.9), (ACCEPTED, 0.5, 0.1), (REJECTED, 0.3, 0.8)), ACCEPTED)
+    assert "h = 0.6" in words
+    assert "it does not pass by itself, but place 2 does" in words
+
+
+def test_block_verification_rejects_after_the_last_place_that_passed():
+    trace = block((ACCEPTED, 0.6, 0.2), (REJECTED, 0.5, 0.7), (DISCARDED, 0.3, 0.8))
+    assert "it does not pass, and the last place that did is 1" in said(trace, REJECTED)
+    assert "thrown away with all drafts from the rejected one on" in said(trace, DISCARDED)
+    assert "no place did" in said(block((REJECTED, 0.5, 0.7)), REJECTED)
+
+
+def test_typical_acceptance_is_told_by_its_threshold_and_marked_lossy():
+    numbers = {"target_prob": 0.12, "draft_prob": 0.55, "target_entropy": 2.0}
+    kept = step_of(token(ACCEPTED, " king", **numbers, accept_prob=1.0, threshold=0.09), verify_strategy="typical_acceptance")
+    words = said(kept, ACCEPTED)
+    assert "The target gives “␣king” probability 0.12, above the threshold 0.09: kept." in words
+    assert "7.4 tokens of equal probability" in words
+    assert "lossy" in words
+    refused_ = step_of(
+        token(REJECTED, " king", **numbers, accept_prob=0.0, threshold=0.2), verify_strategy="typical_acceptance"
+    )
+    assert "not above the threshold 0.2: rejected" in said(refused_, REJECTED)
+    assert "lossy" in said(refused_, REJECTED)
+
+
+def test_a_bonus_token_is_free_after_kept_drafts_and_plain_without_any():
+    events = [token(PROPOSED, " king"), token(ACCEPTED, " king", **KING, uniform=0.1)]
+    words = said(step_of(*events, token(BONUS, " sat", 1, target_prob=0.4)), BONUS)
+    assert "The one draft was kept." in words
+    assert "costs nothing extra" in words
+    assert "where it had probability 0.4" in words
+    words = said(step_of(token(BONUS, " sat", 0, target_prob=0.4)), BONUS)
+    assert "plain decoding" in words
+
+
+def test_a_copied_guess_is_told_as_certain():
+    numbers = {"draft_prob": 1.0, "target_prob": 0.3, "accept_prob": 0.3, "uniform": 0.5}
+    words = said(step_of(token(REJECTED, " king", **numbers), drafter="prompt_lookup"), REJECTED)
+    assert "was copied from earlier text" in words
+    assert "q = 1" in words
+    assert "draft model" not in words
+
+
+def test_a_proposal_is_explained_by_its_verdict_and_waits_while_there_is_none():
+    assert explain(refused(), 1).kind == REJECTED
+    waiting = Trace(refused().events[:3])
+    assert explain(waiting, 1).kind == PROPOSED
+    assert "has not judged it yet" in " ".join(explain(waiting, 1).sentences)
+
+
+def test_without_recorded_numbers_the_words_say_so():
+    trace = step_of(token(PROPOSED, " king"), token(REJECTED, " king"))
+    assert NO_NUMBERS in said(trace, REJECTED)
+
+
+def test_facts_are_the_events_own_numbers():
+    facts = dict(explain(refused(), 3).facts)
+    assert facts["target probability p"] == "0.12"
+    assert facts["acceptance probability"] == f"{0.12 / 0.55:.6g}"
+    assert facts["draw u"] == "0.64"
+    assert facts["target entropy, nats"] == "2"
+    assert facts["round"] == "1"
+
+
+@pytest.mark.parametrize("number", [-1, 0, 6, 99])
+def test_an_event_that_is_no_token_is_refused(number):
+    with pytest.raises(ValueError, match="event"):
+        explain(refused(), number)
+
+
+def test_another_sequences_events_of_a_batch_do_not_mix_in():
+    trace = refused()
+    for event in list(trace):
+        if event.kind == PROPOSED:
+            trace.events.insert(2, Event(PROPOSED, row=1, step=0, index=0, text="other"))
+    number = next(i for i, event in enumerate(trace) if event.kind == DISCARDED)
+    assert "“␣king”, which was rejected" in " ".join(explain(trace, number).sentences)
+
+
+def test_every_token_of_a_long_run_can_be_explained():
+    trace = run([(5, n % 6) for n in range(50)] + [(0, 0)])
+    numbers = [i for i, event in enumerate(trace) if event.token_id is not None]
+    assert all(explain(trace, number).sentences and to_html(explain(trace, number)) for number in numbers)
+
+
+HOSTILE = '<img src=x onerror="alert(1)">&amp;\u202e'
+
+
+def test_model_text_is_escaped_in_the_markup():
+    event = token(REJECTED, HOSTILE, **KING, uniform=0.5)
+    markup = to_html(explain(step_of(event), 1))
+    assert "<img" not in markup
+    assert "&lt;img" in markup
+    assert "\u202e" not in markup
+    assert to_html(None).count(NOTHING_CHOSEN) == 1
+
+
+def test_model_text_is_escaped_in_the_chart():
+    numbers = {**KING, "target_top": top((HOSTILE, 0.31), ("\n", 0.2), (" ", 0.1), ("", 0.05))}
+    figure = drawn(distributions(step_of(token(REJECTED, " king", **numbers)), 1))
+    labels = list(figure.layout.yaxis.ticktext)
+    assert any(text.startswith("&lt;img") for text in labels)
+    assert {"⏎", "␣", "∅"} <= set(labels)
+    assert "<img" not in figure.to_json().replace("\\u003c", "<")
+
+
+def test_distributions_stand_side_by_side_with_the_chosen_token_marked():
+    figure = drawn(distributions(refused(), 3))
+    assert [bars.name for bars in figure.data] == ["draft", "target"]
+    assert list(figure.layout.yaxis.ticktext) == ["␣queen", "<b>▸ ␣king</b>", "the"]
+    draft, target = figure.data
+    assert list(draft.x) == [0.2, 0.55, 0.05]
+    assert list(target.x) == [0.31, 0.12, 0.1]
+    assert draft.marker.pattern.shape != target.marker.pattern.shape
+    assert [bars.name for bars in drawn(distributions(refused(), 5)).data] == ["draft", "target", "residual"]
+
+
+def test_a_token_outside_the_top_lists_is_shown_by_its_own_probability():
+    numbers = {**KING, "target_top": top((" queen", 0.5)), "draft_top": top(("the", 0.9)), "target_prob": 0.001}
+    figure = drawn(distributions(step_of(token(REJECTED, " king", **numbers)), 1))
+    target = figure.data[1]
+    assert list(figure.layout.yaxis.ticktext)[1] == "<b>▸ ␣king</b>"
+    assert target.x[1] == 0.001
+    assert target.x[2] is None  # not recorded, which is not the same as zero
+
+
+def test_without_distributions_the_chart_says_so():
+    assert drawn(distributions(step_of(token(BONUS, " sat")), 1)).layout.meta == NO_DISTRIBUTIONS

@@ -1,0 +1,43 @@
+"""Trace files from anywhere: broken and hostile ones are refused with a reason."""
+
+import json
+
+import pytest
+
+from tests.ui.handmade import run
+from ui.run.replay import MAX_TRACE_EVENTS, opened
+
+STARTED = '{"kind":"started","schema_version":1}'
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (None, "larger than"),
+        ("", "no event"),
+        ("not json", "line 1"),
+        (STARTED + "\n{", "line 2"),
+        ('{"kind":"accepted"}', "started"),
+        ('{"kind":"started","schema_version":99}', "newer"),
+        (STARTED + '\n{"kind":"unheard of"}', "line 2"),
+        (STARTED + '\n{"kind":"accepted","target_prob":NaN}', "line 2"),
+        (STARTED + '\n{"kind":"accepted","step":"one"}', "line 2"),
+        (STARTED + "\n" + "[" * 100_000, "line 2"),
+        ("\n".join([STARTED] * (MAX_TRACE_EVENTS + 1)), "at most"),
+        (12, "larger than"),
+    ],
+)
+def test_a_file_that_is_no_trace_is_refused_with_a_reason(text, reason):
+    with pytest.raises(ValueError, match=reason):
+        opened("file.jsonl", text)
+
+
+def test_a_trace_of_a_batch_shows_its_first_sequence():
+    trace = run([(2, 1)])
+    events = [event.to_dict() for event in trace] + [event.to_dict() | {"row": 1} for event in trace]
+    shown = opened("batch.jsonl", "\n".join(map(json.dumps, events)))
+    assert len(shown.events) == len(trace)
+
+
+def test_the_title_is_the_file_s_name_only():
+    assert opened("/etc/../secret/trace.jsonl", STARTED).title == "from trace.jsonl"

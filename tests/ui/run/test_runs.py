@@ -1,0 +1,164 @@
+"""Runs: decoded in a thread, handed over in batches, seen by nobody else, ended when nobody looks."""
+
+import asyncio
+import threading
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+
+from naive_speculate.events import Event, EventKind
+from ui.run import runs as runs_module
+from ui.run.runs import Run, Runs
+
+
+def collect(run: Run) -> list[tuple[int, list[Event]]]:
+    async def read():
+        return [batch async for batch in run.batches()]
+
+    with ThreadPoolExecutor(1) as thread:  # a browser test may have an event loop running in this one
+        return thread.submit(asyncio.run, read()).result()
+
+
+def counted(amount: int):
+    def stream(cancel: threading.Event):
+        for n in range(amount):
+            if cancel.is_set():
+                return
+            yield Event(EventKind.BONUS, step=n, index=0, token_id=n)
+
+    return stream
+
+
+def test_batches_joined_are_the_run():
+    run = Run()
+    run.start(counted(500))
+    batches = collect(run)
+    assert [event.token_id for _, events in batches for event in events] == list(range(500))
+    assert [first for first, _ in batches] == [sum(len(e) for _, e in batches[:i]) for i in range(len(batches))]
+
+
+def test_a_failing_decoder_ends_the_batches_and_is_told():
+    def stream(cancel):
+        yield Event(EventKind.STARTED)
+        raise ValueError("prompt is empty")
+
+    run = Run()
+    run.start(stream)
+    assert sum(len(events) for _, events in collect(run)) == 1
+    assert str(run.error) == "prompt is empty"
+
+
+def endless(cancel: threading.Event):
+    while not cancel.is_set():
+        yield Event(EventKind.BONUS)
+        cancel.wait(0.001)
+
+
+def silent(cancel: threading.Event):
+    cancel.wait()
+    yield from ()
+
+
+def test_cancelling_ends_the_decoder():
+    runs, run = Runs(), Run()
+    run.start(endless)
+    runs.add("visitor", run)
+    runs.cancel("visitor")
+    assert run.done.wait(5)
+
+
+def test_a_second_run_takes_the_first_one_s_place():
+    runs, first, second = Runs(), Run(), Run()
+    first.start(endless)
+    runs.add("visitor", first)
+    runs.add("visitor", second)
+    assert first.done.wait(5)
+    assert not second.cancel.is_set()
+    assert runs.get(first.id) is first, "what is still on the screen can still be asked about"
+
+
+def test_a_visitor_does_not_end_another_s_run():
+    runs, mine, other = Runs(), Run(), Run()
+    runs.add("me", mine)
+    runs.add("you", other)
+    runs.cancel("me")
+    runs.forget("me")
+    assert not other.cancel.is_set()
+    assert runs.get(other.id) is other
+    assert runs.get(mine.id) is None
+
+
+def test_a_visitor_who_leaves_is_forgotten():
+    runs, run = Runs(), Run()
+    run.start(endless)
+    runs.add("visitor", run)
+    runs.forget("visitor")
+    assert run.done.wait(5)
+    assert runs.get(run.id) is None
+
+
+def test_a_run_nobody_reads_is_ended(monkeypatch):
+    monkeypatch.setattr("ui.run.runs.ABANDONED_SECONDS", 0.0)
+    run = Run()
+    run.start(endless)
+    assert run.done.wait(5)
+    assert run.cancel.is_set()
+
+
+def test_only_so_many_runs_are_kept_and_each_visitor_s_last_two():
+    runs = Runs(kept=3)
+    made = [Run() for _ in range(5)]
+    for n, run in enumerate(made):
+        runs.add(f"visitor {n}", run)
+    assert [runs.get(run.id) is not None for run in made] == [False, False, True, True, True]
+
+
+def test_what_a_visitor_opens_ends_nobody_s_run_and_is_itself_forgotten(monkeypatch):
+    monkeypatch.setattr("ui.run.runs.KEPT_EVENTS", 100)
+    runs, live, finished = Runs(), Run(), Run([Event(EventKind.BONUS)] * 10)
+    live.start(silent)
+    runs.add("somebody", live)
+    runs.add("another", finished)
+    opened = [Run([Event(EventKind.BONUS)] * 80) for _ in range(3)]
+    for run in opened:
+        runs.add("visitor", run)
+    assert not live.cancel.is_set()
+    assert runs.get(live.id) is live
+    assert [runs.get(run.id) is not None for run in opened] == [False, False, True]
+    assert runs.get(finished.id) is finished
+    gone = weakref.ref(opened[0])
+    del opened, run
+    assert gone() is None
+    live.cancel.set()
+
+
+def test_a_dropped_run_leaves_the_one_before():
+    runs, before, broken = Runs(), Run(), Run()
+    runs.add("visitor", before)
+    runs.add("visitor", broken)
+    runs.drop("visitor", broken)
+    assert runs.get(before.id) is before
+    assert runs.get(broken.id) is None
+
+
+def test_ids_that_are_no_ids_find_nothing():
+    runs = Runs()
+    assert [runs.get(odd) for odd in (None, 3, [], {}, "", "no such run")] == [None] * 6
+
+
+def test_a_pinned_run_stays():
+    runs, run = Runs(kept=1), Run(id="recorded")
+    runs.pin(run)
+    for n in range(3):
+        runs.add(str(n), Run())
+    assert runs.get("recorded") is run
+
+
+def test_long_runs_push_out_old_ones(monkeypatch):
+    monkeypatch.setattr(runs_module, "KEPT_EVENTS", 10)
+    runs = Runs()
+    first, second, third = (Run([Event(EventKind.STEP)] * 6) for _ in range(3))
+    for session, run in zip("abc", (first, second, third), strict=True):
+        runs.add(session, run)
+    assert runs.get(first.id) is None
+    assert runs.get(second.id) is None
+    assert runs.get(third.id) is third

@@ -1,0 +1,76 @@
+"""The stage's markup, and what the browser can ask the server for."""
+
+import json
+import re
+
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from naive_speculate.events import TOKEN_KINDS
+from naive_speculate.palette import STYLES
+from tests.ui.handmade import run
+from ui.assets import mounting, scripts, styles, variables
+from ui.run.replay import opened
+from ui.run.runs import Run, Runs
+from ui.run.stage import _server_functions, template
+from ui.run.wire import batch
+
+
+def test_every_kind_has_a_key_with_its_mark_and_meaning():
+    shown = template()
+    for kind in TOKEN_KINDS:
+        assert f'data-toggle="{kind.value}"' in shown
+        assert f">{STYLES[kind].mark}</i>" in shown
+        assert STYLES[kind].meaning in shown
+
+
+def test_the_markup_is_no_template_of_gradio_s():
+    assert not any(sign in template() for sign in ("`", "${", "{{"))
+
+
+def test_the_palette_reaches_the_style_sheet_for_both_themes():
+    light, dark = variables().split(".dark")
+    for kind, style in STYLES.items():
+        assert f"--ns-{kind.value}:{style.light};" in light
+        assert f"--ns-{kind.value}:{style.dark};" in dark
+    assert "</style" not in styles()
+
+
+def test_scripts_are_served_as_modules_at_an_address_of_their_version():
+    client = TestClient(Starlette(routes=[scripts()]))
+    address = re.search(r"root\}(.+?)`", mounting("stage"))[1]
+    answer = client.get(address)
+    assert answer.headers["content-type"].startswith("text/javascript")
+    for module in re.findall(r'from "\./(.+?)"', answer.text):
+        assert client.get(address.replace("stage.js", module)).status_code == 200
+
+
+def test_the_browser_gets_what_it_missed():
+    runs = Runs()
+    mine = Run(run([(3, 1), (3, 3)]).events)
+    runs.add("visitor", mine)
+    resync, trace = _server_functions(runs)
+    answer = json.loads(resync([mine.id, 4]))
+    assert answer["first"] == 4
+    assert len(answer["events"]) == len(mine.events) - 4
+    assert answer["done"]
+    assert trace(mine.id) == mine.trace.to_jsonl()
+
+
+def test_odd_questions_get_an_empty_answer():
+    resync, trace = _server_functions(Runs())
+    for odd in (None, [], ["x"], ["no run", 0], [None, None], {"run": 1}, "text"):
+        assert resync(odd) == ""
+        assert trace(odd) == ""
+    runs, mine = Runs(), Run(run([(1, 1)]).events)
+    runs.add("visitor", mine)
+    resync, _ = _server_functions(runs)
+    assert resync([mine.id, -5]) == ""
+    assert resync([mine.id, "3"]) == ""
+    assert json.loads(resync([mine.id, 10**9]))["events"] == []
+
+
+def test_a_replayed_trace_shows_the_same_as_the_run():
+    trace = run([(3, 1), (3, 3)])
+    first, second = Run(trace.events), opened("my.jsonl", trace.to_jsonl())
+    assert json.loads(batch(first))["events"] == json.loads(batch(second))["events"]

@@ -1,0 +1,68 @@
+"""Places for charts, which `assets/js/plot.js` draws with the Plotly that Gradio brings, in the colours of the page's theme."""
+
+import html
+import json
+
+import gradio as gr
+import plotly.graph_objects as go
+
+from ui.assets import mounting
+from ui.charts.figures import Figure
+
+BOARD = {
+    "chart-acceptance": "Acceptance, round by round",
+    "chart-positions": "Acceptance by place in the draft",
+    "chart-lengths": "How many drafts a round keeps",
+    "chart-timing": "Time of each round",
+    "chart-speedup": "Speedup against k",
+}
+"""The charts of a run, by the id of their places; `assets/js/charts.js` makes them of the run's events."""
+
+
+def to_json(figure: Figure) -> str:
+    """A figure as JSON text; `<` is escaped, so that nothing in it can pass for a tag."""
+    return json.dumps(figure, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def load_plotly() -> None:
+    """An unseen, empty `gr.Plot`: Gradio loads its Plotly with the first one of a page, and then it is there for all charts."""
+    gr.Plot(go.Figure(layout={"template": {}}), visible="hidden", elem_id="plotly")
+
+
+def build_plot(elem_id: str, title: str, figure: Figure | None = None) -> gr.HTML:
+    """The component of one chart; its value is what `to_json` gives.
+
+    Args:
+        elem_id: Id of the component.
+        title: Stands above the chart, and before the chart's takeaway for screen readers.
+        figure: The first figure; None for none yet, and then nothing is seen.
+    """
+    return gr.HTML(
+        to_json(figure) if figure else "",
+        html_template=place("", title, "ns-chart ns-chart-alone", hidden=True),
+        js_on_load=mounting("plot"),
+        apply_default_css=False,
+        elem_id=elem_id,
+        label=title,
+    )
+
+
+def build_board() -> gr.HTML:
+    """The component of a run's charts; they follow the stage."""
+    places = "".join(place(f'id="{name}"', title, "ns-chart") for name, title in BOARD.items())
+    return gr.HTML(
+        html_template=f'<div class="ns-board">{places}</div>',
+        js_on_load=mounting("charts"),
+        apply_default_css=False,
+        elem_id="charts",
+        label="Charts",
+    )
+
+
+def place(attribute: str, title: str, classes: str, *, hidden: bool = False) -> str:
+    """Markup of a labelled place for a chart."""
+    name = html.escape(title)
+    return (
+        f'<figure class="{classes}"{" hidden" if hidden else ""}><figcaption>{name}<span></span></figcaption>'
+        f'<div {attribute} class="ns-plot" role="img" aria-label="{name}"></div></figure>'
+    )

@@ -1,0 +1,22 @@
+"""What a check of somebody's input found, in one line that names the field."""
+
+from collections.abc import Mapping
+
+from pydantic import ValidationError
+
+_WORDS = {"Input should be": "must be", "Value error, ": "", "a valid integer": "a whole number", "a valid": "a"}
+
+
+def first_problem(error: ValidationError, names: Mapping[str, str] | None = None) -> str:
+    """The first thing that is wrong.
+
+    Args:
+        error: What pydantic found.
+        names: What to call the fields, where not by their own names.
+    """
+    found = error.errors(include_url=False)[0]
+    field = str(found["loc"][0])
+    message = found["msg"].split(", unable to parse")[0]
+    for old, new in _WORDS.items():
+        message = message.replace(old, new)
+    return f"{(names or {}).get(field, field)} {message}, got {found['input']!r:.80}"

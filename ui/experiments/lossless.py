@@ -1,0 +1,235 @@
+"""The losslessness experiment: draw a token many times with the real decoder, and hold the counts against the target.
+
+With top_k as small as the lists of most probable tokens that events carry, these lists are the whole distribution, and so
+everything here comes from events.
+"""
+
+import math
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, TokenProb
+from naive_speculate.sampling.params import SamplingParams
+from naive_speculate.serving import Engine, Request
+from ui.charts.figures import ACCEPTED, DRAFT, INK, RESAMPLED, TARGET, Figure, empty, figure
+from ui.host.catalog import run_events
+from ui.labels import count, label, number
+
+TOP_K = 8
+LARGEST_BATCH = 160
+NOT_DRAWN_YET = "Nothing has been drawn yet."
+
+
+@dataclass
+class Census:
+    """How often each token came first, and how often it should.
+
+    Attributes:
+        target: The target's whole distribution, most probable first.
+        draft: The draft's probabilities, by token.
+        kept: How often each token was a draft that was kept.
+        replaced: How often each token replaced a rejected draft.
+        distances: Number of draws and the distance between counts and target then, one pair a batch.
+    """
+
+    target: Sequence[TokenProb]
+    draft: dict[int, float]
+    kept: Counter[int] = field(default_factory=Counter)
+    replaced: Counter[int] = field(default_factory=Counter)
+    distances: list[tuple[int, float]] = field(default_factory=list)
+
+    @property
+    def draws(self) -> int:
+        """How many tokens were drawn."""
+        return self.kept.total() + self.replaced.total()
+
+    @property
+    def distance(self) -> float:
+        """Total variation distance between the counted shares and the target's probabilities."""
+        shares = {token: (self.kept[token] + self.replaced[token]) / self.draws for token in self.kept | self.replaced}
+        return total_variation(shares, {entry.token_id: entry.prob for entry in self.target})
+
+    @property
+    def draft_distance(self) -> float:
+        """The same between the draft's and the target's distribution: what would be left if every draft were kept."""
+        return total_variation(self.draft, {entry.token_id: entry.prob for entry in self.target})
+
+    def by_chance(self, draws: int) -> float:
+        """The distance that so many fair draws from the target itself have on average."""
+        return sum(math.sqrt(max(0.0, e.prob * (1 - e.prob)) / (2 * math.pi * draws)) for e in self.target)
+
+
+def total_variation(p: dict[int, float], q: dict[int, float]) -> float:
+    """Half the sum of the differences: the largest difference in the probability of anything."""
+    return sum(abs(p.get(token, 0.0) - q.get(token, 0.0)) for token in p.keys() | q.keys()) / 2
+
+
+def draw(engine: Engine, request: Request, draws: int, cancel: threading.Event) -> Iterator[Census]:
+    """Draw the token after the prompt again and again, and yield the census after every batch.
+
+    Args:
+        engine: Decodes with one draft a round, so that the first token is always a kept or a replaced draft.
+        request: The prompt that the token follows; of its parameters the temperature, above 0, and the seed.
+        draws: How many tokens to draw.
+        cancel: Set it to end early.
+
+    Raises:
+        ValueError: If the prompt or the temperature cannot be.
+    """
+    temperature, seed = request.params.temperature, request.params.seed or 0
+    if temperature <= 0:
+        raise ValueError("temperature is 0: there is only one token to draw")
+    params = SamplingParams(temperature=temperature, top_k=TOP_K, max_tokens=2, ignore_eos=True, seed=seed)
+    one = replace(request, params=params, num_draft_tokens=1, verify_strategy="speculative_sampling", drafter="model")
+    census = _expected(engine, one, cancel)
+    load = engine.load()
+    at_once = max(1, load.capacity // max(1, load.replicas))  # one request is one replica's
+    size = 10
+    while census.draws < draws and not cancel.is_set():
+        drawn = census.draws
+        size = min(size, LARGEST_BATCH, draws - drawn)
+        for begin in range(0, size, at_once):
+            chosen = replace(params, n=min(at_once, size - begin), seed=seed + drawn + begin)
+            _count(census, run_events(engine, replace(one, params=chosen, detail="none"), cancel))
+        if cancel.is_set():
+            return
+        census.distances.append((census.draws, census.distance))
+        size *= 2
+        yield census
+
+
+def _expected(engine: Engine, request: Request, cancel: threading.Event) -> Census:
+    """A census without draws: both distributions of the first token, as one run tells them."""
+    found = None
+    for event in run_events(engine, replace(request, detail="full"), cancel):
+        if event.kind == EventKind.PROPOSED and event.target_top and event.draft_top and found is None:
+            found = Census(event.target_top, {entry.token_id: entry.prob for entry in event.draft_top})
+    if found is None:
+        raise ValueError("prompt leaves no room for a drafted token")
+    return found
+
+
+def _count(census: Census, events: Iterable[Event]) -> None:
+    """Count the first token of every row."""
+    seen: set[int] = set()
+    for event in events:
+        if event.kind in OUTPUT_KINDS and event.row not in seen and event.token_id is not None:
+            seen.add(event.row)
+            (census.kept if event.kind == EventKind.ACCEPTED else census.replaced)[event.token_id] += 1
+
+
+def shares(census: Census | None) -> Figure:
+    """Counted shares, stacked from kept drafts and replacements, beside what target and draft say."""
+    if census is None or not census.draws:
+        return empty(NOT_DRAWN_YET, height=298)
+    tokens = census.target
+    places = list(range(len(tokens)))
+    kept = [census.kept[t.token_id] / census.draws for t in tokens]
+    replaced = [census.replaced[t.token_id] / census.draws for t in tokens]
+    drafted = [census.draft.get(t.token_id, 0.0) for t in tokens]
+    top = max(*drafted, *(t.prob for t in tokens), *(a + b for a, b in zip(kept, replaced, strict=True)))
+    bars = [
+        ("kept drafts", kept, ACCEPTED, ""),
+        ("replacements", replaced, RESAMPLED, "/"),
+    ]
+    marks = [
+        ("target, p", [t.prob for t in tokens], TARGET, "line-ew-open", 26, 4),
+        ("draft, q", drafted, DRAFT, "circle-open", 9, 2),
+    ]
+    traces: list[dict[str, object]] = [
+        {
+            "type": "bar",
+            "name": name,
+            "x": places,
+            "y": values,
+            "marker": {"color": color, "pattern": {"shape": shape, "size": 6, "solidity": 0.3}},
+            "hovertemplate": f"{name}: %{{y:.4f}}<extra></extra>",
+        }
+        for name, values, color, shape in bars
+    ]
+    traces += [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": name,
+            "x": places,
+            "y": values,
+            "marker": {"color": color, "symbol": symbol, "size": size, "line": {"color": color, "width": width}},
+            "hovertemplate": f"{name}: %{{y:.4f}}<extra></extra>",
+        }
+        for name, values, color, symbol, size, width in marks
+    ]
+    return figure(
+        traces,
+        takeaway=f"{count(census.draws, 'draw')}, top-k {TOP_K}",
+        x={"tickvals": places, "ticktext": [label(t.text, 10) for t in tokens], "range": [-0.6, len(tokens) - 0.4]},
+        y={"range": [0, min(1.02, math.ceil(top * 11) / 10)], "tickformat": ".0%"},
+        height=298,
+        barmode="stack",
+        bargap=0.35,
+        margin={"l": 8, "r": 12, "t": 50, "b": 8},
+    )
+
+
+def convergence(census: Census | None, draws: int) -> Figure:
+    """The distance between counts and target against the number of draws, both on logarithmic axes."""
+    if census is None or not census.distances:
+        return empty(NOT_DRAWN_YET, height=298)
+    sizes = [size for size, _ in census.distances]
+    ends = [10, max(draws, 20)]
+    blind = census.draft_distance
+    lowest = census.by_chance(ends[1]) / 6
+    return figure(
+        [
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "name": "measured",
+                "x": sizes,
+                "y": [max(lowest, distance) for _, distance in census.distances],
+                "line": {"color": ACCEPTED, "width": 2},
+                "marker": {"size": 7},
+                "hovertemplate": "%{x} draws: %{y:.4f}<extra></extra>",
+            },
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": "fair draws",
+                "x": ends,
+                "y": [census.by_chance(size) for size in ends],
+                "line": {"color": INK, "width": 2, "dash": "dash"},
+                "hovertemplate": "%{x} draws: %{y:.4f}<extra></extra>",
+            },
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": "every draft kept",
+                "x": ends,
+                "y": [blind, blind],
+                "line": {"color": DRAFT, "width": 2, "dash": "dot"},
+                "hovertemplate": "%{y:.4f}<extra></extra>",
+            },
+        ],
+        takeaway=f"Distance to the target: {number(census.distance, 2)}",
+        x={"type": "log", "range": [0.95, math.log10(ends[1]) + 0.05], "dtick": 1, "title": {"text": "draws"}},
+        y={
+            "type": "log",
+            "rangemode": "normal",
+            "range": [math.log10(lowest), 0],
+            "tickvals": [1, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001],
+        },
+        height=298,
+        margin={"l": 8, "r": 12, "t": 50, "b": 8},
+    )
+
+
+def conclusion(census: Census) -> str:
+    """What the draws say, in a sentence."""
+    away, chance = number(census.distance, 2), number(census.by_chance(census.draws), 2)
+    return (
+        f"After {count(census.draws, 'draw')} the counts are {away} away from the target's probabilities; "
+        f"fair draws from the target itself would be some {chance} away on average, now and then twice that. "
+        f"Had every draft been kept, the distance would stay at {number(census.draft_distance, 2)} however long one draws."
+    )

@@ -1,0 +1,189 @@
+"""The inspector: for one token of a trace, why it was kept or not, in words, in numbers, and as distributions.
+
+Everything in the HTML that a model or a trace file wrote is escaped here, once, where the text becomes markup.
+"""
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from naive_speculate.events import Event, EventKind, TokenProb
+from naive_speculate.events.trace import Trace
+from naive_speculate.palette import STYLES
+from ui.charts.figures import DRAFT, MUTED, RESIDUAL, TARGET, Figure, empty, figure
+from ui.explain.verdict import Case, Rule, case_of
+from ui.explain.why import quoted, unsure, why
+from ui.labels import label, number, visible
+
+SHOWN_TOKENS = 8
+NOTHING_CHOSEN = "Choose a token to see why it was kept or not."
+NO_DISTRIBUTIONS = "This run kept no distributions, only the numbers of the tokens themselves."
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What the inspector says of one token: plain text, nothing escaped.
+
+    Attributes:
+        kind: The token's verdict.
+        headline: The token and its verdict in a few words.
+        sentences: The reasons, most important first.
+        facts: Names and values of the numbers behind them.
+    """
+
+    kind: EventKind
+    headline: str
+    sentences: list[str]
+    facts: list[tuple[str, str]]
+
+
+def explain(trace: Trace, number: int) -> Explanation:
+    """Explain a token event.
+
+    Args:
+        trace: A run, whole or so far.
+        number: The event's place in the trace, from 0.
+
+    Raises:
+        ValueError: If there is no such event, or it does not speak of a token.
+    """
+    case = case_of(trace, number)
+    style = STYLES[case.event.kind]
+    return Explanation(
+        kind=case.event.kind,
+        headline=f"{style.mark} {quoted(case.event)} {style.label}",
+        sentences=why(case) + _entropies(case),
+        facts=_facts(case),
+    )
+
+
+def _entropies(case: Case) -> list[str]:
+    event = case.event
+    if event.target_entropy is None or case.rule == Rule.TYPICAL:
+        return []
+    said = f"How sure was the target? Over all tokens {unsure(event.target_entropy)}"
+    if event.draft_entropy is not None:
+        said += f" The draft's entropy is {number(max(0.0, event.draft_entropy))}."
+    return [said]
+
+
+def _facts(case: Case) -> list[tuple[str, str]]:
+    event = case.event
+    block = case.rule == Rule.BLOCK
+    numbers = [
+        ("target probability p", event.target_prob),
+        ("draft probability q", event.draft_prob),
+        ("block acceptance h" if block else "acceptance probability", event.accept_prob),
+        ("draw u", event.uniform),
+        ("threshold", event.threshold),
+        ("target entropy, nats", event.target_entropy),
+        ("draft entropy, nats", event.draft_entropy),
+    ]
+    facts = [(name, f"{value:.6g}") for name, value in numbers if value is not None]
+    places = [("round", event.step), ("place in the window", event.index), ("place in the output", event.position)]
+    facts += [(name, str(value + 1)) for name, value in places if value is not None]
+    facts.append(("token", f"{event.token_id}" + (f" {visible(event.token)}" if event.token else "")))
+    return facts
+
+
+def to_html(explanation: Explanation | None) -> str:
+    """The explanation as markup, every text escaped; a hint where nothing is chosen."""
+    if explanation is None:
+        return f'<p class="inspector-hint">{NOTHING_CHOSEN}</p>'
+    sentences = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in explanation.sentences)
+    facts = "".join(
+        f"<div><dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd></div>" for name, value in explanation.facts
+    )
+    return (
+        f'<h3 class="inspector-headline" data-kind="{explanation.kind.value}">{html.escape(explanation.headline)}</h3>'
+        f'<div class="inspector-why">{sentences}</div><dl class="inspector-facts">{facts}</dl>'
+    )
+
+
+def distributions(trace: Trace, number: int) -> Figure:
+    """The most probable tokens of draft, target and residual, side by side; the chosen token is marked.
+
+    Args:
+        trace: A run, whole or so far.
+        number: The event's place in the trace, from 0.
+
+    Raises:
+        ValueError: If there is no such event, or it does not speak of a token.
+    """
+    case = case_of(trace, number)
+    event, drafted = case.event, case.event
+    if event.kind == EventKind.RESAMPLED:  # it was drawn where the rejected token had been drafted
+        drafted = case.first(EventKind.REJECTED) or event
+    series = [
+        ("draft", drafted.draft_top, event.draft_prob, DRAFT, "/"),
+        ("target", event.target_top, event.target_prob, TARGET, ""),
+        ("residual", event.residual_top, None, RESIDUAL, "x"),
+    ]
+    if not any(top for _, top, _, _, _ in series):
+        return empty(NO_DISTRIBUTIONS)
+    tokens = _tokens_shown(event, drafted.draft_top)
+    rows = list(range(len(tokens)))
+    bars = []
+    for name, top, own, color, shape in series:
+        if top is None and own is None:
+            continue
+        known = {entry.token_id: entry.prob for entry in top or []}
+        if own is not None and event.token_id is not None:
+            known[event.token_id] = own
+        values = [known.get(token.token_id) for token in tokens]
+        bars.append(
+            {
+                "type": "bar",
+                "orientation": "h",
+                "name": name,
+                "y": rows,
+                "x": values,
+                "text": [_bar_text(value) for value in values],
+                "textposition": "outside",
+                "textfont": {"size": 10, "color": MUTED},
+                "cliponaxis": False,
+                "marker": {"color": color, "pattern": {"shape": shape, "size": 6, "solidity": 0.3}},
+                "customdata": [label(token.text, 60) for token in tokens],
+                "hovertemplate": f"{name}: “%{{customdata}}” %{{x:.6f}}<extra></extra>",
+            }
+        )
+    return figure(
+        bars,
+        takeaway=f"▸ marks “{visible(event.text or event.token, 16)}”",
+        x={"range": [0, 1.08], "tickvals": [0, 0.25, 0.5, 0.75, 1], "showgrid": True},
+        y={"range": [len(tokens) - 0.5, -0.5], "tickvals": rows, "ticktext": _ticks(event, tokens), "showgrid": False},
+        height=104 + 15 * len(tokens) * len(bars),
+        margin={"l": 8, "r": 12, "t": 46, "b": 8},
+        barmode="group",
+        bargap=0.25,
+        bargroupgap=0.05,
+    )
+
+
+def _bar_text(value: float | None) -> str:
+    # Outside a list's top tokens the probability is not recorded; an absent bar must not read as zero.
+    return "" if value is None else number(value)
+
+
+def _tokens_shown(event: Event, draft_top: Sequence[TokenProb] | None) -> list[TokenProb]:
+    """The chosen token and the most probable others of the three lists, most probable first by the target."""
+    best: dict[int, TokenProb] = {}
+    for top in (event.target_top, draft_top, event.residual_top):
+        for entry in top or []:
+            if entry.token_id not in best or entry.prob > best[entry.token_id].prob:
+                best[entry.token_id] = entry
+    chosen = sorted(best.values(), key=lambda entry: -entry.prob)[:SHOWN_TOKENS]
+    if event.token_id is not None and all(entry.token_id != event.token_id for entry in chosen):
+        own = TokenProb(event.token_id, event.text or event.token or "", event.target_prob or 0.0)
+        chosen = [*chosen[: SHOWN_TOKENS - 1], own]
+    target = {entry.token_id: entry.prob for entry in event.target_top or []}
+    if event.token_id is not None and event.target_prob is not None:
+        target[event.token_id] = event.target_prob
+    return sorted(chosen, key=lambda entry: (-target.get(entry.token_id, 0.0), -entry.prob))
+
+
+def _ticks(event: Event, tokens: list[TokenProb]) -> list[str]:
+    return [
+        ("<b>▸ " if t.token_id == event.token_id else "") + label(t.text, 14) + ("</b>" if t.token_id == event.token_id else "")
+        for t in tokens
+    ]

@@ -1,0 +1,241 @@
+"""Why a token was kept or not, in words: each way of judging in its own terms, with the numbers that decided.
+
+The sentences are plain text with the model's tokens in quotes; whoever puts them into a page escapes them.
+"""
+
+import math
+from collections.abc import Callable
+
+from naive_speculate.events import Event, EventKind
+from ui.explain.verdict import Case, Rule, setting
+from ui.labels import apart, count, number, visible
+
+NO_NUMBERS = "This run kept no probabilities, so the numbers behind the verdict are not known."
+LOSSY = "This rule is lossy: it trades the target's exact distribution for more kept drafts."
+
+
+def why(case: Case) -> list[str]:
+    """The reasons, sentence by sentence, most important first."""
+    kind = case.event.kind
+    if kind == EventKind.PROPOSED:
+        return [_guess(case), "The target has not judged it yet."]
+    if kind == EventKind.DISCARDED:
+        return _discarded(case)
+    if kind == EventKind.RESAMPLED:
+        return _resampled(case)
+    if kind == EventKind.BONUS:
+        return _bonus(case)
+    judge: dict[Rule, Callable[[Case], list[str]]] = {
+        Rule.GREEDY: _greedy,
+        Rule.SAMPLING: _sampling,
+        Rule.BLOCK: _block,
+        Rule.TYPICAL: _typical,
+    }
+    if case.event.accept_prob is None and case.event.target_prob is None:
+        return [_verdict_alone(case), NO_NUMBERS]
+    return judge[case.rule](case)
+
+
+def quoted(event: Event) -> str:
+    """The token as it stands in a sentence; by its vocabulary piece where it completes no character."""
+    return f"“{visible(event.text or event.token)}”"
+
+
+def _guess(case: Case) -> str:
+    event = case.event
+    if setting(case.settings, "drafter") == "prompt_lookup":
+        return f"{quoted(event)} was copied from earlier text that went on like this: a guess without a model."
+    if event.draft_prob is None:
+        return f"The draft model guessed {quoted(event)}."
+    return f"The draft model guessed {quoted(event)}, to which it gave probability {number(event.draft_prob)}."
+
+
+def _verdict_alone(case: Case) -> str:
+    kept = case.event.kind == EventKind.ACCEPTED
+    return f"{quoted(case.event)} was drafted, and the target {'kept' if kept else 'refused'} it."
+
+
+def _greedy(case: Case) -> list[str]:
+    event = case.event
+    said = f"The draft guessed {quoted(event)}."
+    rule = "Decoding is greedy: a draft is kept only if it is the very token that the target holds most probable."
+    if event.kind == EventKind.ACCEPTED:
+        return [said, f"The target's most probable token here is the same{_at(event.target_prob)}: kept.", rule]
+    top = event.target_top[0] if event.target_top else None
+    if top is None:
+        return [said, f"The target's most probable token here is another{_own(event)}: rejected.", rule]
+    return [
+        said,
+        f"The target's most probable token here is “{visible(top.text)}” ({number(top.prob)}){_own(event)}: rejected.",
+        rule,
+    ]
+
+
+def _at(prob: float | None) -> str:
+    return "" if prob is None else f" ({number(prob)})"
+
+
+def _own(event: Event) -> str:
+    return "" if event.target_prob is None else f", while {quoted(event)} has {number(event.target_prob)}"
+
+
+def _sampling(case: Case) -> list[str]:
+    event = case.event
+    p, q, accept, u = event.target_prob, event.draft_prob, event.accept_prob, event.uniform
+    if p is None or q is None or accept is None:
+        return [_verdict_alone(case), NO_NUMBERS]
+    if accept >= 1:
+        return [
+            f"{_gave(case, p, q)} – at least as much, so it is kept whatever the draw: min(1, p/q) = 1.",
+            "Where the draft does not overrate a token, nothing has to be corrected.",
+        ]
+    ratio = f"it is kept with probability p/q = {number(p)} ÷ {number(q)} = "
+    if u is None:
+        return [f"{_gave(case, p, q)}, so {ratio}{number(accept)}.", _verdict_alone(case)]
+    draw, bar = apart(u, accept)
+    first = f"{_gave(case, p, q)}, so {ratio}{bar}."
+    if event.kind == EventKind.ACCEPTED:
+        return [first, f"The draw {draw} was below {bar}: kept."]
+    return [
+        first,
+        f"The draw {draw} was not below {bar}: rejected.",
+        *_instead(case),
+        "Refusing overrated guesses just often enough is what keeps the output exactly the target's.",
+    ]
+
+
+def _gave(case: Case, p: float, q: float) -> str:
+    if setting(case.settings, "drafter") == "prompt_lookup":
+        return f"{_guess(case)} Such a guess counts as certain (q = {number(q)}); the target gives it {number(p)}"
+    mine, its = apart(q, p)
+    verb = "the target" if p >= q else "the target only"
+    return f"The draft gave {quoted(case.event)} probability {mine}, {verb} {its}"
+
+
+def _instead(case: Case) -> list[str]:
+    new = case.first(EventKind.RESAMPLED)
+    if new is None:
+        return []
+    return [f"{quoted(new)} was drawn in its place{_had(case, new)}."]
+
+
+def _had(case: Case, event: Event) -> str:
+    """What draft and target gave to a token that was not drafted; the draft's share is known where its list has it."""
+    if event.target_prob is None:
+        return ""
+    old = case.first(EventKind.REJECTED)
+    known = {entry.token_id: entry.prob for entry in (old.draft_top if old else None) or []}
+    prob = event.draft_prob if event.token_id is None else known.get(event.token_id, event.draft_prob)
+    drafted = "" if prob is None else f", the draft {number(prob)}"
+    return f"; the target gave it {number(event.target_prob)}{drafted}"
+
+
+def _block(case: Case) -> list[str]:
+    event = case.event
+    h, u = event.accept_prob, event.uniform
+    if h is None or u is None or event.index is None:
+        return [_verdict_alone(case), NO_NUMBERS]
+    draw, bar = apart(u, h)
+    place = event.index + 1
+    passed = [e.index + 1 for e in case.step if e.index is not None and _passes(e)]
+    rule = "Block verification judges every place of the window, then keeps all drafts up to the last place that passes."
+    own = f"At place {place} the drafts so far pass together with probability h = {bar}, and the draw was {draw}: "
+    if _passes(event):
+        own += "it passes."
+    elif event.kind == EventKind.ACCEPTED and passed:
+        own += f"it does not pass by itself, but place {max(passed)} does, and that keeps all before it."
+    else:
+        own += "it does not pass"
+        own += f", and the last place that did is {max(passed)}." if passed else ", and no place did."
+    if event.kind == EventKind.ACCEPTED:
+        return [own, f"So {quoted(event)} was kept.", rule]
+    if event.kind == EventKind.DISCARDED:
+        return [own, f"So {quoted(event)} was thrown away with all drafts from the rejected one on.", rule]
+    return [own, f"So {quoted(event)} was rejected.", *_instead(case), rule]
+
+
+def _passes(event: Event) -> bool:
+    judged = event.kind in (EventKind.ACCEPTED, EventKind.REJECTED, EventKind.DISCARDED)
+    return judged and event.uniform is not None and event.accept_prob is not None and event.uniform < event.accept_prob
+
+
+def _typical(case: Case) -> list[str]:
+    event = case.event
+    p, threshold = event.target_prob, event.threshold
+    if p is None or threshold is None:
+        return [_verdict_alone(case), NO_NUMBERS, LOSSY]
+    its, bar = apart(p, threshold)
+    kept = event.kind == EventKind.ACCEPTED
+    verdict = f"above the threshold {bar}: kept." if kept else f"not above the threshold {bar}: rejected."
+    sentences = [f"The target gives {quoted(event)} probability {its}, {verdict}"]
+    if event.target_entropy is not None:
+        sentences.append(f"The threshold falls as the target is less sure; {unsure(event.target_entropy)}")
+    return [*sentences, *([] if kept else _instead(case)), LOSSY]
+
+
+def unsure(entropy: float) -> str:
+    """An entropy in words: as unsure as among how many equally probable tokens."""
+    choices = math.exp(min(entropy, 30.0))
+    among = "one token" if choices < 1.05 else f"{choices:.1f} tokens" if choices < 10 else f"{choices:,.0f} tokens"
+    if among == "one token":
+        return f"its entropy is {number(max(0.0, entropy))} nats, so it is all but certain here."
+    return f"its entropy is {number(entropy)} nats, as if it chose among {among} of equal probability."
+
+
+def _resampled(case: Case) -> list[str]:
+    event = case.event
+    old = case.first(EventKind.REJECTED)
+    place = f"{quoted(event)} takes the place of " + (f"the rejected {quoted(old)}." if old else "a rejected draft.")
+    if case.rule == Rule.GREEDY:
+        return [place, f"It is the target's most probable token{_at(event.target_prob)}."]
+    if case.rule == Rule.TYPICAL or (old is not None and old.threshold is not None):
+        return [place, f"It is the target's own choice there{_had(case, event)}.", LOSSY]
+    how = "It was drawn from the residual: what the target gives each token beyond what the draft gave, max(0, p − q), "
+    if case.rule == Rule.BLOCK:
+        how = "It was drawn from the residual of the block: what the target gives beyond what the drafts used up, "
+    sentences = [place, f"{how}scaled to sum to 1{_had(case, event)}{_residual(event)}."]
+    sentences.append("Kept drafts and such replacements together come out exactly as often as from the target alone.")
+    return sentences
+
+
+def _residual(event: Event) -> str:
+    for entry in event.residual_top or []:
+        if entry.token_id == event.token_id:
+            return f"; in the residual it had {number(entry.prob)}"
+    return ""
+
+
+def _bonus(case: Case) -> list[str]:
+    event, drafts = case.event, case.num_draft
+    greedy = case.rule == Rule.GREEDY
+    how = "is the target's most probable token" if greedy else "was drawn from the target's own distribution"
+    chosen = f"{quoted(event)} {how}{_with(event, greedy)}."
+    if not drafts:
+        return ["Nothing was drafted in this round, so it was one of plain decoding: one target pass for one token.", chosen]
+    kept = "The one draft was kept." if drafts == 1 else f"All {drafts} drafts were kept."
+    free = "The pass that checked them also told what comes next, so this token costs nothing extra."
+    return [f"{kept} {free}", chosen]
+
+
+def _with(event: Event, greedy: bool) -> str:
+    if event.target_prob is None:
+        return ""
+    return f" ({number(event.target_prob)})" if greedy else f", where it had probability {number(event.target_prob)}"
+
+
+def _discarded(case: Case) -> list[str]:
+    event = case.event
+    if event.reason == "stop":
+        return [f"{quoted(event)} came after the end of the text: an end token or a stop string stood before or within it."]
+    if event.reason == "length":
+        limit = setting(case.settings, "max_tokens")
+        allowed = f" of {count(limit, 'token')}" if isinstance(limit, int) else ""
+        return [f"{quoted(event)} came after the limit{allowed} was reached."]
+    if case.rule == Rule.BLOCK and event.uniform is not None and event.accept_prob is not None:
+        return _block(case)
+    old = case.first(EventKind.REJECTED)
+    before = f"{quoted(old)}, which was rejected" if old else "a draft that was rejected"
+    return [
+        f"{quoted(event)} was drafted to follow {before}.",
+        "It continues a text that no longer exists, so it was thrown away without being judged.",
+    ]

@@ -1,0 +1,200 @@
+"""The catalog: the model pairs that are served here, loaded once and shared, each with its measured speed of plain decoding."""
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
+from naive_speculate.events import Event, FinishReason
+from naive_speculate.events.trace import Trace
+from naive_speculate.infer.threads import leave_cores_to
+from naive_speculate.serving import Engine, Load, LocalEngine, Request, SoloEngine, Unavailable
+from naive_speculate.serving.observed import ObservedEngine, Observer
+from naive_speculate.speculate.sequence import CancelFlag
+from ui.host.configuration import MAX_TOKENS, Configuration
+from ui.host.zero import on_zero_gpu, zero_gpu
+
+DECODING = "decoding"
+"""What Gradio's queue calls the runs that wait for a place."""
+WARM_PROMPT = "Once upon a time there was"
+PLAIN_RUNS = 5
+PLAIN_TOKENS = 32
+PLAIN_SECONDS = 5.0
+
+
+class Trouble(ValueError):
+    """A run could not be made, or ended in an error; the message says to the visitor what happened and what to do."""
+
+
+@dataclass
+class ServedPair:
+    """One pair of the catalog.
+
+    Attributes:
+        engine: What decodes with it; shared by all visitors, whose runs share no state.
+        plain_rate: Tokens a second of plain decoding, measured once on this machine; None where it was not.
+    """
+
+    engine: Engine
+    plain_rate: float | None = None
+
+
+@dataclass
+class Catalog:
+    """What visitors can use.
+
+    Attributes:
+        pairs: By name; the first is the usual one.
+        max_tokens: Most tokens that a run may have.
+        concurrency: Most runs that are decoded together.
+    """
+
+    pairs: dict[str, ServedPair]
+    max_tokens: int = MAX_TOKENS
+    concurrency: int = 16
+
+    @property
+    def has_chat_template(self) -> bool:
+        """Whether prompts can be wrapped for chatting."""
+        return any(served.engine.about.chat for served in self.pairs.values())
+
+    def of(self, name: str) -> ServedPair:
+        """The pair of that name; the usual one for an empty name.
+
+        Raises:
+            ValueError: If it is not served.
+        """
+        name = name or next(iter(self.pairs))
+        if name not in self.pairs:
+            raise ValueError(f"pair must be one of {', '.join(self.pairs)}, got {name!r:.80}")
+        return self.pairs[name]
+
+    def load(self) -> Load:
+        """How busy all of it is."""
+        every = [served.engine.load() for served in self.pairs.values()]
+        return Load(
+            ready=any(load.ready for load in every),
+            running=sum(load.running for load in every),
+            waiting=sum(load.waiting for load in every),
+            capacity=sum(load.capacity for load in every),
+            replicas=sum(load.replicas for load in every),
+        )
+
+    def queue(self, pair: str) -> str:
+        """What a visitor is told whose run will have to wait; empty where it will not."""
+        load = self.of(pair).engine.load()
+        if load.ready and load.running + load.waiting < load.capacity:
+            return ""
+        if load.capacity == 0:
+            return "Nothing decodes at the moment. Your run begins as soon as a decoder is back."
+        others = f", and {load.waiting} wait" if load.waiting else ""
+        return f"All {load.capacity} places are taken{others}. Your run begins as soon as one is free."
+
+    def close(self) -> None:
+        """Cancel what runs; the server stops."""
+        for served in self.pairs.values():
+            served.engine.close()
+
+    def stream(self, pair: str, request: Request, cancel: threading.Event) -> Iterator[Event]:
+        """Decode for a visitor.
+
+        Args:
+            pair: Name of the pair that decodes; empty for the usual one.
+            request: What to decode.
+            cancel: Set it to end the run.
+
+        Raises:
+            ValueError: Names the setting that cannot be.
+            Trouble: If nothing decodes, or decoding failed; then after the run's last event.
+        """
+        if request.params.max_tokens is None or request.params.max_tokens > self.max_tokens:
+            raise ValueError(f"max_tokens may be {self.max_tokens} on this page, got {request.params.max_tokens}")
+        return run_events(self.of(pair).engine, request, cancel)
+
+
+def run_events(engine: Engine, request: Request, cancel: CancelFlag | None = None) -> Iterator[Event]:
+    """A run's events one by one.
+
+    Raises:
+        ValueError: Names the setting that cannot be.
+        Trouble: If nothing decodes, or decoding failed; then after the run's last event.
+    """
+    last = None
+    if request.chat and not engine.about.chat:  # the page offers it where any of its pairs has a template
+        request = replace(request, chat=False)
+    try:
+        for events in engine.submit(request, cancel):
+            for last in events:
+                yield last
+    except Unavailable as error:
+        raise Trouble(str(error)) from None
+    if last is not None and last.finish_reason == FinishReason.ERROR:
+        raise Trouble(last.message)
+
+
+def join_catalog(configuration: Configuration, engines: Mapping[str, Engine], observers: Sequence[Observer] = ()) -> Catalog:
+    """The catalog of a cluster's engines; measures their plain decoding.
+
+    All runs are passed on at once, as many as may wait too, when the cluster is as large as it may become: it grows by those
+    that wait in it.
+    """
+    capacity = sum(engine.about.capacity for engine in engines.values())
+    catalog = Catalog({}, max_tokens=configuration.max_tokens, concurrency=capacity + configuration.queue_size)
+    for name, engine in engines.items():
+        rate = measure_plain(engine)
+        catalog.pairs[name] = ServedPair(ObservedEngine(engine, observers) if observers else engine, rate)
+    return catalog
+
+
+def load_catalog(configuration: Configuration, observers: Sequence[Observer] = ()) -> Catalog:
+    """Load the operator's pairs, warm them up and measure their plain decoding.
+
+    Raises:
+        ValueError: If a pair cannot be loaded.
+        OSError: Likewise.
+    """
+    catalog = Catalog({}, max_tokens=configuration.max_tokens, concurrency=configuration.concurrency)
+    for choice in configuration.pairs:
+        pair = load_pair(choice.target, choice.draft, device=configuration.device, dtype=configuration.dtype)
+        leave_cores_to(pair.target)
+        decoder = SpeculativeDecoder(pair)
+        engine: Engine
+        if zero_gpu():  # there is no GPU outside of a run, so nothing can be measured now
+            engine, rate = SoloEngine(decoder, wrap=on_zero_gpu, max_prompt_tokens=configuration.max_prompt_tokens), None
+        else:
+            engine = LocalEngine(
+                decoder,
+                max_rows=configuration.concurrency,
+                max_prompt_tokens=configuration.max_prompt_tokens,
+            )
+            rate = measure_plain(engine)
+        catalog.pairs[choice.name] = ServedPair(ObservedEngine(engine, observers) if observers else engine, rate)
+    return catalog
+
+
+def measure_plain(engine: Engine) -> float | None:
+    """Tokens a second of plain decoding: the best of a few short runs, none longer than `PLAIN_SECONDS`.
+
+    The first one warms up and is left out, unless it took all of its time.
+    """
+    rates: list[float] = []
+    for number in range(PLAIN_RUNS):
+        trace = Trace(plain_run(engine, WARM_PROMPT, PLAIN_TOKENS))
+        slow = trace.finished is not None and trace.finished.finish_reason == FinishReason.CANCELLED
+        if trace.metrics.tokens_per_second and (number > 0 or slow):
+            rates.append(trace.metrics.tokens_per_second)
+        if slow:
+            break
+    return max(rates, default=None)  # other work slows some runs down; the best flatters speculation least
+
+
+def plain_run(engine: Engine, prompt: str, tokens: int) -> Iterator[Event]:
+    """A plain autoregressive run, ended after `PLAIN_SECONDS`."""
+    cancel = threading.Event()
+    timer = threading.Timer(PLAIN_SECONDS, cancel.set)
+    timer.start()
+    try:
+        params = SamplingParams(max_tokens=tokens, seed=0, ignore_eos=True)
+        yield from run_events(engine, Request(prompt, params, num_draft_tokens=0), cancel)
+    finally:
+        timer.cancel()

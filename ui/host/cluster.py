@@ -1,0 +1,65 @@
+"""The engine choice: replicas of a Ray cluster instead of this process."""
+
+import sys
+
+from naive_speculate.serving import Engine
+from ui.host.configuration import Configuration, PairChoice
+
+OTHERS = ("pairs", "device", "dtype", "max_prompt_tokens", "concurrency")
+"""Settings of those who decode, which the page cannot change where they run already."""
+
+
+def cluster_engines(configuration: Configuration, address: str | None) -> dict[str, Engine]:
+    """An engine for every pair of a cluster, by its name.
+
+    Where a cluster runs, its applications say which pairs there are. Where none runs and no address was given, one is
+    started on this machine with the operator's pairs, for as long as the page lives.
+
+    Args:
+        configuration: The operator's choice.
+        address: `host:port` or "auto"; None for RAY_ADDRESS, or this machine's cluster, or a new one.
+
+    Raises:
+        ValueError: If there is no such cluster, nothing on it decodes, or Ray is not installed.
+    """
+    try:
+        from naive_speculate.serving.ray import cluster as ray_cluster
+        from naive_speculate.serving.ray.app import DecoderArgs
+        from naive_speculate.serving.ray.engine import RayEngine
+    except ModuleNotFoundError as error:
+        raise ValueError(f"--engine ray needs Ray ({error.name} is missing): pip install -r requirements-cluster.txt") from None
+
+    def application(pair: PairChoice) -> DecoderArgs:
+        return DecoderArgs(
+            target=pair.target,
+            draft=pair.draft,
+            device=configuration.device,
+            dtype=configuration.dtype,
+            max_rows=configuration.concurrency,
+            max_prompt_tokens=configuration.max_prompt_tokens,
+            **ray_cluster.local_share(len(configuration.pairs)),
+        )
+
+    cluster = ray_cluster.connect(address)
+    if cluster is None:
+        say("no Ray cluster runs here: starting one")
+        cluster = ray_cluster.start({pair.name: application(pair) for pair in configuration.pairs})
+    elif decided := [name for name in OTHERS if getattr(configuration, name) != getattr(Configuration(), name)]:
+        raise ValueError(f"the cluster's applications decide on {', '.join(decided)}; leave them out of the page's settings")
+    cluster.join()  # kept until every engine is there
+    try:
+        names = ray_cluster.names()
+        if not names:
+            raise ValueError("no Serve application on this cluster decodes: deploy one with `serve deploy deploy/serve.yaml`")
+        engines: dict[str, Engine] = {}
+        for name in names:
+            ray_cluster.wait_until_ready(name, say=say)
+            engines[name] = RayEngine(name, cluster, max_waiting=configuration.queue_size)
+        return engines
+    finally:
+        cluster.leave()
+
+
+def say(line: str) -> None:
+    """Tell whoever started the page what takes a while."""
+    print(f"app.py: {line}", file=sys.stderr, flush=True)

@@ -1,0 +1,107 @@
+"""What the operator decides, by environment and command line: which pairs, on which device, within which limits."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import AfterValidator, Field, ValidationError
+from pydantic.dataclasses import dataclass
+
+from ui.checks import first_problem
+
+BUNDLED = "bundled"
+PREFIX = "NAIVE_SPECULATE_"
+MAX_TOKENS = 2048
+
+
+@dataclass(frozen=True)
+class PairChoice:
+    """A pair that visitors may choose.
+
+    Attributes:
+        name: What they see.
+        target, draft: Hub ids or local folders; None for the bundled pair, and for no draft model.
+    """
+
+    name: str
+    target: str | None = None
+    draft: str | None = None
+
+
+def _device(name: str) -> str:
+    try:
+        torch.device("cpu" if name == "auto" else name)
+    except RuntimeError:
+        raise ValueError("must be auto, cpu, cuda, cuda:1 …") from None
+    return name
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """The operator's choice, checked.
+
+    Attributes:
+        pairs: What visitors may choose from; the first is the usual one.
+        device, dtype: As for `load_pair`.
+        max_tokens: Most tokens that a visitor may ask for.
+        max_prompt_tokens: Longest prompt; None for what the model takes.
+        queue_size: Most runs that may wait; later ones are refused with a line that says so.
+        concurrency: Most runs decoded together; later ones wait.
+    """
+
+    pairs: tuple[PairChoice, ...] = (PairChoice(BUNDLED),)
+    device: Annotated[str, AfterValidator(_device)] = "auto"
+    dtype: Literal["auto", "float32", "float16", "bfloat16"] = "auto"
+    max_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] = MAX_TOKENS
+    max_prompt_tokens: Annotated[int, Field(ge=16, le=10**6)] | None = None
+    queue_size: Annotated[int, Field(ge=1, le=10**5)] = 64
+    concurrency: Annotated[int, Field(ge=1, le=256)] = 16
+
+
+def read_configuration(environ: Mapping[str, str], options: Mapping[str, Any]) -> Configuration:
+    """The operator's choice; options that are not None win over the environment, and what is empty is as usual.
+
+    Args:
+        environ: The environment variables.
+        options: `target`, `draft`, `device` and `dtype` of the command line.
+
+    Raises:
+        ValueError: Naming the variable or option and what was given.
+    """
+    names = {name: PREFIX + name.upper() for name in (*(field.name for field in fields(Configuration)), "target", "draft")}
+    given = {name: environ.get(variable, "").strip() for name, variable in names.items()}
+    for name in names.keys() & options.keys():
+        if options[name] is not None:
+            names[name], given[name] = f"--{name}", str(options[name])
+    pairs = _pairs(given.pop("pairs"), given.pop("target"), given.pop("draft"))
+    try:
+        return Configuration(pairs=pairs, **{name: value for name, value in given.items() if value})  # type: ignore[arg-type]
+    except ValidationError as error:
+        raise ValueError(first_problem(error, names)) from None
+
+
+def _pairs(listed: str, target: str, draft: str) -> tuple[PairChoice, ...]:
+    """`Name = target + draft; Name = target + draft`; the word `bundled` alone is the bundled pair."""
+    if not listed:
+        if draft and not target:
+            raise ValueError(f"{PREFIX}DRAFT or --draft needs a target as well, got only {draft!r:.200}")
+        if not target:
+            return (PairChoice(BUNDLED),)
+        return (PairChoice(target.rstrip("/").rsplit("/", 1)[-1], target, draft or None),)
+    if target or draft:
+        raise ValueError(f"give either {PREFIX}PAIRS or a target and a draft, not both")
+    found = []
+    for entry in filter(None, map(str.strip, listed.split(";"))):
+        match = re.fullmatch(r"([^=+]+?)\s*=\s*([^=+]+?)(?:\s*\+\s*([^=+]+))?", entry)
+        if entry == BUNDLED:
+            found.append(PairChoice(BUNDLED))
+        elif match:
+            found.append(PairChoice(*match.groups()))
+        else:
+            raise ValueError(f"{PREFIX}PAIRS must list 'Name = target + draft' between semicolons, got {entry!r:.200}")
+    names = [pair.name for pair in found]
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"{PREFIX}PAIRS must list at least one pair, each with a name of its own, got {listed!r:.200}")
+    return tuple(found)

@@ -1,0 +1,143 @@
+"""What the operator sees: a line a run in the log, `/health`, and counters for Prometheus at `/metrics`."""
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import gradio as gr
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from starlette.requests import Request as HttpRequest
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from naive_speculate.serving import Load
+from naive_speculate.serving.observed import Observer, RunRecord
+from ui.host.catalog import DECODING
+
+LOGGER = logging.getLogger("naive_speculate.runs")
+_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+
+def log_runs(*, prompts: bool = False) -> Observer:
+    """An observer that logs one line of JSON a run.
+
+    Args:
+        prompts: Whether the line tells the prompt too, which is the visitor's own.
+    """
+
+    def observe(run: RunRecord) -> None:
+        params = run.request.params
+        line: dict[str, Any] = {
+            "outcome": run.outcome,
+            "tokens": run.tokens,
+            "prompt_tokens": run.prompt_tokens,
+            "seconds": round(run.seconds, 3),
+            "wait_seconds": _rounded(run.wait_seconds),
+            "first_token_seconds": _rounded(run.first_token_seconds),
+            "steps": run.num_steps,
+            "acceptance": round(run.num_accepted_tokens / run.num_draft_tokens, 3) if run.num_draft_tokens else None,
+            "num_draft_tokens": _short(run.request.num_draft_tokens),
+            "verify_strategy": _short(run.request.verify_strategy),
+            "temperature": params.temperature,
+            "seed": params.seed,
+        }
+        if prompts:
+            line["prompt"] = run.request.prompt
+        LOGGER.info(json.dumps(line, ensure_ascii=True))
+
+    return observe
+
+
+class Counters:
+    """Counters over all runs, under vLLM's names where it has the same.
+
+    Args:
+        load: Tells how busy the engines are at the moment.
+    """
+
+    def __init__(self, load: Callable[[], Load]) -> None:
+        self.registry = CollectorRegistry()
+        self._load = load
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(name, text, labels, registry=self.registry)
+
+        def histogram(name: str, text: str) -> Histogram:
+            return Histogram(name, text, buckets=_SECONDS, registry=self.registry)
+
+        self._prompt = counter("vllm:prompt_tokens", "Prompt tokens taken in.")
+        self._tokens = counter("vllm:generation_tokens", "Tokens generated.")
+        self._ended = counter("vllm:request_success", "Runs that ended, by why.", "finished_reason")
+        self._first = histogram("vllm:time_to_first_token_seconds", "From the request to its first token.")
+        self._whole = histogram("vllm:e2e_request_latency_seconds", "From the request to its end.")
+        self._waited = histogram("vllm:request_queue_time_seconds", "From the request to the beginning of its decoding.")
+        self._steps = counter("vllm:spec_decode_num_drafts", "Speculative steps that drafted anything.")
+        self._drafted = counter("vllm:spec_decode_num_draft_tokens", "Tokens drafted.")
+        self._accepted = counter("vllm:spec_decode_num_accepted_tokens", "Drafted tokens accepted.")
+        self._accepted_at = counter(
+            "vllm:spec_decode_num_accepted_tokens_per_pos", "The same by place in the window.", "position"
+        )
+        self._failed = counter("naive_speculate:runs_failed", "Runs refused, abandoned or ended by an error.", "outcome")
+        self.registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        """The gauges, read when they are asked for."""
+        load = self._load()
+        yield GaugeMetricFamily("vllm:num_requests_running", "Sequences being decoded.", load.running)
+        yield GaugeMetricFamily("vllm:num_requests_waiting", "Sequences waiting for a place.", load.waiting)
+
+    def observe(self, run: RunRecord) -> None:
+        """Count a run."""
+        self._prompt.inc(run.prompt_tokens)
+        self._tokens.inc(run.tokens)
+        if run.outcome in ("stop", "length"):
+            self._ended.labels(run.outcome).inc()
+        elif run.outcome == "cancelled":
+            self._ended.labels("abort").inc()
+        else:
+            self._failed.labels(run.outcome).inc()
+        for histogram, seconds in ((self._first, run.first_token_seconds), (self._waited, run.wait_seconds)):
+            if seconds is not None:
+                histogram.observe(seconds)
+        self._whole.observe(run.seconds)
+        self._steps.inc(run.num_drafts)
+        self._drafted.inc(run.num_draft_tokens)
+        self._accepted.inc(run.num_accepted_tokens)
+        for place, count in enumerate(run.accepted_at):
+            self._accepted_at.labels(str(place)).inc(count)
+
+    def text(self) -> bytes:
+        """All of it in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+
+def with_queue(load: Load, page: gr.Blocks) -> Load:
+    """An engine's load with those who wait in Gradio's queue, before any engine has heard of them."""
+    waiting = page._queue.event_queue_per_concurrency_id.get(DECODING)
+    return replace(load, waiting=load.waiting + len(waiting.queue)) if waiting is not None else load
+
+
+def routes(counters: Counters, load: Callable[[], Load]) -> list[Route]:
+    """The operator's two addresses, for the server that Gradio starts."""
+
+    async def health(_: HttpRequest) -> Response:
+        now = load()
+        return JSONResponse({"status": "ok" if now.ready else "unavailable"} | now.to_dict(), 200 if now.ready else 503)
+
+    async def metrics(_: HttpRequest) -> Response:
+        return Response(counters.text(), media_type=CONTENT_TYPE_LATEST)
+
+    return [Route("/health", health), Route("/metrics", metrics)]
+
+
+def _short(value: object) -> object:
+    """A refused request may hold anything there."""
+    return value if isinstance(value, int) else str(value)[:32]
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)

@@ -1,0 +1,10 @@
+"""What the visitor is told in a toast."""
+
+import html
+
+import gradio as gr
+
+
+def warn(problem: object) -> None:
+    """Tell the visitor what cannot be, as text: toasts are drawn as HTML."""
+    gr.Warning(html.escape(str(problem))[:600], title="This cannot be run")

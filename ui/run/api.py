@@ -1,0 +1,72 @@
+"""The endpoint for programs: `/generate` streams a run's events."""
+
+from collections.abc import AsyncIterator
+from typing import Any, Literal
+
+import gradio as gr
+from gradio.events import api
+
+from ui.host.catalog import DECODING, Catalog
+from ui.run.runs import Run
+from ui.run.settings import Settings, checked
+
+SECONDS_A_LIST = 0.15
+"""Programs do not watch, so they get fewer and longer lists than the page."""
+_USUAL = Settings()
+
+
+def add_api(catalog: Catalog) -> None:
+    """Add the endpoint to the page that is being built."""
+
+    async def generate(
+        prompt: str,
+        max_tokens: int = _USUAL.max_tokens,
+        temperature: float = _USUAL.temperature,
+        top_p: float = _USUAL.top_p,
+        seed: int = 0,
+        num_draft_tokens: int | Literal["auto"] = _USUAL.num_draft_tokens,
+        verify_strategy: str = _USUAL.verify_strategy,
+    ) -> AsyncIterator[list[dict[str, Any]]]:
+        """Continue a prompt by speculative decoding.
+
+        Args:
+            prompt: The beginning of a text.
+            max_tokens: Number of tokens after which it ends.
+            temperature: 0 takes the most probable token.
+            top_p: Keep the most probable tokens up to this probability.
+            seed: Same seed, same text.
+            num_draft_tokens: Tokens drafted per step; 0 is plain decoding, "auto" chooses from what the run measures.
+            verify_strategy: speculative_sampling, greedy_match, block_verification or typical_acceptance.
+
+        Yields:
+            The list of the events since the last one; all lists joined are the trace.
+        """
+        run = Run()
+        try:
+            settings = checked(
+                {
+                    "prompt": prompt,
+                    "max_tokens": max_tokens,
+                    "temperature": temperature,
+                    "top_p": top_p,
+                    "seed": seed,
+                    **({"auto": True} if num_draft_tokens == "auto" else {"num_draft_tokens": num_draft_tokens}),
+                    "verify_strategy": verify_strategy,
+                }
+            )
+            run.start(lambda cancel: catalog.stream(settings.pair, settings.request(), cancel))
+            async for first, events in run.batches(SECONDS_A_LIST):
+                if events and first > 0:
+                    # Gradio sends the difference to the yield before, and miscounts deletions in lists within lists
+                    # (gradio.utils.diff, 6.31). To and from an empty list there are none.
+                    yield []
+                if events:
+                    yield [event.to_dict() for event in events]
+            if run.error is not None:
+                raise run.error
+        except ValueError as error:
+            raise gr.Error(str(error), print_exception=False) from None
+        finally:
+            run.cancel.set()
+
+    api(generate, api_name="generate", concurrency_id=DECODING, concurrency_limit=catalog.concurrency)

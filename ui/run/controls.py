@@ -1,0 +1,209 @@
+"""The controls: one component for every field of `Settings`, with a line of help each."""
+
+import json
+from dataclasses import fields
+from typing import Any
+
+import gradio as gr
+from gradio.components import Component
+from gradio.events import Dependency
+
+from ui.run.settings import Settings, checked
+
+EXAMPLES = {
+    "A fairy tale": "Once upon a time there was a little fox who lived",
+    "A dialogue": '"Good morning," said the mole. "Where are you going?"\n\n"I am looking for my hat," said the',
+    "A list": "In the basket there were apples, pears, plums,",
+    "An odd one": "The quarterly report on semiconductor exports shows",
+}
+"""Prompts to begin with, by the name on their button; the draft is kept ever less often from one to the next."""
+
+STRATEGIES = [
+    ("Speculative sampling", "speculative_sampling"),
+    ("Greedy match", "greedy_match"),
+    ("Block verification", "block_verification"),
+    ("Typical acceptance (not lossless)", "typical_acceptance"),
+]
+DRAFTERS = [("Draft model", "model"), ("Prompt lookup", "prompt_lookup")]
+
+Controls = dict[str, Component]
+"""The components by the name of the `Settings` field that they hold."""
+
+
+def build_stop(stop: gr.Button, going: Dependency, status: Component, said: str) -> None:
+    """Let a button end an experiment, and say so.
+
+    In two steps: what the experiment was just handing over must not come after these words.
+    """
+    quiet: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
+    stop.click(None, None, None, cancels=going, **quiet).then(lambda: said, None, status, **quiet)
+
+
+def build_prompt(start: Settings) -> gr.Textbox:
+    """The prompt and its examples."""
+    prompt = gr.Textbox(
+        start.prompt,
+        label="Prompt",
+        lines=3,
+        max_lines=8,
+        placeholder="Begin a story…",
+        elem_id="prompt",
+        info="The target model continues this text. Shift + Enter runs.",
+    )
+    with gr.Row(elem_classes="ns-examples"):
+        for name, text in EXAMPLES.items():
+            button = gr.Button(name, size="sm", variant="secondary", elem_classes="ns-example")
+            button.click(
+                fn=None, js=f"() => {json.dumps(text)}", outputs=prompt, show_progress="hidden", api_visibility="private"
+            )
+    return prompt
+
+
+def build_main(start: Settings) -> Controls:
+    """The controls that a lesson turns most.
+
+    Numbers have no bounds here: Gradio's own complaint would not say which field it is about.
+    """
+    made: Controls = {}
+    made["num_draft_tokens"] = gr.Slider(
+        0,
+        16,
+        start.num_draft_tokens,
+        step=1,
+        label="Draft tokens (k)",
+        info="Guesses per round; 0 is plain decoding.",
+        elem_id="k",
+    )
+    made["temperature"] = gr.Slider(
+        0,
+        2,
+        start.temperature,
+        step=0.05,
+        label="Temperature",
+        info="0 takes the likeliest token; higher is wilder.",
+        elem_id="temperature",
+    )
+    made["verify_strategy"] = gr.Dropdown(
+        STRATEGIES,
+        value=start.verify_strategy,
+        label="Verification",
+        info="How the target judges the drafts.",
+        elem_id="strategy",
+    )
+    with gr.Row():
+        made["max_tokens"] = gr.Number(
+            start.max_tokens,
+            label="Max tokens",
+            info="Ends the text.",
+            precision=0,
+            min_width=110,
+            elem_id="max-tokens",
+        )
+        made["seed"] = gr.Number(
+            start.seed,
+            label="Seed",
+            info="Repeats a run.",
+            precision=0,
+            min_width=110,
+            elem_id="seed",
+        )
+    return made
+
+
+def build_more(start: Settings, *, chat_template: bool) -> Controls:
+    """The less used controls."""
+    made: Controls = {}
+    with gr.Accordion("More", open=False, elem_id="more"):
+        made["drafter"] = gr.Dropdown(
+            DRAFTERS,
+            value=start.drafter,
+            label="Drafter",
+            info="Who guesses: a small model, or a search in the text so far.",
+        )
+        made["auto"] = gr.Checkbox(
+            start.auto, label="Choose k automatically", info="From the acceptance and costs that the run measures."
+        )
+        made["top_p"] = gr.Slider(
+            0.05,
+            1,
+            start.top_p,
+            step=0.05,
+            label="Top-p",
+            info="Keep the likeliest tokens up to this much probability.",
+        )
+        made["top_k"] = gr.Number(
+            start.top_k, label="Top-k", info="Keep so many of the likeliest tokens; -1 keeps all.", precision=0
+        )
+        made["min_p"] = gr.Slider(
+            0,
+            1,
+            start.min_p,
+            step=0.01,
+            label="Min-p",
+            info="Drop tokens less likely than this share of the likeliest.",
+        )
+        made["repetition_penalty"] = gr.Slider(
+            0.5,
+            2,
+            start.repetition_penalty,
+            step=0.05,
+            label="Repetition penalty",
+            info="Above 1, tokens seen before become less likely.",
+        )
+        made["presence_penalty"] = gr.Slider(
+            -2,
+            2,
+            start.presence_penalty,
+            step=0.1,
+            label="Presence penalty",
+            info="Taken off the logit of every token generated before.",
+        )
+        made["frequency_penalty"] = gr.Slider(
+            -2,
+            2,
+            start.frequency_penalty,
+            step=0.1,
+            label="Frequency penalty",
+            info="The same, once for each time it was generated.",
+        )
+        made["stop"] = gr.Textbox(
+            start.stop, label="Stop strings", lines=2, info="One a line; the text ends before one. \\n is a line break."
+        )
+        made["ignore_eos"] = gr.Checkbox(
+            start.ignore_eos, label="Go on after the end", info="Write up to max tokens, even where the model would end."
+        )
+        made["chat"] = gr.Checkbox(
+            start.chat,
+            label="Chat template",
+            info="Wrap the prompt as the model was taught to chat.",
+            visible=chat_template,
+        )
+    return made
+
+
+def build_pair(names: list[str]) -> Controls:
+    """The choice between pairs, shown where there is one."""
+    return {
+        "pair": gr.Dropdown(
+            [(name, name if place else "") for place, name in enumerate(names)],  # "" is the usual one, and not in links
+            value="",
+            label="Models",
+            info="Target and draft.",
+            visible=len(names) > 1,
+            elem_id="pair",
+        )
+    }
+
+
+def ordered(controls: Controls) -> list[Component]:
+    """The components in the order of the fields of `Settings`."""
+    return [controls[field.name] for field in fields(Settings)]
+
+
+def read(values: tuple[Any, ...]) -> Settings:
+    """The settings from the components' values, in the order of `ordered`.
+
+    Raises:
+        ValueError: Names the field that is empty or of the wrong kind.
+    """
+    return checked({field.name: value for field, value in zip(fields(Settings), values, strict=True)})

@@ -1,0 +1,27 @@
+"""A saved trace, read and checked, as a run that the page can show."""
+
+from pathlib import PurePath
+
+from naive_speculate.events.trace import Trace
+from ui.run.runs import Run
+
+MAX_TRACE_BYTES = 32 * 1024 * 1024
+MAX_TRACE_EVENTS = 100_000
+
+
+def opened(name: object, text: object) -> Run:
+    """The run that a trace file holds.
+
+    Args:
+        name: The file's name, for the title.
+        text: Its content; None where the browser found it too large to send.
+
+    Raises:
+        ValueError: Says what is wrong with the file.
+    """
+    if not isinstance(text, str) or len(text) > MAX_TRACE_BYTES:
+        raise ValueError(f"the trace file is larger than {MAX_TRACE_BYTES // 1024 // 1024} MB")
+    trace = Trace.from_jsonl(text)
+    if len(trace) > MAX_TRACE_EVENTS:
+        raise ValueError(f"the trace has {len(trace):,} events; this page replays at most {MAX_TRACE_EVENTS:,}")
+    return Run(trace.row(trace[0].row), title=f"from {PurePath(str(name)).name[:80]}")

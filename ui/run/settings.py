@@ -1,0 +1,122 @@
+"""What a visitor chose: the values behind the controls, as one record, and as the query string of a link."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from pydantic import BeforeValidator, FiniteFloat, ValidationError
+from pydantic.dataclasses import dataclass
+
+from naive_speculate.sampling.params import SamplingParams
+from naive_speculate.serving import Request
+from naive_speculate.speculate.sequence import Detail
+from ui.checks import first_problem
+
+MAX_PROMPT_CHARACTERS = 100_000
+
+Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
+Seed = Annotated[int | None, BeforeValidator(lambda value: None if value == "" else value)]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A run's settings, named as in the library.
+
+    `num_draft_tokens` counts only where `auto` is off. `stop` holds one string a line. An empty `seed` draws one.
+    An empty `pair` is the host's usual one.
+    """
+
+    prompt: Text = ""
+    verify_strategy: Text = "speculative_sampling"
+    drafter: Text = "model"
+    num_draft_tokens: int = 5
+    auto: bool = False
+    temperature: FiniteFloat = 0.7
+    max_tokens: int = 120
+    seed: Seed = 0
+    top_p: FiniteFloat = 1.0
+    top_k: int = -1
+    min_p: FiniteFloat = 0.0
+    repetition_penalty: FiniteFloat = 1.0
+    presence_penalty: FiniteFloat = 0.0
+    frequency_penalty: FiniteFloat = 0.0
+    stop: Text = ""
+    ignore_eos: bool = False
+    chat: bool = True
+    pair: Text = ""
+
+    @property
+    def stop_strings(self) -> list[str]:
+        """The stop strings; in a line, `\\n` stands for a line break."""
+        return [line.replace("\\n", "\n") for line in self.stop.split("\n") if line]
+
+    def params(self) -> SamplingParams:
+        """The library's parameters.
+
+        Raises:
+            ValueError: Names the field that is out of range.
+        """
+        return SamplingParams(
+            temperature=self.temperature,
+            max_tokens=self.max_tokens,
+            seed=self.seed,
+            top_p=self.top_p,
+            top_k=self.top_k,
+            min_p=self.min_p,
+            repetition_penalty=self.repetition_penalty,
+            presence_penalty=self.presence_penalty,
+            frequency_penalty=self.frequency_penalty,
+            stop=self.stop_strings,
+            ignore_eos=self.ignore_eos,
+        )
+
+    def request(self, detail: Detail = "full") -> Request:
+        """What the engine is asked for.
+
+        Args:
+            detail: "none" where only tokens and times are wanted, for the numbers take time of their own.
+
+        Raises:
+            ValueError: Names the setting that cannot be.
+        """
+        if not self.prompt.strip():
+            raise ValueError("prompt is empty: write the beginning of a text")
+        return Request(
+            self.prompt,
+            self.params(),
+            num_draft_tokens="auto" if self.auto else self.num_draft_tokens,
+            verify_strategy=self.verify_strategy,
+            drafter=self.drafter,
+            detail=detail,
+            chat=self.chat,
+        )
+
+    def query(self, usual: "Settings") -> str:
+        """The settings as a query string that `from_query` reads; what is as usual is left out."""
+        values = asdict(usual)
+        changed = {name: value for name, value in asdict(self).items() if value != values[name]}
+        return urlencode({name: "" if value is None else value for name, value in changed.items()})
+
+
+def from_query(query: Mapping[str, str]) -> dict[str, Any]:
+    """The settings that a link carries, by field.
+
+    Raises:
+        ValueError: Names the value that does not fit its field.
+    """
+    linked = {field.name: query[field.name][:MAX_PROMPT_CHARACTERS] for field in fields(Settings) if field.name in query}
+    settings = checked(linked)
+    return {name: getattr(settings, name) for name in linked}
+
+
+def checked(values: Mapping[str, Any]) -> Settings:
+    """The settings of these values by field, as controls, links and programs give them; the others are as usual.
+
+    Raises:
+        ValueError: Names the field that is empty or of the wrong kind.
+    """
+    try:
+        return Settings(**values)
+    except ValidationError as error:
+        raise ValueError(first_problem(error)) from None

@@ -1,0 +1,52 @@
+"""What crosses from server to browser: events in a slim form, numbered, in JSON text.
+
+The three lists of most probable tokens stay behind: they are most of an event's weight, and only the inspector, which
+is drawn on the server, reads them. A batch is a *string*, so that Gradio compares and sends it whole instead of working
+out the difference to the batch before; and `<` is escaped, so that nobody can take a token in it for a tag.
+"""
+
+import json
+from typing import Any
+
+import orjson
+
+from ui.run.runs import Run
+
+HEAVY = frozenset({"draft_top", "target_top", "residual_top", "cost_table", "logprobs", "prompt_logprobs"})
+"""Fields that the page does not need to draw tokens and rounds."""
+
+RESYNC_EVENTS = 4000
+"""At most so many events are sent in answer to one request for what was missed."""
+
+
+def batch(run: Run, first: int = 0, most: int | None = None) -> str:
+    """One message to the browser: a run's events from a number on.
+
+    The browser ignores messages of a run older than the one it shows, which `serial` tells.
+
+    Args:
+        run: The run.
+        first: Number of the first event here, counted from the run's start.
+        most: Most events here; None for all that there are.
+    """
+    done = run.done.is_set()  # before the events are looked at: those that come in between are for the next message
+    events = run.events[first:] if most is None else run.events[first : first + most]
+    message = {
+        "run": run.id,
+        "serial": run.serial,
+        "first": first,
+        "total": len(run.events),
+        "events": [event.to_dict(without=HEAVY) for event in events],
+        "done": done and first + len(events) == len(run.events),
+        "live": run.live,
+        "plain": {"rate": run.plain_rate, "where": run.plain_where},
+        "title": run.title,
+    }
+    return _to_json(message).replace("<", "\\u003c")
+
+
+def _to_json(message: dict[str, Any]) -> str:
+    try:
+        return orjson.dumps(message).decode()
+    except orjson.JSONEncodeError:  # half a character, or a number of more than 64 bits, in a trace that somebody opened
+        return json.dumps(message, separators=(",", ":"), allow_nan=False)

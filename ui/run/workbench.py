@@ -1,0 +1,182 @@
+"""The first tab: prompt and controls, the run's tokens and rounds, its numbers, the inspector, the charts."""
+
+from collections.abc import AsyncIterator
+from dataclasses import fields
+from typing import Any
+
+import gradio as gr
+
+from naive_speculate.events import TOKEN_KINDS, EventKind
+from naive_speculate.events.trace import Trace
+from ui.charts.plot import build_board, build_plot, load_plotly, to_json
+from ui.explain.inspector import distributions, explain, to_html
+from ui.host.catalog import DECODING, Catalog
+from ui.notify import warn
+from ui.run import controls as parts
+from ui.run.recorded import START
+from ui.run.replay import opened
+from ui.run.runs import Run, Runs
+from ui.run.settings import Settings, from_query
+from ui.run.stage import build_stage
+from ui.run.stats import build_stats, title
+from ui.run.wire import batch
+
+NO_RUN = "This run is no longer kept on the server. Press Run to make a new one."
+COPY_LINK = """(query) => {
+    const link = location.origin + location.pathname + (query ? "?" + query : "");
+    history.replaceState(null, "", link);
+    if (navigator.clipboard) navigator.clipboard.writeText(link).catch(() => {});
+}"""
+
+
+class Workbench:
+    """Builds the tab inside the current Blocks context, and answers its events.
+
+    Attributes:
+        controls: The components that hold the settings, by field.
+        settings: The same in the order of the fields of `Settings`.
+    """
+
+    def __init__(self, catalog: Catalog, runs: Runs, first: Run) -> None:
+        self._catalog = catalog
+        self._runs = runs
+        with gr.Row(elem_classes="ns-bench"):
+            with gr.Column(elem_classes="ns-side", scale=0, min_width=320):
+                self._prompt = parts.build_prompt(START)
+                made: parts.Controls = {"prompt": self._prompt}
+                with gr.Row(elem_classes="ns-go"):
+                    self.run = gr.Button("Run", variant="primary", elem_id="run")
+                    self.stop = gr.Button("Stop", elem_id="stop")
+                # Gradio tells here how many wait before this visitor.
+                self._queue = gr.HTML(elem_id="queue", apply_default_css=False, min_height=0)
+                made |= parts.build_main(START)
+                made |= parts.build_more(START, chat_template=catalog.has_chat_template)
+                made |= parts.build_pair(list(catalog.pairs))
+                self.share = gr.Button("Copy link to these settings", size="sm", elem_id="share")
+            with gr.Column(elem_classes="ns-show"):
+                build_stats()
+                with gr.Row(elem_classes="ns-view"):
+                    with gr.Column(elem_classes="ns-main"):
+                        self.stage = build_stage(runs, first)
+                    with gr.Column(elem_id="inspector", elem_classes="ns-inspector"):
+                        chosen = _first_of(first.trace, EventKind.REJECTED)
+                        self._why = gr.HTML(
+                            to_html(explain(first.trace, chosen)),
+                            html_template='<h2>Why?</h2><div aria-live="polite">${value}</div>',
+                            elem_id="why",
+                            apply_default_css=False,
+                        )
+                        bars = distributions(first.trace, chosen)
+                        self._bars = build_plot("distributions", "What could have come here", bars)
+                build_board()
+                load_plotly()
+        self.controls = made
+        self.settings = parts.ordered(made)
+        self._wire()
+
+    def _wire(self) -> None:
+        quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+        direct = {**quiet, "queue": False}
+        decoding: dict[str, Any] = {
+            "concurrency_id": DECODING,
+            "concurrency_limit": self._catalog.concurrency,
+            "show_progress": "minimal",
+            "show_progress_on": self._queue,
+            "api_visibility": "private",
+            "postprocess": False,  # text that needs none; it would go through another thread
+        }
+        link = gr.Textbox(visible=False)  # a gr.State would stay on the server
+        for trigger in (self.run.click, self._prompt.submit):
+            trigger(self._halt, None, None, trigger_mode="multiple", **direct).then(
+                self._decode, self.settings, self.stage, trigger_mode="multiple", **decoding
+            )
+        self.stop.click(self._halt, None, None, trigger_mode="multiple", **direct)
+        self.stage.inspect(self._inspect, None, [self._why, self._bars], trigger_mode="multiple", **quiet)
+        self.stage.open(self._open, None, self.stage, **quiet)
+        self.stage.lost(lambda: gr.Warning(NO_RUN), None, None, **quiet)
+        self.share.click(self._link, self.settings, link, **quiet).success(None, link, None, js=COPY_LINK, **quiet)
+
+    async def _decode(self, request: gr.Request, *values: Any) -> AsyncIterator[Any]:
+        """Run: decode in a thread, hand over what came, some 20 times a second."""
+        session = request.session_hash or ""
+        try:
+            settings = parts.read(values)
+            plain_rate = self._catalog.of(settings.pair).plain_rate
+            queue = self._catalog.queue(settings.pair)
+        except ValueError as error:
+            warn(error)
+            yield gr.skip()
+            return
+        run = Run()
+        run.plain_rate = plain_rate
+        self._runs.add(session, run)
+        run.start(lambda cancel: self._catalog.stream(settings.pair, settings.request(), cancel))
+        if queue:
+            gr.Info(queue)
+        try:
+            async for first, events in run.batches():
+                if first == 0 and events:
+                    run.title = title(Trace(events))
+                if run.done.is_set() and run.error is not None:
+                    warn(run.error)
+                if run.events:
+                    yield batch(run, first, len(events))
+        finally:
+            run.cancel.set()
+        if not run.events:
+            self._runs.drop(session, run)
+            yield gr.skip()
+
+    def _halt(self, request: gr.Request) -> None:
+        self._runs.cancel(request.session_hash or "")
+
+    def _inspect(self, event: gr.EventData) -> tuple[Any, Any]:
+        """Why one token was kept or not."""
+        asked = _asked(event)
+        run, number = self._runs.get(asked.get("run")), asked.get("event")
+        if run is None:
+            warn(NO_RUN)
+            return gr.skip(), gr.skip()
+        trace = run.trace
+        if not isinstance(number, int) or not 0 <= number < len(trace) or trace[number].kind not in TOKEN_KINDS:
+            return to_html(None), gr.skip()
+        return to_html(explain(trace, number)), to_json(distributions(trace, number))
+
+    def _open(self, event: gr.EventData, request: gr.Request) -> Any:
+        """Replay a dropped trace file."""
+        asked = _asked(event)
+        try:
+            run = opened(asked.get("name"), asked.get("text"))
+        except ValueError as error:
+            warn(error)
+            return gr.skip()
+        self._runs.add(request.session_hash or "", run)
+        return batch(run)
+
+    def _link(self, *values: Any) -> Any:
+        try:
+            query = parts.read(values).query(START)
+        except ValueError as error:
+            warn(error)
+            return gr.skip()
+        gr.Info("The link is in the address bar, and copied where the browser allows it.")
+        return query
+
+    def follow_link(self, request: gr.Request) -> list[Any]:
+        """The controls as the page's link has them."""
+        try:
+            linked = from_query(dict(request.query_params))
+        except ValueError as error:
+            warn(error)
+            linked = {}
+        return [linked.get(field.name, gr.skip()) for field in fields(Settings)]
+
+
+def _asked(event: gr.EventData) -> dict[str, Any]:
+    return event._data if isinstance(event._data, dict) else {}
+
+
+def _first_of(trace: Trace, kind: EventKind) -> int:
+    """The number of the run's first event of a kind; of its first token where there is none."""
+    tokens = [number for number, event in enumerate(trace) if event.kind in TOKEN_KINDS]
+    return next((number for number in tokens if trace[number].kind == kind), tokens[0])
