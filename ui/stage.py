@@ -76,15 +76,16 @@ def _key(name: str, style: Style, *, counted: bool) -> str:
 
 def _server_functions(runs: Runs) -> list[Callable[..., str]]:
     def resync(request: list[object]) -> str:
-        """The events that the browser has missed: `[run id, how many it has]` → a message, empty for an unknown run."""
+        """The next events that the browser has missed: `[run id, how many it has]` → a message, empty for an unknown run."""
         run = runs.get(request[0]) if isinstance(request, list) and len(request) == 2 else None
         have = request[1] if run else None
         if run is None or not isinstance(have, int) or have < 0:
             return ""
         done = run.done.is_set()
         events = run.events[have : have + RESYNC_EVENTS]
-        complete = done and have + len(events) == len(run.events)
-        return batch(run.id, run.serial, events, have, done=complete, live=run.live, title=run.title)
+        total = len(run.events)
+        complete = done and have + len(events) == total
+        return batch(run.id, run.serial, events, have, total=total, done=complete, live=run.live, title=run.title)
 
     def trace(run_id: object) -> str:
         """The whole trace as JSONL, empty for an unknown run."""

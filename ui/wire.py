@@ -26,6 +26,7 @@ def batch(
     events: Sequence[Event],
     first: int = 0,
     *,
+    total: int | None = None,
     done: bool = False,
     live: bool = False,
     title: str = "",
@@ -37,6 +38,7 @@ def batch(
         serial: Grows with every run; the browser ignores messages of a run older than the one it shows.
         events: The events from number `first` on.
         first: Number of the first event here, counted from the run's start.
+        total: How many events the run has by now; without it, as many as there are up to the last one here.
         done: Whether the run has no further events.
         live: Whether these come from a decoder that runs now, rather than from a recording.
         title: What the run is called above its tokens.
@@ -45,6 +47,7 @@ def batch(
         "run": run,
         "serial": serial,
         "first": first,
+        "total": first + len(events) if total is None else total,
         "events": [event.to_dict(without=HEAVY) for event in events],
         "done": done,
         "live": live,

@@ -2,6 +2,7 @@
 
 const FRAME_MS = 8;     // of our work a frame; the rest belongs to the browser
 const SEEK_MS = 250;    // charts follow the cursor at most four times a second
+const QUIET_MS = 3000;  // a run that goes on and has not been heard of for so long is asked about
 
 const flow = new Flow(find("#tokens"));
 const rounds = new Rounds(find("#rounds"));
@@ -13,6 +14,8 @@ let shown = [];         // for every event that was ever shown, what it made: {f
 let waiting = new Map(); // drafted tokens by "step:index"
 let frame = 0;
 let resyncing = false;
+let known = 0;          // how many events the run is known to have
+let heard = 0;          // when a message of it last came
 let lastSeek = { upto: -1, at: 0 };
 let seeking = false;
 let pinned = null;
@@ -39,6 +42,7 @@ function begin(message) {
   waiting = new Map();
   pinned = null;
   resyncing = false;
+  known = 0;
   // The page comes with the recorded run's charts, in light.
   lastSeek.upto = message.run === "recorded" && !isDark() ? message.events.length : -1;
   tip.hide();
@@ -50,6 +54,8 @@ function begin(message) {
 // Messages may have been dropped on the way (updates coalesce, a hidden panel gets none): then ask for the rest.
 function accept(message) {
   const have = player.length;
+  heard = performance.now();
+  known = Math.max(known, message.total);
   if (message.first > have) return void resync();
   const fresh = message.events.slice(have - message.first);
   player.add(fresh);
@@ -61,19 +67,38 @@ function accept(message) {
   wake();
 }
 
+// The server answers with so many events at a time: ask until there is nothing more to be had.
 async function resync() {
   if (resyncing) return;
   resyncing = true;
   const asked = run.serial;
+  let had;
   try {
-    const answer = await server.resync([run.id, player.length]);
-    if (answer && asked === run.serial) {
-      resyncing = false;
+    do {
+      had = player.length;
+      const answer = await server.resync([run.id, player.length]);
+      if (asked !== run.serial) return;
+      if (!answer) return void lose();
       accept(JSON.parse(answer));
-    }
+    } while (had < player.length && player.length < known);
+  } catch {
+    // No connection: asked again when the run has been quiet for a while.
   } finally {
     if (asked === run.serial) resyncing = false;
   }
+}
+
+// The end may have been lost too, and with it every message that would have told that something is missing.
+function listen() {
+  if (run.id && !player.done && performance.now() - heard > QUIET_MS) resync();
+}
+
+// The server has forgotten the run: what is here is all there will be.
+function lose() {
+  player.done = true;
+  root.dataset.state = "lost";
+  trigger("lost", {});
+  wake();
 }
 
 function announce() {
@@ -224,5 +249,6 @@ for (const box of [flow.box, rounds.box]) {
 
 window.addEventListener("resize", () => tip.hide(), { passive: true });
 new MutationObserver(() => { lastSeek.upto = -1; wake(); }).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+setInterval(listen, QUIET_MS);
 watch("value", receive);
 receive();
