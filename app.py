@@ -103,7 +103,7 @@ def main(argv: list[str] | None = None) -> int:
             state_session_capacity=2 * offer.concurrency,
             show_error=True,  # programs are told what was wrong with their call
             mcp_server=args.mcp,
-            app_kwargs={"routes": routes(counted[0], load)},
+            routes=routes(counted[0], load),
         )
     except OSError as error:  # the port is taken, the address is not this machine's
         print(f"app.py: {' '.join(str(error).split())}", file=sys.stderr)

@@ -1,21 +1,29 @@
 """The page: its tabs, and what happens when it is opened, left, or called by a program."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import gradio as gr
+from starlette.routing import Route
 
 from ui.api import add_api
 from ui.assets import script, styles
+from ui.errors import Page, hush
 from ui.explore import build_explore
 from ui.host import Offer
 from ui.learn import Places, build_learn
+from ui.limits import server_options
 from ui.race import build_race
 from ui.recorded import recorded_run
+from ui.replay import MAX_TRACE_BYTES
 from ui.runs import Runs
 from ui.theme import theme
 from ui.workbench import Workbench
 
 TAGLINE = "Speculative decoding, live: a small model guesses ahead, a large one checks. The large one's output, only sooner."
+
+DELETE_CACHE = (600, 3600)
+"""Every so many seconds, Gradio deletes its files that are older than so many; nothing here should make any."""
 
 HEADER = (
     f'<header class="ns-top"><h1>Naive Speculate</h1><p>{TAGLINE}</p>'
@@ -37,7 +45,7 @@ def build_page(offer: Offer, runs: Runs) -> gr.Blocks:
         if request.session_hash:
             runs.forget(request.session_hash)
 
-    with gr.Blocks(title="Naive Speculate", fill_width=True, analytics_enabled=False) as page:
+    with Page(title="Naive Speculate", fill_width=True, analytics_enabled=False, delete_cache=DELETE_CACHE) as page:
         gr.HTML(HEADER, html_template="${value}", js_on_load=script("theme"), apply_default_css=False)
         with gr.Tabs(elem_id="tabs") as tabs:
             with gr.Tab("Run", id="run"):
@@ -59,12 +67,18 @@ def open_queue(page: gr.Blocks, size: int) -> None:
 
     By itself it looks a thousand and a hundred times a second, and each time takes the interpreter from the decoder.
     """
-    page.queue(max_size=size)
+    page.queue(max_size=size, api_open=False)  # nobody passes the queue
     page._queue.sleep_when_free = 0.02
     page._queue.progress_update_sleep_when_free = 0.05
 
 
-def launch(page: gr.Blocks, **where: Any) -> str:
-    """Serve the page with its looks; takes what Gradio's `launch` takes, and returns the address."""
-    _, url, _ = page.launch(theme=theme(), head=f"<style>{styles()}</style>", footer_links=["api"], ssr_mode=False, **where)
+def launch(page: gr.Blocks, *, routes: Sequence[Route] = (), **where: Any) -> str:
+    """Serve the page with its looks and limits, and further `routes`; returns the address.
+
+    Takes what Gradio's `launch` takes.
+    """
+    hush()
+    looks: dict[str, Any] = {"theme": theme(), "head": f"<style>{styles()}</style>", "footer_links": ["api"], "ssr_mode": False}
+    limits: dict[str, Any] = {"app_kwargs": server_options(routes), "max_file_size": MAX_TRACE_BYTES}
+    _, url, _ = page.launch(**looks, **limits, **where)
     return str(url)
