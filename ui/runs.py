@@ -11,6 +11,7 @@ from secrets import token_urlsafe
 
 from naive_speculate.events import Event
 from naive_speculate.trace import Trace
+from ui.progress import Progress
 
 Stream = Callable[[threading.Event], Iterator[Event]]
 """Starts a run: takes the event that cancels it, gives the run's events."""
@@ -38,6 +39,7 @@ class Run:
         id: Names the run towards the browser.
         serial: Later runs have larger ones.
         events: What was emitted so far; only ever appended to.
+        progress: The headline's figures at each of its events.
         live: Whether a decoder made it here and now.
         title: Shown above its tokens.
         plain_rate: Measured tokens a second of plain decoding that it is compared with; None where that is not known.
@@ -49,6 +51,7 @@ class Run:
         self.id = id or token_urlsafe(16)
         self.serial = next(_serials)
         self.events: list[Event] = list(events)
+        self.progress = Progress(self.events)
         self.live = False
         self.title = title
         self.plain_rate: float | None = None

@@ -99,7 +99,8 @@ def _server_functions(runs: Runs) -> list[Callable[..., str]]:
         if run is None or not isinstance(upto, int):
             return ""
         part = Trace(run.events[: max(0, upto)])
-        stats = headline(part, run.plain_rate, run.plain_where, live=run.live)
+        figures = run.progress.at(len(part))
+        stats = headline(part, run.plain_rate, run.plain_where, live=run.live, figures=figures)
         return f'{{"stats":{json.dumps(stats)},"figures":{board(part, run.plain_rate, bool(request[2]))}}}'
 
     return [resync, trace, seek]

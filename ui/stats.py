@@ -3,12 +3,19 @@
 import html
 
 from naive_speculate.events import FinishReason
-from naive_speculate.metrics import Metrics
 from naive_speculate.trace import Trace
 from ui.labels import count, percent
+from ui.progress import Figures, Progress
 
 
-def headline(trace: Trace, plain_rate: float | None = None, plain_where: str = "on this machine", *, live: bool = True) -> str:
+def headline(
+    trace: Trace,
+    plain_rate: float | None = None,
+    plain_where: str = "on this machine",
+    *,
+    live: bool = True,
+    figures: Figures | None = None,
+) -> str:
     """Sentence and four numbers.
 
     Args:
@@ -16,20 +23,26 @@ def headline(trace: Trace, plain_rate: float | None = None, plain_where: str = "
         plain_rate: Measured tokens a second of plain decoding with the same target; None where that is not known.
         plain_where: Where `plain_rate` was measured, as the label says it.
         live: Whether the run is the visitor's own rather than a recording.
+        figures: The trace's, where they are known; counted here without them.
     """
-    m = trace.metrics
+    m = figures or figures_of(trace)
     tiles = [
         _tile("Acceptance rate", _share(m.draft_acceptance_rate), _drafts(m)),
         _tile("Tokens per target pass", _decimal(m.mean_acceptance_length, 2), "plain decoding: 1"),
         _tile("Tokens per second", _decimal(m.tokens_per_second, 0), _plain(plain_rate, plain_where)),
         _tile("Speedup", _times(m.tokens_per_second, plain_rate), "against plain decoding, measured"),
     ]
-    return f'<p class="ns-sentence">{sentence(trace, live=live)}</p><dl class="ns-tiles">{"".join(tiles)}</dl>'
+    return f'<p class="ns-sentence">{sentence(trace, m, live=live)}</p><dl class="ns-tiles">{"".join(tiles)}</dl>'
 
 
-def sentence(trace: Trace, *, live: bool = True) -> str:
+def figures_of(trace: Trace) -> Figures:
+    """The figures of the whole trace."""
+    return Progress(trace.events).at(len(trace))
+
+
+def sentence(trace: Trace, figures: Figures | None = None, *, live: bool = True) -> str:
     """What is seen, in one sentence of HTML."""
-    m = trace.metrics
+    m = figures or figures_of(trace)
     if not m.num_spec_steps:
         return "The prompt is being read, and the first round drafted."
     tokens, passes = count(m.num_generated_tokens, "token"), count(m.num_spec_steps, "pass").replace("passs", "passes")
@@ -67,7 +80,7 @@ def _tile(name: str, value: str, note: str) -> str:
     return f"<div><dt>{name}</dt><dd><b>{value}</b><span>{html.escape(note)}</span></dd></div>"
 
 
-def _drafts(m: Metrics) -> str:
+def _drafts(m: Figures) -> str:
     if not m.num_draft_tokens:
         return "nothing was drafted"
     return f"{m.num_accepted_draft_tokens:,} of {count(m.num_draft_tokens, 'draft')} kept"
