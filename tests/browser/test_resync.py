@@ -1,11 +1,12 @@
 """What the page missed of a long run it asks for, piece by piece, until it has all of it, whatever was lost on the way."""
 
 import json
+import re
 
 import pytest
-from playwright.sync_api import Page, Response, Route
+from playwright.sync_api import Page, Response, Route, expect
 
-from tests.browser.steps import another_run, ended, start, text, trace
+from tests.browser.steps import ended, start, text, toast, trace
 from ui.wire import RESYNC_EVENTS
 
 PROMPT = "Once upon a time there was an old man who"
@@ -67,10 +68,16 @@ def test_a_long_run_is_whole_however_many_updates_were_lost(page, end):
     assert max(amounts) == RESYNC_EVENTS
 
 
-def test_a_run_whose_connection_was_cut_is_shown_up_to_its_end(page):
-    before = start(page, PROMPT, **LONG)
-    another_run(page, before)
-    page.context.set_offline(True)
-    page.context.set_offline(False)
-    ended(page)
-    assert text(page) == trace(page).text
+def test_a_run_that_the_server_has_forgotten_does_not_go_on_for_ever(page):
+    def forget(route: Route) -> None:
+        answer = route.fetch(timeout=0)
+        messages = [message for message in answer.text().split("\n\n") if not carries_events(message)]
+        first = next(message for message in answer.text().split("\n\n") if carries_events(message))
+        renamed = re.sub(r'(run\\":\\")[\w-]+', r"\1forgotten", first)
+        route.fulfill(response=answer, body="\n\n".join([renamed, *messages]))
+
+    page.route("**/queue/data*", forget, times=1)
+    start(page, PROMPT, max_tokens=30)
+    page.locator(".ns-stage[data-run=forgotten][data-state=lost]").wait_for()
+    toast(page, "no longer kept")
+    expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
