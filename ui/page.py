@@ -11,6 +11,8 @@ from ui.experiments.explore import build_explore
 from ui.experiments.learn import Places, build_learn
 from ui.experiments.race import build_race
 from ui.host.catalog import Catalog
+from ui.host.errors import Page, hush
+from ui.host.limits import MAX_TRACE_BYTES, server_options
 from ui.run.api import add_api
 from ui.run.recorded import recorded_run
 from ui.run.runs import Runs
@@ -18,6 +20,9 @@ from ui.run.workbench import Workbench
 from ui.theme import theme
 
 TAGLINE = "Speculative decoding, live: a small model guesses ahead, a large one checks. The large one's output, only sooner."
+
+DELETE_CACHE = (600, 3600)
+"""Every so many seconds, Gradio deletes its files that are older than so many; nothing here should make any."""
 
 HEADER = (
     f'<header class="ns-top"><h1>Naive Speculate</h1><p>{TAGLINE}</p>'
@@ -39,7 +44,7 @@ def build_page(catalog: Catalog, runs: Runs) -> gr.Blocks:
         if request.session_hash:
             runs.forget(request.session_hash)
 
-    with gr.Blocks(title="Naive Speculate", fill_width=True, analytics_enabled=False) as page:
+    with Page(title="Naive Speculate", fill_width=True, analytics_enabled=False, delete_cache=DELETE_CACHE) as page:
         gr.HTML(HEADER, html_template="${value}", js_on_load=mounting("theme"), apply_default_css=False)
         with gr.Tabs(elem_id="tabs") as tabs:
             with gr.Tab("Run", id="run"):
@@ -61,13 +66,13 @@ def open_queue(page: gr.Blocks, size: int) -> None:
 
     By itself it looks a thousand and a hundred times a second, and each time takes the interpreter from the decoder.
     """
-    page.queue(max_size=size)
+    page.queue(max_size=size, api_open=False)  # nobody passes the queue
     page._queue.sleep_when_free = 0.02
     page._queue.progress_update_sleep_when_free = 0.05
 
 
 def launch(page: gr.Blocks, routes: Sequence[BaseRoute] = (), **where: Any) -> str:
-    """Serve the page with its looks and scripts.
+    """Serve the page with its looks, scripts and limits.
 
     Args:
         page: The page.
@@ -77,12 +82,14 @@ def launch(page: gr.Blocks, routes: Sequence[BaseRoute] = (), **where: Any) -> s
     Returns:
         str: The page's address.
     """
+    hush()
     _, url, _ = page.launch(
         theme=theme(),
         head=f"<style>{styles()}</style>",
         footer_links=["api"],
         ssr_mode=False,
-        app_kwargs={"routes": [scripts(), *routes]},
+        max_file_size=MAX_TRACE_BYTES,
+        app_kwargs=server_options([scripts(), *routes]),
         **where,
     )
     return str(url)

@@ -4,8 +4,6 @@ import html
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 import gradio as gr
@@ -24,6 +22,14 @@ INTRO = (
 )
 KS = [1, 2, 3, 4, 5, 6, 8, 12]
 TEMPERATURES = [0.0, 0.3, 0.7, 1.0, 1.3, 1.6]
+SAVE = """(csv) => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([csv], { type: "text/csv" }));
+    link.download = "explore.csv";
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}"""
+"""The browser makes the file, so that none is left on the server."""
 
 
 def build_explore(catalog: Catalog, controls: parts.Controls) -> parts.Controls:
@@ -61,19 +67,18 @@ def build_explore(catalog: Catalog, controls: parts.Controls) -> parts.Controls:
             faster = build_plot("explore-speedup", "Speedup over plain decoding; ★ marks the best k")
             kept = build_plot("explore-acceptance", "Share of drafts kept")
         table = gr.HTML(elem_id="explore-table", apply_default_css=False)
-        download = gr.DownloadButton(
-            "Download as CSV", visible=False, elem_id="explore-csv", size="sm", elem_classes="ns-small"
-        )
-        outputs = [status, faster, kept, table, download]
+        download = gr.Button("Download as CSV", visible=False, elem_id="explore-csv", size="sm", elem_classes="ns-small")
+        csv = gr.Textbox(visible=False)
+        outputs = [status, faster, kept, table, csv, download]
 
     def start(chosen_ks: list[int], chosen: list[float], amount: int, *values: Any, progress: Any = gr.Progress()) -> Any:  # noqa: B008
-        yield "Starting …", gr.skip(), gr.skip(), gr.skip(), gr.skip()
+        yield "Starting …", *[gr.skip()] * 5
         try:
             settings = replace(parts.read(values), max_tokens=int(amount))
             yield from _explore(catalog, settings, sorted(chosen_ks), sorted(chosen), progress)
         except ValueError as error:
             warn(error)
-            yield "", gr.skip(), gr.skip(), gr.skip(), gr.skip()
+            yield "", *[gr.skip()] * 5
 
     quiet: dict[str, Any] = {"api_visibility": "private"}
     going = run.click(
@@ -85,6 +90,7 @@ def build_explore(catalog: Catalog, controls: parts.Controls) -> parts.Controls:
         concurrency_limit=1,
         **quiet,
     )
+    download.click(None, csv, None, js=SAVE, show_progress="hidden", **quiet)
     parts.build_stop(stop, going, status, "Stopped; the maps show what was run.")
     return {"ks": ks, "temperatures": temperatures, "tokens": tokens}
 
@@ -105,7 +111,7 @@ def _explore(
             said = (
                 f"{place.done} of {place.total} runs done; now {place.running}." if place.running else _conclusion(place.cells)
             )
-            yield (said, *_maps(place.cells, ks, temperatures), _table(place.cells), _file(place.cells, bool(place.running)))
+            yield (said, *_maps(place.cells, ks, temperatures), _table(place.cells), *_file(place.cells, bool(place.running)))
     finally:
         cancel.set()
 
@@ -124,12 +130,11 @@ def _conclusion(cells: Sequence[Cell]) -> str:
     return said + (f" In {slower} of {len(cells)} fields drafting was slower than plain decoding." if slower else "")
 
 
-def _file(cells: Sequence[Cell], running: bool) -> Any:
+def _file(cells: Sequence[Cell], running: bool) -> tuple[Any, Any]:
+    """The text of the file, and the button that saves it."""
     if running or not cells:
-        return gr.skip()
-    path = Path(mkdtemp(prefix="naive-speculate-")) / "explore.csv"
-    path.write_text(to_csv(cells), encoding="utf-8")
-    return gr.DownloadButton(value=str(path), visible=True)
+        return gr.skip(), gr.skip()
+    return to_csv(cells), gr.Button(visible=True)
 
 
 def _table(cells: Sequence[Cell]) -> str:

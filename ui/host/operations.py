@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from naive_speculate import VerifyStrategy
 from naive_speculate.serving import Load
 from naive_speculate.serving.observed import Observer, RunRecord
 from ui.host.catalog import DECODING
@@ -40,8 +41,8 @@ def log_runs(*, prompts: bool = False) -> Observer:
             "first_token_seconds": _rounded(run.first_token_seconds),
             "steps": run.num_steps,
             "acceptance": round(run.num_accepted_tokens / run.num_draft_tokens, 3) if run.num_draft_tokens else None,
-            "num_draft_tokens": _short(run.request.num_draft_tokens),
-            "verify_strategy": _short(run.request.verify_strategy),
+            "num_draft_tokens": _known(run.request.num_draft_tokens, ("auto",)),
+            "verify_strategy": _known(run.request.verify_strategy, tuple(VerifyStrategy)),
             "temperature": params.temperature,
             "seed": params.seed,
         }
@@ -134,9 +135,11 @@ def routes(counters: Counters, load: Callable[[], Load]) -> list[Route]:
     return [Route("/health", health), Route("/metrics", metrics)]
 
 
-def _short(value: object) -> object:
-    """A refused request may hold anything there."""
-    return value if isinstance(value, int) else str(value)[:32]
+def _known(value: object, words: Sequence[str]) -> object:
+    """A number, or one of these words: a refused request may hold anything there, also a prompt."""
+    if isinstance(value, int):
+        return value
+    return str(value) if value in words else "other"
 
 
 def _rounded(seconds: float | None) -> float | None:

@@ -3,9 +3,9 @@
 from pathlib import PurePath
 
 from naive_speculate.events.trace import Trace
+from ui.host.limits import MAX_TRACE_BYTES
 from ui.run.runs import Run
 
-MAX_TRACE_BYTES = 32 * 1024 * 1024
 MAX_TRACE_EVENTS = 100_000
 
 

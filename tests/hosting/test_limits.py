@@ -1,0 +1,189 @@
+"""Over HTTP: what is sent is neither kept on the disk, nor repeated in an error, nor told in the log; and it has a limit."""
+
+import asyncio
+import json
+import select
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+import pytest
+from mcp import ClientSession
+from mcp.client.streamable_http import streamablehttp_client
+
+from benchmarks.server import Server
+from tests.hosting.http import get
+from ui.host.limits import MAX_BODY_BYTES, MAX_TRACE_BYTES
+
+MEGABYTE = 2**20
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def server(cache: Path) -> Iterator[Server]:
+    with Server("--mcp", GRADIO_TEMP_DIR=str(cache), TMPDIR=str(cache)) as running:
+        yield running
+
+
+def post(url: str, path: str, body: bytes, kind: str = "application/json") -> tuple[int, str]:
+    request = urllib.request.Request(url + path, body, {"Content-Type": kind})
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def call(url: str, name: str, body: object) -> str:
+    """What a program is answered that calls an endpoint and reads on to the end."""
+    status, answer = post(url, f"gradio_api/call/{name}", json.dumps(body).encode())
+    return get(f"{url}gradio_api/call/{name}/{json.loads(answer)['event_id']}") if status == 200 else answer
+
+
+def whole_log(server: Server, seed: int) -> str:
+    """The log with all that was printed so far: up to the line of a run that is made now."""
+    call(server.url, "generate", {"data": ["Once", 1, 0.7, 1.0, seed, 3, "speculative_sampling"]})
+    server.wait_for(f'"seed": {seed}', 60)
+    return server.log
+
+
+def files(cache: Path) -> list[Path]:
+    return [path for path in cache.rglob("*") if path.is_file()]
+
+
+def answer_to(url: str, head: str, chunk: bytes, most: int) -> tuple[bytes, int]:
+    """Send a request's head, then the chunk over and over, until there is an answer; its first line, and the bytes sent."""
+    place = urlsplit(url)
+    with socket.create_connection((place.hostname or "", place.port or 0), timeout=60) as line:
+        line.sendall(f"POST {head}\r\nHost: {place.netloc}\r\n".encode() + b"\r\n")
+        sent = 0
+        while sent < most:
+            readable, writable, _ = select.select([line], [line], [], 60)
+            if readable:
+                break
+            if writable:
+                line.sendall(chunk)
+                sent += len(chunk)
+        return line.recv(4096).split(b"\r\n")[0], sent
+
+
+def test_a_file_is_not_taken_and_not_kept(server, cache):
+    form = b"--x\r\nContent-Disposition: form-data; name=files; filename=a.txt\r\n\r\n" + b"a" * MEGABYTE + b"\r\n--x--\r\n"
+    before = files(cache)
+    for path in ("upload", "upload?upload_id=1", "upload/", "process_recording"):
+        status, answer = post(server.url, f"gradio_api/{path}", form, "multipart/form-data; boundary=x")
+        assert status in (307, 403), answer
+    assert files(cache) == before
+
+
+@pytest.mark.parametrize("path", ["upload", "queue/join", "call/generate", "component_server", "run/generate"])
+def test_a_body_that_says_it_is_too_large_is_refused_before_it_is_sent(server, path):
+    head = f"/gradio_api/{path} HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: {300 * MEGABYTE}"
+    first, sent = answer_to(server.url, head, b" " * 4096, 16 * MEGABYTE)
+    assert first.split()[1] == b"413"
+    assert sent < 16 * MEGABYTE
+
+
+def test_a_body_that_does_not_end_is_refused_where_it_gets_too_large(server):
+    head = "/gradio_api/queue/join HTTP/1.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked"
+    chunk = f"{MEGABYTE:x}\r\n".encode() + b" " * MEGABYTE + b"\r\n"
+    first, sent = answer_to(server.url, head, chunk, 2 * MAX_BODY_BYTES)
+    assert first.split()[1] == b"413"
+    assert sent > MAX_TRACE_BYTES
+
+
+def test_a_visitor_s_settings_are_not_written_to_the_disk(server, cache):
+    before = files(cache)
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        get(f"{server.url}gradio_api/deep_link?session_hash=mine")
+    assert files(cache) == before
+
+
+def fields_of(url: str) -> tuple[int, list[object]]:
+    """The number of the page's own event that starts a run, and its inputs as the page would send them."""
+    config = json.loads(get(url + "config"))
+    props = {part["id"]: part["props"] for part in config["components"]}
+    named = {part["id"]: part["props"].get("elem_id") for part in config["components"]}
+    stage = next(number for number, name in named.items() if name == "stage")
+    event = next(e for e in config["dependencies"] if stage in e["outputs"] and len(e["inputs"]) > 5)
+    return event["id"], [props[number].get("value") for number in event["inputs"]]
+
+
+def by_the_page(url: str, session: str, change: dict[int, object]) -> str:
+    number, values = fields_of(url)
+    data = [change.get(place, value) for place, value in enumerate(values)]
+    body = {"data": data, "fn_index": number, "session_hash": session}
+    status, answer = post(url, "gradio_api/queue/join", json.dumps(body).encode())
+    return get(f"{url}gradio_api/queue/data?session_hash={session}") if status == 200 else answer
+
+
+def by_a_language_model(url: str, arguments: dict[str, object]) -> str:
+    async def ask() -> str:
+        async with (
+            streamablehttp_client(url + "gradio_api/mcp/") as (reader, writer, _),
+            ClientSession(reader, writer) as session,
+        ):
+            await session.initialize()
+            answer = await session.call_tool("generate", arguments)
+            assert answer.isError
+            return answer.model_dump_json()
+
+    return asyncio.run(ask())
+
+
+def unreadable_to_mcp(url: str, text: str) -> str:
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "generate", "arguments": text}}
+    request = urllib.request.Request(
+        url + "gradio_api/mcp/",
+        json.dumps(message).encode(),
+        {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"},
+    )
+    try:
+        return urllib.request.urlopen(request, timeout=60).read().decode()
+    except urllib.error.HTTPError as error:
+        return error.read().decode()
+
+
+WRONG = {
+    "too few inputs": lambda url, text: call(url, "generate", {"data": [text]}),
+    "too few inputs, past the queue": lambda url, text: post(
+        url, "gradio_api/run/generate", json.dumps({"data": [text]}).encode()
+    )[1],
+    "a text where the list should be": lambda url, text: call(url, "generate", {"data": text}),
+    "no list": lambda url, text: call(url, "generate", {"prompt": text}),
+    "no field's name": lambda url, text: call(url, "v2/generate", {text: 1}),
+    "no JSON": lambda url, text: post(url, "gradio_api/call/generate", b'{"data": ["' + text.encode())[1],
+    "no endpoint": lambda url, text: post(url, f"gradio_api/call/{quote(text[:60])}", b'{"data": []}')[1],
+    "a number that is none": lambda url, text: call(url, "generate", {"data": ["Once", text, 0.7, 1.0, 1, 3, "greedy_match"]}),
+    "a strategy that is none": lambda url, text: call(url, "generate", {"data": ["Once", 8, 0.7, 1.0, 1, 3, text]}),
+    "a choice that is none": lambda url, text: by_the_page(url, "choice", {1: text}),
+    "a slider that is none": lambda url, text: by_the_page(url, "slider", {3: text}),
+    "too few inputs, by the page": lambda url, text: post(
+        url, "gradio_api/queue/join", json.dumps({"data": [text], "fn_index": "none", "session_hash": text}).encode()
+    )[1],
+    "no component": lambda url, text: post(
+        url,
+        "gradio_api/component_server",
+        json.dumps({"data": [text], "component_id": text, "session_hash": "mine", "fn_name": "resync"}).encode(),
+    )[1],
+    "a wrong kind, by a language model": lambda url, text: by_a_language_model(url, {"prompt": "Once", "max_tokens": text}),
+    "no arguments, by a language model": unreadable_to_mcp,
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_was_sent_comes_back_in_no_error_and_is_in_no_log(server, name):
+    number = list(WRONG).index(name)
+    secret = f"Diary, part {number}: nobody may read this. "
+    answer = WRONG[name](server.url, secret * 25_000)
+    assert answer
+    assert len(answer) < 3000, "what was sent came back"
+    log = whole_log(server, seed=1000 + number)
+    assert secret[:14] not in log, "the log tells what was sent"
