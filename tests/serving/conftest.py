@@ -5,14 +5,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from transformers import PreTrainedTokenizerFast
 
 from naive_speculate import SpeculativeDecoder, load_pair
 from naive_speculate.serving import ray_cluster
 from naive_speculate.serving.ray_app import DecoderArgs
-from tests.tiny import tiny_llama
+from tests.tiny import save_model, tiny_llama
 
 pytest.register_assert_rewrite("tests.serving.contract")
 APP = "tiny"
@@ -20,18 +17,15 @@ APP = "tiny"
 
 @pytest.fixture(scope="session")
 def saved_pair(tmp_path_factory) -> Path:
-    """A tiny pair in folders, as replicas load it; its sequences may be long."""
+    """A tiny pair in folders, as replicas load it; its sequences may go on for as long as a test wants."""
     folder = tmp_path_factory.mktemp("pair")
-    target, draft = tiny_llama(2, seed=0, positions=4000), tiny_llama(2, seed=0, positions=4000)
+    target, draft = tiny_llama(2, seed=0, positions=2 * 10**6), tiny_llama(2, seed=0, positions=2 * 10**6)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in draft.parameters():
             parameter += 0.03 * torch.randn(parameter.shape, generator=generator)
-    words = {f"w{number}": number for number in range(97)}
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel(words, unk_token="w0")))
     for name, model in (("target", target), ("draft", draft)):
-        model.save_pretrained(folder / name)
-        tokenizer.save_pretrained(folder / name)
+        save_model(model, folder / name)
     return folder
 
 
