@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from benchmarks.server import Server
 
@@ -17,6 +17,7 @@ CHROMIUM = [
     "--disable-sync",
 ]
 PATIENCE = 60_000  # milliseconds; a busy machine is slow, and nothing here waits longer than it must
+expect.set_options(timeout=PATIENCE)
 
 
 @pytest.fixture(scope="session")
