@@ -44,7 +44,7 @@ def another_run(page: Page, before: str) -> None:
 
 
 def as_soon_as(page: Page, condition: str, action: str) -> None:
-    """Do something in the very turn in which something holds of the `stage` for the first time: a run waits for no test."""
+    """Do something in the very turn in which something holds of the page or its `stage` first: a run waits for no test."""
     page.evaluate(
         f"""() => {{
             const stage = document.querySelector(".ns-stage");
@@ -53,7 +53,7 @@ def as_soon_as(page: Page, condition: str, action: str) -> None:
                 watch.disconnect();
                 {action}
             }});
-            watch.observe(stage, {{ subtree: true, childList: true, attributes: true }});
+            watch.observe(document.body, {{ subtree: true, childList: true, attributes: true, characterData: true }});
         }}"""
     )
 

@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.conftest import PATIENCE
 from tests.browser.steps import another_run, as_soon_as, ended, run, start, text, trace
 
 PROMPT = "Once upon a time there was an old man who"
@@ -57,7 +58,7 @@ def test_updates_that_were_lost_on_the_way_are_asked_for_again(page):
     lost, asked = [], []
 
     def lose(route):
-        answer = route.fetch()
+        answer = route.fetch(timeout=PATIENCE)
         kept = []
         for message in answer.text().split("\n\n"):
             if "process_generating" in message and len(kept) % 2:
@@ -69,7 +70,7 @@ def test_updates_that_were_lost_on_the_way_are_asked_for_again(page):
 
     page.route("**/queue/data*", lose)
     page.on("request", lambda request: asked.append(request.url) if "component_server" in request.url else None)
-    run(page, PROMPT, max_tokens=TOKENS, seed=4)
+    run(page, PROMPT, max_tokens=LONGEST, seed=4)
     assert len(lost) > 5
     assert asked
     assert text(page) == trace(page).text

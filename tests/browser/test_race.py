@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.steps import set_number, toast
+from tests.browser.steps import as_soon_as, set_number, toast
 
 PROMPT = "Once upon a time there was a fox who"
 
@@ -102,9 +102,9 @@ def test_a_race_without_drafts_or_prompt_is_refused_and_the_page_stays_usable(pa
 
 def test_stop_ends_the_race_and_another_can_begin(page):
     open_race(page, max_tokens=900, temperature=1, k=2)
+    under_way = "document.querySelector('#race-status').textContent.includes('so far')"
+    as_soon_as(page, under_way, "document.querySelector('#race-stop').click()")
     page.locator("#race-run").click()
-    expect(page.locator("#race-status")).to_contain_text("so far")
-    page.locator("#race-stop").click()
     expect(page.locator("#race-status")).to_have_text("Stopped.")
     page.get_by_role("tab", name="Run").click()
     open_race(page, max_tokens=8)

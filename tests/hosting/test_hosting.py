@@ -17,10 +17,12 @@ from mcp import ClientSession
 from mcp.client.streamable_http import streamablehttp_client
 
 import app
-from naive_speculate import SamplingParams, Trace
+from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, Trace
+from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.serving import LocalEngine, Request
 from naive_speculate.serving.observed import ObservedEngine, RunRecord
 from tests.hosting.http import get
+from tests.tiny import tiny_llama
 from ui.host import Hosted, Offer, load_offer
 from ui.hosting import BUNDLED, Hosting, PairChoice, read_hosting
 from ui.operations import Counters, log_runs
@@ -157,14 +159,23 @@ def test_two_pairs_of_a_folder_are_loaded():
 # --- what the operator sees
 
 
-def test_every_run_is_told_to_the_observers(tiny_engine, caplog):
+@pytest.fixture
+def endless_engine():
+    """Its runs may go on for as long as a test wants."""
+    target, draft = (TransformersLanguageModel(tiny_llama(2, seed, positions=10**6)) for seed in (0, 1))
+    engine = LocalEngine(SpeculativeDecoder(ModelPair(target, draft)))
+    yield engine
+    engine.close()
+
+
+def test_every_run_is_told_to_the_observers(endless_engine, caplog):
     records: list[RunRecord] = []
-    counters = Counters(tiny_engine.load)
-    engine = ObservedEngine(tiny_engine, [records.append, counters.observe, log_runs()])
+    counters = Counters(endless_engine.load)
+    engine = ObservedEngine(endless_engine, [records.append, counters.observe, log_runs()])
     request = Request([1, 2, 3], SamplingParams(max_tokens=30, seed=4), num_draft_tokens=3)
     with caplog.at_level("INFO"):
         trace = Trace(event for events in engine.submit(request) for event in events)
-        left = engine.submit(Request([4], SamplingParams(max_tokens=500, seed=1)))
+        left = engine.submit(Request([4], SamplingParams(max_tokens=10**6, seed=1)))
         next(left)
         left.close()
         with pytest.raises(ValueError, match="prompt is empty"):
@@ -180,8 +191,8 @@ def test_every_run_is_told_to_the_observers(tiny_engine, caplog):
     lines = [json.loads(record.message) for record in caplog.records if record.name == "naive_speculate.runs"]
     assert [line["outcome"] for line in lines] == [first.outcome, "abandoned", "refused"]
     assert all("prompt" not in line for line in lines)
-    everybody = Request([4], SamplingParams(n=tiny_engine.load().capacity, max_tokens=1))
-    list(tiny_engine.submit(everybody))  # begins when every place is free, also that of the run that was left
+    everybody = Request([4], SamplingParams(n=endless_engine.load().capacity, max_tokens=1))
+    list(endless_engine.submit(everybody))  # begins when every place is free, also that of the run that was left
     text = counters.text().decode()
     assert f"vllm:generation_tokens_total {float(first.tokens + second.tokens)}" in text
     assert f'vllm:request_success_total{{finished_reason="{first.outcome}"}} 1.0' in text

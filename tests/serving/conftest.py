@@ -1,5 +1,6 @@
 """Ray is started once for all tests that need it, with two replicas of a tiny pair."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from naive_speculate.serving.ray_app import DecoderArgs
 from tests.tiny import save_model, tiny_llama
 
 pytest.register_assert_rewrite("tests.serving.contract")
+os.environ.setdefault("SERVE_SLOW_STARTUP_WARNING_S", "300")  # else a replica that a busy machine starts slowly seems stuck
 APP = "tiny"
 
 
@@ -55,8 +57,18 @@ def ray_args(saved_pair) -> DecoderArgs:
 
 @pytest.fixture(scope="session")
 def cluster(ray_args) -> Iterator[ray_cluster.Cluster]:
-    made = ray_cluster.start({APP: ray_args}, num_cpus=2, object_store_memory=100 * 2**20)
+    made = started({APP: ray_args})
     made.join()
-    ray_cluster.wait_until_ready(APP, 120)
+    ray_cluster.wait_until_ready(APP, 300)
     yield made
     made.leave()
+
+
+def started(applications: dict[str, DecoderArgs], tries: int = 4) -> ray_cluster.Cluster:
+    """Ray gives its own processes half a minute to begin, which cannot be changed; a busy machine may need more."""
+    try:
+        return ray_cluster.start(applications, num_cpus=2, object_store_memory=100 * 2**20)
+    except ray_cluster.ClusterError as error:
+        if tries == 1 or "timed out during startup" not in str(error):
+            raise
+    return started(applications, tries - 1)

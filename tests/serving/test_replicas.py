@@ -158,7 +158,7 @@ def test_an_update_refuses_no_request(engine, ray_args, saved_decoder):
     with ThreadPoolExecutor(4) as pool:
         futures = [pool.submit(visit, number) for number in range(4)]
         ray_cluster.deploy(APP, ray_args.model_copy(update={"max_rows": 6}))
-        deadline = time.monotonic() + 3 * PATIENCE
+        deadline = time.monotonic() + 5 * PATIENCE
         now = before
         while (len(now) != 2 or now & before) and time.monotonic() < deadline:
             read(engine, requests[0])
