@@ -82,7 +82,7 @@ def test_pausing_a_live_run_holds_the_view_and_loses_nothing(page):
         "stage.dataset.run !== 'recorded' && stage.querySelector('[aria-label=Pause]')",
         "stage.querySelector('[aria-label=Pause]').click(); window.held = stage.dataset.cursor",
     )
-    another_run(page, start(page, PROMPT, max_tokens=LONGEST, seed=4, k=0))
+    another_run(page, start(page, PROMPT, max_tokens=TOKENS, seed=4, k=0))
     page.locator(".ns-stage[data-state=done]").wait_for()
     assert page.locator(".ns-stage").get_attribute("data-cursor") == page.evaluate("window.held")
     page.get_by_role("button", name="To the end", exact=True).click()
