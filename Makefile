@@ -11,9 +11,11 @@ BIN := $(VENV)/bin
 run: $(VENV)/.run
 	$(BIN)/python app.py --host $(HOST) --port $(PORT)
 
+# A process for every core, up to eight: each has its own server and browser, and computes with one thread.
+WORKERS := $(shell cores=$$(nproc 2>/dev/null || echo 2); echo $$((cores < 8 ? cores : 8)))
+
 test: $(VENV)/.test chromium lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore tests/browser
-	$(BIN)/python -m pytest tests/browser  # one at a time: a browser wants a core to itself
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -4,7 +4,8 @@
 
 Starts `app.py` on a free port. Every client sends its own prompt and seed to `/generate`, all at the same moment, and its text
 must be the one that a solo run gives. Prints tokens a second of all together against one client's alone, the time to the
-first token (median and 95th percentile), and how many answers were lost or wrong; then the server's memory over the runs.
+first token (median and 95th percentile), and how many answers were lost or wrong; then the server's memory over the runs, and
+how long it takes to end.
 """
 
 import argparse
@@ -109,6 +110,16 @@ def memory(process: int) -> float:
     raise RuntimeError("the server has gone")
 
 
+def end_with_a_run(server: Server) -> float:
+    """Seconds from SIGTERM until the server is gone, while a run goes on."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(ask, server.url, prompt_of(0), 0, 900)  # which is cut off
+        while True:
+            with urllib.request.urlopen(server.url + "health") as answer:
+                if json.load(answer)["running"]:
+                    return server.end()
+
+
 def solo_texts(clients: int, tokens: int) -> list[str]:
     """What each client must get."""
     decoder = SpeculativeDecoder(load_pair())
@@ -141,6 +152,7 @@ def main() -> None:
         for run in track(range(options.runs), "runs one after another", console=console):
             ask(url, prompt_of(run), run, 32)
             sizes.append(memory(server.process.pid))
+        end_seconds = end_with_a_run(server)
     one = statistics.median(answer.tokens / answer.seconds for answer in alone)
     firsts = sorted(answer.first_token for answer in answers if answer and answer.first_token is not None)
     rate = sum(answer.tokens for answer in answers if answer) / seconds
@@ -161,6 +173,7 @@ def main() -> None:
         table.add_row(
             f"memory after {WARM_RUNS} and {len(sizes)} runs", f"{before:.0f}, {after:.0f} MiB ({after / before - 1:+.1%})"
         )
+    table.add_row("from SIGTERM to its end, with a run under way", f"{end_seconds:.1f} s")
     console.print(table)
 
 

@@ -3,7 +3,8 @@
     python -m benchmarks.page [--tokens 400] [--runs 30]
 
 Prints, for the bundled pair: tokens a second in each case and its share of the speed alone, the time from a click on Run to
-the first token on the screen, events a second that reached the browser, and the longest frame of the page's own scripts.
+the first token on the screen, events a second that reached the browser, and the longest frame of the page's own scripts, which
+draw the charts too.
 
 The server is this process, so that the decoder alone is the one that serves, with its memory where it is: two processes
 with the same weights can differ by a third. Clients and browser are another process.

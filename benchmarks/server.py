@@ -66,7 +66,7 @@ class Server:
         with self._changed:
             return "".join(self._lines)
 
-    def wait_for(self, text: str, seconds: float = 10.0) -> None:
+    def wait_for(self, text: str, seconds: float = 60.0) -> None:
         """Wait until it has printed a line with this text.
 
         Raises:
@@ -87,7 +87,7 @@ class Server:
         began = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
         try:
-            self.process.wait(30)
+            self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()
         return time.monotonic() - began

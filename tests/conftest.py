@@ -3,17 +3,28 @@
 import os
 from collections.abc import Iterator
 
+os.environ.setdefault("NAIVE_SPECULATE_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the programs that tests start, too
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing is fetched in tests
+
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
 from naive_speculate import ModelPair, SpeculativeDecoder, load_pair
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.serving import LocalEngine
 from tests.tiny import tiny_llama
 
-os.environ.setdefault("NAIVE_SPECULATE_THREADS", "1")
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing is fetched in tests
 torch.set_num_threads(1)
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a machine may be
+settings.load_profile("busy")
+TAKE_LONG = ("tests/serving/test_replicas.py", "tests/browser/", "tests/hosting/", "tests/speculate/", "tests/train/")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long begins first, so that at the end no process has to wait for another."""
+    items.sort(key=lambda item: [not item.nodeid.startswith(place) for place in TAKE_LONG])
 
 
 @pytest.fixture(scope="session")

@@ -10,13 +10,13 @@ from naive_speculate import SamplingParams, Trace, VerifyStrategy
 from naive_speculate.events import OUTPUT_KINDS
 from naive_speculate.models import EXECUTORS
 from naive_speculate.speculate.draft import DRAFTERS
+from tests.programs import run_program
 
 PROMPT = "Once upon a time there was"
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "naive_speculate", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return run_program("naive_speculate.__main__", arguments)
 
 
 def test_json_prints_the_events_and_nothing_else(bundled_decoder):
@@ -30,7 +30,9 @@ def test_json_prints_the_events_and_nothing_else(bundled_decoder):
 
 
 def test_into_a_pipe_goes_the_generated_text_alone(bundled_decoder):
-    done = run("generate", PROMPT, "--max-tokens", "15", "--temperature", "0")
+    command = [sys.executable, "-m", "naive_speculate", "generate", PROMPT, "--max-tokens", "15", "--temperature", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0
     expected = bundled_decoder.generate(PROMPT, SamplingParams(max_tokens=15, temperature=0)).text
     assert done.stdout == expected + "\n"
 

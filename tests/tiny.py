@@ -1,7 +1,11 @@
 """Tiny random models for tests."""
 
+from pathlib import Path
+
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 
 def tiny_llama(num_layers: int, seed: int, positions: int = 200) -> LlamaForCausalLM:
@@ -20,3 +24,10 @@ def tiny_llama(num_layers: int, seed: int, positions: int = 200) -> LlamaForCaus
         initializer_range=0.3,
     )
     return LlamaForCausalLM(config).eval()
+
+
+def save_model(model: LlamaForCausalLM, folder: Path) -> None:
+    """As the hub has models: with a tokenizer, whose words are w0, w1 and so on; any other is w0."""
+    words = {f"w{number}": number for number in range(model.config.vocab_size)}
+    model.save_pretrained(folder)
+    PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel(words, unk_token="w0"))).save_pretrained(folder)

@@ -16,7 +16,7 @@ CHROMIUM = [
     "--no-first-run",
     "--disable-sync",
 ]
-PATIENCE = 60_000  # milliseconds; a busy machine is slow, and nothing here waits longer than it must
+PATIENCE = 180_000  # milliseconds; a busy machine is slow, and nothing here waits longer than it must
 expect.set_options(timeout=PATIENCE)
 
 
@@ -26,8 +26,9 @@ def server() -> Iterator[Server]:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
+    """For a file, since Playwright keeps an event loop running, beside which a test of another file could have none."""
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=CHROMIUM)

@@ -43,6 +43,21 @@ def another_run(page: Page, before: str) -> None:
     expect(page.locator(".ns-stage")).not_to_have_attribute("data-run", before)
 
 
+def as_soon_as(page: Page, condition: str, action: str) -> None:
+    """Do something in the very turn in which something holds of the page or its `stage` first: a run waits for no test."""
+    page.evaluate(
+        f"""() => {{
+            const stage = document.querySelector(".ns-stage");
+            const watch = new MutationObserver(() => {{
+                if (!({condition})) return;
+                watch.disconnect();
+                {action}
+            }});
+            watch.observe(document.body, {{ subtree: true, childList: true, attributes: true, characterData: true }});
+        }}"""
+    )
+
+
 def ended(page: Page) -> None:
     """The run is over and everything is shown."""
     page.locator(ENDED).wait_for()

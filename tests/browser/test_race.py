@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.steps import set_number, toast
+from tests.browser.steps import as_soon_as, set_number, toast
 
 PROMPT = "Once upon a time there was a fox who"
 
@@ -51,20 +51,24 @@ def test_both_lanes_are_replayed_at_their_recorded_pace(page):
     page.locator("#race-run").click()
     over(page)
     page.locator("#race-speed").select_option("0.2")
-    # Followed frame by frame: every lane's count grows with the clock, and never runs ahead of the recorded times.
+    # Followed frame by frame, 4 ms each: every lane's count grows with the clock, and never runs ahead of the recorded times.
     early = page.evaluate(
-        """() => new Promise((resolve) => {
+        """() => {
             const race = document.querySelector(".ns-race");
             const seen = [];
+            const soon = window.requestAnimationFrame;
+            let due = null, now = 1000;
+            window.requestAnimationFrame = (tick) => { due = tick; };
             document.getElementById("race-again").click();
-            const look = () => {
+            while (race.dataset.state === "running") {
+                due(now += 4);
                 const clock = Number(race.querySelector(".ns-race-clock").textContent.replace(" s", ""));
                 const counts = [...race.querySelectorAll(".ns-lane-numbers")].map((n) => parseInt(n.textContent));
                 if (race.dataset.state === "running") seen.push([clock, ...counts]);
-                if (race.dataset.state === "done") resolve(seen); else requestAnimationFrame(look);
-            };
-            requestAnimationFrame(look);
-        })"""
+            }
+            window.requestAnimationFrame = soon;
+            return seen;
+        }"""
     )
     assert len(early) > 5
     for before, after in pairwise(early):
@@ -98,9 +102,9 @@ def test_a_race_without_drafts_or_prompt_is_refused_and_the_page_stays_usable(pa
 
 def test_stop_ends_the_race_and_another_can_begin(page):
     open_race(page, max_tokens=900, temperature=1, k=2)
+    under_way = "document.querySelector('#race-status').textContent.includes('so far')"
+    as_soon_as(page, under_way, "document.querySelector('#race-stop').click()")
     page.locator("#race-run").click()
-    expect(page.locator("#race-status")).to_contain_text("so far")
-    page.locator("#race-stop").click()
     expect(page.locator("#race-status")).to_have_text("Stopped.")
     page.get_by_role("tab", name="Run").click()
     open_race(page, max_tokens=8)

@@ -4,7 +4,19 @@ import pytest
 from playwright.sync_api import expect
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
-from tests.browser.steps import another_run, ended, run, set_number, shown_run, start, text, toast, trace, visible_tokens
+from tests.browser.steps import (
+    another_run,
+    as_soon_as,
+    ended,
+    run,
+    set_number,
+    shown_run,
+    start,
+    text,
+    toast,
+    trace,
+    visible_tokens,
+)
 
 PROMPT = "Once upon a time there was a fox who"
 KINDS = ("accepted", "rejected", "discarded", "resampled", "bonus")
@@ -63,9 +75,8 @@ def test_plain_decoding_shows_bonus_tokens_only(page):
 def test_stop_ends_the_decoding_itself(page):
     page.locator("#more button").first.click()
     page.get_by_label("Go on after the end").check()  # else the model may end the text before Stop does
-    before = start(page, PROMPT, max_tokens=900)
-    another_run(page, before)
-    page.locator("#stop").click()
+    as_soon_as(page, "stage.dataset.run !== 'recorded'", "document.querySelector('#stop').click()")
+    another_run(page, start(page, PROMPT, max_tokens=900, k=0))
     ended(page)
     saved = trace(page)
     assert saved.finished.finish_reason == "cancelled"

@@ -4,5 +4,5 @@ import urllib.request
 
 
 def get(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=30) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         return answer.read().decode()

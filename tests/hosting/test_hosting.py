@@ -17,10 +17,12 @@ from mcp import ClientSession
 from mcp.client.streamable_http import streamablehttp_client
 
 import app
-from naive_speculate import SamplingParams, Trace
+from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, Trace
+from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.serving import LocalEngine, Request
 from naive_speculate.serving.observed import ObservedEngine, RunRecord
 from tests.hosting.http import get
+from tests.tiny import tiny_llama
 from ui.host.catalog import Catalog, ServedPair, load_catalog
 from ui.host.configuration import BUNDLED, Configuration, PairChoice, read_configuration
 from ui.host.operations import Counters, log_runs
@@ -117,7 +119,7 @@ def test_a_wrong_start_ends_with_one_line_and_status_2(environ, options, said, m
 
 
 def test_so_it_does_as_a_program():
-    ended = subprocess.run([sys.executable, "app.py", "--port", "http"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run([sys.executable, "app.py", "--port", "http"], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert ended.returncode == 2
     assert ended.stderr.startswith("app.py: argument --port")
     assert len(ended.stderr.splitlines()) == 1
@@ -156,14 +158,23 @@ def test_two_pairs_of_a_folder_are_loaded():
 # --- what the operator sees
 
 
-def test_every_run_is_told_to_the_observers(tiny_engine, caplog):
+@pytest.fixture
+def endless_engine():
+    """Its runs may go on for as long as a test wants."""
+    target, draft = (TransformersLanguageModel(tiny_llama(2, seed, positions=10**6)) for seed in (0, 1))
+    engine = LocalEngine(SpeculativeDecoder(ModelPair(target, draft)))
+    yield engine
+    engine.close()
+
+
+def test_every_run_is_told_to_the_observers(endless_engine, caplog):
     records: list[RunRecord] = []
-    counters = Counters(tiny_engine.load)
-    engine = ObservedEngine(tiny_engine, [records.append, counters.observe, log_runs()])
+    counters = Counters(endless_engine.load)
+    engine = ObservedEngine(endless_engine, [records.append, counters.observe, log_runs()])
     request = Request([1, 2, 3], SamplingParams(max_tokens=30, seed=4), num_draft_tokens=3)
     with caplog.at_level("INFO"):
         trace = Trace(event for events in engine.submit(request) for event in events)
-        left = engine.submit(Request([4], SamplingParams(max_tokens=500, seed=1)))
+        left = engine.submit(Request([4], SamplingParams(max_tokens=10**6, seed=1)))
         next(left)
         left.close()
         with pytest.raises(ValueError, match="prompt is empty"):
@@ -179,8 +190,8 @@ def test_every_run_is_told_to_the_observers(tiny_engine, caplog):
     lines = [json.loads(record.message) for record in caplog.records if record.name == "naive_speculate.runs"]
     assert [line["outcome"] for line in lines] == [first.outcome, "abandoned", "refused"]
     assert all("prompt" not in line for line in lines)
-    everybody = Request([4], SamplingParams(n=tiny_engine.load().capacity, max_tokens=1))
-    list(tiny_engine.submit(everybody))  # begins when every place is free, also that of the run that was left
+    everybody = Request([4], SamplingParams(n=endless_engine.load().capacity, max_tokens=1))
+    list(endless_engine.submit(everybody))  # begins when every place is free, also that of the run that was left
     text = counters.text().decode()
     assert f"vllm:generation_tokens_total {float(first.tokens + second.tokens)}" in text
     assert f'vllm:request_success_total{{finished_reason="{first.outcome}"}} 1.0' in text
@@ -196,7 +207,9 @@ def test_prompts_are_logged_where_the_operator_asked_for_them(tiny_engine, caplo
     assert json.loads(caplog.records[-1].message)["prompt"] == [7, 8]
 
 
-def test_gradios_queue_leaves_the_interpreter_to_the_decoder():
+def test_gradios_queue_leaves_the_interpreter_to_the_decoder(monkeypatch):
+    """Counted over the first 0.2 s that its tasks ask to sleep: on this clock nothing else takes any time."""
+
     class Counted(list):
         looks = 0
 
@@ -205,10 +218,17 @@ def test_gradios_queue_leaves_the_interpreter_to_the_decoder():
             return super().__iter__()
 
     async def looks(queue, task):
-        seen = queue.active_jobs = Counted()
-        looking = asyncio.create_task(task())
-        await asyncio.sleep(0.2)
-        looking.cancel()
+        slept = 0.0
+
+        async def sleep(seconds):
+            nonlocal slept
+            slept += seconds
+            queue.stopped = slept >= 0.2
+
+        monkeypatch.setattr(asyncio, "sleep", sleep)
+        seen, queue.stopped = Counted(), False
+        queue.active_jobs = seen
+        await task()
         return seen.looks
 
     class Waiting(Queue):

@@ -1,37 +1,33 @@
 """Ray is started once for all tests that need it, with two replicas of a tiny pair."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from transformers import PreTrainedTokenizerFast
 
 from naive_speculate import SpeculativeDecoder, load_pair
 from naive_speculate.serving.ray import cluster as ray_cluster
 from naive_speculate.serving.ray.app import DecoderArgs
-from tests.tiny import tiny_llama
+from tests.tiny import save_model, tiny_llama
 
 pytest.register_assert_rewrite("tests.serving.contract")
+os.environ.setdefault("SERVE_SLOW_STARTUP_WARNING_S", "300")  # else a replica that a busy machine starts slowly seems stuck
 APP = "tiny"
 
 
 @pytest.fixture(scope="session")
 def saved_pair(tmp_path_factory) -> Path:
-    """A tiny pair in folders, as replicas load it; its sequences may be long."""
+    """A tiny pair in folders, as replicas load it; its sequences may go on for as long as a test wants."""
     folder = tmp_path_factory.mktemp("pair")
-    target, draft = tiny_llama(2, seed=0, positions=4000), tiny_llama(2, seed=0, positions=4000)
+    target, draft = tiny_llama(2, seed=0, positions=2 * 10**6), tiny_llama(2, seed=0, positions=2 * 10**6)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in draft.parameters():
             parameter += 0.03 * torch.randn(parameter.shape, generator=generator)
-    words = {f"w{number}": number for number in range(97)}
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel(words, unk_token="w0")))
     for name, model in (("target", target), ("draft", draft)):
-        model.save_pretrained(folder / name)
-        tokenizer.save_pretrained(folder / name)
+        save_model(model, folder / name)
     return folder
 
 
@@ -61,8 +57,18 @@ def ray_args(saved_pair) -> DecoderArgs:
 
 @pytest.fixture(scope="session")
 def cluster(ray_args) -> Iterator[ray_cluster.Cluster]:
-    made = ray_cluster.start({APP: ray_args}, num_cpus=2, object_store_memory=100 * 2**20)
+    made = started({APP: ray_args})
     made.join()
-    ray_cluster.wait_until_ready(APP, 120)
+    ray_cluster.wait_until_ready(APP, 300)
     yield made
     made.leave()
+
+
+def started(applications: dict[str, DecoderArgs], tries: int = 4) -> ray_cluster.Cluster:
+    """Ray gives its own processes half a minute to begin, which cannot be changed; a busy machine may need more."""
+    try:
+        return ray_cluster.start(applications, num_cpus=2, object_store_memory=100 * 2**20)
+    except ray_cluster.ClusterError as error:
+        if tries == 1 or "timed out during startup" not in str(error):
+            raise
+    return started(applications, tries - 1)

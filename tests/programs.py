@@ -1,0 +1,44 @@
+"""The project's programs, each run in a process of its own that is forked from one which has imported what they all need."""
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+
+PRELOADED = [
+    "naive_speculate.__main__",
+    "naive_speculate.models",
+    "naive_speculate.terminal",
+    "naive_speculate.infer.llama.onnx",
+]
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(PRELOADED)
+
+
+def run_program(module: str, arguments: Sequence[str], seconds: float = 120.0) -> subprocess.CompletedProcess[str]:
+    """What the `main` of a module prints, and its status, as if the module had been started from a shell.
+
+    Raises:
+        subprocess.TimeoutExpired: If it takes longer.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        printed = [Path(folder) / name for name in ("stdout", "stderr")]
+        process = _CONTEXT.Process(target=_main, args=(module, list(arguments), [str(path) for path in printed]))
+        process.start()
+        process.join(seconds)
+        if process.is_alive():
+            process.kill()
+            raise subprocess.TimeoutExpired([module, *arguments], seconds)
+        stdout, stderr = (path.read_text(encoding="utf-8") for path in printed)
+        return subprocess.CompletedProcess([module, *arguments], process.exitcode, stdout, stderr)
+
+
+def _main(module: str, arguments: list[str], printed: list[str]) -> None:
+    for descriptor, path in enumerate(printed, start=1):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), descriptor)
+    sys.argv = [module, *arguments]
+    sys.exit(import_module(module).main())
