@@ -153,6 +153,7 @@ def _generate(arguments: Sequence[str]) -> int:
     logging.set_verbosity_error()
 
     from naive_speculate import SpeculativeDecoder, load_pair
+    from naive_speculate.events import FinishReason
     from naive_speculate.events.trace import dumps
     from naive_speculate.infer.threads import leave_cores_to
     from naive_speculate.terminal import TerminalView
@@ -176,14 +177,19 @@ def _generate(arguments: Sequence[str]) -> int:
     else:
         traces = [decoder.stream(args.prompt, params, **options)]
     view = None if args.json else TerminalView()
+    failure = None
     for events in traces:
         for event in events:
+            failure = event.message if event.finish_reason == FinishReason.ERROR else failure
             if view is None:
                 print(dumps(event), flush=True)
             else:
                 view.show(event)
     if cancel.is_set():
         raise KeyboardInterrupt
+    if failure is not None:
+        _say(failure)
+        return 1
     return 0
 
 
@@ -209,7 +215,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command, with Ctrl-C in its hands; returns the exit status.
 
     Returns:
-        int: 0; 2 for bad input, or where the output cannot be written; 130 when interrupted.
+        int: 0; 1 where a run ended in an error; 2 for bad input, or where the output cannot be written; 130 when interrupted.
     """
     signal.signal(signal.SIGINT, _leave)
     arguments = sys.argv[1:] if arguments is None else list(arguments)

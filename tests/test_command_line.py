@@ -156,3 +156,10 @@ def test_a_folder_that_is_no_model_is_refused(tmp_path):
     done = run("generate", "x", "--target", str(tmp_path))
     assert done.returncode == 2
     assert "is not a model: the folder has no config.json" in done.stderr
+
+
+def test_a_run_that_ends_in_an_error_says_why_and_is_not_called_a_success():
+    done = run("generate", PROMPT, "--guided-regex", "[a-z]+", "--allowed-token-ids", "11")
+    assert done.returncode == 1
+    assert "guided_decoding and allowed_token_ids have no token in common" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1

@@ -30,7 +30,7 @@ export function numbers({ sums, rounds, tokens, plain }) {
 
 // Pieces of the sentence: text, and nodes.
 export function said({ sums, rounds, tokens, started, finished, live }) {
-  if (!rounds.length) return ["The prompt is being read, and the first round drafted."];
+  if (!rounds.length) return finished ? ["Nothing was decoded.", ending(finished)] : ["The prompt is being read, and the first round drafted."];
   const [written, passes] = [count(tokens, "token"), count(rounds.length, "pass", "passes")];
   const opened = (text) => live ? text : `In this recorded run, ${text[0].toLowerCase()}${text.slice(1)}`;
   if (!sums.drafted) {
