@@ -1,6 +1,7 @@
 """Traces: saved and loaded without loss; hostile files get a clear refusal."""
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -149,3 +150,11 @@ def test_no_file_does_anything_but_load_or_be_refused(events, junk):
     else:
         assert Trace.from_jsonl(trace.to_jsonl()).events == trace.events
         assert isinstance(trace.text, str)
+
+
+def test_a_trace_that_an_earlier_version_saved_still_opens():
+    trace = Trace.load(Path(__file__).parent / "traces" / "version-0.1.0.jsonl")
+    assert trace.started.settings["num_draft_tokens"] == 0
+    assert len(trace.token_ids) == trace.metrics.num_generated_tokens == trace.finished.metrics["num_generated_tokens"]
+    assert trace.text.startswith(" ")
+    assert Trace.from_jsonl(trace.to_jsonl()).events == trace.events

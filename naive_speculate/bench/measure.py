@@ -226,7 +226,7 @@ def _line(way: Way, runs: list[Run], plain: list[Run], costs: Costs | None) -> L
 
 
 def _forward_timer(model: BatchLanguageModel, context: int, count: int) -> Callable[[], float]:
-    """A function that runs a forward over `count` tokens behind `context` others and returns its seconds."""
+    """A function that runs a forward over `count` tokens after `context` others and returns its seconds."""
     cache: Any = model.new_cache(1)
     tokens = torch.arange(context + count, device=model.device)[None] % model.vocab_size
     model.forward(tokens[:, :context], cache, num_logits=1)

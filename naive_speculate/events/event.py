@@ -151,7 +151,7 @@ class Event:
         row: Which sequence of a batch it happened to.
         time: Seconds since the run began, monotonic.
         step: Number of the speculative step, from 0.
-        index: Place in the draft window, from 0; the extra token of a step stands behind the drafts.
+        index: Place in the draft window, from 0; a step's next token comes after the drafts.
         position: Place in the generated sequence, from 0.
         token_id, token, text: The token, the vocabulary's piece, and the text that it adds to the output.
         draft_prob, target_prob: Probability under draft and target, after temperature, top-p and the rest; under greedy

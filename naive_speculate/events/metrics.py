@@ -20,9 +20,9 @@ class Metrics:
         num_spec_steps: Steps (target forwards after the prefill), plain ones included.
         num_draft_tokens: Drafted tokens.
         num_accepted_draft_tokens: Drafted tokens that the verifier kept.
-        num_rejected_draft_tokens: Drafted tokens that the verifier refused; those behind them were never judged.
+        num_rejected_draft_tokens: Drafted tokens that the verifier refused; those after them were never judged.
         draft_acceptance_rate: Accepted ÷ drafted; None where nothing was drafted.
-        mean_acceptance_length: Tokens a step gave on average, the extra one included.
+        mean_acceptance_length: Tokens a step gave on average, the next token included.
         acceptance_histogram: Number of steps with 0, 1, 2 … accepted drafts.
         alpha: Accepted ÷ (accepted + rejected), an estimate of the paper's α; None where nothing was judged.
         acceptance_rate_per_position: Of the windows whose drafts before this place were all kept, the share that kept this

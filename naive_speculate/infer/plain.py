@@ -11,7 +11,7 @@ from naive_speculate.infer.protocols import BatchLanguageModel, LanguageModel
 
 
 class PlainCache:
-    """A `DynamicKVCache` for each row, behind the face of a `RaggedKVCache`."""
+    """A `DynamicKVCache` for each row, with the methods of a `RaggedKVCache`."""
 
     def __init__(self, batch_size: int) -> None:
         self.caches = [DynamicKVCache() for _ in range(batch_size)]

@@ -1,6 +1,6 @@
 """A cache for rows of different lengths, so that sequences are decoded as one batch.
 
-Every row has a length of its own. New keys are written at each row's end and a mask hides everything behind it, so rolling
+Every row has a length of its own. New keys are written at each row's end and a mask hides everything after it, so rolling
 back is lowering a length: what stands there is never attended to and is written over. (Zeroing rejected keys would not do: a
 zero key still takes softmax weight.)
 """
@@ -64,7 +64,7 @@ class RaggedKVCache:
         return CacheRows(self, list(range(len(self.lengths))))
 
     def add_rows(self, count: int) -> None:
-        """Make room for `count` more rows behind the present ones."""
+        """Make room for `count` more rows after the present ones."""
         self._replace(len(self.lengths) + count, self.capacity)
         self.lengths.extend([0] * count)
 
@@ -212,7 +212,7 @@ class CacheRows:
         return causal_mask(self.positions(num_new, device), self.get_num_tokens() + num_new, window)
 
     def write(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Store a layer's new keys and values behind each row's end, without moving the end.
+        """Store a layer's new keys and values after each row's end, without moving the end.
 
         Args:
             layer: Index of the layer.
@@ -237,7 +237,7 @@ class CacheRows:
         return out[0], out[1]
 
     def advance(self, num_new: int) -> None:
-        """Move every row's end behind the tokens just written."""
+        """Move every row's end to after the tokens just written."""
         for row in self.indices:
             self.cache.lengths[row] += num_new
 
@@ -255,7 +255,7 @@ class CacheRows:
         self.advance(counts.pop())
 
     def get_kv_states(self) -> list[KVState]:
-        """The rows' keys and values up to the longest; what stands behind a shorter row's end means nothing."""
+        """The rows' keys and values up to the longest; what stands after a shorter row's end means nothing."""
         end = self.get_num_tokens()
         pairs = zip(self.cache._keys, self.cache._values, strict=True)
         return [KVState(keys[self.indices, :, :end], values[self.indices, :, :end]) for keys, values in pairs]

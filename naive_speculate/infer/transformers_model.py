@@ -188,7 +188,7 @@ class TransformersLanguageModel:
         return "its logits are not those of its own forward" + (" for a row beside a longer one" if by_mask else "")
 
     def _one_by_one(self, query_token_ids: torch.Tensor, rows: CacheRows, num_logits: int) -> torch.Tensor:
-        """A forward a row. Padding behind the last position, which no model could place, is left out; its logits are zeros."""
+        """A forward a row. Padding after the last position, which no model could place, is left out; its logits are zeros."""
         num_new, found = query_token_ids.shape[1], []
         for query, index, length in zip(query_token_ids, rows.indices, rows.lengths, strict=True):
             fits = num_new if self.max_positions is None else min(num_new, self.max_positions - length)
@@ -209,7 +209,7 @@ class TransformersLanguageModel:
         if by_mask:
             positions = rows.positions(num_new, device)
             if self.max_positions is not None:
-                positions = positions.clamp(max=self.max_positions - 1)  # padding may stand behind the last position
+                positions = positions.clamp(max=self.max_positions - 1)  # padding may go on after the last position
             layout = {"position_ids": positions, "attention_mask": self._masks(rows, num_new, device)}
         else:  # for models that make positions and biases from such a mask
             layout = {"attention_mask": query_token_ids.new_ones(len(rows.indices), rows.get_num_tokens() + num_new)}

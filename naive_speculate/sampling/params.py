@@ -100,7 +100,7 @@ class SamplingParams:
         self._check_together()
 
     def _in_usual_form(self) -> dict[str, Any]:
-        """The fields as everything behind reads them, whichever of vLLM's ways they were given in."""
+        """The fields as everything else reads them, whichever of vLLM's ways they were given in."""
         given = {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
         if isinstance(given["stop"], str):
             given["stop"] = [given["stop"]]

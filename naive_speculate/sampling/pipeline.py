@@ -65,7 +65,7 @@ class LogitsPipeline:
         """Everything before temperature.
 
         Args:
-            logits: Shape `[1 + len(window) or more, vocab_size]`; row t follows `history + window[:t]`. Rows behind the
+            logits: Shape `[1 + len(window) or more, vocab_size]`; row t follows `history + window[:t]`. Rows after the
                 window are padding.
             history: Tokens generated before the first row.
             window: Drafted tokens after it.

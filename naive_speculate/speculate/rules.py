@@ -86,7 +86,7 @@ def draw_uniform(like: torch.Tensor, generators: Generators = None) -> torch.Ten
 def next_token_probs(
     target_probs: torch.Tensor, draft_probs: torch.Tensor, num_accepted: torch.Tensor, lengths: torch.Tensor
 ) -> torch.Tensor:
-    """The residual at the first rejection, or the target's distribution behind a window that was kept whole."""
+    """The residual at the first rejection, or the target's distribution after a window that was kept whole."""
     rows = torch.arange(len(num_accepted), device=num_accepted.device)
     target = target_probs[rows, num_accepted]
     if draft_probs.shape[1] == 0:

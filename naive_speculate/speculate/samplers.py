@@ -105,7 +105,7 @@ class RejectionSampler(_Sampler):
             draft_probs: Shape `[batch_size, k, vocab_size]`.
             draft_token_ids: int64, shape `[batch_size, k]`.
             uniforms: Draws from [0, 1), shape `[batch_size, k]`.
-            lengths: int64, shape `[batch_size]`: drafts in each row; what stands behind them is padding.
+            lengths: int64, shape `[batch_size]`: drafts in each row; what comes after them is padding.
         """
         k = draft_token_ids.shape[1]
         accept_probs = self._acceptance(target_probs[:, :k], draft_probs, draft_token_ids)
@@ -131,7 +131,7 @@ class RejectionSampler(_Sampler):
             generators: Random generators by row; a row with one does not depend on its batch.
 
         Returns:
-            torch.Tensor: int64, shape `[batch_size, k + 1]`; -1 behind the last token.
+            torch.Tensor: int64, shape `[batch_size, k + 1]`; -1 after the last token.
 
         Raises:
             ValueError: In strict mode, naming the argument whose shape, dtype, device or token ids are wrong.
@@ -151,7 +151,7 @@ class RejectionSampler(_Sampler):
         draft_token_ids: torch.Tensor,
         generators: Generators = None,
     ) -> torch.Tensor:
-        """Judge every place on its own, bool, shape `[batch_size, k]`; places behind a rejection must not be used."""
+        """Judge every place on its own, bool, shape `[batch_size, k]`; places after a rejection must not be used."""
         accept_probs = self._acceptance(target_probs, draft_probs, draft_token_ids)
         return draw_uniform(accept_probs, generators) < accept_probs
 

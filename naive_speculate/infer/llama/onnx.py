@@ -68,7 +68,7 @@ class OnnxLlama:
         self._bindings: WeakKeyDictionary[RaggedKVCache, dict[tuple[int, int], _Binding]] = WeakKeyDictionary()
 
     def forward(self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int) -> torch.Tensor:
-        """Compute logits and write keys and values behind the rows' ends, without moving the ends.
+        """Compute logits and write keys and values after the rows' ends, without moving the ends.
 
         Args:
             token_ids: int64, shape `[rows, num_query_tokens]`.
@@ -95,7 +95,7 @@ class OnnxLlama:
         return logits
 
     def _run(self, token_ids: torch.Tensor, cache: RaggedKVCache, first: int, logits: torch.Tensor) -> None:
-        """One forward over neighbouring rows, `first` and those behind it."""
+        """One forward over neighbouring rows, `first` and those after it."""
         count, num_new = token_ids.shape
         binding = self._binding(cache, first, count)
         lengths = cache.lengths[first : first + count]

@@ -104,7 +104,7 @@ class LlamaGraph:
         return inputs
 
     def _layer(self, index: int, layer: LlamaLayer, residual: str, next_norm: torch.Tensor) -> str:
-        """Add one layer and the norm behind it; returns the name of the residual stream after it."""
+        """Add one layer and the norm after it; returns the name of the residual stream after it."""
         at = f"{index}."
         self._linear(at + "in", layer.qkv, at + "qkv_weight", at + "qkv", layer.qkv_bias)
         self._attention(index, layer)

@@ -33,7 +33,7 @@ class TorchLlama:
 
     @torch.inference_mode()
     def forward(self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int) -> torch.Tensor:
-        """Compute logits and write keys and values behind the rows' ends, without moving the ends.
+        """Compute logits and write keys and values after the rows' ends, without moving the ends.
 
         Args:
             token_ids: int64, shape `[rows, num_query_tokens]`.
