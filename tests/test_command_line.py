@@ -80,7 +80,7 @@ def test_json_events_tell_the_logprobs_that_were_asked_for(bundled_decoder):
     assert [list(entry) for entry in prompt[1:]] == [list(entry) for entry in expected.prompt_logprobs[1:]]
 
 
-def test_logprobs_are_printed_behind_the_text(bundled_decoder):
+def test_logprobs_are_printed_after_the_text(bundled_decoder):
     done = run("generate", PROMPT, *ASK_LOGPROBS)
     expected = bundled_decoder.generate(PROMPT, SamplingParams(max_tokens=9, seed=3, logprobs=2, prompt_logprobs=1))
     text, prompt, output = done.stdout.split("\nLog-probabilities: ")
@@ -94,17 +94,23 @@ def test_logprobs_are_printed_behind_the_text(bundled_decoder):
         assert f" {own.logprob:.4f} " in line
         for other in entry.values():
             assert f"{other.token!r} {other.logprob:.2f}" in line
-    assert len(prompt) - 2 == len(bundled_decoder.encode(PROMPT)) - 1
+    assert len(prompt) - 2 == len(bundled_decoder.admission.encode(PROMPT)) - 1
 
 
 def test_all_logprobs_and_no_limit_of_tokens_are_taken(bundled_decoder):
-    room = ("--truncate-prompt-tokens", str(bundled_decoder.max_positions - 8), "--max-tokens", "none", "--ignore-eos")
-    done = run("generate", "word " * bundled_decoder.max_positions, *room, "--logprobs", "-1", "--json")
+    room = (
+        "--truncate-prompt-tokens",
+        str(bundled_decoder.admission.max_positions - 8),
+        "--max-tokens",
+        "none",
+        "--ignore-eos",
+    )
+    done = run("generate", "word " * bundled_decoder.admission.max_positions, *room, "--logprobs", "-1", "--json")
     trace = Trace.from_jsonl(done.stdout)
     assert len(trace.token_ids) == 8
     for event in trace:
         if event.kind in OUTPUT_KINDS:
-            assert len(event.logprobs) == bundled_decoder.vocab_size
+            assert len(event.logprobs) == bundled_decoder.admission.vocab_size
 
 
 def test_help_names_strategies_drafters_and_defaults():

@@ -12,7 +12,8 @@ import pytest
 
 from naive_speculate import SamplingParams, Trace
 from naive_speculate.events import FinishReason
-from naive_speculate.serving import Load, Request, Unavailable, ray_cluster
+from naive_speculate.serving import Load, Request, Unavailable
+from naive_speculate.serving.ray import cluster as ray_cluster
 from naive_speculate.serving.ray.app import DecoderArgs
 from naive_speculate.serving.ray.engine import RayEngine
 from tests.serving.conftest import APP

@@ -6,43 +6,43 @@ import pytest
 import torch
 
 from naive_speculate import SamplingParams
-from naive_speculate.infer import cores
+from naive_speculate.infer import threads
 
 
-@pytest.mark.parametrize(("available", "threads"), [(1, 1), (2, 2), (3, 2), (4, 3), (64, 8)])
+@pytest.mark.parametrize(("available", "expected"), [(1, 1), (2, 2), (3, 2), (4, 3), (64, 8)])
 def test_one_core_is_left_free_where_there_are_more_than_two(
-    available: int, threads: int, monkeypatch: pytest.MonkeyPatch
+    available: int, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(cores.THREADS_VARIABLE, raising=False)
-    monkeypatch.setattr(cores, "available_cores", lambda: available)
-    assert cores.num_threads() == threads
+    monkeypatch.delenv(threads.THREADS_VARIABLE, raising=False)
+    monkeypatch.setattr(threads, "available_cores", lambda: available)
+    assert threads.num_threads() == expected
 
 
-@pytest.mark.parametrize(("available", "threads"), [(1, 1), (2, 1), (4, 2)])
+@pytest.mark.parametrize(("available", "expected"), [(1, 1), (2, 1), (4, 2)])
 def test_sharing_halves_the_cores_but_the_environment_decides(
-    available: int, threads: int, monkeypatch: pytest.MonkeyPatch
+    available: int, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cores, "available_cores", lambda: available)
-    monkeypatch.setenv(cores.THREADS_VARIABLE, "5")
-    cores.share_cores()
-    assert cores.num_threads() == 5
-    monkeypatch.delenv(cores.THREADS_VARIABLE)
-    cores.share_cores()
-    assert cores.num_threads() == threads
+    monkeypatch.setattr(threads, "available_cores", lambda: available)
+    monkeypatch.setenv(threads.THREADS_VARIABLE, "5")
+    threads.share_cores()
+    assert threads.num_threads() == 5
+    monkeypatch.delenv(threads.THREADS_VARIABLE)
+    threads.share_cores()
+    assert threads.num_threads() == expected
 
 
 @pytest.mark.parametrize("wrong", ["0", "-2", "many", ""])
 def test_a_number_of_threads_that_is_none_is_refused(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(cores.THREADS_VARIABLE, wrong)
+    monkeypatch.setenv(threads.THREADS_VARIABLE, wrong)
     with pytest.raises(ValueError, match="NAIVE_SPECULATE_THREADS must be a positive number"):
-        cores.num_threads()
+        threads.num_threads()
 
 
 @pytest.mark.parametrize(("text", "quota"), [("max 100000", None), ("200000 100000", 2), ("150000 100000", 2), ("", None)])
 def test_a_containers_quota_counts(text: str, quota: int | None, tmp_path: Path) -> None:
     (tmp_path / "cpu.max").write_text(text)
-    assert cores._container_quota(tmp_path / "cpu.max") == quota
-    assert cores._container_quota(tmp_path / "absent") is None
+    assert threads._container_quota(tmp_path / "cpu.max") == quota
+    assert threads._container_quota(tmp_path / "absent") is None
 
 
 def test_a_step_computes_with_one_torch_thread_and_gives_the_others_back(bundled_decoder):
