@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 
 from naive_speculate.sampling.pipeline import LogitsPipeline
@@ -45,13 +46,24 @@ def batch_probabilities(pipelines: Sequence[LogitsPipeline], scores: torch.Tenso
     return torch.stack([pipeline.probabilities(row) for pipeline, row in zip(pipelines, scores, strict=True)])
 
 
-def usable_probabilities(pipelines: Sequence[LogitsPipeline], scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def usable_probabilities(pipelines: Sequence[LogitsPipeline], scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
     """The same where every place must have a distribution: one that has none, since every token is banned or a score is NaN or
     infinite, gets the uniform one. A draft may be drawn from that; of a target's place the second result says that it must not.
 
     Returns:
-        tuple: The probabilities, and which places have their own: bool, shape `[batch_size, places]`.
+        tuple: The probabilities, and which places have their own: bool, shape `[batch_size, places]`; None for all, where that
+        is known without waiting for the device.
     """
     probs = batch_probabilities(pipelines, scores)
-    usable = ~probs[..., 0].isnan()
-    return probs.nan_to_num_(nan=1 / probs.shape[-1]), usable
+    lost = probs[..., 0].isnan()
+    if lost.device.type == "cpu" and not lost.any():
+        return probs, None
+    return probs.nan_to_num_(nan=1 / probs.shape[-1]), ~lost
+
+
+def usable_scores(scores: torch.Tensor) -> torch.Tensor | None:
+    """Which places have a most probable token: bool, shape `[batch_size, places]`; None for all, as above."""
+    if scores.device.type == "cpu":
+        usable = np.isfinite(scores.detach().numpy().max(-1))  # in a fraction of torch's time, as for `argmax`
+        return None if usable.all() else torch.from_numpy(usable)
+    return scores.amax(dim=-1).isfinite()

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from naive_speculate.infer.device import on_device
-from naive_speculate.sampling.distributions import batch_scores, usable_probabilities
+from naive_speculate.sampling.distributions import batch_scores, usable_probabilities, usable_scores
 from naive_speculate.speculate.draft.proposal import Proposal
 from naive_speculate.speculate.rules import Verdict, count_leading
 from naive_speculate.speculate.sequence import SequenceState
@@ -20,13 +20,13 @@ class Distributions(NamedTuple):
     Attributes:
         scores: Before temperature, shape `[batch_size, k + 1, vocab_size]`.
         probs: Same shape; None where the order of the scores is all that is asked for.
-        num_places: int64, shape `[batch_size]`: so many places from the first on have a distribution at all. Windows are judged
-            up to there; where a row keeps as many drafts, there is nothing to draw its next token from.
+        num_places: int64, shape `[batch_size]`: so many places from the first on have a distribution at all; None where all
+            have. Windows are judged up to there; where a row keeps as many drafts, there is nothing to draw its next token from.
     """
 
     scores: torch.Tensor
     probs: torch.Tensor | None
-    num_places: torch.Tensor
+    num_places: torch.Tensor | None
 
     @property
     def best_known(self) -> torch.Tensor:
@@ -42,10 +42,12 @@ def distributions(rows: Sequence[SequenceState], logits: torch.Tensor, draft: Pr
     else:
         windows = [window[:length] for window, length in zip(draft.token_ids.tolist(), draft.lengths, strict=True)]
         scores = batch_scores(pipelines, logits, [row.output_token_ids for row in rows], windows)
-    if not any(row.needs_probs for row in rows):
-        return Distributions(scores, None, count_leading(scores.amax(dim=-1).isfinite()))
-    probs, usable = usable_probabilities(pipelines, scores)
-    return Distributions(scores, probs, count_leading(usable))
+    probs: torch.Tensor | None = None
+    if any(row.needs_probs for row in rows):
+        probs, usable = usable_probabilities(pipelines, scores)
+    else:
+        usable = usable_scores(scores)
+    return Distributions(scores, probs, None if usable is None else count_leading(usable))
 
 
 def uniforms(rows: Sequence[SequenceState], lengths: Sequence[int], p: Distributions) -> list[list[float]]:
@@ -55,14 +57,17 @@ def uniforms(rows: Sequence[SequenceState], lengths: Sequence[int], p: Distribut
         [row.random.uniform() for _ in range(length)] + [0.0] * (k - length) if row.verifier.needs_uniforms else [0.0] * k
         for row, length in zip(rows, lengths, strict=True)
     ]
-    return draws if p.best_known.dtype == torch.float64 else _rounded_down(draws)
+    drawn = k > 0 and any(row.verifier.needs_uniforms for row in rows)
+    return _rounded_down(draws) if drawn and p.best_known.dtype != torch.float64 else draws
 
 
 def judge(rows: Sequence[SequenceState], p: Distributions, draft: Proposal, r: list[list[float]]) -> Verdict:
     """Each row's verifier on its window."""
     k, device = draft.token_ids.shape[1], p.scores.device
     q = p.best_known[:, :k] if draft.probs is None else draft.probs
-    table, lengths = on_device(r, device, p.best_known.dtype), torch.minimum(on_device(draft.lengths, device), p.num_places)
+    table, lengths = on_device(r, device, p.best_known.dtype), on_device(draft.lengths, device)
+    if p.num_places is not None:
+        lengths = torch.minimum(lengths, p.num_places)
     places: dict[Verifier, list[int]] = {}
     for place, row in enumerate(rows):
         places.setdefault(row.verifier, []).append(place)

@@ -39,12 +39,14 @@ def to_host(
         verdict: What the verifiers decided.
         next_token_ids: int64, shape `[batch_size]`.
     """
-    columns = torch.stack([p.num_places, verdict.num_accepted, next_token_ids], dim=1)
-    packed = torch.cat([draft.token_ids, columns], dim=1).tolist()
+    all_places = draft.token_ids.shape[1] + 1
+    columns = [verdict.num_accepted, next_token_ids, *([] if p.num_places is None else [p.num_places])]
+    packed = torch.cat([draft.token_ids, torch.stack(columns, dim=1)], dim=1).tolist()
     seconds = workspace.watch.stop()
     outcomes = []
     for place, (row, line, length) in enumerate(zip(rows, packed, draft.lengths, strict=True)):
-        *drafts, num_places, kept, next_token_id = line
+        drafts, (kept, next_token_id) = line[: all_places - 1], line[all_places - 1 :][:2]
+        num_places = all_places if p.num_places is None else line[-1]
         obstacle = None
         if kept == num_places:  # what comes next has no distribution, so nothing was drawn from it
             history = row.output_token_ids + drafts[:kept]
