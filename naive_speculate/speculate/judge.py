@@ -21,7 +21,7 @@ class Distributions(NamedTuple):
         scores: Before temperature, shape `[batch_size, k + 1, vocab_size]`.
         probs: Same shape; None where the order of the scores is all that is asked for.
         num_places: int64, shape `[batch_size]`: so many places from the first on have a distribution at all; None where all
-            have. Windows are judged up to there; where a row keeps as many drafts, there is nothing to draw its next token from.
+            have. Windows are judged up to there; where a row keeps as many drafts, nothing can be drawn after them.
     """
 
     scores: torch.Tensor
