@@ -1,11 +1,12 @@
 """The palette is measured, not trusted: contrast after WCAG 2.2, colour vision after Machado et al. 2009."""
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import pytest
 
 from naive_speculate.events import TOKEN_KINDS
 from naive_speculate.palette import DARK, LIGHT, PROMPT, STYLES
+from ui.experiments.heatmaps import INK, KEPT, SLOWER_FASTER
 
 # Machado, Oliveira & Fernandes 2009, severity 1.0, on linear RGB.
 COLOUR_VISION = {
@@ -84,3 +85,10 @@ def test_no_kind_is_told_by_colour_alone():
     assert len({style.line for style in STYLES.values()}) == len(STYLES)
     assert len({style.label for style in STYLES.values()}) == len(STYLES)
     assert all(len(style.mark) == 1 for style in STYLES.values())
+
+
+@pytest.mark.parametrize("scale", [KEPT, SLOWER_FASTER])
+def test_numbers_on_a_heat_map_read_wherever_they_stand(scale):
+    for (_, begin), (_, end) in pairwise(scale):
+        for share in (0, 0.25, 0.5, 0.75, 1):
+            assert contrast(INK, tint(end, begin, share)) >= 4.5

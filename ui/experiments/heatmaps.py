@@ -7,8 +7,10 @@ from ui.experiments.sweep import Cell, best_cells
 from ui.labels import percent
 
 NOTHING_YET = "Nothing has been run yet."
-KEPT = [(0.0, "#f0f7f2"), (1.0, "#0d682d")]
-SLOWER_FASTER = [(0.0, "#a85a00"), (0.5, "#f5f3ee"), (1.0, "#1b4fa8")]
+INK = "#17181c"
+"""Of the numbers: the scales are light enough from end to end that it reads on all of them, in both themes."""
+KEPT = [(0.0, "#f0f7f2"), (1.0, "#4fb477")]
+SLOWER_FASTER = [(0.0, "#e8a24a"), (0.5, "#f5f3ee"), (1.0, "#6ea8ff")]
 """Amber is slower than plain decoding and blue is faster, which colour-blind readers tell apart, too."""
 
 
@@ -71,7 +73,7 @@ def _heat_map(
         "z": [[values.get((t, k)) for k in ks] for t in temperatures],
         "text": [[texts.get((t, k), "") for k in ks] for t in temperatures],
         "texttemplate": "%{text}",
-        "textfont": {"size": 13},
+        "textfont": {"size": 13, "color": INK},
         "xgap": 3,
         "ygap": 3,
         "showscale": False,
