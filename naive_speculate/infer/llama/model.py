@@ -160,7 +160,8 @@ class LlamaLanguageModel:
         if len(rows.indices) != batch_size:
             raise ValueError(f"query_token_ids has {batch_size} rows, kv_cache has {len(rows.indices)}")
         forward = self._forward
-        check_layers(layers, forward.shape.num_layers)
+        if layers:
+            check_layers(layers, forward.shape.num_layers)
         if rows.cache.filled_by is not forward:
             shape = forward.shape
             rows.cache.require(shape.num_layers, shape.num_kv_heads, shape.head_dim, forward.dtype, forward.device)

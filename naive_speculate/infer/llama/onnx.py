@@ -88,7 +88,8 @@ class OnnxLlama:
         token_ids = token_ids.contiguous()
         count, num_new = token_ids.shape
         outputs = {"logits": torch.empty(count, num_logits, self.shape.vocab_size)}
-        outputs |= {residual(layer): torch.empty(count, num_new, self.shape.hidden_size) for layer in sorted(set(layers))}
+        if layers:
+            outputs |= {residual(layer): torch.empty(count, num_new, self.shape.hidden_size) for layer in sorted(set(layers))}
         cache = rows.cache
         with self._lock:
             cache.reserve(max(rows.lengths) + num_new)

@@ -50,7 +50,7 @@ class LlamaGraph:
         past_key_i, past_value_i: float32 `[b, num_kv_heads, c, head_dim]`.
 
     Outputs: `logits` float32 `[b, -logits_from, vocab_size]`, and `present_key_i`, `present_value_i` like the past. Where a
-    caller binds them, `residual(i)` float32 `[b, s, hidden_size]` too; they are there anyway, and cost nothing unless bound.
+    caller binds them, `residual(i)` float32 `[b, s, hidden_size]` too; they are computed anyway.
     """
 
     def __init__(self, shape: LlamaShape, weights: LlamaWeights) -> None:
