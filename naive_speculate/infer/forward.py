@@ -1,8 +1,11 @@
 """Forwards of models that others wrote, held to what `LanguageModel` promises."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 
-from naive_speculate.infer.protocols import KVCache, LanguageModel
+from naive_speculate.infer.protocols import BatchLanguageModel, KVCache, LanguageModel
 
 
 def forward(model: LanguageModel, query_token_ids: torch.Tensor, kv_cache: KVCache, **options: int) -> torch.Tensor:
@@ -22,15 +25,53 @@ def forward(model: LanguageModel, query_token_ids: torch.Tensor, kv_cache: KVCac
     """
     before = kv_cache.get_num_tokens()
     logits = model.forward(query_token_ids, kv_cache, **options)
+    num_new = query_token_ids.shape[1]
+    return _checked(model, logits, query_token_ids, options.get("num_logits", num_new), kv_cache.get_num_tokens() - before)
+
+
+def forward_with_features(
+    model: BatchLanguageModel, query_token_ids: torch.Tensor, kv_cache: KVCache, layers: Sequence[int]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """`model.forward` with hidden states, and a look at what came of it.
+
+    Args:
+        model: Computes.
+        query_token_ids: int64, shape `[batch_size, num_query_tokens]`.
+        kv_cache: Gains the query's keys and values.
+        layers: Whose hidden states are wanted, at least one.
+
+    Returns:
+        tuple: Logits, shape `[batch_size, num_query_tokens, vocab_size]`, and features, shape `[batch_size, num_query_tokens,
+            len(layers) * hidden_size]`.
+
+    Raises:
+        ValueError: As `forward`, or if the model returns no hidden states, or none of that shape.
+    """
+    before = kv_cache.get_num_tokens()
+    found: Any = model.forward(query_token_ids, kv_cache, layers=layers)
+    logits, features = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
+    gained = kv_cache.get_num_tokens() - before
+    logits = _checked(model, logits, query_token_ids, query_token_ids.shape[1], gained)
+    shape = list(features.shape) if isinstance(features, torch.Tensor) else []
+    if features is None or len(shape) != 3 or shape[:2] != list(query_token_ids.shape) or shape[2] % len(layers):
+        batch_size, num_new = query_token_ids.shape
+        raise ValueError(
+            f"{type(model).__name__}.forward must return hidden states beside the logits where layers are asked for, shape "
+            f"[{batch_size}, {num_new}, {len(layers)} * hidden_size], got {shape or type(features).__name__}"
+        )
+    return logits, features
+
+
+def _checked(model: LanguageModel, logits: Any, query_token_ids: torch.Tensor, num_logits: int, gained: int) -> torch.Tensor:
     batch_size, num_new = query_token_ids.shape
-    wanted = (batch_size, options.get("num_logits", num_new))
+    wanted = (batch_size, num_logits)
     if not isinstance(logits, torch.Tensor) or logits.dim() != 3 or logits.shape[:2] != wanted:
         got = list(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
         raise ValueError(
             f"{type(model).__name__}.forward must return the logits of every query position, shape "
             f"[{wanted[0]}, {wanted[1]}, vocab_size], got {got}"
         )
-    if (gained := kv_cache.get_num_tokens() - before) != num_new:
+    if gained != num_new:
         raise ValueError(
             f"{type(model).__name__}.forward must add the query's {num_new} tokens to kv_cache, with kv_cache.update([KVState("
             f"keys, values), ...]); it added {gained}"

@@ -89,8 +89,17 @@ class PlainModel:
         """A cache of its own for each row."""
         return PlainCache(batch_size)
 
-    def forward(self, query_token_ids: torch.Tensor, kv_cache: PlainRows, *, num_logits: int | None = None) -> torch.Tensor:
-        """See `BatchLanguageModel.forward`."""
+    def forward(
+        self, query_token_ids: torch.Tensor, kv_cache: PlainRows, *, num_logits: int | None = None, layers: Sequence[int] = ()
+    ) -> torch.Tensor:
+        """See `BatchLanguageModel.forward`.
+
+        Raises:
+            ValueError: If hidden states are asked for, which a plain model does not return.
+        """
+        if layers:
+            name = type(self.model).__name__
+            raise ValueError(f"layers: {name} is a plain LanguageModel and returns no hidden states, got {list(layers)}")
         rows = zip(query_token_ids, kv_cache.indices, strict=True)
         logits = torch.cat([forward(self.model, query[None], kv_cache.cache.caches[row]) for query, row in rows])
         return logits if num_logits is None else logits[:, -num_logits:]

@@ -4,7 +4,7 @@ Anything that has these members can be decoded; nothing has to inherit from them
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, overload, runtime_checkable
 
 import torch
 
@@ -163,8 +163,33 @@ class BatchLanguageModel(LanguageModel, Protocol):
         """A cache for `batch_size` rows."""
         ...
 
-    def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None) -> torch.Tensor:
-        """As `LanguageModel.forward`; `num_logits` asks for the logits of the last so many positions only."""
+    @overload
+    def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None) -> torch.Tensor: ...
+
+    @overload
+    def forward(
+        self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None, layers: Sequence[int]
+    ) -> tuple[torch.Tensor, torch.Tensor]: ...
+
+    def forward(
+        self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None, layers: Sequence[int] = ()
+    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+        """As `LanguageModel.forward`, with two more things to ask for.
+
+        Args:
+            query_token_ids, kv_cache: As there.
+            num_logits: Only the last so many positions' logits; None for all.
+            layers: Whose hidden states are wanted: i for the residual stream after i decoder layers, from the embeddings (0)
+                to what the final norm is given.
+
+        Returns:
+            torch.Tensor: The logits; with `layers`, a pair of them and the features: the hidden states at every query
+                position, side by side in the order of `layers`, shape `[batch_size, num_query_tokens,
+                len(layers) * hidden_size]`, in the model's dtype.
+
+        Raises:
+            ValueError: If the model has no such layer.
+        """
         ...
 
 

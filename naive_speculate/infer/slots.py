@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from naive_speculate.infer.device import on_device
-from naive_speculate.infer.forward import forward
+from naive_speculate.infer.forward import forward, forward_with_features
 from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.infer.protocols import BatchCache, LanguageModel
 
@@ -116,6 +116,24 @@ class SlotPool:
         return (
             forward(self.model, query, view) if num_logits is None else forward(self.model, query, view, num_logits=num_logits)
         )
+
+    def forward_with_features(
+        self, view: Any, query: torch.Tensor, layers: Sequence[int]
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """As `forward`, and the hidden states of some layers.
+
+        Args:
+            view, query: As for `forward`.
+            layers: See `BatchLanguageModel.forward`.
+
+        Returns:
+            tuple: Logits of every position, and features, shape `[rows, num_query_tokens, len(layers) * hidden_size]`; None
+                where there are no layers.
+
+        Raises:
+            ValueError: As `forward`, or if the model cannot return them.
+        """
+        return forward_with_features(self.model, query, view, layers) if layers else (self.forward(view, query), None)
 
     def catch_up(self, slots: Sequence[Slot], token_ids: Sequence[list[int]]) -> None:
         """Feed every slot all of its tokens but the last.

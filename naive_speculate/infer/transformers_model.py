@@ -3,13 +3,14 @@
 import logging
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from typing import Any, cast, overload
 
 import torch
 from torch.nn.functional import pad
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import Cache, LinearAttentionCacheLayerMixin
 
+from naive_speculate.infer.hidden_states import hidden_states
 from naive_speculate.infer.protocols import KVCache, KVState
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
 
@@ -102,21 +103,34 @@ class TransformersLanguageModel:
         """An empty cache for `batch_size` rows."""
         return RaggedKVCache(batch_size)
 
+    @overload
+    def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None) -> torch.Tensor: ...
+
+    @overload
+    def forward(
+        self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None, layers: Sequence[int]
+    ) -> tuple[torch.Tensor, torch.Tensor]: ...
+
     @torch.no_grad()
-    def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None) -> torch.Tensor:
+    def forward(
+        self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None, layers: Sequence[int] = ()
+    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
         """Compute logits and extend the cache; see `LanguageModel.forward`.
 
         Args:
             query_token_ids: int64, shape `[batch_size, num_query_tokens]`.
             kv_cache: A `RaggedKVCache`, a choice of its rows, or any `KVCache`.
             num_logits: Only the last so many positions' logits; None for all.
+            layers: Whose hidden states are wanted beside the logits; see `BatchLanguageModel.forward`.
 
         Returns:
-            torch.Tensor: Shape `[batch_size, num_query_tokens or num_logits, vocab_size]`.
+            torch.Tensor: Shape `[batch_size, num_query_tokens or num_logits, vocab_size]`; with `layers`, a pair of this and
+                the features.
 
         Raises:
             ValueError: If the query is not of that shape, its rows are not the cache's, all of them reach beyond
-                `max_positions`, or the model's logits through a cache are not those of its own forward (see `probe`).
+                `max_positions`, there is no such layer, or the model's logits through a cache are not those of its own forward
+                (see `probe`).
         """
         check_query(query_token_ids)
         batch_size, num_new = query_token_ids.shape
@@ -132,9 +146,11 @@ class TransformersLanguageModel:
             raise ValueError(f"query_token_ids reaches {reached} tokens, {self.name} can take {self.max_positions}")
         self.probe()
         if not self._by_mask and len(set(rows.lengths)) > 1:
-            return self._one_by_one(query_token_ids, rows, num_logits or num_new)
-        store = _RaggedStore(rows) if ragged else _AppendStore(kv_cache)
-        return self._compute(query_token_ids, rows, store, num_logits or 0, bool(self._by_mask))
+            logits, features = self._one_by_one(query_token_ids, rows, num_logits or num_new, layers)
+        else:
+            store = _RaggedStore(rows) if ragged else _AppendStore(kv_cache)
+            logits, features = self._compute(query_token_ids, rows, store, num_logits or 0, bool(self._by_mask), layers)
+        return logits if features is None else (logits, features)
 
     def probe(self) -> None:
         """Find out how the model is to be run, by two small forwards: under masks of ours a row beside a longer one, else by
@@ -178,7 +194,7 @@ class TransformersLanguageModel:
         found = []
         for part in ids.split(max(1, count - 2), dim=1):
             query = part.expand(len(rows.indices), -1)
-            found.append(self._compute(query, rows, _RaggedStore(rows), 0, by_mask)[-1].float())
+            found.append(self._compute(query, rows, _RaggedStore(rows), 0, by_mask)[0][-1].float())
         finite = expected.isfinite()
         difference = (torch.cat(found) - expected)[finite].norm()
         spread = (expected - expected[finite].mean())[finite].norm()
@@ -187,23 +203,37 @@ class TransformersLanguageModel:
             return None
         return "its logits are not those of its own forward" + (" for a row beside a longer one" if by_mask else "")
 
-    def _one_by_one(self, query_token_ids: torch.Tensor, rows: CacheRows, num_logits: int) -> torch.Tensor:
-        """A forward a row. Padding after the last position, which no model could place, is left out; its logits are zeros."""
-        num_new, found = query_token_ids.shape[1], []
+    def _one_by_one(
+        self, query_token_ids: torch.Tensor, rows: CacheRows, num_logits: int, layers: Sequence[int]
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """A forward a row. Padding after the last position, which no model could place, is left out; what would come of it is
+        zeros."""
+        num_new = query_token_ids.shape[1]
+        nothing = torch.zeros(1, 0, self.vocab_size, dtype=self.model.dtype, device=query_token_ids.device)
+        no_features = nothing.new_zeros(1, 0, len(layers) * self.config.hidden_size)
+        all_logits, all_features = [], []
         for query, index, length in zip(query_token_ids, rows.indices, rows.lengths, strict=True):
-            fits = num_new if self.max_positions is None else min(num_new, self.max_positions - length)
+            fits = max(0, num_new if self.max_positions is None else min(num_new, self.max_positions - length))
             row = rows.cache.rows([index])
+            logits, features = nothing, None
             if fits > 0:
-                found.append(self._compute(query[None, :fits], row, _RaggedStore(row), min(num_logits, fits), by_mask=False))
-                row.advance(num_new - fits)
-            else:
-                found.append(torch.zeros(1, 0, self.vocab_size, dtype=self.model.dtype, device=query.device))
-                row.advance(num_new)
-        return torch.cat([pad(logits, (0, 0, 0, num_logits - logits.shape[1])) for logits in found])
+                store = _RaggedStore(row)
+                logits, features = self._compute(query[None, :fits], row, store, min(num_logits, fits), False, layers)
+            row.advance(num_new - fits)
+            features = no_features if features is None else features
+            all_logits.append(pad(logits, (0, 0, 0, num_logits - logits.shape[1])))
+            all_features.append(pad(features, (0, 0, 0, num_new - fits)))
+        return torch.cat(all_logits), torch.cat(all_features) if layers else None
 
     def _compute(
-        self, query_token_ids: torch.Tensor, rows: CacheRows, store: "_Store", num_logits: int, by_mask: bool
-    ) -> torch.Tensor:
+        self,
+        query_token_ids: torch.Tensor,
+        rows: CacheRows,
+        store: "_Store",
+        num_logits: int,
+        by_mask: bool,
+        layers: Sequence[int] = (),
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
         num_new, device = query_token_ids.shape[1], query_token_ids.device
         layout: dict[str, torch.Tensor | dict[str, torch.Tensor]] = {}
         if by_mask:
@@ -213,11 +243,14 @@ class TransformersLanguageModel:
             layout = {"position_ids": positions, "attention_mask": self._masks(rows, num_new, device)}
         else:  # for models that make positions and biases from such a mask
             layout = {"attention_mask": query_token_ids.new_ones(len(rows.indices), rows.get_num_tokens() + num_new)}
-        output = self.model(
-            input_ids=query_token_ids, past_key_values=store, use_cache=True, logits_to_keep=num_logits, **layout
-        )
+        with hidden_states(self.model, layers) as states:
+            output = self.model(
+                input_ids=query_token_ids, past_key_values=store, use_cache=True, logits_to_keep=num_logits, **layout
+            )
         store.finish(num_new)
-        return cast(torch.Tensor, output.logits)
+        logits = cast(torch.Tensor, output.logits)
+        features = torch.cat([states[layer].to(logits.device) for layer in layers], dim=-1) if layers else None
+        return logits, features
 
     def _masks(self, rows: CacheRows, num_new: int, device: torch.device) -> torch.Tensor | dict[str, torch.Tensor]:
         if self._mixed_layers:

@@ -21,7 +21,7 @@ def step(workspace: Workspace, rows: Sequence[SequenceState], records: dict[Sequ
         records: Gains what happened to each row, one by one: where a step fails, they tell whose is done.
     """
     draft = workspace.propose(rows)  # x₁ … x_γ ~ q₁ … q_γ, each row its own γ
-    logits = workspace.score(rows, draft.token_ids)  # the target over x₁ … x_γ, in one forward
+    logits, features = workspace.score(rows, draft.token_ids)  # the target over x₁ … x_γ, in one forward
     p = distributions(rows, logits, draft)  # p₁ … p_{γ+1}, after temperature, top-p and the rest
     r = uniforms(rows, draft.lengths, p)  # r₁ … r_γ ~ U(0, 1)
     verdict = judge(rows, p, draft, r)  # n = how many stand: rᵢ < pᵢ(xᵢ) / qᵢ(xᵢ);  p' = norm(max(0, p_{n+1} − q_{n+1}))
@@ -30,4 +30,4 @@ def step(workspace: Workspace, rows: Sequence[SequenceState], records: dict[Sequ
     outcomes = to_host(workspace, rows, draft, logits, p, r, verdict, next_token_ids)  # the one place that waits for the device
     for row, outcome in zip(rows, outcomes, strict=True):
         records[row] = row.commit(outcome)  # prefix + x₁ … x_n + t, up to where the sequence ends
-    workspace.commit(rows, [records[row] for row in rows], None)  # caches and drafters back to what is committed
+    workspace.commit(rows, [records[row] for row in rows], features)  # caches and drafters back to what is committed

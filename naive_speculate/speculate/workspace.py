@@ -121,7 +121,7 @@ class Workspace:
                 parts.append(self._proposal(drafter, [rows[place] for place in places], [limits[place] for place in places]))
         return parts[0] if len(parts) == 1 else merge(parts, list(groups.values()), self.vocab_size)
 
-    def score(self, rows: Sequence[SequenceState], draft_token_ids: torch.Tensor) -> torch.Tensor:
+    def score(self, rows: Sequence[SequenceState], draft_token_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
         """One forward of the target over each row's last token and its drafts.
 
         Args:
@@ -129,23 +129,36 @@ class Workspace:
             draft_token_ids: int64, shape `[batch_size, k]`, padded.
 
         Returns:
-            torch.Tensor: Logits, shape `[batch_size, k + 1, vocab_size]`; place i judges draft i, the last gives the bonus
-            token.
+            tuple: Logits, shape `[batch_size, k + 1, vocab_size]`; place i judges draft i, the last gives the bonus token. And
+                features: the hidden states at these places of all layers that the rows' drafters want to see, side by side,
+                shape `[batch_size, k + 1, number of layers * hidden_size]`; None where none wants any.
         """
         self.watch.verify()
         last = on_device([[row.token_ids[-1]] for row in rows], draft_token_ids.device)
         places = self.target.view([self.slots[row] for row in rows])
-        logits = self.target.forward(places, torch.cat([last, draft_token_ids], dim=1))
-        return logits[..., : self.vocab_size]
+        query = torch.cat([last, draft_token_ids], dim=1)
+        logits, features = self.target.forward_with_features(places, query, self._layers(rows))
+        return logits[..., : self.vocab_size], features
 
     def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
-        """Roll the caches back to what is committed, and tell the drafters what that is."""
+        """Roll the caches back to what is committed, and tell the drafters what that is.
+
+        Args:
+            rows: As for `score`.
+            records: What the step did to each.
+            features: What `score` returned; each drafter is given its own rows and layers of them.
+        """
         for row in rows:
             self.slots[row].keep(len(row.token_ids) - 1)
         for drafter in self.drafters.values():
             places = [place for place, row in enumerate(rows) if self.drafter_of.get(row) is drafter]
             if places:
-                drafter.commit([rows[place] for place in places], [records[place] for place in places], features)
+                seen = None
+                if features is not None and drafter.layers:
+                    wanted = self._layers(rows)
+                    by_layer = features[on_device(places, features.device)].chunk(len(wanted), dim=-1)
+                    seen = torch.cat([by_layer[wanted.index(layer)] for layer in drafter.layers], dim=-1)
+                drafter.commit([rows[place] for place in places], [records[place] for place in places], seen)
 
     def rewind(self, rows: Sequence[SequenceState]) -> None:
         """A step failed: roll everything back to what was committed before or by it."""
@@ -153,6 +166,10 @@ class Workspace:
             self.slots[row].keep(len(row.token_ids) - 1)
             if row in self.drafter_of:
                 self.drafter_of[row].rewind([row])
+
+    def _layers(self, rows: Sequence[SequenceState]) -> list[int]:
+        """The target's layers that the rows' drafters want to see."""
+        return sorted({layer for row in rows if row in self.drafter_of for layer in self.drafter_of[row].layers})
 
     def _proposal(self, drafter: BatchDrafter, rows: list[SequenceState], limits: list[int]) -> Proposal:
         proposal = drafter.propose(rows, limits)

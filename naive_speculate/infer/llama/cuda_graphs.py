@@ -7,7 +7,7 @@ device, and attention goes over the cache's whole buffers under a mask.
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -69,11 +69,13 @@ class GraphLlama:
         self._lock = threading.Lock()
 
     @torch.inference_mode()
-    def forward(self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int) -> torch.Tensor:
-        """As `TorchLlama.forward`."""
+    def forward(
+        self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int, layers: Sequence[int] = ()
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """As `TorchLlama.forward`; where hidden states are wanted, nothing is captured."""
         num_new = token_ids.shape[1]
-        if num_new > MAX_TOKENS or not rows.contiguous:
-            return self._lean.forward(token_ids, rows, num_logits)
+        if layers or num_new > MAX_TOKENS or not rows.contiguous:
+            return self._lean.forward(token_ids, rows, num_logits, layers)
         rows.cache.reserve(rows.get_num_tokens() + num_new)
         with self._lock:
             window = self._window(token_ids, rows, num_logits) if self._works else None
@@ -82,7 +84,7 @@ class GraphLlama:
             window.token_ids.copy_(token_ids)
             window.starts.copy_(on_device(rows.lengths, self.device))
             window.replay()
-            return window.logits.clone()
+            return window.logits.clone(), None
 
     def _window(self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int) -> _Window | None:
         """The captured forward for such a query; None where it is the first of its kind, or cannot be captured."""
@@ -139,7 +141,7 @@ class GraphLlama:
                 buffer[rows, :, positions] = new.transpose(1, 2)
             return buffers[layer][0][first : first + count], buffers[layer][1][first : first + count]
 
-        return self._lean.compute(token_ids, positions, tables, masks, write, num_logits)
+        return self._lean.compute(token_ids, positions, tables, masks, write, num_logits)[0]
 
 
 class CudaCapture:

@@ -1,12 +1,14 @@
 """The fast language model for the Llama family: Llama, Qwen2, Qwen3, Mistral."""
 
 import importlib.metadata
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Literal, Protocol
+from typing import Literal, Protocol, overload
 
 import torch
 from transformers import PreTrainedModel
 
+from naive_speculate.infer.hidden_states import check_layers
 from naive_speculate.infer.llama.cuda_graphs import GraphLlama
 from naive_speculate.infer.llama.torch import TorchLlama
 from naive_speculate.infer.llama.weights import LlamaShape, rotary_of, shape_of, weights_of
@@ -29,7 +31,9 @@ class _Forward(Protocol):
     dtype: torch.dtype
     device: torch.device
 
-    def forward(self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int) -> torch.Tensor: ...
+    def forward(
+        self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int, layers: Sequence[int] = ()
+    ) -> tuple[torch.Tensor, torch.Tensor | None]: ...
 
 
 class LlamaLanguageModel:
@@ -119,20 +123,32 @@ class LlamaLanguageModel:
         if isinstance(self._forward, GraphLlama) and small and len(self._spare) < _MAX_SPARE:
             self._spare.append(cache)
 
-    def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None) -> torch.Tensor:
+    @overload
+    def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None) -> torch.Tensor: ...
+
+    @overload
+    def forward(
+        self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None, layers: Sequence[int]
+    ) -> tuple[torch.Tensor, torch.Tensor]: ...
+
+    def forward(
+        self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None, layers: Sequence[int] = ()
+    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
         """Compute logits and extend the cache; see `LanguageModel.forward`.
 
         Args:
             query_token_ids: int64, shape `[batch_size, num_query_tokens]`.
             kv_cache: A `RaggedKVCache`, a choice of its rows, or any `KVCache` (whose states are copied at every call).
             num_logits: Only the last so many positions' logits; None for all.
+            layers: Whose hidden states are wanted beside the logits; see `BatchLanguageModel.forward`.
 
         Returns:
-            torch.Tensor: Shape `[batch_size, num_query_tokens or num_logits, vocab_size]`.
+            torch.Tensor: Shape `[batch_size, num_query_tokens or num_logits, vocab_size]`; with `layers`, a pair of this and
+                the features.
 
         Raises:
-            ValueError: If the query is not of that shape, its rows are not the cache's, a token is not in the vocabulary, or
-                the cache belongs to a model of another shape.
+            ValueError: If the query is not of that shape, its rows are not the cache's, a token is not in the vocabulary,
+                there is no such layer, or the cache belongs to a model of another shape.
         """
         check_query(query_token_ids)
         batch_size, num_new = query_token_ids.shape
@@ -144,18 +160,20 @@ class LlamaLanguageModel:
         if len(rows.indices) != batch_size:
             raise ValueError(f"query_token_ids has {batch_size} rows, kv_cache has {len(rows.indices)}")
         forward = self._forward
+        if layers:
+            check_layers(layers, forward.shape.num_layers)
         if rows.cache.filled_by is not forward:
             shape = forward.shape
             rows.cache.require(shape.num_layers, shape.num_kv_heads, shape.head_dim, forward.dtype, forward.device)
             rows.cache.filled_by = forward
         if query_token_ids.device != forward.device:
             query_token_ids = query_token_ids.to(forward.device)
-        logits = forward.forward(query_token_ids, rows, num_logits)
+        logits, features = forward.forward(query_token_ids, rows, num_logits, layers)
         rows.advance(num_new)
         if not isinstance(kv_cache, (RaggedKVCache, CacheRows)):
             states = rows.get_kv_states()
             kv_cache.update([KVState(s.keys[:, :, -num_new:], s.values[:, :, -num_new:]) for s in states])
-        return logits
+        return logits if features is None else (logits, features)
 
 
 def _onnx_obstacle(model: PreTrainedModel) -> str | None:

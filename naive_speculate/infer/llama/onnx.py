@@ -5,7 +5,7 @@ once for as long as the buffers stay where they are, and the attention nodes wri
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -14,7 +14,7 @@ import numpy as np
 import onnxruntime
 import torch
 
-from naive_speculate.infer.llama.onnx_graph import LlamaGraph, has_fast_form
+from naive_speculate.infer.llama.onnx_graph import LlamaGraph, has_fast_form, residual
 from naive_speculate.infer.llama.onnx_threads import session_options
 from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
@@ -65,46 +65,53 @@ class OnnxLlama:
             graph.model.SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
         self._lock = threading.Lock()  # the bound arrays serve one forward at a time
-        self._bindings: WeakKeyDictionary[RaggedKVCache, dict[tuple[int, int], _Binding]] = WeakKeyDictionary()
+        self._bindings: WeakKeyDictionary[RaggedKVCache, dict[tuple[int, int, tuple[str, ...]], _Binding]] = WeakKeyDictionary()
 
-    def forward(self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int) -> torch.Tensor:
+    def forward(
+        self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int, layers: Sequence[int] = ()
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Compute logits and write keys and values after the rows' ends, without moving the ends.
 
         Args:
             token_ids: int64, shape `[rows, num_query_tokens]`.
             rows: Rows of a cache of this model.
             num_logits: The last so many positions' logits.
+            layers: After how many decoder layers hidden states are wanted.
 
         Returns:
-            torch.Tensor: float32, shape `[rows, num_logits, vocab_size]`.
+            tuple: Logits, float32, shape `[rows, num_logits, vocab_size]`, and the hidden states of `layers` side by side,
+                shape `[rows, num_query_tokens, len(layers) * hidden_size]`; None where there are no layers.
 
         Raises:
             ValueError: If a token is not in the vocabulary.
         """
         token_ids = token_ids.contiguous()
         count, num_new = token_ids.shape
-        logits = torch.empty(count, num_logits, self.shape.vocab_size)
+        outputs = {"logits": torch.empty(count, num_logits, self.shape.vocab_size)}
+        if layers:
+            outputs |= {residual(layer): torch.empty(count, num_new, self.shape.hidden_size) for layer in sorted(set(layers))}
         cache = rows.cache
         with self._lock:
             cache.reserve(max(rows.lengths) + num_new)
             if rows.contiguous:
-                self._run(token_ids, cache, rows.indices[0], logits)
-                return logits
-            for begin, end in _neighbours(rows.indices):
-                self._run(token_ids[begin:end], cache, rows.indices[begin], logits[begin:end])
-        return logits
+                self._run(token_ids, cache, rows.indices[0], outputs)
+            else:
+                for begin, end in _neighbours(rows.indices):
+                    part = {name: output[begin:end] for name, output in outputs.items()}
+                    self._run(token_ids[begin:end], cache, rows.indices[begin], part)
+        return outputs["logits"], torch.cat([outputs[residual(layer)] for layer in layers], dim=-1) if layers else None
 
-    def _run(self, token_ids: torch.Tensor, cache: RaggedKVCache, first: int, logits: torch.Tensor) -> None:
+    def _run(self, token_ids: torch.Tensor, cache: RaggedKVCache, first: int, outputs: Mapping[str, torch.Tensor]) -> None:
         """One forward over neighbouring rows, `first` and those after it."""
         count, num_new = token_ids.shape
-        binding = self._binding(cache, first, count)
+        binding = self._binding(cache, first, count, tuple(outputs))
         lengths = cache.lengths[first : first + count]
         longest = max(lengths)
         binding.last[:] = lengths
         if num_new > 1:
             binding.last += num_new - 1
         binding.total[()] = longest + num_new
-        binding.logits_from[0] = -logits.shape[1]
+        binding.logits_from[0] = -outputs["logits"].shape[1]
         # The fast form takes several tokens a row for one row, or for rows that are all empty.
         by_mask = count > 1 and num_new > 1 and longest > 0
         binding.by_mask[()] = by_mask
@@ -112,7 +119,8 @@ class OnnxLlama:
         if by_mask or self._always_by_mask:
             kept = self._bind_masks(binding.io, lengths, num_new, cache.capacity)
         _bind_input(binding.io, "token_ids", token_ids)
-        _bind_output(binding.io, "logits", logits)
+        for name, output in outputs.items():
+            _bind_output(binding.io, name, output)
         try:
             self._session.run_with_iobinding(binding.io)
         except RuntimeError as error:
@@ -121,12 +129,13 @@ class OnnxLlama:
             raise
         del kept  # bound by address: had to live until here
 
-    def _binding(self, cache: RaggedKVCache, first: int, count: int) -> _Binding:
+    def _binding(self, cache: RaggedKVCache, first: int, count: int, outputs: tuple[str, ...]) -> _Binding:
         bindings = self._bindings.setdefault(cache, {})
         tables = self._rotary.up_to(cache.capacity)
-        binding = bindings.get((first, count))
+        key = (first, count, outputs)  # what is not wanted must not stay bound
+        binding = bindings.get(key)
         if binding is None or binding.cache_version != cache.version or binding.tables[0] is not tables[0]:
-            binding = bindings[first, count] = self._bind(cache, first, count, tables)
+            binding = bindings[key] = self._bind(cache, first, count, tables)
         return binding
 
     def _bind(self, cache: RaggedKVCache, first: int, count: int, tables: tuple[torch.Tensor, torch.Tensor]) -> _Binding:

@@ -29,6 +29,11 @@ def has_fast_form(shape: LlamaShape, layer: int) -> bool:
     return shape.windows[layer] is None and shape.head_dim % 16 == 0
 
 
+def residual(layer: int) -> str:
+    """Name of the residual stream after so many layers."""
+    return f"{layer}.in_residual"
+
+
 class LlamaGraph:
     """Builds the graph; afterwards `model` is the ONNX model and `initializers` its weights by name.
 
@@ -44,7 +49,8 @@ class LlamaGraph:
         window_mask: The same for layers with a sliding window.
         past_key_i, past_value_i: float32 `[b, num_kv_heads, c, head_dim]`.
 
-    Outputs: `logits` float32 `[b, -logits_from, vocab_size]`, and `present_key_i`, `present_value_i` like the past.
+    Outputs: `logits` float32 `[b, -logits_from, vocab_size]`, and `present_key_i`, `present_value_i` like the past. Where a
+    caller binds them, `residual(i)` float32 `[b, s, hidden_size]` too; they are computed anyway.
     """
 
     def __init__(self, shape: LlamaShape, weights: LlamaWeights) -> None:
@@ -60,16 +66,17 @@ class LlamaGraph:
         self._constant("qkv_widths", widths)
 
         self._weight("embedding", weights.embedding)
-        self._add("Gather", ["embedding", "token_ids"], ["embedded"])
+        self._add("Gather", ["embedding", "token_ids"], [residual(0)])
         self._weight("0.attention_norm", weights.layers[0].attention_norm)
-        self._add("SimplifiedLayerNormalization", ["embedded", "0.attention_norm"], ["0.in"], epsilon=shape.norm_epsilon)
-        residual = "embedded"
+        self._add("SimplifiedLayerNormalization", [residual(0), "0.attention_norm"], ["0.in"], epsilon=shape.norm_epsilon)
         for index, layer in enumerate(weights.layers):
             last = index + 1 == shape.num_layers
             next_norm = weights.norm if last else weights.layers[index + 1].attention_norm
-            residual = self._layer(index, layer, residual, next_norm)
+            self._layer(index, layer, next_norm)
             for kind in ("key", "value"):
                 outputs.append(_value(f"present_{kind}_{index}", TensorProto.FLOAT, None))
+
+        outputs += [_value(residual(index), TensorProto.FLOAT, None) for index in range(shape.num_layers + 1)]
 
         self._constant("last_position", [_LAST])
         self._constant("token_axis", [1])
@@ -103,13 +110,13 @@ class LlamaGraph:
                 inputs.append(_value(f"past_{kind}_{index}", TensorProto.FLOAT, dims))
         return inputs
 
-    def _layer(self, index: int, layer: LlamaLayer, residual: str, next_norm: torch.Tensor) -> str:
-        """Add one layer and the norm after it; returns the name of the residual stream after it."""
+    def _layer(self, index: int, layer: LlamaLayer, next_norm: torch.Tensor) -> None:
+        """Add one layer and the norm after it."""
         at = f"{index}."
         self._linear(at + "in", layer.qkv, at + "qkv_weight", at + "qkv", layer.qkv_bias)
         self._attention(index, layer)
         self._linear(at + "attended", layer.output, at + "output_weight", at + "attention_out", layer.output_bias)
-        residual = self._add_and_norm(residual, at + "attention_out", layer.mlp_norm, at + "mlp_in")
+        attended = self._add_and_norm(residual(index), at + "attention_out", layer.mlp_norm, at + "mlp_in")
         # Two products, not one fused: their rows need not be split afterwards, which measures faster.
         gate, up = layer.gate_up.chunk(2)
         self._linear(at + "mlp_in", gate, at + "gate_weight", at + "gate")
@@ -117,7 +124,7 @@ class LlamaGraph:
         self._add("QuickGelu", [at + "gate"], [at + "activated"], _ORT, alpha=1.0)  # x * sigmoid(x): SiLU
         self._add("Mul", [at + "activated", at + "up"], [at + "mlp"])
         self._linear(at + "mlp", layer.down, at + "down_weight", at + "mlp_out")
-        return self._add_and_norm(residual, at + "mlp_out", next_norm, f"{index + 1}.in")
+        self._add_and_norm(attended, at + "mlp_out", next_norm, f"{index + 1}.in")
 
     def _attention(self, index: int, layer: LlamaLayer) -> None:
         at = f"{index}."
@@ -174,11 +181,11 @@ class LlamaGraph:
         self._add("Reshape", [name + "_scaled", "flat_shape"], [name + "_normed"])
         return name + "_normed"
 
-    def _add_and_norm(self, residual: str, delta: str, weight: torch.Tensor, output: str) -> str:
+    def _add_and_norm(self, stream: str, delta: str, weight: torch.Tensor, output: str) -> str:
         self._weight(output + "_norm", weight)
         outputs = [output, "", "", output + "_residual"]
         epsilon = self.shape.norm_epsilon
-        self._add("SkipSimplifiedLayerNormalization", [residual, delta, output + "_norm"], outputs, _ORT, epsilon=epsilon)
+        self._add("SkipSimplifiedLayerNormalization", [stream, delta, output + "_norm"], outputs, _ORT, epsilon=epsilon)
         return outputs[3]
 
     def _linear(self, source: str, weight: torch.Tensor, name: str, output: str, bias: torch.Tensor | None = None) -> None:

@@ -3,7 +3,7 @@
 Leaner than the modules of transformers: fused projections, no wrappers, keys and values written straight into the cache.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -32,16 +32,20 @@ class TorchLlama:
         self._weights = weights
 
     @torch.inference_mode()
-    def forward(self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int) -> torch.Tensor:
+    def forward(
+        self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int, layers: Sequence[int] = ()
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Compute logits and write keys and values after the rows' ends, without moving the ends.
 
         Args:
             token_ids: int64, shape `[rows, num_query_tokens]`.
             rows: Rows of a cache of this model.
             num_logits: The last so many positions' logits.
+            layers: After how many decoder layers hidden states are wanted.
 
         Returns:
-            torch.Tensor: Shape `[rows, num_logits, vocab_size]`.
+            tuple: Logits, shape `[rows, num_logits, vocab_size]`, and the hidden states of `layers` side by side, shape
+                `[rows, num_query_tokens, len(layers) * hidden_size]`; None where there are no layers.
 
         Raises:
             ValueError: If a token is not in the vocabulary (on the CPU; CUDA ends the process).
@@ -54,7 +58,8 @@ class TorchLlama:
             # One new token of equally long rows sees everything there is.
             sees_all = num_new == 1 and window is None and min(lengths) == max(lengths)
             masks[window] = None if sees_all else rows.mask(num_new, self.device, window)
-        return self.compute(token_ids, rows.positions(num_new, self.device), tables, masks, rows.write, num_logits)
+        positions = rows.positions(num_new, self.device)
+        return self.compute(token_ids, positions, tables, masks, rows.write, num_logits, layers)
 
     def compute(
         self,
@@ -64,7 +69,8 @@ class TorchLlama:
         masks: Mapping[int | None, torch.Tensor | None],
         write: Write,
         num_logits: int,
-    ) -> torch.Tensor:
+        layers: Sequence[int] = (),
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """The forward itself, which nothing on the host has a part in.
 
         Args:
@@ -72,22 +78,26 @@ class TorchLlama:
             tables: Cosines and sines of every position.
             masks: Who attends to what, by the layers' sliding windows.
             write: Stores keys and values.
-            num_logits: The last so many positions' logits.
+            num_logits, layers: As for `forward`.
 
         Returns:
-            torch.Tensor: Shape `[rows, num_logits, vocab_size]`.
+            tuple: As `forward`.
         """
         cos, sin = (table[positions][:, None].to(self.dtype) for table in tables)
         try:
             hidden = F.embedding(token_ids, self._weights.embedding)
         except IndexError as error:
             raise ValueError(f"query_token_ids must be in [0, {self.shape.vocab_size})") from error
+        states = {0: hidden}  # the residual stream after so many layers
         for index, layer in enumerate(self._weights.layers):
             hidden = hidden + self._attention(index, layer, hidden, write, (cos, sin), masks[self.shape.windows[index]])
             gate, up = F.linear(self._norm(hidden, layer.mlp_norm), layer.gate_up).chunk(2, dim=-1)
             hidden = hidden + F.linear(F.silu(gate).mul_(up), layer.down)
+            if index + 1 in layers:
+                states[index + 1] = hidden
         first = token_ids.shape[1] - num_logits
-        return F.linear(self._norm(hidden[:, first:], self._weights.norm), self._weights.head)
+        logits = F.linear(self._norm(hidden[:, first:], self._weights.norm), self._weights.head)
+        return logits, torch.cat([states[layer] for layer in layers], dim=-1) if layers else None
 
     def _attention(
         self,

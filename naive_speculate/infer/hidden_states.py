@@ -1,0 +1,70 @@
+"""Hidden states of chosen layers of a transformers model, caught while it computes."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+
+def check_layers(layers: Sequence[int], num_layers: int) -> None:
+    """Refuse layers that a model does not have.
+
+    Raises:
+        ValueError: Gives the first of them.
+    """
+    for layer in layers:
+        if not 0 <= layer <= num_layers:
+            raise ValueError(f"layers must be between 0 (the embeddings) and {num_layers}, got {layer}")
+
+
+@contextmanager
+def hidden_states(model: PreTrainedModel, layers: Sequence[int]) -> Iterator[dict[int, torch.Tensor]]:
+    """Inside, a forward of this thread leaves the residual stream after each of the layers in a dictionary.
+
+    By hooks, since transformers' own `output_hidden_states` has the last one only after the final norm.
+
+    Args:
+        model: A decoder-only model.
+        layers: Numbers of decoder layers; after 0 of them stand the embeddings.
+
+    Raises:
+        ValueError: If the model has no such layer, or it cannot be told which modules its layers are.
+    """
+    found: dict[int, torch.Tensor] = {}
+    if not layers:
+        yield found
+        return
+    modules = _decoder_layers(model)
+    check_layers(layers, len(modules))
+    thread = threading.get_ident()  # others may use the same model meanwhile
+
+    def keep(layer: int, states: Any) -> None:
+        if threading.get_ident() == thread:
+            found[layer] = states[0] if isinstance(states, tuple) else states
+
+    def keep_input(_module: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any] | None = None) -> None:
+        keep(0, inputs or (options or {}).get("hidden_states"))
+
+    def keep_output(_module: nn.Module, _inputs: Any, output: Any) -> None:
+        keep(numbers[_module], output)
+
+    numbers = {module: number for number, module in enumerate(modules, start=1)}
+    with ExitStack() as hooks:
+        for layer in set(layers):
+            if layer == 0:
+                hooks.callback(modules[0].register_forward_pre_hook(keep_input, with_kwargs=True).remove)
+            else:
+                hooks.callback(modules[layer - 1].register_forward_hook(keep_output).remove)
+        yield found
+
+
+def _decoder_layers(model: PreTrainedModel) -> list[nn.Module]:
+    for module in model.get_decoder().modules():
+        if isinstance(module, nn.ModuleList) and all(isinstance(layer, GradientCheckpointingLayer) for layer in module):
+            return list(module)
+    raise ValueError(f"layers: {type(model).__name__} has no list of decoder layers that could be found")

@@ -1,0 +1,175 @@
+"""Hidden states of chosen layers, in every executor: those of transformers, and beside the same logits as without."""
+
+import threading
+from typing import Any
+
+import pytest
+import torch
+from transformers import PreTrainedModel
+
+from naive_speculate.infer import DynamicKVCache, TransformersLanguageModel
+from naive_speculate.infer.plain import as_batch_model
+from naive_speculate.infer.slots import SlotPool
+from tests.infer.llamas import FAMILIES, made, random_model
+from tests.infer.test_architectures import ARCHITECTURES, built
+from tests.speculate.toys import ToyModel
+
+WAYS = ("transformers", "onnx", "torch", "graphs")
+MODELS = [(family, way) for family in ("llama", "qwen3", "mistral window") for way in WAYS]
+MODELS += [(name, "transformers") for name in ARCHITECTURES]
+
+
+@pytest.fixture(scope="module", params=MODELS, ids=" / ".join)
+def pair(request: pytest.FixtureRequest) -> tuple[Any, PreTrainedModel]:
+    """A model of ours and the one of transformers whose weights it has."""
+    name, way = request.param
+    source = built(*ARCHITECTURES[name]) if name in ARCHITECTURES else random_model(FAMILIES[name]())
+    return TransformersLanguageModel(source) if way == "transformers" else made(source, way), source
+
+
+def tokens(rows: int, count: int, seed: int = 0) -> torch.Tensor:
+    return torch.randint(2, 97, (rows, count), generator=torch.Generator().manual_seed(seed))
+
+
+def own_features(source: PreTrainedModel, token_ids: torch.Tensor, layers: tuple[int, ...]) -> torch.Tensor:
+    with torch.no_grad():
+        states = source(input_ids=token_ids, use_cache=False, output_hidden_states=True).hidden_states
+    return torch.cat([states[layer] for layer in layers], dim=-1)
+
+
+def close(found: torch.Tensor, expected: torch.Tensor) -> None:
+    torch.testing.assert_close(found, expected, atol=2e-4, rtol=2e-4)
+
+
+def num_layers(source: PreTrainedModel, token_ids: torch.Tensor) -> int:
+    with torch.no_grad():
+        return len(source(input_ids=token_ids, use_cache=False, output_hidden_states=True).hidden_states) - 1
+
+
+def test_features_are_those_of_transformers_in_the_order_asked_for(pair):
+    model, source = pair
+    ids = tokens(2, 14)
+    last = num_layers(source, ids)
+    for layers in ((1,), (last - 1, 0, 1), (1, 1)):
+        for cache in (model.new_cache(2), DynamicKVCache()):
+            found = []
+            for part in ids.split([9, 1, 4], dim=1):
+                logits, features = model.forward(part, cache, layers=layers, num_logits=1)
+                assert logits.shape == (2, 1, 97)
+                assert features.dtype == torch.float32
+                found.append(features)
+            close(torch.cat(found, dim=1), own_features(source, ids, layers))
+
+
+def test_the_last_layer_is_what_the_final_norm_is_given(pair):
+    model, source = pair
+    ids = tokens(1, 6)
+    last, inner = num_layers(source, ids), source.base_model
+    norms = {name: child for name, child in inner.named_children() if name in ("norm", "ln_f")}
+    if not norms:  # others norm each layer's output itself, or keep their norm deeper inside
+        assert model.forward(ids, model.new_cache(1), layers=[last])[1].shape == (1, 6, source.config.hidden_size)
+        return
+    given = []
+    hook = next(iter(norms.values())).register_forward_pre_hook(lambda _, inputs: given.append(inputs[0]))
+    own_features(source, ids, (0,))
+    hook.remove()
+    close(model.forward(ids, model.new_cache(1), layers=[last])[1], given[0])
+
+
+def test_ragged_rows_have_the_features_they_have_alone(pair):
+    model, source = pair
+    layers = (0, num_layers(source, tokens(1, 2)))
+    long, short = tokens(1, 30, seed=1), tokens(1, 12, seed=2)
+    expected = [model.forward(row, model.new_cache(1), layers=layers)[1] for row in (long, short)]
+    cache = model.new_cache(4)
+    model.forward(long[:, :25], cache.rows([3]))
+    model.forward(short[:, :7], cache.rows([0]))
+    for _ in range(3):  # a captured window, too, has none the third time
+        model.forward(torch.cat([long[:, 25:], short[:, 7:]]), cache.rows([3, 0]))
+        cache.rows([3, 0]).crop(5)
+    found = model.forward(torch.cat([long[:, 25:], short[:, 7:]]), cache.rows([3, 0]), layers=layers)[1]
+    close(found[:1], expected[0][:, 25:])
+    close(found[1:], expected[1][:, 7:])
+
+
+def test_logits_and_cache_are_the_same_with_features_and_without(pair):
+    model, _ = pair
+    first, second = tokens(2, 10), tokens(2, 3, seed=1)
+    plain, asked = model.new_cache(2), model.new_cache(2)
+    for query in (first, second, second, second):
+        with_features = model.forward(query, asked, layers=(2, 0))[0]
+        without = model.forward(query, plain)
+        close(with_features, without)
+        close(model.forward(query[:, :1], asked), model.forward(query[:, :1], plain))
+        for cache in (plain, asked):
+            cache.crop(1)
+    assert plain.lengths == asked.lengths
+
+
+@pytest.mark.parametrize("layer", [-1, 99])
+def test_a_layer_that_is_not_there_is_refused(pair, layer):
+    model, source = pair
+    last = num_layers(source, tokens(1, 2))
+    with pytest.raises(ValueError, match=rf"layers must be between 0 \(the embeddings\) and {last}, got {layer}"):
+        model.forward(tokens(1, 2), model.new_cache(1), layers=(0, layer))
+    assert model.forward(tokens(1, 2), model.new_cache(1)).shape == (1, 2, 97)
+
+
+def test_rows_at_the_end_of_the_positions_have_features_where_they_have_tokens():
+    source = built(*ARCHITECTURES["GPTNeo"])  # goes through rows of different lengths one by one
+    model, ids = TransformersLanguageModel(source), tokens(1, 78)
+    cache = model.new_cache(3)
+    model.forward(tokens(1, 80, seed=3), cache.rows([2]))
+    model.forward(ids, cache.rows([1]))
+    logits, features = model.forward(tokens(3, 4, seed=4), cache.all_rows(), layers=(1, 2), num_logits=4)
+    assert logits.shape == (3, 4, 97)
+    assert features.shape == (3, 4, 64)
+    expected = own_features(source, torch.cat([ids, tokens(3, 4, seed=4)[1:2, :2]], dim=1), (1,))
+    close(features[1:2, :2, :32], expected[:, -2:])
+    assert not features[1, 2:].any()
+    assert not features[2].any()
+
+
+def test_threads_that_share_a_model_do_not_see_each_others_features():
+    model = TransformersLanguageModel(random_model(FAMILIES["llama"]()))
+    model.probe()
+    queries = [tokens(1, 5, seed=seed) for seed in range(4)]
+    layers = [(1,), (), (0, 2), (2,)]
+    expected = [model.forward(query, model.new_cache(1), layers=which) for query, which in zip(queries, layers, strict=True)]
+    wrong: list[int] = []
+
+    def repeat(number: int) -> None:
+        for _ in range(30):
+            found = model.forward(queries[number], model.new_cache(1), layers=layers[number])
+            pairs = zip(found, expected[number], strict=True)
+            if not all(torch.allclose(mine, known, atol=1e-4) for mine, known in pairs):
+                wrong.append(number)
+
+    threads = [threading.Thread(target=repeat, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_a_plain_model_has_no_features():
+    model = as_batch_model(ToyModel(5, 1))
+    cache = model.new_cache(1)
+    with pytest.raises(ValueError, match=r"layers: ToyModel is a plain LanguageModel and returns no hidden states, got \[1\]"):
+        model.forward(torch.tensor([[1]]), cache.rows([0]), layers=[1])
+    assert cache.lengths == [0]
+
+
+class Silent(TransformersLanguageModel):
+    """Does not know of features, though it takes the word."""
+
+    def forward(self, query_token_ids, kv_cache, *, num_logits=None, layers=()):
+        return super().forward(query_token_ids, kv_cache, num_logits=num_logits)
+
+
+def test_a_model_that_returns_none_where_they_are_asked_for_is_refused():
+    pool = SlotPool(Silent(random_model(FAMILIES["llama"]())))
+    view = pool.view([pool.allocate()])
+    with pytest.raises(ValueError, match=r"Silent.forward must return hidden states .* \[1, 3, 2 \* hidden_size\], got None"):
+        pool.forward_with_features(view, tokens(1, 3), [0, 1])

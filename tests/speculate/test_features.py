@@ -1,0 +1,146 @@
+"""A drafter that names layers of the target is given their hidden states with every step."""
+
+import pytest
+import torch
+
+from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
+from naive_speculate.infer import TransformersLanguageModel
+from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, Proposal
+from tests.infer.llamas import made
+from tests.speculate.rows import admitted
+from tests.speculate.toys import ToyModel
+from tests.tiny import tiny_llama
+
+HIDDEN = 32
+PROMPTS = [[5, 6, 7, 8, 9, 10, 11], [3, 4]]
+WAYS = {
+    "transformers": TransformersLanguageModel,
+    "onnx": lambda source: made(source, "onnx"),
+    "torch": lambda source: made(source, "torch"),
+    "graphs": lambda source: made(source, "graphs"),
+}
+
+
+class Recorder(BatchDrafter):
+    """Drafts the target's own tokens, the last of a window changed, and keeps the features of all places that were kept."""
+
+    made: list["Recorder"]
+    future: dict[tuple[int, ...], list[int]]
+
+    def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
+        super().__init__(pair, vocab_size, device)
+        self.features: dict[tuple[int, ...], list[torch.Tensor]] = {}
+        self.given: list[torch.Tensor | None] = []
+        self.made.append(self)
+
+    def propose(self, rows, limits):
+        drafts = []
+        for row, limit in zip(rows, limits, strict=True):
+            known = self.future[tuple(row.prompt_token_ids)]
+            generated = len(row.token_ids) - len(row.prompt_token_ids)
+            draft = known[generated : generated + limit]
+            drafts.append([*draft[:-1], (draft[-1] + 1) % self.vocab_size])
+        width = max(map(len, drafts))
+        token_ids = torch.tensor([draft + [0] * (width - len(draft)) for draft in drafts])
+        probs = torch.nn.functional.one_hot(token_ids, self.vocab_size).float()
+        return Proposal(token_ids, probs, [len(draft) for draft in drafts])
+
+    def commit(self, rows, records, features):
+        self.given.append(features)
+        if features is None:
+            return
+        assert features.shape[0] == len(rows)
+        assert features.shape[2] == HIDDEN * len(self.layers)
+        for row, record, states in zip(rows, records, features, strict=True):
+            kept = record.outcome.num_accepted + 1  # the token before the window and the drafts that stand
+            self.features.setdefault(tuple(row.prompt_token_ids), []).append(states[:kept])
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def pair(request):
+    return ModelPair(WAYS[request.param](tiny_llama(4, seed=0)), TransformersLanguageModel(tiny_llama(1, seed=1)))
+
+
+@pytest.fixture
+def register(monkeypatch):
+    """Registers a recorder of some layers and returns the class."""
+
+    def registered(name, layers, future=None):
+        fields = {"layers": layers, "made": [], "future": future or {}}
+        drafter = type("Named", (Recorder,), fields)
+        monkeypatch.setitem(DRAFTERS, name, drafter)
+        return drafter
+
+    return registered
+
+
+def own_features(token_ids, layers):
+    """The hidden states of the whole text, by transformers and without a cache; those after all layers are left out."""
+    with torch.no_grad():
+        states = tiny_llama(4, seed=0)(torch.tensor([token_ids]), output_hidden_states=True).hidden_states
+    return torch.cat([states[layer][0] for layer in layers], dim=-1)
+
+
+def futures(decoder, params):
+    results = [decoder.generate(prompt, one, num_draft_tokens=0) for prompt, one in zip(PROMPTS, params, strict=True)]
+    return {tuple(prompt): result.token_ids + [0] * 8 for prompt, result in zip(PROMPTS, results, strict=True)}
+
+
+def check(recorder, prompt, token_ids):
+    """What it was given for a row is what the target thinks over its text, from the prompt's last token to the last but one."""
+    found = torch.cat(recorder.features[tuple(prompt)])
+    expected = own_features(prompt + token_ids, recorder.layers)[len(prompt) - 1 : -1]
+    torch.testing.assert_close(found[: len(expected)], expected, atol=2e-4, rtol=2e-4)
+    assert len(found) == len(expected)
+
+
+def test_a_drafter_sees_the_hidden_states_of_the_committed_text(pair, register):
+    decoder, params = SpeculativeDecoder(pair), [SamplingParams(max_tokens=count, temperature=0) for count in (23, 14)]
+    drafter = register("recorder", (3, 0, 2), futures(decoder, params))
+    results = decoder.generate(PROMPTS, params, drafter="recorder", num_draft_tokens=4)
+    (recorder,) = drafter.made
+    for prompt, result in zip(PROMPTS, results, strict=True):
+        assert result.metrics.num_accepted_draft_tokens > 3
+        check(recorder, prompt, result.token_ids)
+
+
+def test_each_drafter_of_a_batch_gets_its_own_rows_and_layers(pair, register):
+    decoder = SpeculativeDecoder(pair)
+    params = SamplingParams(max_tokens=16, temperature=0)
+    future = futures(decoder, [params, params])
+    first, second = register("first", (1, 2), future), register("second", (3, 1), future)
+    none = register("none", (), future)
+    batch = decoder.new_batch()
+    rows = [
+        admitted(decoder, batch, PROMPTS[0], params, drafter="none", num_draft_tokens=3),
+        admitted(decoder, batch, PROMPTS[0], params, drafter="first", num_draft_tokens=4),
+        admitted(decoder, batch, PROMPTS[1], params, drafter="model", num_draft_tokens=2),
+        admitted(decoder, batch, PROMPTS[1], params, drafter="second", num_draft_tokens=2),
+        admitted(decoder, batch, PROMPTS[1], params, num_draft_tokens=0),
+    ]
+    while not all(row.ended for row in rows):
+        batch.step(rows)
+    check(first.made[0], PROMPTS[0], rows[1].output_token_ids)
+    check(second.made[0], PROMPTS[1], rows[3].output_token_ids)
+    assert none.made[0].given
+    assert all(features is None for features in none.made[0].given)
+
+
+def test_who_wants_no_hidden_states_costs_none(pair, register, monkeypatch):
+    asked = []
+    forward = type(pair.target).forward
+    monkeypatch.setattr(
+        type(pair.target), "forward", lambda self, *args, **options: (asked.append(options), forward(self, *args, **options))[1]
+    )
+    register("layered", (1,))
+    SpeculativeDecoder(pair).generate(PROMPTS, SamplingParams(max_tokens=6, seed=1), num_draft_tokens=2)
+    assert asked
+    assert not any("layers" in options for options in asked)
+
+
+def test_a_plain_target_refuses_such_a_drafter_in_words(register):
+    decoder = SpeculativeDecoder(ModelPair(ToyModel(5, 1, zeros=False)))
+    register("recorder", (1,), {(1, 2): [1, 2, 3, 4, 1, 2, 3, 4] * 3})
+    params = SamplingParams(max_tokens=8, seed=1, ignore_eos=True)
+    with pytest.raises(ValueError, match="ToyModel is a plain LanguageModel and returns no hidden states"):
+        decoder.generate([1, 2], params, drafter="recorder", num_draft_tokens=2)
