@@ -50,9 +50,9 @@ class Outcome:
     next_token_id: int
     obstacle: str | None
     judges_all: bool
-    draft_seconds: float
-    verify_seconds: float
-    total_seconds: float
+    draft_seconds: float = 0.0
+    verify_seconds: float = 0.0
+    total_seconds: float = 0.0
     accept_probs: list[float] | None = None
     uniforms: list[float] | None = None
     thresholds: list[float] | None = None

@@ -90,9 +90,20 @@ class PlainModel:
         return PlainCache(batch_size)
 
     def forward(
-        self, query_token_ids: torch.Tensor, kv_cache: PlainRows, *, num_logits: int | None = None, layers: Sequence[int] = ()
+        self,
+        query_token_ids: torch.Tensor,
+        kv_cache: PlainRows,
+        *,
+        num_logits: int | None = None,
+        layers: Sequence[int] = (),
+        lengths: Sequence[int] | None = None,
     ) -> torch.Tensor:
         """See `BatchLanguageModel.forward`.
+
+        Args:
+            query_token_ids, kv_cache, num_logits: As there.
+            layers: None can be asked for.
+            lengths: So many tokens of each row are more than padding, which the model never sees; None for all.
 
         Raises:
             ValueError: If hidden states are asked for, which a plain model does not return.
@@ -100,8 +111,14 @@ class PlainModel:
         if layers:
             name = type(self.model).__name__
             raise ValueError(f"layers: {name} is a plain LanguageModel and returns no hidden states, got {list(layers)}")
-        rows = zip(query_token_ids, kv_cache.indices, strict=True)
-        logits = torch.cat([forward(self.model, query[None], kv_cache.cache.caches[row]) for query, row in rows])
+        num_new = query_token_ids.shape[1]
+        found: list[torch.Tensor | None] = []
+        lengths = lengths or [num_new] * len(query_token_ids)
+        for query, row, length in zip(query_token_ids, kv_cache.indices, lengths, strict=True):
+            found.append(forward(self.model, query[None, :length], kv_cache.cache.caches[row]) if length else None)
+        some = next(logits for logits in found if logits is not None)
+        every = [some.new_zeros(1, 0, some.shape[-1]) if logits is None else logits for logits in found]
+        logits = torch.cat([torch.nn.functional.pad(one, (0, 0, 0, num_new - one.shape[1])) for one in every])
         return logits if num_logits is None else logits[:, -num_logits:]
 
 

@@ -9,7 +9,7 @@ import torch
 
 from naive_speculate.infer.device import on_device
 from naive_speculate.infer.forward import forward, forward_with_features
-from naive_speculate.infer.plain import as_batch_model
+from naive_speculate.infer.plain import PlainModel, as_batch_model
 from naive_speculate.infer.protocols import BatchCache, LanguageModel
 
 PREFILL_CHUNK = 512
@@ -99,13 +99,17 @@ class SlotPool:
         """Some slots' rows, as the cache that a forward over them takes."""
         return slots[0].cache.rows([slot.row for slot in slots])
 
-    def forward(self, view: Any, query: torch.Tensor, num_logits: int | None = None) -> torch.Tensor:
+    def forward(
+        self, view: Any, query: torch.Tensor, num_logits: int | None = None, lengths: Sequence[int] | None = None
+    ) -> torch.Tensor:
         """One forward; every row of the view gains all tokens of its row of the query.
 
         Args:
             view: See `view`.
             query: int64, shape `[rows, num_query_tokens]`.
             num_logits: Only the last so many positions' logits; None for all.
+            lengths: How many tokens of each row of the query are more than padding, which a plain model is spared and a batch
+                one computes too; None for all.
 
         Returns:
             torch.Tensor: Logits, shape `[rows, num_query_tokens or num_logits, vocab_size]`.
@@ -113,17 +117,18 @@ class SlotPool:
         Raises:
             ValueError: If the model does not keep to what `LanguageModel.forward` promises.
         """
-        return (
-            forward(self.model, query, view) if num_logits is None else forward(self.model, query, view, num_logits=num_logits)
-        )
+        if isinstance(self.model, PlainModel):
+            return self.model.forward(query, view, num_logits=num_logits, lengths=lengths)
+        options = {} if num_logits is None else {"num_logits": num_logits}
+        return forward(self.model, query, view, **options)
 
     def forward_with_features(
-        self, view: Any, query: torch.Tensor, layers: Sequence[int]
+        self, view: Any, query: torch.Tensor, layers: Sequence[int], lengths: Sequence[int] | None = None
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """As `forward`, and the hidden states of some layers.
 
         Args:
-            view, query: As for `forward`.
+            view, query, lengths: As for `forward`.
             layers: See `BatchLanguageModel.forward`.
 
         Returns:
@@ -133,7 +138,9 @@ class SlotPool:
         Raises:
             ValueError: As `forward`, or if the model cannot return them.
         """
-        return forward_with_features(self.model, query, view, layers) if layers else (self.forward(view, query), None)
+        if layers:
+            return forward_with_features(self.model, query, view, layers)
+        return self.forward(view, query, lengths=lengths), None
 
     def catch_up(self, slots: Sequence[Slot], token_ids: Sequence[list[int]]) -> None:
         """Feed every slot all of its tokens but the last.
@@ -161,7 +168,8 @@ class SlotPool:
         chunks = [tokens[slot.num_tokens : len(tokens) - 1][:PREFILL_CHUNK] for slot, tokens in short]
         width = max(map(len, chunks))
         query = on_device([chunk + [0] * (width - len(chunk)) for chunk in chunks], self.model.device)
-        self.forward(self.view([slot for slot, _ in short]), query, num_logits=1)
-        for (slot, _), chunk in zip(short, chunks, strict=True):
-            slot.keep(slot.num_tokens - (width - len(chunk)))
+        ends = [slot.num_tokens + len(chunk) for (slot, _), chunk in zip(short, chunks, strict=True)]
+        self.forward(self.view([slot for slot, _ in short]), query, num_logits=1, lengths=[len(chunk) for chunk in chunks])
+        for (slot, _), end in zip(short, ends, strict=True):
+            slot.keep(end)
         return True

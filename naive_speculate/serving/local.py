@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from queue import Empty, SimpleQueue
 
 from naive_speculate.events.event import Event, FinishReason
@@ -171,7 +171,7 @@ class LocalEngine:
             stepped = self._running
             records: dict[SequenceState, StepRecord] = {}
             self._step(batch, [row for job in stepped for row in job.run.going_on], records)
-            events = [job.run.tell(records) for job in stepped]
+            events = [_told(job.run, records) for job in stepped]
             batch.release(row for job in stepped for row in job.run.rows if row.ended)
             with self._changed:  # before anybody is told: who reads a run's end finds its place free
                 self._running = [job for job in stepped if not job.run.over]
@@ -221,7 +221,7 @@ class LocalEngine:
         if len(rows) == 1:
             for row in again:
                 row.end(FinishReason.ERROR, explain(failure))
-            self._broken = self._broken or not self._works()
+            self._broken = self._broken or (bool(again) and not self._works())
             return
         half = (len(again) + 1) // 2
         for part in (again[:half], again[half:]):
@@ -235,3 +235,11 @@ class LocalEngine:
         except Exception as error:
             return explain(error) == OUT_OF_MEMORY
         return True
+
+
+def _told(run: Run, records: Mapping[SequenceState, StepRecord]) -> list[Event]:
+    """A step's events of one run; where they cannot be made, that run ends and no other."""
+    try:
+        return run.tell(records)
+    except Exception as error:
+        return run.end(FinishReason.ERROR, explain(error))

@@ -153,6 +153,8 @@ class Admission:
         """
         if not isinstance(prompt, str):
             raise ValueError(f"chat=True needs a prompt of text, got {len(prompt)} token ids")
+        if not prompt:
+            raise ValueError("prompt is empty")
         if not self.has_chat_template:
             raise ValueError("chat=True needs a chat template, and this pair's tokenizer has none")
         check_unicode("prompt", prompt)

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 
+import torch
+
 from naive_speculate.events.event import FinishReason
 from naive_speculate.events.record import StepRecord
 from naive_speculate.infer.threads import one_torch_thread
@@ -29,6 +31,7 @@ class Batch:
         self._source_of: dict[SequenceState, SequenceState] = {}  # who takes a prompt in for whom
         self._by_onnx = getattr(pair.target, "executor", None) == "onnx"
 
+    @torch.no_grad()  # models of others may have parameters that want gradients
     def admit(self, rows: Sequence[SequenceState]) -> None:
         """Give rows of one prompt their places: all or, if that fails, none. The first takes the prompt in for all."""
         self.workspace.allocate(rows)
@@ -42,6 +45,7 @@ class Batch:
         for row in rows:
             self._source_of.pop(row, None)
 
+    @torch.no_grad()
     def step(
         self, rows: Iterable[SequenceState], records: dict[SequenceState, StepRecord] | None = None
     ) -> dict[SequenceState, StepRecord]:
@@ -69,6 +73,7 @@ class Batch:
                 step(self.workspace, self.workspace.in_order(ready), records)
         return records
 
+    @torch.no_grad()
     def rewind(self, rows: Sequence[SequenceState]) -> None:
         """After a step that failed: roll the caches back to what is committed."""
         self.workspace.rewind(rows)

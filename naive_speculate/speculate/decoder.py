@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
 from naive_speculate.events.event import Event, FinishReason
+from naive_speculate.events.record import StepRecord
 from naive_speculate.models import ModelPair
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.admission import Admission, MakeRandom
@@ -11,7 +12,7 @@ from naive_speculate.speculate.batch import Batch
 from naive_speculate.speculate.request import Prompt, Request, as_requests
 from naive_speculate.speculate.result import GenerationResult, collect
 from naive_speculate.speculate.run import Run
-from naive_speculate.speculate.sequence import CancelFlag, Detail
+from naive_speculate.speculate.sequence import CancelFlag, Detail, SequenceState
 from naive_speculate.speculate.verify import VerifyStrategy
 
 
@@ -142,13 +143,17 @@ class SpeculativeDecoder:
         return Batch(self.pair, self.admission.vocabulary)
 
     def _stream(self, run: Run) -> Iterator[Event]:
-        batch = self.new_batch()
+        batch, records = self.new_batch(), dict[SequenceState, StepRecord]()
         try:
             batch.admit(run.rows)
             yield from run.started()
             while not run.over:
-                yield from run.tell(batch.step(run.rows))
+                batch.step(run.rows, records)
+                made = dict(records)
+                records.clear()
+                yield from run.tell(made)
         except Exception as error:
+            yield from run.tell(records)
             yield from run.end(FinishReason.ERROR, f"{type(error).__name__}: {error}")
             raise
         finally:

@@ -84,9 +84,10 @@ def draw(rows: Sequence[SequenceState], verdict: Verdict) -> torch.Tensor:
     if verdict.next_probs is None:
         assert known is not None
         return known
+    drawn = verdict.drawn or [True] * len(rows)
     return torch.stack(
         [
-            known[place] if row.greedy and known is not None else row.random.categorical(verdict.next_probs[place])
+            row.random.categorical(verdict.next_probs[place]) if drawn[place] or known is None else known[place]
             for place, row in enumerate(rows)
         ]
     )
@@ -108,6 +109,7 @@ def _merge(verdicts: Sequence[Verdict], places: Sequence[list[int]], vocab_size:
     num_accepted, next_token_ids = some.num_accepted.new_zeros(total), some.num_accepted.new_zeros(total)
     accept_probs, thresholds = some.accept_probs.new_zeros(total, k), some.accept_probs.new_zeros(total, k)
     next_probs = some.accept_probs.new_zeros(total, vocab_size)
+    drawn = [True] * total
     for verdict, members in zip(verdicts, places, strict=True):
         num_accepted[members] = verdict.num_accepted
         accept_probs[members] = verdict.accept_probs
@@ -115,6 +117,8 @@ def _merge(verdicts: Sequence[Verdict], places: Sequence[list[int]], vocab_size:
             next_probs[members] = verdict.next_probs
         if verdict.next_token_ids is not None:
             next_token_ids[members] = verdict.next_token_ids
+        for member in members:
+            drawn[member] = verdict.next_probs is not None
         if verdict.thresholds is not None:
             thresholds[members] = verdict.thresholds
-    return Verdict(num_accepted, next_probs, next_token_ids, accept_probs, thresholds)
+    return Verdict(num_accepted, next_probs, next_token_ids, accept_probs, thresholds, drawn)

@@ -42,18 +42,20 @@ def to_host(
     all_places = draft.token_ids.shape[1] + 1
     columns = [verdict.num_accepted, next_token_ids, *([] if p.num_places is None else [p.num_places])]
     packed = torch.cat([draft.token_ids, torch.stack(columns, dim=1)], dim=1).tolist()
-    seconds = workspace.watch.stop()
     outcomes = []
     for place, (row, line, length) in enumerate(zip(rows, packed, draft.lengths, strict=True)):
         drafts, (kept, next_token_id) = line[: all_places - 1], line[all_places - 1 :][:2]
         num_places = all_places if p.num_places is None else line[-1]
+        if not 0 <= kept <= min(length, num_places):
+            name = type(row.verifier).__name__
+            raise ValueError(f"verifier {name} kept {kept} drafts of a window of {min(length, num_places)}")
         obstacle = None
         if kept == num_places:  # what comes next has no distribution, so nothing was drawn from it
             history = row.output_token_ids + drafts[:kept]
             why = row.pipeline.why_none(logits[place, kept], history)
             obstacle = f"no token can be chosen at position {len(history)}: {why}"
         drafts = drafts[: min(length, num_places)]
-        outcomes.append(Outcome(drafts, kept, next_token_id, obstacle, row.verifier.judges_all, *seconds))
+        outcomes.append(Outcome(drafts, kept, next_token_id, obstacle, row.verifier.judges_all))
     if p.probs is not None and any(row.detail != "none" for row in rows):
         _add_probs(outcomes, rows, draft, verdict, next_token_ids, r, p.probs)
         if any(row.detail == "full" for row in rows):
@@ -62,6 +64,9 @@ def to_host(
         if row.wants_logprobs:
             tokens = outcome.token_ids
             outcome.logprobs = raw_logprobs(scores[: len(tokens)], tokens, row.params.logprobs or 0, workspace.vocabulary)
+    seconds = workspace.watch.stop()
+    for outcome in outcomes:
+        outcome.draft_seconds, outcome.verify_seconds, outcome.total_seconds = seconds
     return outcomes
 
 

@@ -1,9 +1,11 @@
 """Where rows that are decoded together live: the target's cache, the drafters, and a forward over both."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import torch
 
+from naive_speculate.events.event import FinishReason
 from naive_speculate.events.record import StepRecord
 from naive_speculate.infer import slots
 from naive_speculate.infer.device import on_device
@@ -62,10 +64,10 @@ class Workspace:
         """Take rows' places back; those that have none are left alone."""
         for row in rows:
             self._checked.discard(row)
-            if row in self.drafter_of:
-                self.drafter_of.pop(row).release(row)
             if row in self.slots:
                 self.target.free(self.slots.pop(row))
+            if row in self.drafter_of:
+                self._tell([row], partial(self.drafter_of.pop(row).release, row))
 
     def is_ready(self, row: SequenceState) -> bool:
         """Whether all of it is in the caches that a step needs there."""
@@ -78,6 +80,7 @@ class Workspace:
 
     def prefill(self, rows: Sequence[SequenceState]) -> None:
         """Take in the next chunk of each row, and the log-probabilities of its prompt where they are asked for."""
+        rows = self.in_order(rows)
         scored = [row for row in rows if row.wants_prompt_logprobs]
         for row in scored:
             self._read_prompt(row)
@@ -121,12 +124,12 @@ class Workspace:
                 parts.append(self._proposal(drafter, [rows[place] for place in places], [limits[place] for place in places]))
         return parts[0] if len(parts) == 1 else merge(parts, list(groups.values()), self.vocab_size)
 
-    def score(self, rows: Sequence[SequenceState], draft_token_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def score(self, rows: Sequence[SequenceState], draft: Proposal) -> tuple[torch.Tensor, torch.Tensor | None]:
         """One forward of the target over each row's last token and its drafts.
 
         Args:
             rows: Prefilled rows, in the order of their places.
-            draft_token_ids: int64, shape `[batch_size, k]`, padded.
+            draft: Their windows.
 
         Returns:
             tuple: Logits, shape `[batch_size, k + 1, vocab_size]`; place i judges draft i, the last gives the bonus token. And
@@ -134,38 +137,57 @@ class Workspace:
                 shape `[batch_size, k + 1, number of layers * hidden_size]`; None where none wants any.
         """
         self.watch.verify()
-        last = on_device([[row.token_ids[-1]] for row in rows], draft_token_ids.device)
+        last = on_device([[row.token_ids[-1]] for row in rows], draft.token_ids.device)
         places = self.target.view([self.slots[row] for row in rows])
-        query = torch.cat([last, draft_token_ids], dim=1)
-        logits, features = self.target.forward_with_features(places, query, self._layers(rows))
+        query, lengths = torch.cat([last, draft.token_ids], dim=1), [1 + length for length in draft.lengths]
+        logits, features = self.target.forward_with_features(places, query, self._layers(rows), lengths)
         return logits[..., : self.vocab_size], features
 
-    def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
+    def commit(
+        self, rows: Sequence[SequenceState], records: Mapping[SequenceState, StepRecord], features: torch.Tensor | None
+    ) -> None:
         """Roll the caches back to what is committed, and tell the drafters what that is.
 
         Args:
             rows: As for `score`.
-            records: What the step did to each.
+            records: What the step did to each that was committed.
             features: What `score` returned; each drafter is given its own rows and layers of them.
         """
         for row in rows:
             self.slots[row].keep(len(row.token_ids) - 1)
         for drafter in self.drafters.values():
-            places = [place for place, row in enumerate(rows) if self.drafter_of.get(row) is drafter]
+            places = [place for place, row in enumerate(rows) if row in records and self.drafter_of.get(row) is drafter]
             if places:
-                seen = None
-                if features is not None and drafter.layers:
-                    wanted = self._layers(rows)
-                    by_layer = features[on_device(places, features.device)].chunk(len(wanted), dim=-1)
-                    seen = torch.cat([by_layer[wanted.index(layer)] for layer in drafter.layers], dim=-1)
-                drafter.commit([rows[place] for place in places], [records[place] for place in places], seen)
+                members = [rows[place] for place in places]
+                seen = self._seen(drafter, rows, places, features)
+                self._tell(members, partial(drafter.commit, members, [records[row] for row in members], seen))
 
     def rewind(self, rows: Sequence[SequenceState]) -> None:
         """A step failed: roll everything back to what was committed before or by it."""
         for row in rows:
             self.slots[row].keep(len(row.token_ids) - 1)
+        for row in rows:
             if row in self.drafter_of:
-                self.drafter_of[row].rewind([row])
+                self._tell([row], partial(self.drafter_of[row].rewind, [row]))
+
+    @staticmethod
+    def _tell(rows: Sequence[SequenceState], call: Callable[[], None]) -> None:
+        """Call a drafter, which may be somebody else's; where that fails, the rows that it no longer follows end."""
+        try:
+            call()
+        except Exception as error:
+            for row in rows:
+                if not row.ended:
+                    row.end(FinishReason.ERROR, f"drafter {row.drafter!r} failed: {type(error).__name__}: {error}")
+
+    def _seen(
+        self, drafter: BatchDrafter, rows: Sequence[SequenceState], places: list[int], features: torch.Tensor | None
+    ) -> torch.Tensor | None:
+        if features is None or not drafter.layers:
+            return None
+        wanted = self._layers(rows)
+        by_layer = features[on_device(places, features.device)].chunk(len(wanted), dim=-1)
+        return torch.cat([by_layer[wanted.index(layer)] for layer in drafter.layers], dim=-1)
 
     def _layers(self, rows: Sequence[SequenceState]) -> list[int]:
         """The target's layers that the rows' drafters want to see."""
@@ -174,9 +196,10 @@ class Workspace:
     def _proposal(self, drafter: BatchDrafter, rows: list[SequenceState], limits: list[int]) -> Proposal:
         proposal = drafter.propose(rows, limits)
         if type(drafter) not in OWN_DRAFTERS:
-            first = any(row not in self._checked for row in rows)
-            check_proposal(rows[0].drafter, proposal, rows, limits, self.vocab_size, whole=first)
-            self._checked |= {row for row, length in zip(rows, proposal.lengths, strict=True) if length > 0}
+            proposing = {row for row, length in zip(rows, proposal.lengths, strict=False) if length > 0}
+            whole = len(proposal.lengths) != len(rows) or not proposing <= self._checked
+            check_proposal(rows[0].drafter, proposal, rows, limits, self.vocab_size, whole)
+            self._checked |= proposing
         return proposal
 
     def _drafter(self, name: str) -> BatchDrafter:

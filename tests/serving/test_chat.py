@@ -58,6 +58,11 @@ def test_chat_without_a_tokenizer_is_refused(tiny_engine):
         joined(tiny_engine, Request("w3", PARAMS, chat=True))
 
 
+def test_chat_without_a_prompt_is_refused(engine):
+    with pytest.raises(ValueError, match=r"^prompt is empty$"):
+        joined(engine, Request("", PARAMS, chat=True))
+
+
 def test_chat_with_token_ids_is_refused(engine):
     with pytest.raises(ValueError, match=r"^chat=True needs a prompt of text, got 2 token ids$"):
         joined(engine, Request([3, 4], PARAMS, chat=True))

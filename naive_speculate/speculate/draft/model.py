@@ -66,13 +66,23 @@ class ModelDrafter(BatchDrafter):
 
     def propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
         """See `BatchDrafter.propose`."""
-        if len(rows) > 1:
-            self.pool.pack([self.slots[row] for row in rows])
+        self.pool.pack([self.slots[row] for row in rows])
+        order = sorted(range(len(rows)), key=lambda place: self.slots[rows[place]].row)
+        if order == list(range(len(rows))):
+            return self._propose(rows, limits)
+        # In the order of their slots, which those that draft plainly or elsewhere may have changed: a forward is one run.
+        found = self._propose([rows[place] for place in order], [limits[place] for place in order])
+        back = sorted(range(len(rows)), key=order.__getitem__)
+        probs = None if found.probs is None else found.probs[back]
+        return Proposal(found.token_ids[back], probs, [found.lengths[place] for place in back])
+
+    def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
         window = _DrawnWindow(rows, limits, self.vocab_size)
         query = self._first_query(rows)
         places = self.pool.view([self.slots[row] for row in rows])
         while True:
-            logits = self.pool.forward(places, query, num_logits=1)
+            lengths = [query.shape[1] if drawing else 0 for drawing in window.drawing]
+            logits = self.pool.forward(places, query, num_logits=1, lengths=lengths)
             token_ids = window.draw(logits[:, -1])
             if window.full:
                 return window.proposal()
@@ -119,6 +129,11 @@ class _DrawnWindow:
         self._token_ids: list[torch.Tensor] = []
         self._probs: list[torch.Tensor] = []
         self._ends: list[int | None] = [None] * len(rows)
+
+    @property
+    def drawing(self) -> list[bool]:
+        """Whose window goes on."""
+        return [end is None for end in self._ends]
 
     def draw(self, logits: torch.Tensor) -> torch.Tensor:
         """Draw each row's next draft; logits `[batch_size, vocab_size or more]`, returns int64 `[batch_size]`."""

@@ -1,0 +1,150 @@
+"""Models, drafters and verifiers of others: what they may do wrong or differently concerns their own rows only."""
+
+import pytest
+import torch
+
+from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, Trace
+from naive_speculate.events import FinishReason
+from naive_speculate.serving import LocalEngine, Request
+from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, Proposal
+from naive_speculate.speculate.rules import Verdict
+from naive_speculate.speculate.samplers import RejectionSampler
+from naive_speculate.speculate.verify import VERIFIERS, Verifier
+from tests.speculate.rows import admitted
+from tests.speculate.toys import ToyModel
+
+LONG = SamplingParams(max_tokens=60, seed=1, ignore_eos=True)
+
+
+class Watched(ToyModel):
+    """Notes whether gradients are on, and fails where a position would be beyond its last."""
+
+    max_positions = 24
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.gradients: set[bool] = set()
+
+    def forward(self, query_token_ids, kv_cache):
+        self.gradients.add(torch.is_grad_enabled())
+        assert kv_cache.get_num_tokens() + query_token_ids.shape[1] <= self.max_positions
+        return super().forward(query_token_ids, kv_cache)
+
+
+def test_no_forward_keeps_gradients_and_no_plain_model_sees_a_position_that_it_does_not_have():
+    target, draft = Watched(9, 1), Watched(9, 2)
+    decoder = SpeculativeDecoder(ModelPair(target, draft))
+    prompts = [[1] * 21, [2, 3], [4] * 12]
+    params = SamplingParams(max_tokens=20, seed=3, ignore_eos=True)
+    together = decoder.generate(prompts, params, num_draft_tokens=6)
+    assert target.gradients == draft.gradients == {False}
+    assert [result.token_ids for result in together] == [
+        decoder.generate(prompt, params, num_draft_tokens=6).token_ids for prompt in prompts
+    ]
+
+
+class TooMany(RejectionSampler):
+    """Keeps one draft more than there are in the window."""
+
+    def judge(self, target_probs, draft_probs, draft_token_ids, uniforms, lengths):
+        verdict = super().judge(target_probs, draft_probs, draft_token_ids, uniforms, lengths)
+        return verdict._replace(num_accepted=lengths + 1)
+
+
+class Failing(BatchDrafter):
+    """Drafts the last token again, and fails in one of the other methods."""
+
+    at = ""
+
+    def propose(self, rows, limits):
+        token_ids = torch.tensor([[row.token_ids[-1]] for row in rows])
+        probs = torch.nn.functional.one_hot(token_ids, self.vocab_size).float()
+        return Proposal(token_ids, probs, [1] * len(rows))
+
+    def commit(self, rows, records, features):
+        if self.at == "commit" and rows[0].num_steps == 3:
+            raise RuntimeError("lost my place")
+
+    def rewind(self, rows):
+        if self.at == "rewind":
+            raise RuntimeError("lost my place")
+
+    def release(self, row):
+        if self.at == "release":
+            raise RuntimeError("lost my place")
+
+
+def read(engine, *requests):
+    streams = [engine.submit(request) for request in requests]
+    return [Trace(event for events in stream for event in events) for stream in streams]
+
+
+def test_a_verifier_that_keeps_more_than_there_is_ends_its_own_run_and_no_other(tiny_pair, monkeypatch):
+    monkeypatch.setitem(VERIFIERS, "too many", TooMany())
+    engine = LocalEngine(SpeculativeDecoder(tiny_pair), max_rows=4)
+    bad, good = read(engine, Request([3, 2], LONG, verify_strategy="too many"), Request([5, 2], LONG))
+    assert bad.finished.finish_reason == FinishReason.ERROR
+    assert "verifier TooMany kept" in bad.finished.message
+    assert good.token_ids == SpeculativeDecoder(tiny_pair).generate([5, 2], LONG).token_ids
+    assert engine.load().ready
+    engine.close()
+
+
+@pytest.mark.parametrize("at", ["commit", "rewind", "release"])
+def test_a_drafter_that_fails_ends_its_own_run_and_no_other(tiny_pair, monkeypatch, at):
+    monkeypatch.setitem(DRAFTERS, "failing", type("Failing", (Failing,), {"at": at}))
+    engine = LocalEngine(SpeculativeDecoder(tiny_pair), max_rows=4)
+    fails_too = SamplingParams(max_tokens=60, seed=2, logits_processors=[lambda past, x: x[:-1] if len(past) == 9 else x])
+    bad, good, other = read(engine, Request([3, 2], LONG, drafter="failing"), Request([5, 2], LONG), Request([7, 2], fails_too))
+    assert other.finished.finish_reason == FinishReason.ERROR
+    if at == "release":
+        assert bad.finished.finish_reason == FinishReason.LENGTH
+    else:
+        assert bad.finished.finish_reason == FinishReason.ERROR
+        assert "drafter 'failing' failed: RuntimeError: lost my place" in bad.finished.message
+    assert good.token_ids == SpeculativeDecoder(tiny_pair).generate([5, 2], LONG).token_ids
+    assert engine.load().ready
+    assert engine.load().running == 0
+    engine.close()
+
+
+class Decided(Verifier):
+    """Keeps nothing and says the next token itself, without drawing it."""
+
+    needs_uniforms = False
+
+    def judge(self, target_probs, draft_probs, draft_token_ids, uniforms, lengths):
+        best = target_probs[:, 0].argmax(dim=-1)
+        return Verdict(torch.zeros_like(lengths), None, best, target_probs.new_zeros(draft_token_ids.shape))
+
+
+def test_a_verifier_that_draws_nothing_says_the_same_beside_one_that_does(tiny_pair, monkeypatch):
+    monkeypatch.setitem(VERIFIERS, "decided", Decided())
+    decoder = SpeculativeDecoder(tiny_pair)
+    alone = decoder.generate([3, 2], LONG, verify_strategy="decided").token_ids
+    batch = decoder.new_batch()
+    row = admitted(decoder, batch, [3, 2], LONG, verify_strategy="decided")
+    beside = admitted(decoder, batch, [5, 2], LONG)
+    while not (row.ended and beside.ended):
+        batch.step([row, beside])
+    assert row.output_token_ids == alone
+
+
+def test_the_draft_model_s_rows_stay_side_by_side_when_others_leave(tiny_pair):
+    decoder, runs = SpeculativeDecoder(tiny_pair), []
+    batch = decoder.new_batch()
+    rows = [
+        admitted(decoder, batch, [number + 1, 2], LONG, drafter="prompt_lookup" if number == 1 else "model")
+        for number in range(6)
+    ]
+    alone = [decoder.generate([number + 1, 2], LONG).token_ids for number in (0, 2, 3, 4, 5)]
+    batch.step(rows)
+    batch.release([rows.pop(1)])
+    pool = batch.workspace.drafters["model"].pool
+    forward = pool.forward
+    pool.forward = lambda view, *args, **options: (runs.append(view.contiguous), forward(view, *args, **options))[1]
+    while not all(row.ended for row in rows):
+        batch.step(row for row in rows if not row.ended)
+        batch.release(row for row in rows if row.ended)
+    assert all(runs)
+    assert [row.output_token_ids for row in rows] == alone
