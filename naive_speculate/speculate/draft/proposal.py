@@ -75,7 +75,7 @@ class BatchDrafter:
 
     def propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
         """Draft at most `limits[i]` tokens, which is positive, for each row."""
-        raise NotImplementedError
+        raise TypeError(f"drafter {type(self).__name__} must define propose(rows, limits)")
 
     def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
         """Follow what the step has made of the rows, whose `token_ids` are the committed ones by now.
