@@ -91,9 +91,9 @@ class ModelPair:
     def default_drafter(self) -> str:
         """What drafts where a request does not say: the pair's own.
 
-        Without a model that is prompt lookup, which drafts for any target.
+        Without a model that is suffix decoding, which drafts for any target, and drafts little where it has seen little.
         """
-        return "prompt_lookup" if self.draft is None else "model"
+        return "suffix" if self.draft is None else "model"
 
     def costs(self, drafter: str) -> CostTable:
         """Costs of drafting and verifying, in target forwards over one token.
