@@ -1,6 +1,6 @@
 """How many tokens a forward of the target gives, by what drafts, where the text repeats itself.
 
-    python benchmarks/drafters.py [--target M --draft M] [--windows 5 8 16] [--own] [--new-tokens N] [--json]
+    python benchmarks/drafters.py [--target M --draft M] [--windows 5 8 16] [--drafters D …] [--own] [--new-tokens N] [--json]
 
 The texts (`repeating/`: a list, code that is written once more with small changes, a passage that is quoted) have a prompt and
 what follows it. The small bundled target would not write on like that, as large ones do, so that by default it is made to:
@@ -93,8 +93,10 @@ def read_texts(encode: Callable[[str], list[int]], folder: Path = TEXTS) -> list
     return found
 
 
-def measure(pair: ModelPair, texts: Sequence[Text], windows: Sequence[int], own: bool, new_tokens: int) -> list[Figure]:
-    """Every drafter that the pair can have on every text with every window, in turn."""
+def measure(
+    pair: ModelPair, texts: Sequence[Text], names: Sequence[str], windows: Sequence[int], own: bool, new_tokens: int
+) -> list[Figure]:
+    """Every drafter of these that the pair can have on every text with every window, in turn."""
     counts: dict[tuple[str, int, str], list[int]] = {}
     for text in texts:
         if not own:
@@ -102,7 +104,7 @@ def measure(pair: ModelPair, texts: Sequence[Text], windows: Sequence[int], own:
         decoder = SpeculativeDecoder(pair if own else ModelPair(reciter, pair.draft, pair.tokenizer))
         count = new_tokens if own else min(new_tokens, len(text.rest))
         params = SamplingParams(temperature=0, max_tokens=count, ignore_eos=True)
-        drafters = [name for name, kind in DRAFTERS.items() if kind.obstacle(decoder.pair) is None]
+        drafters = [name for name in names if DRAFTERS[name].obstacle(decoder.pair) is None]
         for window, drafter in product(windows, drafters):
             result = decoder.generate(text.prompt, params, num_draft_tokens=window, drafter=drafter, detail="none")
             if not own and list(result.token_ids) != text.rest[:count]:
@@ -142,6 +144,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--target", help="Hub id or folder; the bundled pair without it")
     found.add_argument("--draft", help="Hub id or folder")
     found.add_argument("--windows", type=int, nargs="+", default=list(WINDOWS), help="drafts a step (default 5 8 16)")
+    found.add_argument("--drafters", nargs="+", choices=list(DRAFTERS), default=list(DRAFTERS), help="which (default all)")
     found.add_argument("--new-tokens", type=int, default=400, help="at most so many a text (default 400)")
     found.add_argument("--own", action="store_true", help="let the target write on as it likes")
     found.add_argument("--device", default="auto")
@@ -161,8 +164,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     if not options.own:
         torch.set_num_threads(1)  # nothing large is computed
+    names = [name for name in DRAFTERS if name in (*options.drafters, BASELINE)]
     texts = read_texts(SpeculativeDecoder(pair).admission.encode)
-    figures = measure(pair, texts, options.windows, options.own, options.new_tokens)
+    figures = measure(pair, texts, names, options.windows, options.own, options.new_tokens)
     if options.json:
         print(json.dumps([asdict(figure) for figure in figures], indent=2))
     else:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from naive_speculate.speculate.draft.prompt_lookup import MAX_NGRAM, NgramIndex
 from naive_speculate.speculate.draft.suffix import MIN_PROB, SuffixDrafter, SuffixIndex
-from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs, Node, SuffixTrie
+from naive_speculate.speculate.draft.suffix_trie import MAX_DEPTH, EarlierOutputs, Node, SuffixTrie
 
 TEXTS = st.lists(st.integers(0, 2), min_size=1, max_size=40) | st.lists(st.integers(0, 7), min_size=1, max_size=60)
 DEPTHS = st.integers(2, 9)
@@ -177,3 +177,35 @@ def test_earlier_outputs_are_bounded_and_the_oldest_goes_first():
 def test_a_number_of_earlier_outputs_that_cannot_be_is_refused(count):
     with pytest.raises(ValueError, match="earlier_outputs must be a whole number from 1, or None, got"):
         EarlierOutputs(count)
+
+
+class Counted(list):
+    """A list that counts how many of its items are asked for."""
+
+    asked = 0
+
+    def __getitem__(self, place):
+        found = super().__getitem__(place)
+        self.asked += len(found) if isinstance(place, slice) else 1
+        return found
+
+
+@pytest.mark.parametrize("text", [list(range(600)), [1] * 600, [1, 2, 3, 4, 5] * 120])
+def test_prompt_lookup_reads_a_text_of_any_length_in_one_go(text):
+    row = Counted()
+    index = NgramIndex(row)
+    for token in text:
+        row.append(token)
+        index.extend(len(row))
+        index.look_up(5)
+    assert row.asked <= 20 * len(text)
+
+
+def test_a_token_costs_no_more_steps_than_the_trie_is_deep():
+    row = Counted()
+    index = SuffixIndex(row)
+    for _ in range(600):
+        row.append(1)
+        index.extend(len(row))
+        assert len(index.matches) < MAX_DEPTH
+    assert row.asked <= 20 * len(row)
