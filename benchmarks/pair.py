@@ -96,7 +96,9 @@ def measure(
     for seed, prompt in enumerate(prompts):
         params = SamplingParams(temperature=temperature, max_tokens=new_tokens, seed=seed, ignore_eos=True)
         for way, window in (("plain", 0), ("speculative", num_draft_tokens)):
-            result = decoder.generate(prompt, params, num_draft_tokens=window, verify_strategy=verify_strategy, detail="none")
+            result = decoder.generate(
+                prompt, params, num_draft_tokens=window, verify_strategy=verify_strategy, drafter="model", detail="none"
+            )
             run = result.metrics
             tokens[way] += run.num_generated_tokens
             seconds[way] += run.num_generated_tokens / (run.tokens_per_second or math.inf)

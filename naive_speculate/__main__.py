@@ -78,7 +78,11 @@ def _add_decoding(parser: argparse.ArgumentParser) -> None:
     )
     help = f"how drafts are judged: {strategies} (default: %(default)s)"
     add("--verify-strategy", default="speculative_sampling", metavar="V", help=help)
-    add("--drafter", default="model", metavar="D", help=f"who drafts: {', '.join(DRAFTERS)} (default: %(default)s)")
+    add(
+        "--drafter",
+        metavar="D",
+        help=f"who drafts: {', '.join(DRAFTERS)}; suffix and prompt_lookup copy from the text so far (default: the pair's own)",
+    )
 
 
 def _add_models(parser: argparse.ArgumentParser) -> None:

@@ -35,7 +35,7 @@ class ModelPair:
 
     Attributes:
         target: The model whose output is wanted.
-        draft: A smaller model with the same tokens; None where only prompt lookup or plain decoding is wanted.
+        draft: A smaller model with the same tokens; None where only drafting without a model or plain decoding is wanted.
         tokenizer: A transformers tokenizer; None where prompts are token ids.
         measured_costs: Costs measured for this pair, for `num_draft_tokens="auto"`; else they are estimated.
 
@@ -87,6 +87,14 @@ class ModelPair:
         """The models' names, for people."""
         return {role: _name(model) for role, model in (("target", self.target), ("draft", self.draft)) if model is not None}
 
+    @property
+    def default_drafter(self) -> str:
+        """What drafts where a request does not say: the pair's own.
+
+        Without a model that is suffix decoding, which drafts for any target, and drafts little where it has seen little.
+        """
+        return "suffix" if self.draft is None else "model"
+
     def costs(self, drafter: str) -> CostTable:
         """Costs of drafting and verifying, in target forwards over one token.
 
@@ -94,7 +102,7 @@ class ModelPair:
         ones, a forward is taken to cost its share of the weights.
 
         Args:
-            drafter: "model" or "prompt_lookup".
+            drafter: A name in `DRAFTERS`; all but "model" are taken to draft for nothing.
         """
         if self.measured_costs is not None:
             costs = self.measured_costs

@@ -36,7 +36,7 @@ export function said({ sums, rounds, tokens, started, finished, live }) {
   if (!sums.drafted) {
     return [opened(`Plain decoding: the target model wrote ${written} in ${passes}, one token a pass.`), ending(finished)];
   }
-  const guesser = started.settings?.drafter === "prompt_lookup" ? "A search in the text so far" : "A small draft model";
+  const guesser = ["suffix", "prompt_lookup"].includes(started.settings?.drafter) ? "A search in the text so far" : "A small draft model";
   return [
     opened(`${guesser} guessed ahead, the target model checked each guess and kept ${percent(sums.accepted / sums.drafted)} of them: `),
     make("strong", "", `${written} in ${passes}`),

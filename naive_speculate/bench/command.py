@@ -18,6 +18,7 @@ from naive_speculate.bench.report import save_plots, show
 from naive_speculate.bench.ways import Transformers, Way, our_way
 from naive_speculate.models import BUNDLED_PAIR, ModelPair, load_pair
 from naive_speculate.speculate.decoder import SpeculativeDecoder
+from naive_speculate.speculate.draft import DRAFTERS
 
 PROMPTS = (
     "Once upon a time there was a king who had three sons, and",
@@ -101,6 +102,7 @@ def _run(options: argparse.Namespace, console: Console) -> tuple[dict[str, Any],
     modes = {"greedy": 0.0} if options.quick else MODES
     windows = list(range(1, options.max_draft_tokens + 1))
     middle = min(_MIDDLE, options.max_draft_tokens)
+    others = [name for name, kind in DRAFTERS.items() if name != "model" and kind.obstacle(pair) is None]
     target, draft = _load_for_transformers(options, pair)
     peer = Transformers(target, draft, options.new_tokens)
     cores = torch.get_num_threads()
@@ -120,6 +122,7 @@ def _run(options: argparse.Namespace, console: Console) -> tuple[dict[str, Any],
             progress.update(task, description=f"decoding, {mode}")
             every: list[int | str] = [0, *windows, "auto"]
             ways: list[Way] = [our_way(decoder, k, temperature, options.new_tokens) for k in every]
+            ways += [our_way(decoder, middle, temperature, options.new_tokens, drafter=name) for name in others]
             if temperature > 0:
                 ways += [our_way(decoder, middle, temperature, options.new_tokens, name) for name in STRATEGIES]
             ways += [peer.way(k, temperature) for k in (0, *windows)]

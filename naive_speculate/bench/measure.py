@@ -33,7 +33,7 @@ class Line:
         acceptance: Accepted ÷ drafted.
         alpha: Accepted ÷ (accepted + rejected).
         draft_ms, verify_ms, step_ms: Medians over the prompts of the mean step.
-        predicted: `over_plain` as theory has it from alpha and the forwards' costs.
+        predicted: `over_plain` as theory has it from alpha and the forwards' costs, where the draft model drafts.
         same_as_plain: Share of prompts with the very tokens of this decoder's plain decoding (at temperature 0 a check).
     """
 
@@ -205,7 +205,7 @@ def _line(way: Way, runs: list[Run], plain: list[Run], costs: Costs | None) -> L
     def step_ms(name: str) -> float | None:
         return median(getattr(m, name) / m.num_spec_steps for m in known) * 1e3 if known else None
 
-    fixed = isinstance(k, int) and 0 < k < len(costs.verify_ms) if costs is not None else False
+    fixed = isinstance(k, int) and 0 < k < len(costs.verify_ms) and way.drafter == "model" if costs is not None else False
     return Line(
         name=way.name,
         num_draft_tokens=k,

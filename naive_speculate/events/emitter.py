@@ -46,6 +46,9 @@ class Emitter:
             return []
         at, drafts, kept, texts = record.ended_at - self._began, outcome.draft_token_ids, outcome.num_accepted, record.texts
         events = [self._draft(EventKind.PROPOSED, at, record, place) for place in range(len(drafts))]
+        if outcome.copied_from is not None:
+            for place, event in enumerate(events):
+                event.copied_from = outcome.copied_from + place
         for place in range(kept):
             if place < len(texts):
                 events.append(self._judged(EventKind.ACCEPTED, at, record, place, text=texts[place]))

@@ -163,6 +163,7 @@ class Event:
         draft_entropy, target_entropy: Entropies of the distributions, in nats.
         logprobs: Of a generated token, where the parameters ask for them: log-probabilities by token id, its own first.
         prompt_logprobs: The same for each token of the prompt, told at the end; None for the first, which nothing predicts.
+        copied_from: Of a proposed token that was copied: the position of the one copied, counted from the prompt's first.
         reason: Why a token was discarded: "rejected" (an earlier draft was), "stop" or "length".
         num_draft, num_accepted, draft_seconds, verify_seconds, total_seconds: A step's figures. `num_accepted` counts the
             drafts that the verifier kept, before any cut by a stop or the length limit.
@@ -210,6 +211,7 @@ class Event:
     message: str | None = None
     logprobs: dict[int, Logprob] | None = None
     prompt_logprobs: list[dict[int, Logprob] | None] | None = None
+    copied_from: int | None = None
 
     def to_dict(self, without: Collection[str] = ()) -> dict[str, Any]:
         """The event as plain JSON values, without the fields that do not apply, nor those named."""

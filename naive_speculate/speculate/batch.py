@@ -9,6 +9,7 @@ from naive_speculate.events.event import FinishReason
 from naive_speculate.events.record import StepRecord
 from naive_speculate.infer.threads import one_torch_thread
 from naive_speculate.models import ModelPair
+from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.step import step
 from naive_speculate.speculate.stopwatch import Stopwatch
@@ -24,10 +25,11 @@ class Batch:
     Args:
         pair: The models.
         vocabulary: Texts of tokens.
+        earlier: As for `Workspace`.
     """
 
-    def __init__(self, pair: ModelPair, vocabulary: Vocabulary) -> None:
-        self.workspace = Workspace(pair, vocabulary)
+    def __init__(self, pair: ModelPair, vocabulary: Vocabulary, earlier: EarlierOutputs | None = None) -> None:
+        self.workspace = Workspace(pair, vocabulary, earlier)
         self._source_of: dict[SequenceState, SequenceState] = {}  # who takes a prompt in for whom
         self._by_onnx = getattr(pair.target, "executor", None) == "onnx"
 

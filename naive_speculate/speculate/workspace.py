@@ -12,6 +12,7 @@ from naive_speculate.infer.device import on_device
 from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.models import ModelPair
 from naive_speculate.speculate.draft import DRAFTERS, OWN_DRAFTERS, BatchDrafter, Proposal, check_proposal, merge
+from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
 from naive_speculate.speculate.logprobs import raw_logprobs
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.stopwatch import Stopwatch
@@ -24,6 +25,7 @@ class Workspace:
     Args:
         pair: The models.
         vocabulary: Texts of tokens.
+        earlier: Outputs of earlier runs, for drafters that draft from them.
 
     Attributes:
         slots: Each row's place in the target's cache.
@@ -32,10 +34,11 @@ class Workspace:
         watch: Times the step that is being made.
     """
 
-    def __init__(self, pair: ModelPair, vocabulary: Vocabulary) -> None:
+    def __init__(self, pair: ModelPair, vocabulary: Vocabulary, earlier: EarlierOutputs | None = None) -> None:
         self.pair = pair
         self.vocabulary = vocabulary
         self.vocab_size = pair.vocab_size
+        self.earlier = earlier
         self.target = SlotPool(pair.target)
         self.device = self.target.model.device
         self.watch = Stopwatch(self.device)
@@ -205,6 +208,7 @@ class Workspace:
     def _drafter(self, name: str) -> BatchDrafter:
         if name not in self.drafters:
             self.drafters[name] = DRAFTERS[name](self.pair, self.vocab_size, self.device)
+            self.drafters[name].earlier = self.earlier
         return self.drafters[name]
 
     def _read_prompt(self, row: SequenceState) -> None:

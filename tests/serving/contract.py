@@ -50,6 +50,10 @@ class EngineContract:
             assert [event.row for event in trace] == [0] * len(trace)
         assert all_free(engine)
 
+    def test_a_request_that_names_no_drafter_tells_the_pair_s_own(self, engine):
+        trace = joined(engine, Request([4, 5, 6], SamplingParams(max_tokens=3)))
+        assert trace.started.settings["drafter"] == "model"
+
     def test_several_sequences_of_one_request_are_told_apart_by_their_rows(self, engine, alone_decoder):
         params = SamplingParams(n=3, max_tokens=9, seed=5)
         trace = joined(engine, Request([4, 5, 6], params))

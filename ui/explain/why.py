@@ -11,6 +11,7 @@ from ui.explain.verdict import Case, Rule, setting
 from ui.labels import apart, count, number, visible
 
 NO_NUMBERS = "This run kept no probabilities, so the numbers behind the verdict are not known."
+COPYING = ("suffix", "prompt_lookup")
 LOSSY = "This rule is lossy: it trades the target's exact distribution for more kept drafts."
 
 
@@ -43,7 +44,7 @@ def quoted(event: Event) -> str:
 
 def _guess(case: Case) -> str:
     event = case.event
-    if setting(case.settings, "drafter") == "prompt_lookup":
+    if setting(case.settings, "drafter") in COPYING:
         return f"{quoted(event)} was copied from earlier text that went on like this: a guess without a model."
     if event.draft_prob is None:
         return f"The draft model guessed {quoted(event)}."
@@ -105,7 +106,7 @@ def _sampling(case: Case) -> list[str]:
 
 
 def _gave(case: Case, p: float, q: float) -> str:
-    if setting(case.settings, "drafter") == "prompt_lookup":
+    if setting(case.settings, "drafter") in COPYING:
         return f"{_guess(case)} Such a guess counts as certain (q = {number(q)}); the target gives it {number(p)}"
     mine, its = apart(q, p)
     verb = "the target" if p >= q else "the target only"

@@ -24,7 +24,7 @@ STRATEGIES = [
     ("Block verification", "block_verification"),
     ("Typical acceptance (not lossless)", "typical_acceptance"),
 ]
-DRAFTERS = [("Draft model", "model"), ("Prompt lookup", "prompt_lookup")]
+DRAFTERS = [("The pair's own", ""), ("Draft model", "model"), ("Suffix decoding", "suffix"), ("Prompt lookup", "prompt_lookup")]
 
 Controls = dict[str, Component]
 """The components by the name of the `Settings` field that they hold."""

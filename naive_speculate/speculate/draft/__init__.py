@@ -3,9 +3,11 @@
 from naive_speculate.speculate.draft.model import ModelDrafter
 from naive_speculate.speculate.draft.prompt_lookup import PromptLookupDrafter
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal, check_proposal, merge
+from naive_speculate.speculate.draft.suffix import SuffixDrafter
 
 DRAFTERS: dict[str, type[BatchDrafter]] = {
     "model": ModelDrafter,
+    "suffix": SuffixDrafter,
     "prompt_lookup": PromptLookupDrafter,
 }
 """Drafters by the name that `drafter` takes; `DRAFTERS["mine"] = Mine` adds one."""
@@ -20,6 +22,7 @@ __all__ = [
     "ModelDrafter",
     "PromptLookupDrafter",
     "Proposal",
+    "SuffixDrafter",
     "check_proposal",
     "merge",
 ]

@@ -145,9 +145,10 @@ def test_a_bonus_token_is_free_after_kept_drafts_and_plain_without_any():
     assert "plain decoding" in words
 
 
-def test_a_copied_guess_is_told_as_certain():
+@pytest.mark.parametrize("drafter", ["suffix", "prompt_lookup"])
+def test_a_copied_guess_is_told_as_certain(drafter):
     numbers = {"draft_prob": 1.0, "target_prob": 0.3, "accept_prob": 0.3, "uniform": 0.5}
-    words = said(step_of(token(REJECTED, " king", **numbers), drafter="prompt_lookup"), REJECTED)
+    words = said(step_of(token(REJECTED, " king", **numbers), drafter=drafter), REJECTED)
     assert "was copied from earlier text" in words
     assert "q = 1" in words
     assert "draft model" not in words
