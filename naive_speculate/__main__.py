@@ -1,4 +1,4 @@
-"""The command line: `python -m naive_speculate generate "PROMPT"` and `python -m naive_speculate bench`."""
+"""The command line: `python -m naive_speculate generate "PROMPT"`, `… bench` and `… prove MODULE:NAME`."""
 
 import argparse
 import contextlib
@@ -60,6 +60,9 @@ def _parser() -> argparse.ArgumentParser:
     generate.add_argument("--json", action="store_true", help="print the events, one JSON object a line, and nothing else")
     bench = commands.add_parser("bench", add_help=False, help="measure this decoder against transformers' generation")
     bench.add_argument("rest", nargs=argparse.REMAINDER)
+    prove = commands.add_parser("prove", help="enumerate whether a verifier or a drafter is lossless")
+    what = "a class or an instance, importable from here, such as my_drafter:MyDrafter; or a registered name"
+    prove.add_argument("name", metavar="MODULE:NAME", help=what)
     return parser
 
 
@@ -204,6 +207,15 @@ def _bench(arguments: Sequence[str]) -> int:
     return main(arguments)
 
 
+def _prove(arguments: Sequence[str]) -> int:
+    args = _parser().parse_args(arguments)
+    from naive_speculate.testing.command import prove
+
+    proof = prove(args.name)
+    print(proof)
+    return 0 if proof.lossless else 1
+
+
 def _say(message: str) -> None:
     print(f"naive_speculate: {' '.join(message.split())}", file=sys.stderr, flush=True)
 
@@ -219,13 +231,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command, with Ctrl-C in its hands; returns the exit status.
 
     Returns:
-        int: 0; 1 where a run ended in an error; 2 for bad input, or where the output cannot be written; 130 when interrupted.
+        int: 0; 1 where a run ended in an error, or what was to be proved is not lossless; 2 for bad input, or where the output
+            cannot be written; 130 when interrupted.
     """
     signal.signal(signal.SIGINT, _leave)
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:
         try:
-            return _bench(arguments[1:]) if arguments[:1] == ["bench"] else _generate(arguments)
+            if arguments[:1] == ["bench"]:
+                return _bench(arguments[1:])
+            return _prove(arguments) if arguments[:1] == ["prove"] else _generate(arguments)
         finally:
             print(end="", flush=True)  # what cannot be written is known now, and not after the last word
     except KeyboardInterrupt:
