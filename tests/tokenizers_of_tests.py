@@ -88,6 +88,15 @@ def legacy(text: str = "code", size: int = 300) -> PreTrainedTokenizerFast:
 KINDS = {"byte-level": byte_level, "unigram": unigram, "legacy": legacy}
 
 
+def letters(*pieces: str) -> PreTrainedTokenizerFast:
+    """A byte-level tokenizer of few tokens; the first is the end of a sequence."""
+    vocabulary = {"<e>": 0} | {piece: place for place, piece in enumerate(pieces, start=1)}
+    tokenizer = Tokenizer(models.BPE(vocabulary, [(piece[0], piece[1]) for piece in pieces if len(piece) == 2]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return wrapped(tokenizer, None, "<e>")
+
+
 def shuffled(tokenizer: Any, seed: int = 0) -> tuple[PreTrainedTokenizerFast, list[int]]:
     """The same byte-level tokenizer with other ids; and the new id of each old one."""
     state = json.loads(tokenizer.backend_tokenizer.to_str())

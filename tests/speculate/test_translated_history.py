@@ -91,7 +91,7 @@ def test_any_tokens_at_all_can_be_followed(ours, theirs, data):
 
 
 def test_a_token_that_the_draft_knows_is_appended_and_one_that_it_does_not_know_is_encoded_with_its_word():
-    target, draft, translation, history = history_of("byte-level", "legacy")
+    target, _, translation, history = history_of("byte-level", "legacy")
     token_ids = target("The little fox was naïve about the castle.").input_ids
     history.follow(token_ids[:2])
     unknown = 0
@@ -108,7 +108,7 @@ def test_a_token_that_the_draft_knows_is_appended_and_one_that_it_does_not_know_
 
 @pytest.mark.parametrize("theirs", DRAFTS)
 def test_a_character_in_pieces_becomes_the_draft_s_own_when_it_is_whole(theirs):
-    target, draft, translation, history = history_of("byte-level", theirs)
+    target, draft, _, history = history_of("byte-level", theirs)
     token_ids = target("so 语x").input_ids
     history.follow(token_ids[:1])
     for place in range(2, len(token_ids) + 1):
@@ -119,7 +119,7 @@ def test_a_character_in_pieces_becomes_the_draft_s_own_when_it_is_whole(theirs):
 
 
 def test_special_tokens_are_taken_over_where_the_draft_has_them_and_left_out_where_not():
-    target, draft, translation, history = history_of("legacy", "byte-level")
+    target, draft, _, history = history_of("legacy", "byte-level")
     bos, eos = target.bos_token_id, target.eos_token_id
     words = target("the king", add_special_tokens=False).input_ids
     history.follow([bos, *words, eos, bos, *words])

@@ -109,7 +109,8 @@ class TranslatedHistory:
         self._num_ids = num_ids
         self._seen = 0  # so many of the target's tokens
         self._begin = 0  # the target's first token that is not special
-        self._marks = [(0, len(self.token_ids))]  # where tokens of both end together: how many there are before; since a special
+        # Since the last special token, where tokens of both end together: how many of each there are before.
+        self._marks = [(0, len(self.token_ids))]
         self._stands = 0
 
     def follow(self, token_ids: Sequence[int]) -> int:
