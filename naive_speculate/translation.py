@@ -51,9 +51,7 @@ class Translation:
         self.target_bytes = ours.bytes
         self.num_target_tokens, self.num_draft_tokens = len(tokenizer.get_vocab()), len(draft_tokenizer.get_vocab())
         if len(self.to_draft) < MIN_SHARE * self.num_target_tokens:
-            raise ValueError(
-                f"shares {len(self.to_draft)} of the target's {self.num_target_tokens} tokens, fewer than a tenth"
-            )
+            raise ValueError(f"shares {len(self.to_draft)} of the target's {self.num_target_tokens} tokens, fewer than a tenth")
         bos = draft_tokenizer.bos_token_id
         self.opening = [bos] if bos is not None and _ids(draft_tokenizer, "a", True)[:1] == [bos] else []
         self.opens_target: int | None = tokenizer.bos_token_id

@@ -15,3 +15,12 @@ def test_bytes_that_make_no_character_become_replacement_characters(make, follow
     stream = TextStream(Vocabulary(tokenizer))
     text = "".join(stream.append(token) for token in ids) + stream.flush()
     assert text == tokenizer.decode(ids, skip_special_tokens=True)
+
+
+@pytest.mark.parametrize("make", [legacy, unigram])
+def test_a_letter_that_was_told_stands_when_bytes_after_it_make_no_character(make):
+    """Decoded together with these, a letter that came as a byte would become a replacement character, too."""
+    tokenizer = make()
+    ids = tokenizer.convert_tokens_to_ids(["▁the", "<0x5B>", "<0xF9>", "e", "▁the"])
+    stream = TextStream(Vocabulary(tokenizer))
+    assert [stream.append(token) for token in ids] == ["the", "[", "", "\ufffde", " the"]

@@ -25,7 +25,7 @@ TOKENIZERS = {
     "byte-level, byte-level": (byte_level(), byte_level("code", 380, eos="<|stop|>")),
 }
 LOSSLESS = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION]
-PROMPTS = ["Once upon a time", "naïve 日本語🎉 the", "def there(self):\n    return", "x"]
+PROMPTS = ["Once upon a time", "naïve 日本語🎉 the", "x"]
 STEPS = [SamplingParams(max_tokens=24, seed=3, ignore_eos=True), SamplingParams(max_tokens=17, temperature=0, ignore_eos=True)]
 WAYS = {
     "transformers": TransformersLanguageModel,
@@ -55,7 +55,7 @@ def toys(name):
     return ModelPair(Toy(target, 1), Toy(draft, 2), target, draft_tokenizer=draft)
 
 
-def llamas(name, way="transformers", **options):
+def llamas(name, way="torch", **options):
     target, draft = TOKENIZERS[name]
     models = WAYS[way](llama(target, 0, 2)), WAYS[way](llama(draft, 1, **options))
     return ModelPair(*models, target, draft_tokenizer=draft)
@@ -125,13 +125,13 @@ def test_a_draft_that_shares_none_of_the_allowed_tokens_is_lossless(strategy):
 @pytest.mark.parametrize("name", TOKENIZERS)
 def test_greedy_output_is_the_target_s_on_any_text(name, way):
     pair = llamas(name, way)
-    decoder, params = SpeculativeDecoder(pair), SamplingParams(temperature=0, max_tokens=14, ignore_eos=True)
-    for text in ODD[:: 1 if way == "transformers" else 4]:
+    decoder, params = SpeculativeDecoder(pair), SamplingParams(temperature=0, max_tokens=9, ignore_eos=True)
+    for text in ODD[:: 1 if way == "torch" else 4]:
         plain = decoder.generate(text, params, num_draft_tokens=0)
-        for k in (1, 4, "auto"):
+        for k in (4, "auto"):
             found = decoder.generate(text, params, num_draft_tokens=k)
             assert found.token_ids == plain.token_ids
-        assert decoder.generate(text, params).metrics.num_draft_tokens > 0
+            assert found.metrics.num_draft_tokens > 0
 
 
 @pytest.mark.parametrize("k", [3, "auto"])
