@@ -54,11 +54,11 @@ def test_a_draft_with_too_few_common_tokens_is_refused(tmp_path, bundled_pair):
     few = letters("a", "b", "ab")
     with pytest.raises(ValueError, match=r"^draft='.*' shares \d of the target's \d+ tokens, fewer than a tenth$"):
         load_pair(BUNDLED_PAIR / "target", save(llama(few, 0), few, tmp_path / "draft"))
-    with pytest.raises(ValueError, match="^draft_tokenizer shares . of the target's"):
+    with pytest.raises(ValueError, match=r"^draft_tokenizer shares . of the target's"):
         ModelPair(bundled_pair.target, bundled_pair.draft, bundled_pair.tokenizer, draft_tokenizer=few)
-    with pytest.raises(ValueError, match="^draft_tokenizer was given without a draft"):
+    with pytest.raises(ValueError, match=r"^draft_tokenizer was given without a draft"):
         ModelPair(bundled_pair.target, None, bundled_pair.tokenizer, draft_tokenizer=few)
-    with pytest.raises(ValueError, match="^draft_tokenizer was given without a tokenizer"):
+    with pytest.raises(ValueError, match=r"^draft_tokenizer was given without a tokenizer"):
         ModelPair(bundled_pair.target, bundled_pair.draft, draft_tokenizer=few)
 
 

@@ -169,7 +169,7 @@ class Event:
             drafts that the verifier kept, before any cut by a stop or the length limit.
         schema_version, prompt, prompt_token_ids, prompt_texts, settings, seed, models, device, cost_table: What a run
             started with.
-        vocabularies: Of a run whose draft has another tokenizer: how many tokens both know ("shared"), the target and the draft.
+        vocabularies: Of a run whose draft has another tokenizer: tokens both know ("shared"), the target and the draft.
         finish_reason, metrics, message: How it ended; `message` says what went wrong when it ended in an error.
     """
 

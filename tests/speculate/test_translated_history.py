@@ -39,7 +39,7 @@ def said(draft, token_ids, whole=True):
 
 
 def told_apart(text, *tokenizers):
-    """The text without leading spaces, unless all tokenizers tell them apart, which one with ▁ before the first word may not."""
+    """The text without leading spaces, unless all tokenizers keep them, which one with ▁ before the first word may not."""
     exact = all(tokenizer.decode(tokenizer(" x").input_ids, skip_special_tokens=True) == " x" for tokenizer in tokenizers)
     return text if exact else text.lstrip(" ")
 

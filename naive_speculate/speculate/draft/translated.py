@@ -1,6 +1,6 @@
 """Drafting with a model of another family, whose tokens are not the target's: token-level intersection.
 
-Timor et al. 2025 (arXiv 2502.05202, Algorithm 4). The draft's logits outside the intersection are -inf before anything is drawn,
+Timor et al. 2025 (arXiv 2502.05202, Algorithm 4). The draft's logits outside the intersection are -inf before drawing,
 so that its distribution is one over the target's tokens, and verification is the usual one. What the draft model reads is the
 committed text in tokens of its own.
 """
