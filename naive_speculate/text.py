@@ -98,7 +98,10 @@ class TextStream:
         if backend is None:
             return ""
         special = token_id in self._vocabulary.special_ids
-        text = self._stream.step(backend, token_id)
+        try:
+            text = self._stream.step(backend, token_id)
+        except Exception:  # it raises nothing narrower where bytes are followed by what makes no character of them
+            text = self._begin_again(token_id)
         if text is None:
             if not (special and self._skip):
                 self._undecided.append(token_id)
@@ -109,6 +112,15 @@ class TextStream:
                 text = " " + text
         self._after_special = special
         return text
+
+    def _begin_again(self, token_id: int) -> str:
+        """The text that a token adds after bytes that stay without the rest of their character: those as replacement
+        characters come first."""
+        backend = self._vocabulary.backend
+        assert backend is not None
+        self._stream = DecodeStream(skip_special_tokens=self._skip)
+        self._stream.step(backend, token_id)
+        return backend.decode([*self._undecided, token_id], skip_special_tokens=self._skip)
 
     def flush(self) -> str:
         """What is left of an unfinished character at the end of the text, as replacement characters."""

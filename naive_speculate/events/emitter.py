@@ -1,6 +1,7 @@
 """Makes a sequence's events from the records of its steps."""
 
 import time
+from collections.abc import Collection
 from dataclasses import fields
 
 from naive_speculate.events.event import OUTPUT_KINDS, SCHEMA_VERSION, Event, EventKind, FinishReason, Logprob
@@ -20,12 +21,14 @@ class Emitter:
     Args:
         vocabulary: The tokenizer.
         info: What the `started` event tells.
+        known: The tokens that a draft with another tokenizer knows; None for all.
     """
 
-    def __init__(self, vocabulary: Vocabulary, info: RunInfo) -> None:
+    def __init__(self, vocabulary: Vocabulary, info: RunInfo, known: Collection[int] | None = None) -> None:
         self.row = info.row
         self._info = info
         self._vocabulary = vocabulary
+        self._known = known
         self._began = time.perf_counter()
         self._summary = Summary()
         self._held: list[Event] = []
@@ -102,6 +105,8 @@ class Emitter:
         event = Event(kind, self.row, at, record.number, place, self._count + place, token_id)
         event.token = self._vocabulary.piece(token_id)
         event.text = text
+        if self._known is not None and token_id not in self._known:
+            event.unknown_to_draft = True
         return event
 
     def _unjudged(

@@ -12,7 +12,7 @@ class RunInfo:
 
     Attributes:
         row: The sequence's number in its run.
-        prompt, prompt_token_ids, prompt_texts, settings, seed, models, device, cost_table: As in `Event`.
+        prompt, prompt_token_ids, prompt_texts, settings, seed, models, device, cost_table, vocabularies: As in `Event`.
     """
 
     row: int
@@ -24,6 +24,7 @@ class RunInfo:
     models: dict[str, str]
     device: str
     cost_table: dict[str, Any] | None
+    vocabularies: dict[str, int] | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -11,7 +11,7 @@ from naive_speculate.sampling.guided import GrammarCompiler, GuidedDecodingParam
 from naive_speculate.sampling.params import SamplingParams, check_unicode
 from naive_speculate.sampling.pipeline import LogitsPipeline
 from naive_speculate.sampling.random_source import RandomSource, SeededRandom, fresh_seed
-from naive_speculate.speculate.draft import DRAFTERS
+from naive_speculate.speculate.draft import DRAFTERS, TranslatedDrafter, drafter_for
 from naive_speculate.speculate.request import Prompt, Request, check_window
 from naive_speculate.speculate.run import Run
 from naive_speculate.speculate.sequence import CancelFlag, SequenceState
@@ -79,6 +79,8 @@ class Admission:
             "lossy": VERIFIERS[request.verify_strategy].lossy and not params.greedy,
         }
         texts, costs_told = self.vocabulary.texts(token_ids), costs.to_dict() if window_size is None else None
+        translated = window_size != 0 and issubclass(drafter_for(request.drafter, self.pair), TranslatedDrafter)
+        translation = self.pair.translation if translated else None
         rows, emitters = [], []
         for index in range(params.num_sequences):
             rows.append(
@@ -110,8 +112,9 @@ class Admission:
                 models=self.pair.names,
                 device=str(self.device),
                 cost_table=costs_told,
+                vocabularies=None if translation is None else translation.counts,
             )
-            emitters.append(Emitter(self.vocabulary, info))
+            emitters.append(Emitter(self.vocabulary, info, None if translation is None else translation.to_draft))
         return Run(rows, emitters)
 
     def encode(self, prompt: Prompt, params: SamplingParams | None = None) -> list[int]:

@@ -11,7 +11,7 @@ from naive_speculate.infer import slots
 from naive_speculate.infer.device import on_device
 from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.models import ModelPair
-from naive_speculate.speculate.draft import DRAFTERS, OWN_DRAFTERS, BatchDrafter, Proposal, check_proposal, merge
+from naive_speculate.speculate.draft import OWN_DRAFTERS, BatchDrafter, Proposal, check_proposal, drafter_for, merge
 from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
 from naive_speculate.speculate.logprobs import raw_logprobs
 from naive_speculate.speculate.sequence import SequenceState
@@ -207,7 +207,7 @@ class Workspace:
 
     def _drafter(self, name: str) -> BatchDrafter:
         if name not in self.drafters:
-            self.drafters[name] = DRAFTERS[name](self.pair, self.vocab_size, self.device)
+            self.drafters[name] = drafter_for(name, self.pair)(self.pair, self.vocab_size, self.device)
             self.drafters[name].earlier = self.earlier
         return self.drafters[name]
 
