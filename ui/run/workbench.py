@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import gradio as gr
@@ -97,7 +98,7 @@ class Workbench:
         self.share.click(self._link, self.settings, link, **quiet).success(None, link, None, js=COPY_LINK, **quiet)
 
     async def _decode(self, request: gr.Request, *values: Any) -> AsyncIterator[Any]:
-        """Run: decode in a thread, hand over what came, some 20 times a second."""
+        """Run: decode, and hand over what came, some 20 times a second."""
         session = request.session_hash or ""
         try:
             settings = parts.read(values)
@@ -110,7 +111,7 @@ class Workbench:
         run = Run()
         run.plain_rate = plain_rate
         self._runs.add(session, run)
-        run.start(lambda cancel: self._catalog.stream(settings.pair, settings.request(), cancel))
+        run.start(partial(self._catalog.start, settings.pair, settings.request()))
         if queue:
             gr.Info(queue)
         try:
