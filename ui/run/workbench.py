@@ -102,6 +102,7 @@ class Workbench:
         session = request.session_hash or ""
         try:
             settings = parts.read(values)
+            begin = partial(self._catalog.start, settings.pair, settings.request())
             plain_rate = self._catalog.of(settings.pair).plain_rate
             queue = self._catalog.queue(settings.pair)
         except ValueError as error:
@@ -111,7 +112,7 @@ class Workbench:
         run = Run()
         run.plain_rate = plain_rate
         self._runs.add(session, run)
-        run.start(partial(self._catalog.start, settings.pair, settings.request()))
+        run.start(begin)
         if queue:
             gr.Info(queue)
         try:
