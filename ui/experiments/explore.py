@@ -7,10 +7,11 @@ from typing import Any
 
 import gradio as gr
 
-from ui.charts.plot import build_plot, to_json
+from ui.charts.plot import build_plot
 from ui.experiments.heatmaps import acceptance_map, speedup_map
 from ui.experiments.sweep import Cell, best_cells, sweep, to_csv, to_frame
 from ui.host.catalog import Catalog
+from ui.labels import to_json
 from ui.notify import warn
 from ui.run import controls as parts
 from ui.run.settings import Settings

@@ -9,9 +9,10 @@ import gradio as gr
 
 from naive_speculate.events import TOKEN_KINDS, EventKind
 from naive_speculate.events.trace import Trace
-from ui.charts.plot import build_board, build_plot, load_plotly, to_json
+from ui.charts.plot import build_board, build_plot, load_plotly
 from ui.explain.inspector import distributions, explain, to_html
 from ui.host.catalog import DECODING, Catalog
+from ui.labels import to_json
 from ui.notify import warn
 from ui.run import controls as parts
 from ui.run.recorded import START
