@@ -19,6 +19,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 
 from naive_speculate.arguments import Parser, positive
 from naive_speculate.bench.measure import forward_timer
+from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.models import wrap
 
 SHAPES = {"1x192": 512, "2x192": 512, "6x384": 1024, "8x320": 864, "8x448": 1216, "8x512": 1408}  # and the MLP's width
@@ -47,7 +48,7 @@ def measure(shape: str, rounds: int) -> list[dict[str, Any]]:
     """Every way, context, batch and number of tokens for one shape."""
     source = random_model(shape)
     found = []
-    models = {way: wrap(source, way) for way in WAYS}
+    models = {way: as_batch_model(wrap(source, way)) for way in WAYS}
     for context in CONTEXTS:
         for batch in BATCHES:
             timers = {

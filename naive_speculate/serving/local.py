@@ -10,7 +10,7 @@ from naive_speculate.events.event import Event, FinishReason
 from naive_speculate.events.record import StepRecord
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.serving.intake import MAX_ROWS, OUT_OF_MEMORY, about, explain, prepare
-from naive_speculate.serving.memory import give_back_memory
+from naive_speculate.serving.memory import free_memory
 from naive_speculate.serving.protocol import STOPPING, Deliver, Load, Request, Unavailable, entered
 from naive_speculate.speculate.batch import Batch
 from naive_speculate.speculate.decoder import SpeculativeDecoder
@@ -138,7 +138,7 @@ class LocalEngine:
             with self._changed:
                 while not (self._waiting or self._running or self._closed):
                     if untidy and time.monotonic() - tidied > TIDY_SECONDS:
-                        give_back_memory()
+                        free_memory()
                         tidied, untidy = time.monotonic(), False
                     self._changed.wait(TIDY_SECONDS if untidy else None)
                 if self._closed and not (self._waiting or self._running):
