@@ -117,6 +117,7 @@ def test_whose_decoding_thread_dies_is_told(patient_decoder, monkeypatch, way):
     assert not engine.load().ready
     with pytest.raises(Unavailable):
         engine.submit(Request([1, 2]))
+    engine._thread.join(PATIENCE)  # so that its death is told while this test runs
 
 
 async def read_all(run: Run, begun: threading.Event) -> int:
