@@ -12,15 +12,10 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, NoReturn
 
+from naive_speculate.arguments import Parser
+
 DEFAULT_MAX_TOKENS = 128
 INTERRUPTED = 130
-
-
-class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}\n")
 
 
 def _window(text: str) -> int | str:
@@ -50,8 +45,8 @@ def _bias(text: str) -> dict[int, float]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="naive_speculate", description="Speculative decoding that can be seen.")
-    commands = parser.add_subparsers(dest="command", required=True, parser_class=_Parser, metavar="COMMAND")
+    parser = Parser(prog="naive_speculate", description="Speculative decoding that can be seen.")
+    commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser, metavar="COMMAND")
     generate = commands.add_parser("generate", help="decode a prompt and show what was drafted, kept and refused")
     generate.add_argument("prompt", metavar="PROMPT")
     _add_decoding(generate)

@@ -5,8 +5,12 @@ the page, and a space or a line break must be seen, since to the model it is a t
 """
 
 import html
+import json
 import math
 import unicodedata
+from typing import Any
+
+import orjson
 
 MAX_LABEL = 24
 _SIGNS = {"\n": "⏎", "\r": "␍", "\t": "⇥", "\u00a0": "⍽"}
@@ -39,6 +43,15 @@ def _sign(char: str) -> str:
 def label(text: str | None, limit: int = MAX_LABEL) -> str:
     """The text as one Plotly label or piece of HTML."""
     return html.escape(visible(text, limit))
+
+
+def to_json(value: Any) -> str:
+    """JSON text for the browser; `<` is escaped, so that nothing in it can pass for a tag."""
+    try:
+        text = orjson.dumps(value).decode()
+    except orjson.JSONEncodeError:  # half a character, or a number of more than 64 bits, in a trace that somebody opened
+        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c")
 
 
 def number(value: float, digits: int = 3) -> str:

@@ -41,7 +41,7 @@ class Batch:
             self._source_of |= dict.fromkeys(rows[1:], rows[0])
 
     def release(self, rows: Iterable[SequenceState]) -> None:
-        """Take rows' places back; those that have none are left alone."""
+        """Free rows' places; rows without one are left alone."""
         rows = list(rows)
         self.workspace.free(rows)
         for row in rows:
@@ -53,12 +53,12 @@ class Batch:
     ) -> dict[SequenceState, StepRecord]:
         """Make one speculative step for every row that goes on.
 
-        Rows that were cancelled or have no room left end without one. Beside others, a row with a long prompt has none until
-        all of it was taken in, a chunk a step.
+        Rows that were cancelled or have no room left end without a step. A long prompt is first taken in, a chunk a call, so
+        that it does not hold up the rows beside it.
 
         Args:
             rows: Any rows of this batch.
-            records: What to fill, for those who must know how far a step came that failed; by default something new.
+            records: Filled row by row, which tells how far a step came that failed; by default a new dict.
 
         Returns:
             dict: What happened to each row that was stepped.

@@ -45,7 +45,7 @@ class Workspace:
         self.drafters: dict[str, BatchDrafter] = {}
         self.slots: dict[SequenceState, Slot] = {}
         self.drafter_of: dict[SequenceState, BatchDrafter] = {}
-        self._checked: set[SequenceState] = set()  # of those with a drafter of others, who has had a whole proposal checked
+        self._checked: set[SequenceState] = set()  # rows of registered drafters, once a whole proposal was checked
 
     def __contains__(self, row: SequenceState) -> bool:
         return row in self.slots
@@ -64,7 +64,7 @@ class Workspace:
             raise
 
     def free(self, rows: Iterable[SequenceState]) -> None:
-        """Take rows' places back; those that have none are left alone."""
+        """Free rows' places; rows without one are left alone."""
         for row in rows:
             self._checked.discard(row)
             if row in self.slots:

@@ -1,13 +1,13 @@
 """Places for charts, which `assets/js/plot.js` draws with the Plotly that Gradio brings, in the colours of the page's theme."""
 
 import html
-import json
 
 import gradio as gr
 import plotly.graph_objects as go
 
 from ui.assets import mounting
 from ui.charts.figures import Figure
+from ui.labels import to_json
 
 BOARD = {
     "chart-acceptance": "Acceptance, round by round",
@@ -17,11 +17,6 @@ BOARD = {
     "chart-speedup": "Speedup against k",
 }
 """The charts of a run, by the id of their places; `assets/js/charts.js` makes them of the run's events."""
-
-
-def to_json(figure: Figure) -> str:
-    """A figure as JSON text; `<` is escaped, so that nothing in it can pass for a tag."""
-    return json.dumps(figure, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def load_plotly() -> None:

@@ -28,13 +28,13 @@ class Explanation:
         kind: The token's verdict.
         headline: The token and its verdict in a few words.
         sentences: The reasons, most important first.
-        facts: Names and values of the numbers behind them.
+        details: Names and values of the numbers that the sentences rest on.
     """
 
     kind: EventKind
     headline: str
     sentences: list[str]
-    facts: list[tuple[str, str]]
+    details: list[tuple[str, str]]
 
 
 def explain(trace: Trace, number: int) -> Explanation:
@@ -53,7 +53,7 @@ def explain(trace: Trace, number: int) -> Explanation:
         kind=case.event.kind,
         headline=f"{style.mark} {quoted(case.event)} {style.label}",
         sentences=why(case) + _entropies(case),
-        facts=_facts(case),
+        details=_details(case),
     )
 
 
@@ -67,7 +67,7 @@ def _entropies(case: Case) -> list[str]:
     return [said]
 
 
-def _facts(case: Case) -> list[tuple[str, str]]:
+def _details(case: Case) -> list[tuple[str, str]]:
     event = case.event
     block = case.rule == Rule.BLOCK
     numbers = [
@@ -79,11 +79,11 @@ def _facts(case: Case) -> list[tuple[str, str]]:
         ("target entropy, nats", event.target_entropy),
         ("draft entropy, nats", event.draft_entropy),
     ]
-    facts = [(name, f"{value:.6g}") for name, value in numbers if value is not None]
+    details = [(name, f"{value:.6g}") for name, value in numbers if value is not None]
     places = [("round", event.step), ("place in the window", event.index), ("place in the output", event.position)]
-    facts += [(name, str(value + 1)) for name, value in places if value is not None]
-    facts.append(("token", f"{event.token_id}" + (f" {visible(event.token)}" if event.token else "")))
-    return facts
+    details += [(name, str(value + 1)) for name, value in places if value is not None]
+    details.append(("token", f"{event.token_id}" + (f" {visible(event.token)}" if event.token else "")))
+    return details
 
 
 def to_html(explanation: Explanation | None) -> str:
@@ -91,12 +91,12 @@ def to_html(explanation: Explanation | None) -> str:
     if explanation is None:
         return f'<p class="inspector-hint">{NOTHING_CHOSEN}</p>'
     sentences = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in explanation.sentences)
-    facts = "".join(
-        f"<div><dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd></div>" for name, value in explanation.facts
+    details = "".join(
+        f"<div><dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd></div>" for name, value in explanation.details
     )
     return (
         f'<h3 class="inspector-headline" data-kind="{explanation.kind.value}">{html.escape(explanation.headline)}</h3>'
-        f'<div class="inspector-why">{sentences}</div><dl class="inspector-facts">{facts}</dl>'
+        f'<div class="inspector-why">{sentences}</div><dl class="inspector-details">{details}</dl>'
     )
 
 

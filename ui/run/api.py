@@ -1,6 +1,7 @@
 """The endpoint for programs: `/generate` streams a run's events."""
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any, Literal
 
 import gradio as gr
@@ -57,7 +58,7 @@ def add_api(catalog: Catalog) -> None:
                     "drafter": drafter,
                 }
             )
-            run.start(lambda cancel: catalog.stream(settings.pair, settings.request(), cancel))
+            run.start(partial(catalog.start, settings.pair, settings.request()))
             async for first, events in run.batches(SECONDS_A_LIST):
                 if events and first > 0:
                     # Gradio sends the difference to the yield before, and miscounts deletions in lists within lists

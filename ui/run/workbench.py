@@ -2,15 +2,17 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import gradio as gr
 
 from naive_speculate.events import TOKEN_KINDS, EventKind
 from naive_speculate.events.trace import Trace
-from ui.charts.plot import build_board, build_plot, load_plotly, to_json
+from ui.charts.plot import build_board, build_plot, load_plotly
 from ui.explain.inspector import distributions, explain, to_html
 from ui.host.catalog import DECODING, Catalog
+from ui.labels import to_json
 from ui.notify import warn
 from ui.run import controls as parts
 from ui.run.recorded import START
@@ -97,10 +99,11 @@ class Workbench:
         self.share.click(self._link, self.settings, link, **quiet).success(None, link, None, js=COPY_LINK, **quiet)
 
     async def _decode(self, request: gr.Request, *values: Any) -> AsyncIterator[Any]:
-        """Run: decode in a thread, hand over what came, some 20 times a second."""
+        """Run: decode, and hand over what came, some 20 times a second."""
         session = request.session_hash or ""
         try:
             settings = parts.read(values)
+            begin = partial(self._catalog.start, settings.pair, settings.request())
             plain_rate = self._catalog.of(settings.pair).plain_rate
             queue = self._catalog.queue(settings.pair)
         except ValueError as error:
@@ -110,7 +113,7 @@ class Workbench:
         run = Run()
         run.plain_rate = plain_rate
         self._runs.add(session, run)
-        run.start(lambda cancel: self._catalog.stream(settings.pair, settings.request(), cancel))
+        run.start(begin)
         if queue:
             gr.Info(queue)
         try:

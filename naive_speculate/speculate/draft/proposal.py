@@ -66,7 +66,7 @@ class BatchDrafter:
         """A row leaves it."""
 
     def fork(self, row: SequenceState, source: SequenceState) -> None:
-        """A row of the same prompt has taken it in: take over what is known of it."""
+        """Copy what is remembered of the prompt, which `source` has taken in and `row` shares."""
 
     def room(self, row: SequenceState) -> int:
         """How many tokens it can draft for a row at most."""

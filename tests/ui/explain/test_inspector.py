@@ -167,12 +167,12 @@ def test_without_recorded_numbers_the_words_say_so():
 
 
 def test_facts_are_the_events_own_numbers():
-    facts = dict(explain(refused(), 3).facts)
-    assert facts["target probability p"] == "0.12"
-    assert facts["acceptance probability"] == f"{0.12 / 0.55:.6g}"
-    assert facts["draw u"] == "0.64"
-    assert facts["target entropy, nats"] == "2"
-    assert facts["round"] == "1"
+    details = dict(explain(refused(), 3).details)
+    assert details["target probability p"] == "0.12"
+    assert details["acceptance probability"] == f"{0.12 / 0.55:.6g}"
+    assert details["draw u"] == "0.64"
+    assert details["target entropy, nats"] == "2"
+    assert details["round"] == "1"
 
 
 @pytest.mark.parametrize("number", [-1, 0, 6, 99])
