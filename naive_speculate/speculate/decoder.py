@@ -50,7 +50,7 @@ class SpeculativeDecoder:
             params: How tokens are chosen and when generation ends.
             num_draft_tokens: Tokens to draft a step, 0 for plain decoding, or "auto".
             verify_strategy: How drafts are judged.
-            drafter: "model" or "prompt_lookup".
+            drafter: "model", "head" or "prompt_lookup".
             detail: "full" events carry probabilities and the most probable tokens, "probs" only probabilities, "none" neither.
             cancel: A `threading.Event`, or the like; set it to end the run; the last event is then `finished` with `cancelled`.
 

@@ -1,11 +1,13 @@
 """Where a step's draft tokens come from: one file a drafter, and their registry."""
 
+from naive_speculate.speculate.draft.head import HeadDrafter
 from naive_speculate.speculate.draft.model import ModelDrafter
 from naive_speculate.speculate.draft.prompt_lookup import PromptLookupDrafter
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal, check_proposal, merge
 
 DRAFTERS: dict[str, type[BatchDrafter]] = {
     "model": ModelDrafter,
+    "head": HeadDrafter,
     "prompt_lookup": PromptLookupDrafter,
 }
 """Drafters by the name that `drafter` takes; `DRAFTERS["mine"] = Mine` adds one."""
@@ -17,6 +19,7 @@ __all__ = [
     "DRAFTERS",
     "OWN_DRAFTERS",
     "BatchDrafter",
+    "HeadDrafter",
     "ModelDrafter",
     "PromptLookupDrafter",
     "Proposal",
