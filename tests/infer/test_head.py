@@ -18,7 +18,7 @@ KINDS = {
     "wider": ({"hidden_size": 48, "num_key_value_heads": 4}, {"known": None}, {}),
     "norm before residual": ({}, {}, {"norm_before_residual": True}),
 }
-EXECUTORS = ("torch",)
+EXECUTORS = ("torch", "onnx")
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from tests.tiny import tiny_llama
 
 WAYS = {
     "transformers": (TransformersLanguageModel, "torch"),
-    "onnx": (lambda model: LlamaLanguageModel.from_transformers(model, "onnx"), "torch"),
+    "onnx": (lambda model: LlamaLanguageModel.from_transformers(model, "onnx"), "onnx"),
     "torch": (lambda model: LlamaLanguageModel.from_transformers(model, "torch"), "torch"),
     "graphs": (lambda model: made(model, "graphs"), "torch"),
 }

@@ -58,7 +58,7 @@ class DraftHead:
         self._shape = shape
         self._input_norm, self._fuse = weights.input_norm, weights.fuse
         self._token_ids = weights.token_ids
-        self._forward: _Forward = TorchHead(shape, weights, rotary)
+        self._forward = _executor(executor, shape, weights, rotary)
 
     def new_cache(self, batch_size: int) -> RaggedKVCache:
         """An empty cache for `batch_size` rows."""
@@ -109,6 +109,14 @@ class DraftHead:
         if self._token_ids is None:
             return logits
         return logits.new_full((len(logits), self.vocab_size), -torch.inf).index_copy_(1, self._token_ids, logits)
+
+
+def _executor(executor: str, shape: LlamaShape, weights: HeadWeights, rotary: RotaryTable) -> _Forward:
+    if executor == "torch":
+        return TorchHead(shape, weights, rotary)
+    from naive_speculate.infer.head.onnx import OnnxHead  # onnxruntime is optional
+
+    return OnnxHead(shape, weights, rotary)
 
 
 def check_head(head: Any, target: Any) -> None:
