@@ -89,6 +89,7 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("models").add_argument
     add("--target", metavar="M", help="Hub id or local folder (default: the bundled pair)")
     add("--draft", metavar="M", help="Hub id or local folder (default: none beside a given target)")
+    add("--head", metavar="M", help="Hub id or local folder of a draft head (default: the bundled target's, if there is one)")
     add("--device", default="auto", metavar="D", help="auto, cpu, cuda … (default: %(default)s)")
     add("--dtype", default="auto", metavar="T", help="auto, float32, bfloat16 … (default: %(default)s)")
     add("--executor", default="auto", metavar="E", help=f"{', '.join(EXECUTORS)} (default: %(default)s)")
@@ -161,7 +162,7 @@ def _generate(arguments: Sequence[str]) -> int:
     from naive_speculate.terminal import TerminalView
 
     params = _params(args)
-    pair = load_pair(args.target, args.draft, device=args.device, dtype=args.dtype, executor=args.executor)
+    pair = load_pair(args.target, args.draft, args.head, device=args.device, dtype=args.dtype, executor=args.executor)
     leave_cores_to(pair.target)
     decoder = SpeculativeDecoder(pair)
     cancel = threading.Event()

@@ -11,6 +11,8 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from naive_speculate.costs import CostTable
+from naive_speculate.infer.head.checkpoint import is_head, load_head
+from naive_speculate.infer.head.model import DraftHead, check_head
 from naive_speculate.infer.inferencer import eos_token_ids
 from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.infer.llama.weights import is_supported
@@ -40,10 +42,12 @@ class ModelPair:
         tokenizer: A transformers tokenizer; None where prompts are token ids.
         draft_tokenizer: The draft's, where it has another than the target; then the tokens that both know are drafted.
         measured_costs: Costs measured for this pair, for `num_draft_tokens="auto"`; else they are estimated.
+        head: A draft head, which drafts from the target's hidden states; None where there is none.
 
     Raises:
         ValueError: If target or draft is not a language model, or one of transformers without `wrap`, or its end-of-sequence
-            token is not a token id; or if the draft's tokenizer shares fewer than a tenth of the target's tokens.
+            token is not a token id, the head is for another target, or the draft's tokenizer shares fewer than a tenth of the
+            target's tokens.
     """
 
     target: LanguageModel
@@ -51,6 +55,7 @@ class ModelPair:
     tokenizer: Any = None
     measured_costs: CostTable | None = None
     draft_tokenizer: Any = None
+    head: DraftHead | None = None
 
     def __post_init__(self) -> None:
         for name in ("target", "draft"):
@@ -68,6 +73,8 @@ class ModelPair:
         if self.draft_tokenizer is not None and (self.draft is None or self.tokenizer is None):
             raise ValueError("draft_tokenizer was given without a " + ("draft" if self.draft is None else "tokenizer"))
         self.translation  # noqa: B018 - refuses a draft with too few common tokens
+        if self.head is not None:
+            check_head(self.head, self.target)
 
     @cached_property
     def translation(self) -> Translation | None:
@@ -102,7 +109,8 @@ class ModelPair:
     @cached_property
     def names(self) -> dict[str, str]:
         """The models' names, for people."""
-        return {role: _name(model) for role, model in (("target", self.target), ("draft", self.draft)) if model is not None}
+        models = {"target": self.target, "draft": self.draft, "head": self.head}
+        return {role: _name(model) for role, model in models.items() if model is not None}
 
     @property
     def default_drafter(self) -> str:
@@ -110,6 +118,8 @@ class ModelPair:
 
         Without a model that is suffix decoding, which drafts for any target, and drafts little where it has seen little.
         """
+        if self.head is not None:
+            return "head"
         return "suffix" if self.draft is None else "model"
 
     def costs(self, drafter: str) -> CostTable:
@@ -124,9 +134,15 @@ class ModelPair:
         if self.measured_costs is not None:
             costs = self.measured_costs
         else:
-            share = min(1.0, _num_parameters(self.draft) / max(1, _num_parameters(self.target))) if self.draft else 0.0
-            costs = CostTable(max(share, 0.02), tuple(1 + _VERIFY_GROWTH * k for k in range(9)))
+            costs = CostTable(self._share(self.draft), tuple(1 + _VERIFY_GROWTH * k for k in range(9)))
+        if drafter == "head":
+            return CostTable(self._share(self.head), costs.verify)
         return costs if drafter == "model" else CostTable(0.0, costs.verify)
+
+    def _share(self, model: Any) -> float:
+        """A model's share of the target's weights, which its forward is taken to cost."""
+        share = min(1.0, _num_parameters(model) / max(1, _num_parameters(self.target))) if model else 0.0
+        return max(share, 0.02)
 
 
 class _Widened:
@@ -149,6 +165,7 @@ class _Widened:
 def load_pair(
     target: str | Path | None = None,
     draft: str | Path | None = None,
+    head: str | Path | None = None,
     *,
     device: str = "auto",
     dtype: str = "auto",
@@ -160,7 +177,8 @@ def load_pair(
     Args:
         target: Hub id or local folder; None for the bundled pair, which needs no network.
         draft: Hub id or local folder; with a given target, None for no draft model. One with another tokenizer is translated:
-            it drafts the tokens that both know.
+            it drafts the tokens that both know; one whose configuration says that it is a draft head is taken as `head`.
+        head: Hub id or local folder of a draft head for the target (EAGLE-3).
         device: "auto" (CUDA where there is one), "cpu", "cuda", "cuda:1" …
         dtype: "auto" (float32 on the CPU; on CUDA what the weights are stored in), or a torch floating-point type's name.
         executor: As for `wrap`.
@@ -176,16 +194,27 @@ def load_pair(
     """
     where = _device(device)
     costs = None
+    if draft is not None and is_head(draft):
+        if head is not None:
+            raise ValueError(f"draft={str(draft)!r} is a draft head, and head={str(head)!r} was given too")
+        draft, head = None, draft
     if target is None:
         if draft is not None:
             raise ValueError(f"draft={str(draft)!r} was given without a target")
         target, draft = BUNDLED_PAIR / "target", BUNDLED_PAIR / "draft"
+        if head is None and (BUNDLED_PAIR / "head").is_dir():
+            head = BUNDLED_PAIR / "head"
         costs = _read_costs(BUNDLED_PAIR / COSTS_FILE) if where.type == "cpu" else None
     tokenizer = _load_tokenizer("target", target)
     draft_tokenizer = None if draft is None else _draft_tokenizer(tokenizer, draft)
     target_model = _load_model("target", target, where, dtype, executor, device_map)
     draft_model = None if draft is None else _load_model("draft", draft, where, dtype, executor)
-    return ModelPair(target_model, draft_model, tokenizer, costs, draft_tokenizer)
+    head_model = None
+    if head is not None:
+        by_onnx = getattr(target_model, "executor", None) == "onnx"
+        at = getattr(target_model, "device", where)
+        head_model = load_head(head, target_model, at, _dtype(dtype, where, None), "onnx" if by_onnx else "torch")
+    return ModelPair(target_model, draft_model, tokenizer, costs, draft_tokenizer, head_model)
 
 
 def _load_model(
@@ -312,7 +341,7 @@ def _num_parameters(model: Any) -> int:
     return int(getattr(model, "num_parameters", 1))
 
 
-def _name(model: LanguageModel) -> str:
+def _name(model: LanguageModel | DraftHead) -> str:
     name = str(getattr(model, "name", type(model).__name__))
     path = Path(name)
     if BUNDLED_PAIR in path.parents:

@@ -50,6 +50,8 @@ class LlamaLanguageModel:
         max_positions: How many tokens a sequence may have; None where the configuration has no limit.
         num_parameters: Number of parameters.
         executor: "onnx" or "torch".
+        num_layers, hidden_size: How deep and how wide it is.
+        input_embeddings: Its embedding table, shape `[vocab_size, hidden_size]`.
     """
 
     def __init__(self, reference: TransformersLanguageModel, forward: _Forward, executor: str) -> None:
@@ -59,6 +61,8 @@ class LlamaLanguageModel:
         self.max_positions = reference.max_positions
         self.num_parameters = reference.num_parameters
         self.executor = executor
+        self.num_layers, self.hidden_size = reference.num_layers, reference.hidden_size
+        self.input_embeddings = reference.input_embeddings
         self._forward = forward
         self._spare: list[RaggedKVCache] = []
 

@@ -14,7 +14,7 @@ import numpy as np
 import onnxruntime
 import torch
 
-from naive_speculate.infer.llama.onnx_graph import LlamaGraph, has_fast_form, residual
+from naive_speculate.infer.llama.onnx_graph import GraphBuilder, LlamaGraph, has_fast_form, residual
 from naive_speculate.infer.llama.onnx_threads import session_options
 from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
@@ -39,24 +39,21 @@ class _Binding:
     tables: tuple[torch.Tensor, torch.Tensor]
 
 
-class OnnxLlama:
-    """A forward of a Llama-like model, as `TorchLlama`.
+class OnnxSession:
+    """Runs a graph over the rows of a ragged cache.
 
     Args:
-        shape: The model's shape.
-        weights: Its weights, float32 on the CPU; not needed any more once this object is made.
+        graph: The graph and its weights, float32 on the CPU.
         rotary: Its rotary embedding.
     """
 
-    dtype = torch.float32
-    device = torch.device("cpu")
-
-    def __init__(self, shape: LlamaShape, weights: LlamaWeights, rotary: RotaryTable) -> None:
-        self.shape = shape
+    def __init__(self, graph: GraphBuilder, rotary: RotaryTable) -> None:
+        self.shape = shape = graph.shape
         self._window = next((window for window in shape.windows if window is not None), None)
         self._always_by_mask = not all(has_fast_form(shape, layer) for layer in range(shape.num_layers))
         self._rotary = rotary
-        graph = LlamaGraph(shape, weights)
+        self._num_tokens = len(graph.initializers["embedding"])
+        self._cuts_logits = any(value.name == "logits_from" for value in graph.model.graph.input)
         options = session_options()
         options.log_severity_level = 4  # what goes wrong is raised, not logged as well
         values = [_or_value(weight) for weight in graph.initializers.values()]
@@ -67,42 +64,36 @@ class OnnxLlama:
         self._lock = threading.Lock()  # the bound arrays serve one forward at a time
         self._bindings: WeakKeyDictionary[RaggedKVCache, dict[tuple[int, int, tuple[str, ...]], _Binding]] = WeakKeyDictionary()
 
-    def forward(
-        self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int, layers: Sequence[int] = ()
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Compute logits and write keys and values after the rows' ends, without moving the ends.
+    def run(self, inputs: Mapping[str, torch.Tensor], rows: CacheRows, outputs: Mapping[str, torch.Tensor]) -> None:
+        """One forward, which writes keys and values after the rows' ends without moving them.
 
         Args:
-            token_ids: int64, shape `[rows, num_query_tokens]`.
+            inputs: By name, contiguous, a row of each for a row of the cache; `token_ids` is among them.
             rows: Rows of a cache of this model.
-            num_logits: The last so many positions' logits.
-            layers: After how many decoder layers hidden states are wanted.
-
-        Returns:
-            tuple: Logits, float32, shape `[rows, num_logits, vocab_size]`, and the hidden states of `layers` side by side,
-                shape `[rows, num_query_tokens, len(layers) * hidden_size]`; None where there are no layers.
+            outputs: By name, filled in; likewise.
 
         Raises:
             ValueError: If a token is not in the vocabulary.
         """
-        token_ids = token_ids.contiguous()
-        count, num_new = token_ids.shape
-        outputs = {"logits": torch.empty(count, num_logits, self.shape.vocab_size)}
-        if layers:
-            outputs |= {residual(layer): torch.empty(count, num_new, self.shape.hidden_size) for layer in sorted(set(layers))}
         cache = rows.cache
         with self._lock:
-            cache.reserve(max(rows.lengths) + num_new)
+            cache.reserve(max(rows.lengths) + inputs["token_ids"].shape[1])
             if rows.contiguous:
-                self._run(token_ids, cache, rows.indices[0], outputs)
+                self._run(inputs, cache, rows.indices[0], outputs)
             else:
                 for begin, end in _neighbours(rows.indices):
-                    part = {name: output[begin:end] for name, output in outputs.items()}
-                    self._run(token_ids[begin:end], cache, rows.indices[begin], part)
-        return outputs["logits"], torch.cat([outputs[residual(layer)] for layer in layers], dim=-1) if layers else None
+                    parts = [{name: tensor[begin:end] for name, tensor in each.items()} for each in (inputs, outputs)]
+                    self._run(parts[0], cache, rows.indices[begin], parts[1])
 
-    def _run(self, token_ids: torch.Tensor, cache: RaggedKVCache, first: int, outputs: Mapping[str, torch.Tensor]) -> None:
+    def _run(
+        self,
+        inputs: Mapping[str, torch.Tensor],
+        cache: RaggedKVCache,
+        first: int,
+        outputs: Mapping[str, torch.Tensor],
+    ) -> None:
         """One forward over neighbouring rows, `first` and those after it."""
+        token_ids = inputs["token_ids"]
         count, num_new = token_ids.shape
         binding = self._binding(cache, first, count, tuple(outputs))
         lengths = cache.lengths[first : first + count]
@@ -111,21 +102,23 @@ class OnnxLlama:
         if num_new > 1:
             binding.last += num_new - 1
         binding.total[()] = longest + num_new
-        binding.logits_from[0] = -outputs["logits"].shape[1]
+        if self._cuts_logits:
+            binding.logits_from[0] = -outputs["logits"].shape[1]
         # The fast form takes several tokens a row for one row, or for rows that are all empty.
         by_mask = count > 1 and num_new > 1 and longest > 0
         binding.by_mask[()] = by_mask
         kept: list[np.ndarray[Any, Any]] = []
         if by_mask or self._always_by_mask:
             kept = self._bind_masks(binding.io, lengths, num_new, cache.capacity)
-        _bind_input(binding.io, "token_ids", token_ids)
+        for name, tensor in inputs.items():
+            _bind_input(binding.io, name, tensor)
         for name, output in outputs.items():
             _bind_output(binding.io, name, output)
         try:
             self._session.run_with_iobinding(binding.io)
         except RuntimeError as error:
-            if int(token_ids.min()) < 0 or int(token_ids.max()) >= self.shape.vocab_size:
-                raise ValueError(f"query_token_ids must be in [0, {self.shape.vocab_size})") from error
+            if int(token_ids.min()) < 0 or int(token_ids.max()) >= self._num_tokens:
+                raise ValueError(f"query_token_ids must be in [0, {self._num_tokens})") from error
             raise
         del kept  # bound by address: had to live until here
 
@@ -149,7 +142,7 @@ class OnnxLlama:
             by_mask=np.zeros((), np.bool_),
             tables=tables,
         )
-        for name in ("last", "total", "logits_from", "by_mask"):
+        for name in ("last", "total", "by_mask", *(["logits_from"] if self._cuts_logits else [])):
             _bind_array(io, name, getattr(binding, name))
         _bind_input(io, "cos", tables[0])
         _bind_input(io, "sin", tables[1])
@@ -177,6 +170,48 @@ class OnnxLlama:
         for name, array in arrays.items():
             _bind_array(io, name, array)
         return list(arrays.values())
+
+
+class OnnxLlama(OnnxSession):
+    """A forward of a Llama-like model, as `TorchLlama`.
+
+    Args:
+        shape: The model's shape.
+        weights: Its weights, float32 on the CPU; not needed any more once this object is made.
+        rotary: Its rotary embedding.
+    """
+
+    dtype = torch.float32
+    device = torch.device("cpu")
+
+    def __init__(self, shape: LlamaShape, weights: LlamaWeights, rotary: RotaryTable) -> None:
+        super().__init__(LlamaGraph(shape, weights), rotary)
+
+    def forward(
+        self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int, layers: Sequence[int] = ()
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Compute logits and write keys and values after the rows' ends, without moving the ends.
+
+        Args:
+            token_ids: int64, shape `[rows, num_query_tokens]`.
+            rows: Rows of a cache of this model.
+            num_logits: The last so many positions' logits.
+            layers: After how many decoder layers hidden states are wanted.
+
+        Returns:
+            tuple: Logits, float32, shape `[rows, num_logits, vocab_size]`, and the hidden states of `layers` side by side,
+                shape `[rows, num_query_tokens, len(layers) * hidden_size]`; None where there are no layers.
+
+        Raises:
+            ValueError: If a token is not in the vocabulary.
+        """
+        token_ids = token_ids.contiguous()
+        count, num_new = token_ids.shape
+        outputs = {"logits": torch.empty(count, num_logits, self.shape.vocab_size)}
+        if layers:
+            outputs |= {residual(layer): torch.empty(count, num_new, self.shape.hidden_size) for layer in sorted(set(layers))}
+        self.run({"token_ids": token_ids}, rows, outputs)
+        return outputs["logits"], torch.cat([outputs[residual(layer)] for layer in layers], dim=-1) if layers else None
 
 
 _UNUSED_INDEX = np.zeros(1, np.int64)

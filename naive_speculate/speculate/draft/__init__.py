@@ -1,6 +1,7 @@
 """Where a step's draft tokens come from: one file a drafter, and their registry."""
 
 from naive_speculate.models import ModelPair
+from naive_speculate.speculate.draft.head import HeadDrafter
 from naive_speculate.speculate.draft.model import ModelDrafter
 from naive_speculate.speculate.draft.prompt_lookup import PromptLookupDrafter
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal, check_proposal, merge
@@ -9,6 +10,7 @@ from naive_speculate.speculate.draft.translated import TranslatedDrafter
 
 DRAFTERS: dict[str, type[BatchDrafter]] = {
     "model": ModelDrafter,
+    "head": HeadDrafter,
     "suffix": SuffixDrafter,
     "prompt_lookup": PromptLookupDrafter,
 }
@@ -28,6 +30,7 @@ __all__ = [
     "DRAFTERS",
     "OWN_DRAFTERS",
     "BatchDrafter",
+    "HeadDrafter",
     "ModelDrafter",
     "PromptLookupDrafter",
     "Proposal",

@@ -81,7 +81,7 @@ class ModelDrafter(BatchDrafter):
         return Proposal(found.token_ids[back], probs, [found.lengths[place] for place in back])
 
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
-        window = _DrawnWindow(rows, limits, self.vocab_size)
+        window = DrawnWindow(rows, limits, self.vocab_size)
         query = self._first_query(rows)
         places = self.pool.view([self.slots[row] for row in rows])
         while True:
@@ -123,7 +123,7 @@ class ModelDrafter(BatchDrafter):
         return on_device([self.history(row)[-width:] for row in rows], self.pool.model.device)
 
 
-class _DrawnWindow:
+class DrawnWindow:
     """Draft windows while they are drawn: each row by its own parameters, history and random source."""
 
     def __init__(self, rows: Sequence[SequenceState], limits: Sequence[int], vocab_size: int) -> None:

@@ -43,7 +43,7 @@ class BatchDrafter:
         device: Where they are needed.
 
     Attributes:
-        layers: Of the target, whose hidden states `commit` wants to see; the embeddings are layer 0.
+        layers: Of the target, whose hidden states `observe` and `commit` want to see; the embeddings are layer 0.
         earlier: What was generated before, where the decoder keeps it; set after the drafter was made.
     """
 
@@ -75,6 +75,17 @@ class BatchDrafter:
     def ready(self, row: SequenceState) -> bool:
         """Whether it has taken in what a window of this row needs."""
         return True
+
+    def observe(self, rows: Sequence[SequenceState], starts: Sequence[int], features: Sequence[torch.Tensor]) -> None:
+        """The target has taken in a chunk of some prompts, all of which come this way but for their last tokens, whose hidden
+        states come with the first `commit`. Called where `layers` is not empty, before `prefill`; a chunk that failed comes
+        again.
+
+        Args:
+            rows: Whose prompts.
+            starts: Position of the first token of each one's chunk.
+            features: Hidden states of `layers` side by side, each of shape `[num_tokens, len(layers) * hidden_size]`.
+        """
 
     def prefill(self, rows: Sequence[SequenceState]) -> None:
         """Take in the next chunk of what is long missing, the prompt above all."""
