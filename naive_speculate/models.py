@@ -87,6 +87,12 @@ class ModelPair:
         """The models' names, for people."""
         return {role: _name(model) for role, model in (("target", self.target), ("draft", self.draft)) if model is not None}
 
+    @cached_property
+    def num_parameters(self) -> dict[str, int]:
+        """How many parameters target and draft have, as far as they tell."""
+        told = {"target": self.target, "draft": self.draft}
+        return {role: int(model.num_parameters) for role, model in told.items() if hasattr(model, "num_parameters")}
+
     def costs(self, drafter: str) -> CostTable:
         """Costs of drafting and verifying, in target forwards over one token.
 

@@ -169,6 +169,7 @@ class Event:
         schema_version, prompt, prompt_token_ids, prompt_texts, settings, seed, models, device, cost_table: What a run
             started with.
         finish_reason, metrics, message: How it ended; `message` says what went wrong when it ended in an error.
+        stop_reason: vLLM's: the stop string or the id of the stop token that ended it; None for the model's own end token.
     """
 
     kind: EventKind
@@ -206,6 +207,7 @@ class Event:
     device: str | None = None
     cost_table: dict[str, Any] | None = None
     finish_reason: FinishReason | None = None
+    stop_reason: int | str | None = None
     metrics: dict[str, Any] | None = None
     message: str | None = None
     logprobs: dict[int, Logprob] | None = None
