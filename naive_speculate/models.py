@@ -90,8 +90,9 @@ class ModelPair:
     @cached_property
     def num_parameters(self) -> dict[str, int]:
         """How many parameters target and draft have, as far as they tell."""
-        told = {"target": self.target, "draft": self.draft}
-        return {role: int(model.num_parameters) for role, model in told.items() if hasattr(model, "num_parameters")}
+        counts = {"target": self.target, "draft": self.draft}
+        known = {role: getattr(model, "num_parameters", None) for role, model in counts.items()}
+        return {role: int(count) for role, count in known.items() if count is not None}
 
     def costs(self, drafter: str) -> CostTable:
         """Costs of drafting and verifying, in target forwards over one token.

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from ui.explain.verdict import warning
 from ui.run.runs import Run
 
 HEAVY = frozenset({"draft_top", "target_top", "residual_top", "cost_table", "logprobs", "prompt_logprobs"})
@@ -41,6 +42,7 @@ def batch(run: Run, first: int = 0, most: int | None = None) -> str:
         "live": run.live,
         "plain": {"rate": run.plain_rate, "where": run.plain_where},
         "title": run.title,
+        "warning": warning((run.events[0].settings if run.events else None) or {}),
     }
     return _to_json(message).replace("<", "\\u003c")
 
