@@ -122,6 +122,13 @@ class ModelPair:
             return "head"
         return "suffix" if self.draft is None else "model"
 
+    @cached_property
+    def num_parameters(self) -> dict[str, int]:
+        """How many parameters target and draft have, as far as they tell."""
+        counts = {"target": self.target, "draft": self.draft}
+        known = {role: getattr(model, "num_parameters", None) for role, model in counts.items()}
+        return {role: int(count) for role, count in known.items() if count is not None}
+
     def costs(self, drafter: str) -> CostTable:
         """Costs of drafting and verifying, in target forwards over one token.
 

@@ -149,6 +149,10 @@ class StopStrings:
     Args:
         stops: The strings.
         include: Whether the text keeps the stop string.
+
+    Attributes:
+        text: The text so far.
+        found: The stop string that ends it, once one does.
     """
 
     def __init__(self, stops: Sequence[str], include: bool) -> None:
@@ -156,6 +160,7 @@ class StopStrings:
         self._include = include
         self._longest = max(map(len, self._stops), default=0)
         self.text = ""
+        self.found: str | None = None
 
     def append(self, piece: str, search: bool = True) -> int | None:
         """Add text; returns where to cut the whole text when it completes a stop string, if those are searched for."""
@@ -170,6 +175,7 @@ class StopStrings:
             return None
         # The one that completes first ends the text, as if characters came one at a time.
         at, stop = min(found, key=lambda pair: (pair[0] + len(pair[1]), pair[0]))
+        self.found = stop
         return at + len(stop) if self._include else at
 
     @property

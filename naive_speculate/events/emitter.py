@@ -91,6 +91,7 @@ class Emitter:
         reason: FinishReason,
         message: str | None = None,
         prompt_logprobs: list[dict[int, Logprob] | None] | None = None,
+        stop_reason: int | str | None = None,
     ) -> list[Event]:
         """The event that closes the run; whatever was held back comes before it."""
         self.over = True
@@ -98,7 +99,7 @@ class Emitter:
         metrics = self._summary.metrics.to_dict()
         at = time.perf_counter() - self._began
         end = Event(EventKind.FINISHED, self.row, at, finish_reason=reason, metrics=metrics, message=message)
-        end.prompt_logprobs = prompt_logprobs
+        end.prompt_logprobs, end.stop_reason = prompt_logprobs, stop_reason
         return [*events, end]
 
     def _token(self, kind: EventKind, at: float, record: StepRecord, place: int, token_id: int, text: str) -> Event:

@@ -172,6 +172,7 @@ class Event:
             started with.
         vocabularies: Of a run whose draft has another tokenizer: tokens both know ("shared"), the target and the draft.
         finish_reason, metrics, message: How it ended; `message` says what went wrong when it ended in an error.
+        stop_reason: vLLM's: the stop string or the id of the stop token that ended it; None for the model's own end token.
     """
 
     kind: EventKind
@@ -209,6 +210,7 @@ class Event:
     device: str | None = None
     cost_table: dict[str, Any] | None = None
     finish_reason: FinishReason | None = None
+    stop_reason: int | str | None = None
     metrics: dict[str, Any] | None = None
     message: str | None = None
     logprobs: dict[int, Logprob] | None = None

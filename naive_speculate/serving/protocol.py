@@ -5,7 +5,7 @@ cluster; whoever asks cannot tell.
 """
 
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from naive_speculate.events import Event
@@ -58,12 +58,14 @@ class About:
         device: Where the target computes.
         chat: Whether the tokenizer has a chat template.
         capacity: Most sequences that it will ever decode at once.
+        num_parameters: Of target and draft, as loaded.
     """
 
     models: dict[str, str]
     device: str
     chat: bool
     capacity: int
+    num_parameters: dict[str, int] = field(default_factory=dict)
 
 
 def entered(lists: Generator[list[Event], None, None]) -> Iterator[list[Event]]:

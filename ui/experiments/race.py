@@ -16,6 +16,7 @@ from naive_speculate.events import OUTPUT_KINDS, EventKind
 from naive_speculate.events.trace import Trace
 from naive_speculate.sampling.random_source import fresh_seed
 from ui.assets import ROOT, mounting
+from ui.explain.verdict import warning
 from ui.host.catalog import Catalog
 from ui.labels import count, percent, to_json
 from ui.notify import warn
@@ -61,6 +62,7 @@ def verdict(plain: Trace, speculative: Trace) -> list[str]:
         f"speculative decoding {_passes(b.num_spec_steps)} for {count(b.num_generated_tokens, 'token')}"
         + (f", keeping {percent(b.draft_acceptance_rate)} of its drafts." if b.draft_acceptance_rate is not None else "."),
         _same_text(plain, speculative),
+        *([warned] if (warned := warning((speculative.started and speculative.started.settings) or {})) else []),
     ]
 
 

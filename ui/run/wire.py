@@ -5,6 +5,7 @@ is drawn on the server, reads them. A batch is a *string*, so that Gradio compar
 out the difference to the batch before; and `<` is escaped, so that nobody can take a token in it for a tag.
 """
 
+from ui.explain.verdict import warning
 from ui.labels import to_json
 from ui.run.runs import Run
 
@@ -37,5 +38,6 @@ def batch(run: Run, first: int = 0, most: int | None = None) -> str:
         "live": run.live,
         "plain": {"rate": run.plain_rate, "where": run.plain_where},
         "title": run.title,
+        "warning": warning((run.events[0].settings if run.events else None) or {}),
     }
     return to_json(message)
