@@ -166,7 +166,7 @@ def test_without_recorded_numbers_the_words_say_so():
     assert NO_NUMBERS in said(trace, REJECTED)
 
 
-def test_facts_are_the_events_own_numbers():
+def test_details_are_the_events_own_numbers():
     details = dict(explain(refused(), 3).details)
     assert details["target probability p"] == "0.12"
     assert details["acceptance probability"] == f"{0.12 / 0.55:.6g}"

@@ -42,7 +42,7 @@ def test_a_guess_that_playback_has_not_seen_judged_hides_what_the_target_thinks(
     tops = {"draft_top": top((" king", 0.55), ("the", 0.1)), "target_top": top((" queen", 0.31), (" king", 0.12))}
     trace = step_of(token(PROPOSED, " king", **numbers, **tops))
     shown = explain(trace, 1)
-    assert not any("0.12" in value for _, value in shown.facts)
+    assert not any("0.12" in value for _, value in shown.details)
     assert "How sure was the target" not in " ".join(shown.sentences)
     figure = drawn(distributions(trace, 1))
     assert [bars.name for bars in figure.data] == ["draft"]
