@@ -91,7 +91,8 @@ class ModelPair:
     def default_drafter(self) -> str:
         """What drafts where a request does not say: the pair's own.
 
-        Without a model that is suffix decoding, which drafts for any target, and drafts little where it has seen little.
+        Without a model that is suffix decoding: it drafts for any target, and prompt lookup gives hardly ever more tokens a
+        forward (`benchmarks/drafters.py`) and mostly takes more drafts.
         """
         return "suffix" if self.draft is None else "model"
 
