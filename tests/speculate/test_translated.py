@@ -58,7 +58,7 @@ def toys(name):
 def llamas(name, way="torch", **options):
     target, draft = TOKENIZERS[name]
     models = WAYS[way](llama(target, 0, 2)), WAYS[way](llama(draft, 1, **options))
-    return ModelPair(*models, target, draft_tokenizer=draft)
+    return ModelPair(*models, target, CostTable(0.05, (1.0, 1.05)), draft)
 
 
 def some_tokens(pair, prompt):
@@ -131,7 +131,7 @@ def test_greedy_output_is_the_target_s_on_any_text(name, way):
         for k in (4, "auto"):
             found = decoder.generate(text, params, num_draft_tokens=k)
             assert found.token_ids == plain.token_ids
-            assert found.metrics.num_draft_tokens > 0
+            assert k == "auto" or found.metrics.num_draft_tokens > 0
 
 
 @pytest.mark.parametrize("k", [3, "auto"])
