@@ -81,8 +81,8 @@ class Inspector {
     bar.style.setProperty("--keep", odds.keep);
     bar.style.setProperty("--die", odds.die ?? 0);
     bar.classList.toggle("ns-no-die", certain);
-    bar.classList.toggle("ns-all-red", odds.keep < 0.12);
-    bar.classList.toggle("ns-all-green", odds.keep > 0.88);
+    bar.classList.toggle("ns-most-red", odds.keep < 0.3);
+    bar.classList.toggle("ns-most-green", odds.keep > 0.7);
     bar.classList.toggle("ns-die-right", odds.die > 0.5);
     this.find(".ns-die-u").textContent = certain ? "" : `u = ${number(odds.die)}`;
     this.find(".ns-die-edge").textContent = certain ? "" : odds.keep >= 1 && name === "p/q" ? "p ≥ q" : `${name} ${odds.name.startsWith("under") ? "" : "= "}${odds.name}`;

@@ -142,8 +142,9 @@ def test_the_text_is_there_by_itself_and_all_that_matters_is_in_sight(open_page,
         assert page.locator(".ns-player").bounding_box() == before
         press(page, "To the end")
         expect(page.locator(".ns-why")).to_be_visible()
-    page.set_viewport_size({"width": 390, "height": 844})
-    assert in_sight(page, "#tokens", "#run", ".ns-settings-open")
+    for size in ({"width": 512, "height": 384}, {"width": 390, "height": 844}):
+        page.set_viewport_size(size)
+        assert in_sight(page, "#tokens", "#run", ".ns-player", ".ns-settings-open"), size
     expect(page.locator("#inspector")).to_be_hidden()
     expect(page.locator("#k input").first).to_be_hidden()
     page.locator(".ns-settings-open").click()
