@@ -156,7 +156,7 @@ class DrawnWindow:
         else:
             token_ids = torch.stack([self._draw_row(place, scores[place]) for place in range(len(self._rows))])
         self._token_ids.append(token_ids)
-        self._find_ends(token_ids)
+        self._find_ends(token_ids, scores)
         return token_ids
 
     def proposal(self) -> Proposal:
@@ -173,13 +173,13 @@ class DrawnWindow:
             return argmax(scores)
         return self._rows[place].random.categorical(self._probs[-1][place])
 
-    def _find_ends(self, token_ids: torch.Tensor) -> None:
+    def _find_ends(self, token_ids: torch.Tensor, scores: torch.Tensor) -> None:
         drafted = len(self._token_ids)
         if token_ids.is_cuda and not self._adaptive and not self._needs_history:
             # Looking at the tokens would wait for the device; a window past a stop token is merely cut later.
             self.full = drafted >= max(self._limits)
             return
-        confidences = pick(self._probs[-1], token_ids).tolist() if self._adaptive else [1.0] * len(token_ids)
+        confidences = self._confidences(token_ids, scores) if self._adaptive else [1.0] * len(token_ids)
         for place, (token, confidence) in enumerate(zip(token_ids.tolist(), confidences, strict=True)):
             row = self._rows[place]
             if row.pipeline.needs_history:
@@ -189,3 +189,9 @@ class DrawnWindow:
                 if ends or not row.window.should_continue(confidence):
                     self._ends[place] = drafted
         self.full = all(end is not None for end in self._ends)
+
+    def _confidences(self, token_ids: torch.Tensor, scores: torch.Tensor) -> list[float]:
+        """What the draft gives its tokens; found without all other probabilities where nobody asks for these."""
+        if self._needs_probs:
+            return pick(self._probs[-1], token_ids).tolist()
+        return (pick(scores, token_ids) - scores.logsumexp(dim=-1)).exp().tolist()
