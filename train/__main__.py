@@ -11,10 +11,11 @@ from pathlib import Path
 import torch
 
 from train import card
-from train.config import PRESETS
+from train.config import HEADS, PRESETS
 from train.distil import begin_draft, train_draft
 from train.errors import TrainingError
 from train.export import export
+from train.head import export_head, train_head
 from train.loop import Budget
 from train.pipeline import Workshop, prepare, train_target
 
@@ -30,6 +31,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--minutes", type=float, default=60.0, help="training time of the target (default 60)")
     found.add_argument("--tokens", type=float, help="train the target on so many tokens, in place of --minutes (such as 2e7)")
     found.add_argument("--draft-minutes", type=float, help="training time of the draft (default a quarter of --minutes)")
+    found.add_argument("--head-minutes", type=float, default=0.0, help="training time of a draft head (default 0: none)")
     found.add_argument("--preset", choices=sorted(PRESETS), default="cpu", help="sizes and rates (default cpu)")
     found.add_argument("--init", type=Path, help="an exported target to go on from, with its tokenizer; it may be smaller")
     found.add_argument("--init-draft", type=Path, help="an exported draft to distil further; it may be smaller")
@@ -53,8 +55,8 @@ def choose_device(name: str) -> torch.device:
 
 
 def make_pair(arguments: argparse.Namespace) -> None:
-    if arguments.minutes < 0 or (arguments.draft_minutes or 0) < 0:
-        raise TrainingError("--minutes and --draft-minutes must not be negative")
+    if arguments.minutes < 0 or (arguments.draft_minutes or 0) < 0 or arguments.head_minutes < 0:
+        raise TrainingError("--minutes, --draft-minutes and --head-minutes must not be negative")
     if arguments.tokens is not None and not arguments.tokens > 0:
         raise TrainingError("--tokens must be above 0")
     if arguments.threads is not None:
@@ -79,6 +81,12 @@ def make_pair(arguments: argparse.Namespace) -> None:
     export(target, tokenizer, arguments.out / "target")
     export(draft, tokenizer, arguments.out / "draft")
     finish(shop, arguments.out, target_step)
+    if arguments.head_minutes > 0:
+        recipe = HEADS[arguments.preset]
+        head = train_head(shop, target, target_step, recipe, arguments.head_minutes)
+        export_head(head, recipe, arguments.out / "head")
+        for name, length in card.measure_head(arguments.out, shop.tokens("valid")).items():
+            print(f"head, {name}: {length:.2f} tokens a target forward")
 
 
 def finish(shop: Workshop, out: Path, target_step: int) -> None:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM, PreTrainedTokenizerBase
 
+from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.sampling.words import classroom_words
 from train.acceptance import Acceptance, measure_acceptance
 from train.data import TokenArray
@@ -144,6 +145,19 @@ def measure(out: Path, valid: TokenArray, valid_bytes: int, *, prompts: int = 64
     ]
     losses = [mean_loss(model, valid, length, rows=8) for model in (target, draft)]
     return Measured(losses[0], losses[1], valid_bytes / len(valid), found[0], found[1])
+
+
+def measure_head(out: Path, valid: TokenArray, *, prompts: int = 16, new_tokens: int = 64) -> dict[str, float]:
+    """Tokens a target forward that the exported head brings with five drafted tokens, decoded."""
+    decoder = SpeculativeDecoder(load_pair(out / "target", head=out / "head", device="cpu"))
+    room = decoder.admission.max_positions or 512
+    beginnings = prompts_from(valid, prompts, min(32, room // 4)).tolist()
+    found = {}
+    for name, temperature in (("greedy", 0.0), ("temperature 1", 1.0)):
+        params = SamplingParams(temperature=temperature, max_tokens=min(new_tokens, room // 2), seed=1, ignore_eos=True)
+        results = decoder.generate(beginnings, params, drafter="head", num_draft_tokens=5, detail="none")
+        found[name] = sum(len(one.token_ids) for one in results) / sum(one.metrics.num_spec_steps for one in results)
+    return found
 
 
 def samples(out: Path) -> list[tuple[str, str]]:

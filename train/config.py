@@ -68,6 +68,44 @@ class Recipe:
         return replace(self, seed=seed)
 
 
+@dataclass(frozen=True)
+class HeadRecipe:
+    """What decides a draft head, beside its target and the recipe of both."""
+
+    layers: tuple[int, ...]  # of the target, whose hidden states it reads: after so many layers, fewer than there are
+    hidden: int  # its own width; each head is ``hidden / heads`` wide
+    heads: int
+    intermediate: int
+    known_tokens: int | None  # so many of the most frequent tokens; None for all
+    steps: int  # of a window, simulated in training
+    muon_rate: float
+    adam_rate: float
+
+    def layer_config(self, target: LlamaConfig) -> LlamaConfig:
+        return LlamaConfig(
+            vocab_size=target.vocab_size,
+            hidden_size=self.hidden,
+            intermediate_size=self.intermediate,
+            num_hidden_layers=1,
+            num_attention_heads=self.heads,
+            num_key_value_heads=self.heads,
+            head_dim=self.hidden // self.heads,
+            max_position_embeddings=target.max_position_embeddings,
+            rms_norm_eps=target.rms_norm_eps,
+            rope_parameters=target.rope_parameters,
+            bos_token_id=END_OF_TEXT_ID,
+            eos_token_id=END_OF_TEXT_ID,
+            pad_token_id=None,
+        )
+
+
+HEADS: dict[str, HeadRecipe] = {
+    "cpu": HeadRecipe((2, 6, 11), 256, 4, 512, None, steps=4, muon_rate=0.02, adam_rate=0.006),
+    "gpu": HeadRecipe((2, 4, 7), 256, 4, 512, None, steps=4, muon_rate=0.02, adam_rate=0.004),
+    "tiny": HeadRecipe((0, 1, 1), 16, 1, 32, 256, steps=3, muon_rate=0.02, adam_rate=0.004),
+}
+"""By preset. Not among the recipes, which are part of the targets' checkpoints."""
+
 PRESETS: dict[str, Recipe] = {
     "cpu": Recipe(
         vocab_size=4096,

@@ -30,7 +30,7 @@ def forward(model: LanguageModel, query_token_ids: torch.Tensor, kv_cache: KVCac
 
 
 def forward_with_features(
-    model: BatchLanguageModel, query_token_ids: torch.Tensor, kv_cache: KVCache, layers: Sequence[int]
+    model: BatchLanguageModel, query_token_ids: torch.Tensor, kv_cache: KVCache, layers: Sequence[int], **options: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """`model.forward` with hidden states, and a look at what came of it.
 
@@ -39,19 +39,20 @@ def forward_with_features(
         query_token_ids: int64, shape `[batch_size, num_query_tokens]`.
         kv_cache: Gains the query's keys and values.
         layers: Whose hidden states are wanted, at least one.
+        **options: `num_logits`.
 
     Returns:
-        tuple: Logits, shape `[batch_size, num_query_tokens, vocab_size]`, and features, shape `[batch_size, num_query_tokens,
-            len(layers) * hidden_size]`.
+        tuple: Logits, shape `[batch_size, num_query_tokens or num_logits, vocab_size]`, and features, shape `[batch_size,
+            num_query_tokens, len(layers) * hidden_size]`.
 
     Raises:
         ValueError: As `forward`, or if the model returns no hidden states, or none of that shape.
     """
     before = kv_cache.get_num_tokens()
-    found: Any = model.forward(query_token_ids, kv_cache, layers=layers)
+    found: Any = model.forward(query_token_ids, kv_cache, layers=layers, **options)
     logits, features = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
     gained = kv_cache.get_num_tokens() - before
-    logits = _checked(model, logits, query_token_ids, query_token_ids.shape[1], gained)
+    logits = _checked(model, logits, query_token_ids, options.get("num_logits", query_token_ids.shape[1]), gained)
     shape = list(features.shape) if isinstance(features, torch.Tensor) else []
     if features is None or len(shape) != 3 or shape[:2] != list(query_token_ids.shape) or shape[2] % len(layers):
         batch_size, num_new = query_token_ids.shape

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -35,6 +35,21 @@ class Slot:
     def copy_from(self, other: "Slot") -> None:
         """Hold the same tokens as another slot of the same pool, and no others."""
         self.cache.copy_row(other.row, self.row)
+
+
+class Chunk(NamedTuple):
+    """What a forward has taken in of sequences that were short of tokens.
+
+    Attributes:
+        places: Which of the sequences these are.
+        starts: Position of the first token that each was fed.
+        features: Hidden states at the tokens that each was fed, shape `[num_tokens, len(layers) * hidden_size]`; empty where no
+            layers were asked for.
+    """
+
+    places: list[int]
+    starts: list[int]
+    features: list[torch.Tensor]
 
 
 class SlotPool:
@@ -108,8 +123,8 @@ class SlotPool:
             view: See `view`.
             query: int64, shape `[rows, num_query_tokens]`.
             num_logits: Only the last so many positions' logits; None for all.
-            lengths: How many tokens of each row of the query are more than padding, which a plain model is spared and a batch
-                one computes too; None for all.
+            lengths: How many tokens of each row of the query are not padding; a plain model computes only these, a batch one
+                all of them. None where nothing is padding.
 
         Returns:
             torch.Tensor: Logits, shape `[rows, num_query_tokens or num_logits, vocab_size]`.
@@ -123,24 +138,30 @@ class SlotPool:
         return forward(self.model, query, view, **options)
 
     def forward_with_features(
-        self, view: Any, query: torch.Tensor, layers: Sequence[int], lengths: Sequence[int] | None = None
+        self,
+        view: Any,
+        query: torch.Tensor,
+        layers: Sequence[int],
+        lengths: Sequence[int] | None = None,
+        num_logits: int | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """As `forward`, and the hidden states of some layers.
 
         Args:
-            view, query, lengths: As for `forward`.
+            view, query, lengths, num_logits: As for `forward`.
             layers: See `BatchLanguageModel.forward`.
 
         Returns:
-            tuple: Logits of every position, and features, shape `[rows, num_query_tokens, len(layers) * hidden_size]`; None
-                where there are no layers.
+            tuple: Logits of every position or the last `num_logits`, and features, shape `[rows, num_query_tokens,
+                len(layers) * hidden_size]`; None where there are no layers.
 
         Raises:
             ValueError: As `forward`, or if the model cannot return them.
         """
         if layers:
-            return forward_with_features(self.model, query, view, layers)
-        return self.forward(view, query, lengths=lengths), None
+            options = {} if num_logits is None else {"num_logits": num_logits}
+            return forward_with_features(self.model, query, view, layers, **options)
+        return self.forward(view, query, num_logits, lengths), None
 
     def catch_up(self, slots: Sequence[Slot], token_ids: Sequence[list[int]]) -> None:
         """Feed every slot all of its tokens but the last.
@@ -152,24 +173,29 @@ class SlotPool:
         while self.feed(slots, token_ids):
             pass
 
-    def feed(self, slots: Sequence[Slot], token_ids: Sequence[list[int]]) -> bool:
+    def feed(self, slots: Sequence[Slot], token_ids: Sequence[list[int]], layers: Sequence[int] = ()) -> Chunk | None:
         """Feed every slot that is short of them the next chunk of its tokens, never the last token.
 
         Args:
             slots: Slots of this pool.
             token_ids: All tokens of each sequence.
+            layers: Whose hidden states are wanted of what is fed.
 
         Returns:
-            bool: Whether any was short of any.
+            Chunk: What was fed; None where no slot was short of any.
         """
-        short = [(slot, tokens) for slot, tokens in zip(slots, token_ids, strict=True) if slot.num_tokens < len(tokens) - 1]
-        if not short:
-            return False
+        places = [place for place, tokens in enumerate(token_ids) if slots[place].num_tokens < len(tokens) - 1]
+        if not places:
+            return None
+        short = [(slots[place], token_ids[place]) for place in places]
+        starts = [slot.num_tokens for slot, _ in short]
         chunks = [tokens[slot.num_tokens : len(tokens) - 1][:PREFILL_CHUNK] for slot, tokens in short]
-        width = max(map(len, chunks))
+        lengths = list(map(len, chunks))
+        width = max(lengths)
         query = on_device([chunk + [0] * (width - len(chunk)) for chunk in chunks], self.model.device)
-        ends = [slot.num_tokens + len(chunk) for (slot, _), chunk in zip(short, chunks, strict=True)]
-        self.forward(self.view([slot for slot, _ in short]), query, num_logits=1, lengths=[len(chunk) for chunk in chunks])
-        for (slot, _), end in zip(short, ends, strict=True):
-            slot.keep(end)
-        return True
+        view = self.view([slot for slot, _ in short])
+        _, features = self.forward_with_features(view, query, layers, lengths, num_logits=1)
+        for (slot, _), start, length in zip(short, starts, lengths, strict=True):
+            slot.keep(start + length)
+        kept = [] if features is None else [states[:length] for states, length in zip(features, lengths, strict=True)]
+        return Chunk(places, starts, kept)

@@ -99,6 +99,21 @@ class TransformersLanguageModel:
         """Number of parameters."""
         return sum(parameter.numel() for parameter in self.model.parameters())
 
+    @property
+    def num_layers(self) -> int:
+        """Number of decoder layers."""
+        return cast(int, self.config.num_hidden_layers)
+
+    @property
+    def hidden_size(self) -> int:
+        """Width of the hidden states."""
+        return cast(int, self.config.hidden_size)
+
+    @property
+    def input_embeddings(self) -> torch.Tensor:
+        """The embedding table, shape `[vocab_size, hidden_size]`."""
+        return cast(torch.Tensor, self.model.get_input_embeddings().weight.detach())
+
     def new_cache(self, batch_size: int) -> RaggedKVCache:
         """An empty cache for `batch_size` rows."""
         return RaggedKVCache(batch_size)

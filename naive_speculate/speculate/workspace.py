@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -11,7 +12,8 @@ from naive_speculate.infer import slots
 from naive_speculate.infer.device import on_device
 from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.models import ModelPair
-from naive_speculate.speculate.draft import DRAFTERS, OWN_DRAFTERS, BatchDrafter, Proposal, check_proposal, merge
+from naive_speculate.speculate.draft import OWN_DRAFTERS, BatchDrafter, Proposal, check_proposal, drafter_for, merge
+from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
 from naive_speculate.speculate.logprobs import raw_logprobs
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.stopwatch import Stopwatch
@@ -24,6 +26,7 @@ class Workspace:
     Args:
         pair: The models.
         vocabulary: Texts of tokens.
+        earlier: Outputs of earlier runs, for drafters that draft from them.
 
     Attributes:
         slots: Each row's place in the target's cache.
@@ -32,17 +35,18 @@ class Workspace:
         watch: Times the step that is being made.
     """
 
-    def __init__(self, pair: ModelPair, vocabulary: Vocabulary) -> None:
+    def __init__(self, pair: ModelPair, vocabulary: Vocabulary, earlier: EarlierOutputs | None = None) -> None:
         self.pair = pair
         self.vocabulary = vocabulary
         self.vocab_size = pair.vocab_size
+        self.earlier = earlier
         self.target = SlotPool(pair.target)
         self.device = self.target.model.device
         self.watch = Stopwatch(self.device)
         self.drafters: dict[str, BatchDrafter] = {}
         self.slots: dict[SequenceState, Slot] = {}
         self.drafter_of: dict[SequenceState, BatchDrafter] = {}
-        self._checked: set[SequenceState] = set()  # of those with a drafter of others, who has had a whole proposal checked
+        self._checked: set[SequenceState] = set()  # rows of registered drafters, once a whole proposal was checked
 
     def __contains__(self, row: SequenceState) -> bool:
         return row in self.slots
@@ -61,7 +65,7 @@ class Workspace:
             raise
 
     def free(self, rows: Iterable[SequenceState]) -> None:
-        """Take rows' places back; those that have none are left alone."""
+        """Free rows' places; rows without one are left alone."""
         for row in rows:
             self._checked.discard(row)
             if row in self.slots:
@@ -85,7 +89,9 @@ class Workspace:
         for row in scored:
             self._read_prompt(row)
         rest = [row for row in rows if row not in scored]
-        self.target.feed([self.slots[row] for row in rest], [row.token_ids for row in rest])
+        chunk = self.target.feed([self.slots[row] for row in rest], [row.token_ids for row in rest], self._layers(rest))
+        if chunk is not None and chunk.features:
+            self._show([rest[place] for place in chunk.places], rest, chunk.starts, chunk.features)
         for drafter in self.drafters.values():
             if drafting := [row for row in rows if self.drafter_of.get(row) is drafter and drafter.room(row) > 0]:
                 drafter.prefill(drafting)
@@ -159,7 +165,7 @@ class Workspace:
             places = [place for place, row in enumerate(rows) if row in records and self.drafter_of.get(row) is drafter]
             if places:
                 members = [rows[place] for place in places]
-                seen = self._seen(drafter, rows, places, features)
+                seen = None if features is None else self._seen(drafter, rows, features[on_device(places, features.device)])
                 self._tell(members, partial(drafter.commit, members, [records[row] for row in members], seen))
 
     def rewind(self, rows: Sequence[SequenceState]) -> None:
@@ -180,13 +186,29 @@ class Workspace:
                 if not row.ended:
                     row.end(FinishReason.ERROR, f"drafter {row.drafter!r} failed: {type(error).__name__}: {error}")
 
-    def _seen(
-        self, drafter: BatchDrafter, rows: Sequence[SequenceState], places: list[int], features: torch.Tensor | None
-    ) -> torch.Tensor | None:
-        if features is None or not drafter.layers:
+    def _show(
+        self, fed: Sequence[SequenceState], rows: Sequence[SequenceState], starts: list[int], features: list[torch.Tensor]
+    ) -> None:
+        """Hand hidden states of prompts to the drafters that want to see them.
+
+        Args:
+            fed: Rows that the target was fed a chunk of.
+            rows: Those whose drafters' layers were asked for.
+            starts, features: See `Chunk`.
+        """
+        for drafter in self.drafters.values():
+            places = [place for place, row in enumerate(fed) if self.drafter_of.get(row) is drafter]
+            if places and drafter.layers:
+                members = [fed[place] for place in places]
+                seen = [self._seen(drafter, rows, features[place]) for place in places]
+                self._tell(members, partial(drafter.observe, members, [starts[place] for place in places], seen))
+
+    def _seen(self, drafter: BatchDrafter, rows: Sequence[SequenceState], features: torch.Tensor) -> Any:
+        """A drafter's own layers of those that the rows' drafters want to see; None where it wants none."""
+        if not drafter.layers:
             return None
         wanted = self._layers(rows)
-        by_layer = features[on_device(places, features.device)].chunk(len(wanted), dim=-1)
+        by_layer = features.chunk(len(wanted), dim=-1)
         return torch.cat([by_layer[wanted.index(layer)] for layer in drafter.layers], dim=-1)
 
     def _layers(self, rows: Sequence[SequenceState]) -> list[int]:
@@ -204,7 +226,8 @@ class Workspace:
 
     def _drafter(self, name: str) -> BatchDrafter:
         if name not in self.drafters:
-            self.drafters[name] = DRAFTERS[name](self.pair, self.vocab_size, self.device)
+            self.drafters[name] = drafter_for(name, self.pair)(self.pair, self.vocab_size, self.device)
+            self.drafters[name].earlier = self.earlier
         return self.drafters[name]
 
     def _read_prompt(self, row: SequenceState) -> None:
@@ -214,8 +237,11 @@ class Workspace:
         known = len(found) - 1
         slot.keep(known)
         if chunk := prompt[known:-1][: slots.PREFILL_CHUNK]:
-            query = on_device([chunk], self.device)
-            logits = self.target.forward(self.target.view([slot]), query)[0, :, : self.vocab_size]
+            query, layers = on_device([chunk], self.device), self._layers([row])
+            logits, features = self.target.forward_with_features(self.target.view([slot]), query, layers)
             following = prompt[known + 1 : known + 1 + len(chunk)]
-            found += raw_logprobs(logits, following, row.params.prompt_logprobs or 0, self.vocabulary)
+            scores = logits[0, :, : self.vocab_size]
+            found += raw_logprobs(scores, following, row.params.prompt_logprobs or 0, self.vocabulary)
+            if features is not None:
+                self._show([row], [row], [known], [features[0]])
         row.prompt_logprobs = found

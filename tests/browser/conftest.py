@@ -37,10 +37,10 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def tab(chromium: Browser) -> Iterator[list[Page]]:
+def tab(chromium: Browser) -> list[Page]:
     """A page that the tests of a file share one after another, or none yet: Chromium has its scripts compiled already, which is
     most of what opening costs."""
-    yield []
+    return []
 
 
 @pytest.fixture

@@ -3,9 +3,10 @@
 import importlib.metadata
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Literal, Protocol, overload
+from typing import Literal, Protocol, cast, overload
 
 import torch
+from packaging.version import Version
 from transformers import PreTrainedModel
 
 from naive_speculate.infer.hidden_states import check_layers
@@ -49,6 +50,8 @@ class LlamaLanguageModel:
         max_positions: How many tokens a sequence may have; None where the configuration has no limit.
         num_parameters: Number of parameters.
         executor: "onnx" or "torch".
+        num_layers, hidden_size: How deep and how wide it is.
+        input_embeddings: Its embedding table, shape `[vocab_size, hidden_size]`.
     """
 
     def __init__(self, reference: TransformersLanguageModel, forward: _Forward, executor: str) -> None:
@@ -58,6 +61,8 @@ class LlamaLanguageModel:
         self.max_positions = reference.max_positions
         self.num_parameters = reference.num_parameters
         self.executor = executor
+        self.num_layers, self.hidden_size = reference.num_layers, reference.hidden_size
+        self.input_embeddings = reference.input_embeddings
         self._forward = forward
         self._spare: list[RaggedKVCache] = []
 
@@ -175,6 +180,29 @@ class LlamaLanguageModel:
             kv_cache.update([KVState(s.keys[:, :, -num_new:], s.values[:, :, -num_new:]) for s in states])
         return logits if features is None else (logits, features)
 
+    def draft_window(
+        self,
+        query_token_ids: torch.Tensor,
+        rows: CacheRows,
+        k: int,
+        vocab_size: int,
+        race: tuple[torch.Tensor, torch.Tensor] | None = None,
+        with_probs: bool = False,
+    ) -> tuple[torch.Tensor, torch.Tensor | None] | None:
+        """Choose k tokens, one after the other, in one call, as far as the executor can; see `OnnxLlama.draft`.
+
+        Returns:
+            tuple: See there; None where it cannot, and nothing has been done.
+        """
+        forward = self._forward
+        if not isinstance(rows, CacheRows) or not getattr(forward, "drafts_windows", False):
+            return None
+        if rows.cache.filled_by is not forward:  # nothing of this model is in there yet
+            return None
+        found = forward.draft(query_token_ids, rows, k, vocab_size, race, with_probs)  # type: ignore[attr-defined]
+        rows.advance(query_token_ids.shape[1] + k - 1)
+        return cast(tuple[torch.Tensor, torch.Tensor | None], found)
+
 
 def _onnx_obstacle(model: PreTrainedModel) -> str | None:
     if not _is_installed("onnxruntime", _ONNXRUNTIME) or not _is_installed("onnx", _ONNX):
@@ -189,7 +217,7 @@ def _is_installed(package: str, at_least: str) -> bool:
         found = importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return False
-    return [int(part) for part in found.split(".")[:2]] >= [int(part) for part in at_least.split(".")]
+    return Version(found) >= Version(at_least)
 
 
 def _rows_of(kv_cache: KVCache, batch_size: int) -> CacheRows:

@@ -34,65 +34,46 @@ def residual(layer: int) -> str:
     return f"{layer}.in_residual"
 
 
-class LlamaGraph:
-    """Builds the graph; afterwards `model` is the ONNX model and `initializers` its weights by name.
+class GraphBuilder:
+    """The parts that graphs over a ragged cache are made of.
 
-    Inputs of the graph (`b` rows, `s` new tokens a row, `c` the cache's capacity):
-        token_ids: int64 `[b, s]`.
-        logits_from: int64 `[1]`, where the positions whose logits are wanted begin; negative, counted from the end.
-        last: int32 `[b]`, each row's last position after this forward.
-        total: int32 `[]`, the longest row's length after this forward.
-        cos, sin: float32 `[at least c, head_dim / 2]`.
-        by_mask: bool `[]`, which form of attention; the four below are read only by the second.
-        positions: int64 `[b, s]`; `starts`: int64 `[b]`, each row's length before this forward.
-        mask: float32 `[b, 1, s, c]`, 0 or the lowest float.
-        window_mask: The same for layers with a sliding window.
-        past_key_i, past_value_i: float32 `[b, num_kv_heads, c, head_dim]`.
-
-    Outputs: `logits` float32 `[b, -logits_from, vocab_size]`, and `present_key_i`, `present_value_i` like the past. Where a
-    caller binds them, `residual(i)` float32 `[b, s, hidden_size]` too; they are computed anyway.
+    Attributes:
+        shape: Numbers of the layers.
+        initializers: Weights by name.
+        model: The ONNX model, once `_finish` was called.
+        num_forwards: How many forwards a run of it makes, each after the first with one token more a row.
     """
 
-    def __init__(self, shape: LlamaShape, weights: LlamaWeights) -> None:
+    model: onnx.ModelProto
+    num_forwards = 1
+
+    def __init__(self, shape: LlamaShape) -> None:
         self.shape = shape
         self.initializers: dict[str, torch.Tensor] = {}
         self._constants: list[onnx.TensorProto] = []
         self._nodes: list[onnx.NodeProto] = []
-        outputs = [_value("logits", TensorProto.FLOAT, ["b", "n", shape.vocab_size])]
         self._constant("query_shape", [0, -1, shape.num_heads, shape.head_dim])
         self._constant("key_shape", [0, -1, shape.num_kv_heads, shape.head_dim])
         self._constant("flat_shape", [0, 0, -1])
         widths = [shape.num_heads * shape.head_dim] + 2 * [shape.num_kv_heads * shape.head_dim]
         self._constant("qkv_widths", widths)
 
-        self._weight("embedding", weights.embedding)
-        self._add("Gather", ["embedding", "token_ids"], [residual(0)])
-        self._weight("0.attention_norm", weights.layers[0].attention_norm)
-        self._add("SimplifiedLayerNormalization", [residual(0), "0.attention_norm"], ["0.in"], epsilon=shape.norm_epsilon)
-        for index, layer in enumerate(weights.layers):
-            last = index + 1 == shape.num_layers
-            next_norm = weights.norm if last else weights.layers[index + 1].attention_norm
-            self._layer(index, layer, next_norm)
-            for kind in ("key", "value"):
-                outputs.append(_value(f"present_{kind}_{index}", TensorProto.FLOAT, None))
+    def _finish(self, inputs: Sequence[onnx.ValueInfoProto], outputs: Sequence[onnx.ValueInfoProto]) -> None:
+        """Make the model of all that was added; the cache's inputs and outputs come with those given."""
+        present = [
+            _value(f"present_{kind}_{index}", TensorProto.FLOAT, None)
+            for index in range(self.shape.num_layers)
+            for kind in ("key", "value")
+        ]
+        both = [*self._cache_inputs(), *inputs], [*outputs, *present]
+        graph = helper.make_graph(self._nodes, "llama", *both, self._constants)
+        opsets = [helper.make_opsetid("", 24), helper.make_opsetid(_ORT, 1)]
+        self.model = helper.make_model(graph, opset_imports=opsets, ir_version=11)
 
-        outputs += [_value(residual(index), TensorProto.FLOAT, None) for index in range(shape.num_layers + 1)]
-
-        self._constant("last_position", [_LAST])
-        self._constant("token_axis", [1])
-        self._add("Slice", [f"{shape.num_layers}.in", "logits_from", "last_position", "token_axis"], ["selected"])
-        tied = weights.head is weights.embedding or weights.head.data_ptr() == weights.embedding.data_ptr()
-        self._linear("selected", weights.embedding if tied else weights.head, "embedding" if tied else "head", "logits")
-        graph = helper.make_graph(self._nodes, "llama", self._inputs(), outputs, self._constants)
-        self.model = helper.make_model(
-            graph, opset_imports=[helper.make_opsetid("", 24), helper.make_opsetid(_ORT, 1)], ir_version=11
-        )
-
-    def _inputs(self) -> list[onnx.ValueInfoProto]:
+    def _cache_inputs(self) -> list[onnx.ValueInfoProto]:
         shape = self.shape
         inputs = [
             _value("token_ids", TensorProto.INT64, ["b", "s"]),
-            _value("logits_from", TensorProto.INT64, [1]),
             _value("last", TensorProto.INT32, ["b"]),
             _value("total", TensorProto.INT32, []),
             _value("cos", TensorProto.FLOAT, ["p", shape.head_dim // 2]),
@@ -116,7 +97,12 @@ class LlamaGraph:
         self._linear(at + "in", layer.qkv, at + "qkv_weight", at + "qkv", layer.qkv_bias)
         self._attention(index, layer)
         self._linear(at + "attended", layer.output, at + "output_weight", at + "attention_out", layer.output_bias)
-        attended = self._add_and_norm(residual(index), at + "attention_out", layer.mlp_norm, at + "mlp_in")
+        self._mlp(index, residual(index), layer, next_norm)
+
+    def _mlp(self, index: int, stream: str, layer: LlamaLayer, next_norm: torch.Tensor) -> None:
+        """Add a layer's second half, from the residual stream before and the attention's output, and the norm after it."""
+        at = f"{index}."
+        attended = self._add_and_norm(stream, at + "attention_out", layer.mlp_norm, at + "mlp_in")
         # Two products, not one fused: their rows need not be split afterwards, which measures faster.
         gate, up = layer.gate_up.chunk(2)
         self._linear(at + "mlp_in", gate, at + "gate_weight", at + "gate")
@@ -173,6 +159,10 @@ class LlamaGraph:
         nodes.append(_node("Reshape", [at + "out", "flat_shape"], [outputs[0]]))
         return nodes
 
+    def _norm(self, source: str, weight: torch.Tensor, name: str, output: str) -> None:
+        self._weight(name, weight)
+        self._add("SimplifiedLayerNormalization", [source, name], [output], epsilon=self.shape.norm_epsilon)
+
     def _head_norm(self, name: str, weight: torch.Tensor, split: str) -> str:
         self._weight(name + "_norm", weight)
         self._add("Reshape", [name, split], [name + "_split"])
@@ -210,6 +200,43 @@ class LlamaGraph:
         proto.data_location = TensorProto.EXTERNAL
         proto.external_data.add(key="location", value="handed over in memory")
         self._constants.append(proto)
+
+
+class LlamaGraph(GraphBuilder):
+    """Builds the graph; afterwards `model` is the ONNX model and `initializers` its weights by name.
+
+    Inputs of the graph (`b` rows, `s` new tokens a row, `c` the cache's capacity):
+        token_ids: int64 `[b, s]`.
+        logits_from: int64 `[1]`, where the positions whose logits are wanted begin; negative, counted from the end.
+        last: int32 `[b]`, each row's last position after this forward.
+        total: int32 `[]`, the longest row's length after this forward.
+        cos, sin: float32 `[at least c, head_dim / 2]`.
+        by_mask: bool `[]`, which form of attention; the four below are read only by the second.
+        positions: int64 `[b, s]`; `starts`: int64 `[b]`, each row's length before this forward.
+        mask: float32 `[b, 1, s, c]`, 0 or the lowest float.
+        window_mask: The same for layers with a sliding window.
+        past_key_i, past_value_i: float32 `[b, num_kv_heads, c, head_dim]`.
+
+    Outputs: `logits` float32 `[b, -logits_from, vocab_size]`, and `present_key_i`, `present_value_i` like the past. Where a
+    caller binds them, `residual(i)` float32 `[b, s, hidden_size]` too; they are computed anyway.
+    """
+
+    def __init__(self, shape: LlamaShape, weights: LlamaWeights) -> None:
+        super().__init__(shape)
+        self._weight("embedding", weights.embedding)
+        self._add("Gather", ["embedding", "token_ids"], [residual(0)])
+        self._norm(residual(0), weights.layers[0].attention_norm, "0.attention_norm", "0.in")
+        for index, layer in enumerate(weights.layers):
+            last = index + 1 == shape.num_layers
+            self._layer(index, layer, weights.norm if last else weights.layers[index + 1].attention_norm)
+        self._constant("last_position", [_LAST])
+        self._constant("token_axis", [1])
+        self._add("Slice", [f"{shape.num_layers}.in", "logits_from", "last_position", "token_axis"], ["selected"])
+        tied = weights.head is weights.embedding or weights.head.data_ptr() == weights.embedding.data_ptr()
+        self._linear("selected", weights.embedding if tied else weights.head, "embedding" if tied else "head", "logits")
+        outputs = [_value("logits", TensorProto.FLOAT, ["b", "n", shape.vocab_size])]
+        outputs += [_value(residual(index), TensorProto.FLOAT, None) for index in range(shape.num_layers + 1)]
+        self._finish([_value("logits_from", TensorProto.INT64, [1])], outputs)
 
 
 def _node(kind: str, inputs: Sequence[str], outputs: Sequence[str], domain: str = "", **attributes: Any) -> onnx.NodeProto:

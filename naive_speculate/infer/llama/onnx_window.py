@@ -9,11 +9,8 @@ import math
 import onnx
 from onnx import TensorProto, helper
 
-
-def num_noises(vocab_size: int) -> int:
-    """How many random numbers the draw of a token takes."""
-    size = math.isqrt(vocab_size)
-    return math.ceil(vocab_size / size) + size
+from naive_speculate.infer.llama.onnx_graph import GraphBuilder
+from naive_speculate.sampling.random_source import num_noises
 
 
 class WindowGraph:
@@ -21,22 +18,24 @@ class WindowGraph:
 
     Its inputs are those of the model's graph (`LlamaGraph`), and where tokens are drawn (`b` rows, `r` = `num_noises(vocab_size)`):
         temperature: float32 `[b, 1]`.
-        noise: float32 `[k, b, r]`, drawn from Exp(1); first the numbers for a draw's blocks, then those for their members.
+        noise: float32 `[b, k, r]`, drawn from Exp(1); of each draw first the numbers for its blocks, then those for their members.
 
-    Outputs: `drafts` int64 `[b, k]`; where they are drawn `probs` float32 `[b, k, vocab_size]` too; and each forward's
+    Outputs: `drafts` int64 `[b, k]`; where they are wanted `probs` float32 `[b, k, vocab_size]` too; and each forward's
     `j/present_key_i`, `j/present_value_i`. All of these must be bound to the cache: a forward reads what those before it wrote
     there, and cannot begin before their token is known.
 
     Args:
-        model: A `LlamaGraph`'s, all of whose layers have the fast form.
+        graph: A `LlamaGraph` all of whose layers have the fast form.
         k: Drafts in a window.
         vocab_size: How many tokens may be drafted; logits after them are not looked at.
-        drawn: Whether tokens are drawn.
+        drawn: Whether tokens are drawn; else they are the most probable ones.
+        with_probs: Whether the probabilities are wanted; drawn tokens always come with them.
     """
 
-    def __init__(self, model: onnx.ModelProto, k: int, vocab_size: int, *, drawn: bool) -> None:
-        forward = model.graph
-        self._k, self._vocab_size, self._drawn = k, vocab_size, drawn
+    def __init__(self, graph: GraphBuilder, k: int, vocab_size: int, *, drawn: bool, with_probs: bool) -> None:
+        self.shape, self.initializers, self.num_forwards = graph.shape, graph.initializers, k
+        model, forward = graph.model, graph.model.graph
+        self._k, self._vocab_size, self._drawn, self._with_probs = k, vocab_size, drawn, with_probs or drawn
         self._width = _width(forward)
         self._nodes: list[onnx.NodeProto] = []
         self._constants = list(forward.initializer)
@@ -54,13 +53,14 @@ class WindowGraph:
                 if output.name.startswith("present_")
             ]
         self._add("Concat", [f"{step}/draft" for step in range(k)], "drafts", axis=1)
-        if drawn:
+        if self._with_probs:
             self._add("Concat", [f"{step}/probs" for step in range(k)], "probs", axis=1)
             outputs.append(helper.make_tensor_value_info("probs", TensorProto.FLOAT, ["b", k, vocab_size]))
+        if drawn:
             inputs.append(helper.make_tensor_value_info("temperature", TensorProto.FLOAT, ["b", 1]))
-            inputs.append(helper.make_tensor_value_info("noise", TensorProto.FLOAT, [k, "b", num_noises(vocab_size)]))
-        graph = helper.make_graph(self._nodes, "window", inputs, outputs, self._constants)
-        self.model = helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
+            inputs.append(helper.make_tensor_value_info("noise", TensorProto.FLOAT, ["b", k, num_noises(vocab_size)]))
+        window = helper.make_graph(self._nodes, "window", inputs, outputs, self._constants)
+        self.model = helper.make_model(window, opset_imports=model.opset_import, ir_version=model.ir_version)
 
     def _add_constants(self) -> None:
         self._integers("no_place", [0])
@@ -96,6 +96,8 @@ class WindowGraph:
             logits = at + "usable"
         if not self._drawn:
             self._add("ArgMax", [logits], at + "draft", axis=2, keepdims=0)
+            if self._with_probs:
+                self._add("Softmax", [logits], at + "probs", axis=-1)
             return
         self._add("Unsqueeze", ["temperature", "token_axis"], at + "temperature")
         self._add("Div", [logits, at + "temperature"], at + "scores")
@@ -104,7 +106,7 @@ class WindowGraph:
         self._add("Pad", [at + "probs", "pads"], at + "padded")
         self._add("Reshape", [at + "padded", "in_blocks"], at + "blocks")
         self._add("ReduceSum", [at + "blocks", "vocab_axis"], at + "sums", keepdims=0)
-        self._add("Gather", ["noise", at + "number"], at + "noise", axis=0)
+        self._add("Gather", ["noise", at + "number"], at + "noise", axis=1)
         self._nodes.append(
             helper.make_node("Split", [at + "noise", "race_widths"], [at + "block_noise", at + "member_noise"], axis=1)
         )

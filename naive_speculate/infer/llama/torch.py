@@ -51,15 +51,19 @@ class TorchLlama:
             ValueError: If a token is not in the vocabulary (on the CPU; CUDA ends the process).
         """
         num_new = token_ids.shape[1]
+        tables = self.rotary.up_to(rows.get_num_tokens() + num_new)
+        positions = rows.positions(num_new, self.device)
+        return self.compute(token_ids, positions, tables, self.masks(rows, num_new), rows.write, num_logits, layers)
+
+    def masks(self, rows: CacheRows, num_new: int) -> dict[int | None, torch.Tensor | None]:
+        """Who of the next `num_new` tokens attends to what, by the layers' sliding windows; None for everything there is."""
         lengths = rows.lengths
-        tables = self.rotary.up_to(max(lengths) + num_new)
         masks: dict[int | None, torch.Tensor | None] = {}
         for window in set(self.shape.windows):
             # One new token of equally long rows sees everything there is.
             sees_all = num_new == 1 and window is None and min(lengths) == max(lengths)
             masks[window] = None if sees_all else rows.mask(num_new, self.device, window)
-        positions = rows.positions(num_new, self.device)
-        return self.compute(token_ids, positions, tables, masks, rows.write, num_logits, layers)
+        return masks
 
     def compute(
         self,
@@ -83,39 +87,58 @@ class TorchLlama:
         Returns:
             tuple: As `forward`.
         """
-        cos, sin = (table[positions][:, None].to(self.dtype) for table in tables)
-        try:
-            hidden = F.embedding(token_ids, self._weights.embedding)
-        except IndexError as error:
-            raise ValueError(f"query_token_ids must be in [0, {self.shape.vocab_size})") from error
+        rotation = self.rotation(tables, positions)
+        hidden = self.embed(token_ids)
         states = {0: hidden}  # the residual stream after so many layers
         for index, layer in enumerate(self._weights.layers):
-            hidden = hidden + self._attention(index, layer, hidden, write, (cos, sin), masks[self.shape.windows[index]])
-            gate, up = F.linear(self._norm(hidden, layer.mlp_norm), layer.gate_up).chunk(2, dim=-1)
-            hidden = hidden + F.linear(F.silu(gate).mul_(up), layer.down)
+            normed = self.norm(hidden, layer.attention_norm)
+            hidden = hidden + self.attend(index, layer, normed, write, rotation, masks[self.shape.windows[index]])
+            hidden = hidden + self.mlp(layer, hidden)
             if index + 1 in layers:
                 states[index + 1] = hidden
         first = token_ids.shape[1] - num_logits
-        logits = F.linear(self._norm(hidden[:, first:], self._weights.norm), self._weights.head)
+        logits = F.linear(self.norm(hidden[:, first:], self._weights.norm), self._weights.head)
         return logits, torch.cat([states[layer] for layer in layers], dim=-1) if layers else None
 
-    def _attention(
+    def embed(self, token_ids: torch.Tensor) -> torch.Tensor:
+        """Embeddings of tokens.
+
+        Raises:
+            ValueError: If one is not in the vocabulary.
+        """
+        try:
+            return F.embedding(token_ids, self._weights.embedding)
+        except IndexError as error:
+            raise ValueError(f"query_token_ids must be in [0, {len(self._weights.embedding)})") from error
+
+    def rotation(self, tables: tuple[torch.Tensor, torch.Tensor], positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Cosines and sines at positions `[rows, tokens]`, shape `[rows, 1, tokens, head_dim / 2]`."""
+        cos, sin = (table[positions][:, None].to(self.dtype) for table in tables)
+        return cos, sin
+
+    def mlp(self, layer: LlamaLayer, hidden: torch.Tensor) -> torch.Tensor:
+        """What a layer's MLP, with its norm, adds to the residual stream."""
+        gate, up = F.linear(self.norm(hidden, layer.mlp_norm), layer.gate_up).chunk(2, dim=-1)
+        return F.linear(F.silu(gate).mul_(up), layer.down)
+
+    def attend(
         self,
         index: int,
         layer: LlamaLayer,
-        hidden: torch.Tensor,
+        normed: torch.Tensor,
         write: Write,
         rotation: tuple[torch.Tensor, torch.Tensor],
         mask: torch.Tensor | None,
     ) -> torch.Tensor:
+        """What a layer's attention, given its normed input `[rows, tokens, width]`, adds to the residual stream."""
         shape = self.shape
         heads = (shape.num_heads, shape.num_kv_heads)
-        qkv = F.linear(self._norm(hidden, layer.attention_norm), layer.qkv, layer.qkv_bias)
+        qkv = F.linear(normed, layer.qkv, layer.qkv_bias)
         qkv = qkv.unflatten(-1, (-1, shape.head_dim)).transpose(1, 2)  # [rows, heads, tokens, head_dim]
         queries_keys, values = qkv[:, : sum(heads)], qkv[:, sum(heads) :]
         if layer.q_norm is not None and layer.k_norm is not None:
             queries, keys = queries_keys.split(heads, dim=1)
-            queries_keys = torch.cat([self._norm(queries, layer.q_norm), self._norm(keys, layer.k_norm)], dim=1)
+            queries_keys = torch.cat([self.norm(queries, layer.q_norm), self.norm(keys, layer.k_norm)], dim=1)
         queries, keys = _rotated(queries_keys, *rotation).split(heads, dim=1)
         all_keys, all_values = write(index, keys, values)
         attended = F.scaled_dot_product_attention(
@@ -123,7 +146,8 @@ class TorchLlama:
         )
         return F.linear(attended.transpose(1, 2).flatten(2), layer.output, layer.output_bias)
 
-    def _norm(self, hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    def norm(self, hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        """RMS norm."""
         return F.rms_norm(hidden, weight.shape, weight, self.shape.norm_epsilon)
 
 

@@ -10,6 +10,7 @@ from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.models import ModelPair
 from naive_speculate.sampling.argmax import argmax
 from naive_speculate.sampling.distributions import batch_scores, usable_probabilities
+from naive_speculate.speculate.draft.one_call import draft_in_one_call
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal
 from naive_speculate.speculate.rules import pick
 from naive_speculate.speculate.sequence import SequenceState
@@ -23,7 +24,10 @@ class ModelDrafter(BatchDrafter):
 
     Attributes:
         slots: Each row's place in the draft model's cache.
+        same_tokens: Whether the model's tokens are the target's.
     """
+
+    same_tokens = True
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
         super().__init__(pair, vocab_size, device)
@@ -48,12 +52,16 @@ class ModelDrafter(BatchDrafter):
         """See `BatchDrafter.fork`."""
         if self.slots[source].num_tokens:
             self.slots[row].copy_from(self.slots[source])
-            self.slots[row].keep(len(row.token_ids) - 1)
+            self.slots[row].keep(len(self.history(row)) - 1)
 
     def room(self, row: SequenceState) -> int:
         """See `BatchDrafter.room`; a window ends where the draft model's positions do."""
         positions = self.pool.model.max_positions
-        return row.room - 1 if positions is None else min(row.room - 1, positions - len(row.token_ids))
+        return row.room - 1 if positions is None else min(row.room - 1, positions - len(self.history(row)))
+
+    def history(self, row: SequenceState) -> list[int]:
+        """What the draft model reads of a row: its committed tokens."""
+        return row.token_ids
 
     def ready(self, row: SequenceState) -> bool:
         """See `BatchDrafter.ready`."""
@@ -62,7 +70,7 @@ class ModelDrafter(BatchDrafter):
     def prefill(self, rows: Sequence[SequenceState]) -> None:
         """See `BatchDrafter.prefill`."""
         missing = [row for row in rows if not self.ready(row)]
-        self.pool.feed([self.slots[row] for row in missing], [row.token_ids for row in missing])
+        self.pool.feed([self.slots[row] for row in missing], [self.history(row) for row in missing])
 
     def propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
         """See `BatchDrafter.propose`."""
@@ -77,16 +85,18 @@ class ModelDrafter(BatchDrafter):
         return Proposal(found.token_ids[back], probs, [found.lengths[place] for place in back])
 
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
-        window = _DrawnWindow(rows, limits, self.vocab_size)
         query = self._first_query(rows)
         places = self.pool.view([self.slots[row] for row in rows])
+        if self.same_tokens and (found := draft_in_one_call(self.pool.model, query, places, rows, limits, self.vocab_size)):
+            return found
+        window = DrawnWindow(rows, limits, self.vocab_size)
         while True:
             lengths = [query.shape[1] if drawing else 0 for drawing in window.drawing]
             logits = self.pool.forward(places, query, num_logits=1, lengths=lengths)
-            token_ids = window.draw(logits[:, -1])
+            token_ids = window.draw(self._in_target_tokens(logits[:, -1]))
             if window.full:
                 return window.proposal()
-            query = token_ids[:, None]
+            query = self._in_draft_tokens(token_ids)[:, None]
 
     def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
         """See `BatchDrafter.commit`."""
@@ -95,25 +105,31 @@ class ModelDrafter(BatchDrafter):
     def rewind(self, rows: Sequence[SequenceState]) -> None:
         """See `BatchDrafter.rewind`."""
         for row in rows:
-            self.slots[row].keep(len(row.token_ids) - 1)
+            self.slots[row].keep(len(self.history(row)) - 1)
+
+    def _in_target_tokens(self, logits: torch.Tensor) -> torch.Tensor:
+        return logits
+
+    def _in_draft_tokens(self, token_ids: torch.Tensor) -> torch.Tensor:
+        return token_ids
 
     def _missing(self, row: SequenceState) -> int:
-        return len(row.token_ids) - self.slots[row].num_tokens
+        return len(self.history(row)) - self.slots[row].num_tokens
 
     def _first_query(self, rows: Sequence[SequenceState]) -> torch.Tensor:
         """The tokens that the draft model has not seen; as many for every row, so that all end in the same column."""
         missing = [self._missing(row) for row in rows]
         width = max((count for count in missing if count <= _MAX_QUERY), default=1)
-        if any(count > _MAX_QUERY or len(row.token_ids) < width for count, row in zip(missing, rows, strict=True)):
+        if any(count > _MAX_QUERY or len(self.history(row)) < width for count, row in zip(missing, rows, strict=True)):
             width = 1
         late = [row for row, count in zip(rows, missing, strict=True) if count > width]
-        self.pool.catch_up([self.slots[row] for row in late], [row.token_ids for row in late])
+        self.pool.catch_up([self.slots[row] for row in late], [self.history(row) for row in late])
         for row in rows:
-            self.slots[row].keep(len(row.token_ids) - width)  # a row that is further ahead sees one token again
-        return on_device([row.token_ids[-width:] for row in rows], self.pool.model.device)
+            self.slots[row].keep(len(self.history(row)) - width)  # a row that is further ahead sees one token again
+        return on_device([self.history(row)[-width:] for row in rows], self.pool.model.device)
 
 
-class _DrawnWindow:
+class DrawnWindow:
     """Draft windows while they are drawn: each row by its own parameters, history and random source."""
 
     def __init__(self, rows: Sequence[SequenceState], limits: Sequence[int], vocab_size: int) -> None:

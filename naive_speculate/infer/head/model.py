@@ -1,0 +1,137 @@
+"""A draft head beside a target: what it reads of it, its forward, its cache."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+
+from naive_speculate.infer.head.torch import TorchHead
+from naive_speculate.infer.head.weights import HeadWeights
+from naive_speculate.infer.llama.weights import LlamaShape, RotaryTable
+from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
+
+
+class _Forward(Protocol):
+    def forward(
+        self, token_ids: torch.Tensor, states: torch.Tensor, rows: CacheRows, last: Sequence[int]
+    ) -> tuple[torch.Tensor, torch.Tensor]: ...
+
+
+class DraftHead:
+    """A draft head of the EAGLE-3 kind (Li et al. 2025, arXiv 2503.01840).
+
+    At place i it reads the embedding of token i + 1 beside a hidden state, and says what token i + 2 may be. The hidden state
+    is fused from the target's at token i, or, where the target has not been there yet, it is the head's own output at i - 1.
+
+    Args:
+        weights: Its weights, on the target's device.
+        shape: The shape of its layer; `vocab_size` is the head's own.
+        rotary: Its rotary embedding.
+        layers: Of the target, whose hidden states it reads; see `BatchLanguageModel.forward`.
+        name: Where it was loaded from.
+        executor: "torch", or "onnx" (float32 on the CPU).
+
+    Attributes:
+        vocab_size: Of the target.
+        target_hidden_size: The target's width.
+        num_parameters: Number of parameters, embeddings apart.
+    """
+
+    def __init__(
+        self,
+        weights: HeadWeights,
+        shape: LlamaShape,
+        rotary: RotaryTable,
+        layers: Sequence[int],
+        name: str,
+        executor: str = "torch",
+    ) -> None:
+        self.layers = tuple(layers)
+        self.name = name
+        self.executor = executor
+        self.vocab_size = len(weights.embedding)
+        self.target_hidden_size = weights.fuse.shape[1] // len(self.layers)
+        self.num_parameters = weights.num_parameters
+        self.device = weights.fuse.device
+        self.dtype = weights.fuse.dtype
+        self._shape = shape
+        self._input_norm, self._fuse = weights.input_norm, weights.fuse
+        self._token_ids = weights.token_ids
+        self._forward = _executor(executor, shape, weights, rotary)
+
+    def new_cache(self, batch_size: int) -> RaggedKVCache:
+        """An empty cache for `batch_size` rows."""
+        return RaggedKVCache(batch_size)
+
+    @torch.inference_mode()
+    def fuse(self, features: torch.Tensor) -> torch.Tensor:
+        """One hidden state of the head's width from the target's hidden states.
+
+        Args:
+            features: Those of `layers` side by side, shape `[..., len(layers) * target_hidden_size]`.
+
+        Raises:
+            ValueError: If they are of another width.
+        """
+        if features.shape[-1] != self._fuse.shape[1]:
+            raise ValueError(f"head {self.name!r} reads hidden states {self._fuse.shape[1]} wide, got {features.shape[-1]}")
+        features = features.to(self._fuse)
+        if self._input_norm is not None:
+            features = F.rms_norm(features, self._input_norm.shape, self._input_norm, self._shape.norm_epsilon)
+        return F.linear(features, self._fuse)
+
+    @torch.inference_mode()
+    def forward(
+        self, token_ids: torch.Tensor, states: torch.Tensor, rows: CacheRows, last: Sequence[int]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Compute logits and extend the rows by all places, padding included.
+
+        Args:
+            token_ids: int64, shape `[rows, num_new]`.
+            states: The hidden states of the tokens before these, shape `[rows, num_new, d]`.
+            rows: Rows of a cache of this head.
+            last: The one place of each row whose logits are wanted; what stands after it is padding.
+
+        Returns:
+            tuple: Logits, shape `[rows, vocab_size]`, minus infinity for tokens that the head does not know; and the head's own
+                hidden state there, shape `[rows, d]`.
+        """
+        if rows.cache.filled_by is not self._forward:
+            shape = self._shape
+            rows.cache.require(1, shape.num_kv_heads, shape.head_dim, self.dtype, self.device)
+            rows.cache.filled_by = self._forward
+        logits, hidden = self._forward.forward(token_ids, states, rows, last)
+        rows.advance(token_ids.shape[1])
+        return self._in_target_tokens(logits), hidden
+
+    def _in_target_tokens(self, logits: torch.Tensor) -> torch.Tensor:
+        if self._token_ids is None:
+            return logits
+        return logits.new_full((len(logits), self.vocab_size), -torch.inf).index_copy_(1, self._token_ids, logits)
+
+
+def _executor(executor: str, shape: LlamaShape, weights: HeadWeights, rotary: RotaryTable) -> _Forward:
+    if executor == "torch":
+        return TorchHead(shape, weights, rotary)
+    from naive_speculate.infer.head.onnx import OnnxHead  # onnxruntime is optional
+
+    return OnnxHead(shape, weights, rotary)
+
+
+def check_head(head: Any, target: Any) -> None:
+    """Refuse a head that was made for another target.
+
+    Raises:
+        ValueError: In one line that says what differs.
+    """
+    if not isinstance(head, DraftHead):
+        raise ValueError(f"head must be a DraftHead, which load_pair loads, got {head!r:.80}")
+    widths = (("hidden_size", head.target_hidden_size), ("vocab_size", head.vocab_size))
+    for what, wanted in widths:
+        found = getattr(target, what, None)
+        if found is not None and found != wanted:
+            raise ValueError(f"head {head.name!r} is for a target with {what} {wanted}, this one's is {found}")
+    depth = getattr(target, "num_layers", None)
+    if depth is not None and max(head.layers) > depth:
+        raise ValueError(f"head {head.name!r} reads layer {max(head.layers)} of its target, this one has {depth}")

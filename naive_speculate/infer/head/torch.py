@@ -1,0 +1,58 @@
+"""Runs a draft head with plain torch operations, on any device and in any dtype."""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+
+from naive_speculate.infer.device import on_device
+from naive_speculate.infer.head.weights import HeadWeights
+from naive_speculate.infer.llama.torch import TorchLlama
+from naive_speculate.infer.llama.weights import LlamaShape, RotaryTable
+from naive_speculate.infer.ragged_cache import CacheRows
+
+
+class TorchHead:
+    """A forward of a draft head.
+
+    Args:
+        shape: The shape of its layer; `vocab_size` is the head's own.
+        weights: Its weights, all on one device and in one dtype.
+        rotary: Its rotary embedding.
+    """
+
+    def __init__(self, shape: LlamaShape, weights: HeadWeights, rotary: RotaryTable) -> None:
+        self.shape = shape
+        self._weights = weights
+        self._lean = TorchLlama(shape, weights.as_llama(), rotary)
+
+    @torch.inference_mode()
+    def forward(
+        self, token_ids: torch.Tensor, states: torch.Tensor, rows: CacheRows, last: Sequence[int]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Compute logits and write keys and values after the rows' ends, without moving the ends.
+
+        Args:
+            token_ids: int64, shape `[rows, num_new]`.
+            states: The hidden states beside them, shape `[rows, num_new, d]`.
+            rows: Rows of a cache of this head.
+            last: The one place of each row whose logits are wanted; what stands after it is padding.
+
+        Returns:
+            tuple: Logits, shape `[rows, draft_vocab_size]`, and the layer's output, shape `[rows, d]`.
+
+        Raises:
+            ValueError: If a token is not in the vocabulary (on the CPU; CUDA ends the process).
+        """
+        lean, layer, num_new = self._lean, self._weights.layer, token_ids.shape[1]
+        tables = lean.rotary.up_to(rows.get_num_tokens() + num_new)
+        rotation = lean.rotation(tables, rows.positions(num_new, lean.device))
+        normed = lean.norm(states, self._weights.hidden_norm)
+        residual = normed if self._weights.norm_before_residual else states
+        both = torch.cat([lean.norm(lean.embed(token_ids), layer.attention_norm), normed], dim=-1)
+        mask = lean.masks(rows, num_new)[self.shape.windows[0]]
+        hidden = residual + lean.attend(0, layer, both, rows.write, rotation, mask)
+        wanted = on_device(last, lean.device)
+        hidden = hidden[torch.arange(len(wanted), device=lean.device), wanted]
+        hidden = hidden + lean.mlp(layer, hidden)
+        return F.linear(lean.norm(hidden, self._weights.norm), self._weights.head), hidden

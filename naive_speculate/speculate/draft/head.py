@@ -1,0 +1,180 @@
+"""Drafting with a head that reads the target's own hidden states (EAGLE-3, Li et al. 2025, arXiv 2503.01840)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+from naive_speculate.events.record import StepRecord
+from naive_speculate.infer.device import on_device
+from naive_speculate.infer.plain import PlainModel, as_batch_model
+from naive_speculate.infer.slots import Slot, SlotPool
+from naive_speculate.models import ModelPair
+from naive_speculate.speculate.draft.model import DrawnWindow
+from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal
+from naive_speculate.speculate.sequence import SequenceState
+
+_MAX_QUERY = 65
+"""Hidden states that a window may begin with: as many as the longest window, kept whole, leaves behind."""
+
+
+@dataclass
+class _History:
+    """What the head knows of a row: its cache, and the target's states that are not in there for good.
+
+    A window is drafted from the last of them, so there is always one once the target has seen a token; while a window is
+    drafted, the cache runs ahead.
+
+    Attributes:
+        slot: The row's place in the head's cache.
+        start: So many places are in the cache for good; the place of the first of `states`.
+        states: Fused states of the target at the places from there on, shape `[num_states, d]`.
+    """
+
+    slot: Slot
+    start: int
+    states: torch.Tensor
+
+    @property
+    def end(self) -> int:
+        """The place after the last known state."""
+        return self.start + len(self.states)
+
+    def settle(self, count: int) -> None:
+        """The first `count` states are in the cache for good."""
+        self.slot.keep(self.start + count)
+        self.start, self.states = self.start + count, self.states[count:]
+
+
+class HeadDrafter(BatchDrafter):
+    """Drafts token by token with the pair's draft head; see `BatchDrafter` for the methods.
+
+    The head's cache holds a place for each token but the last: the state of the target there beside the next token. What it
+    drafted itself is forgotten after each step, and the same places are read again with the target's states.
+    """
+
+    def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
+        super().__init__(pair, vocab_size, device)
+        assert pair.head is not None
+        self.head = pair.head
+        self.layers = self.head.layers
+        self.pool = SlotPool(cast(Any, self.head))
+        self.histories: dict[SequenceState, _History] = {}
+
+    @classmethod
+    def obstacle(cls, pair: ModelPair) -> str | None:
+        """See `BatchDrafter.obstacle`."""
+        if pair.head is None:
+            return "this pair has no draft head"
+        if isinstance(as_batch_model(pair.target), PlainModel):
+            return f"{type(pair.target).__name__} returns no hidden states, which a head reads"
+        return None
+
+    def admit(self, row: SequenceState) -> None:
+        """See `BatchDrafter.admit`."""
+        nothing = torch.zeros(0, 0, dtype=self.head.dtype, device=self.head.device)
+        self.histories[row] = _History(self.pool.allocate(), 0, nothing)
+
+    def release(self, row: SequenceState) -> None:
+        """See `BatchDrafter.release`."""
+        self.pool.free(self.histories.pop(row).slot)
+
+    def fork(self, row: SequenceState, source: SequenceState) -> None:
+        """See `BatchDrafter.fork`."""
+        own, other, known = self.histories[row], self.histories[source], len(row.token_ids) - 1
+        own.slot.copy_from(other.slot)
+        own.start, own.states = other.start, other.states[: max(0, known - other.start)]
+        if own.start > known:  # the other is further; where it went on from here, its state is gone
+            own.start = known
+        own.slot.keep(own.start)
+
+    def room(self, row: SequenceState) -> int:
+        """See `BatchDrafter.room`; without a state of the target there is nothing to draft from."""
+        return row.room - 1 if len(self.histories[row].states) else 0
+
+    def ready(self, row: SequenceState) -> bool:
+        """See `BatchDrafter.ready`."""
+        return len(self.histories[row].states) <= _MAX_QUERY
+
+    def observe(self, rows: Sequence[SequenceState], starts: Sequence[int], features: Sequence[torch.Tensor]) -> None:
+        """See `BatchDrafter.observe`."""
+        for row, start, states in zip(rows, starts, features, strict=True):
+            self._append(row, start, self.head.fuse(states))
+
+    def prefill(self, rows: Sequence[SequenceState]) -> None:
+        """See `BatchDrafter.prefill`; the last state is left for the window."""
+        long = [row for row in rows if len(self.histories[row].states) > 1]
+        if not long:
+            return
+        histories = [self.histories[row] for row in long]
+        counts = [len(history.states) - 1 for history in histories]
+        self._read(long, counts)
+        for history, count in zip(histories, counts, strict=True):
+            history.settle(count)
+
+    def propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
+        """See `BatchDrafter.propose`."""
+        self.pool.pack([self.histories[row].slot for row in rows])
+        order = sorted(range(len(rows)), key=lambda place: self.histories[rows[place]].slot.row)
+        found = self._propose([rows[place] for place in order], [limits[place] for place in order])
+        if order == list(range(len(rows))):
+            return found
+        back = sorted(range(len(rows)), key=order.__getitem__)
+        probs = None if found.probs is None else found.probs[back]
+        return Proposal(found.token_ids[back], probs, [found.lengths[place] for place in back])
+
+    def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
+        window = DrawnWindow(rows, limits, self.vocab_size)
+        view = self.pool.view([self.histories[row].slot for row in rows])
+        logits, states = self._read(rows, [len(self.histories[row].states) for row in rows])
+        while True:
+            token_ids = window.draw(logits)
+            if window.full:
+                return window.proposal()
+            logits, states = self.head.forward(token_ids[:, None], states[:, None], view, [0] * len(rows))
+
+    def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
+        """See `BatchDrafter.commit`."""
+        assert features is not None
+        fused = self.head.fuse(features)
+        for row, record, states in zip(rows, records, fused, strict=True):
+            if row.ended:  # it leaves, and may have kept less than was accepted
+                continue
+            history, kept = self.histories[row], record.outcome.num_accepted + 1
+            if history.slot.num_tokens >= history.end:  # a window was drafted
+                history.settle(len(history.states))
+            self._append(row, len(row.token_ids) - 1 - kept, states[:kept])
+
+    def rewind(self, rows: Sequence[SequenceState]) -> None:
+        """See `BatchDrafter.rewind`."""
+        for row in rows:
+            self.histories[row].settle(0)
+
+    def _append(self, row: SequenceState, start: int, states: torch.Tensor) -> None:
+        """Keep the target's states at the places from `start` on, which those kept reach up to."""
+        history = self.histories[row]
+        if not history.start <= start <= history.end:
+            raise ValueError(
+                f"hidden states from place {start} on do not follow those of places {history.start} to {history.end}"
+            )
+        known = history.states[: start - history.start]
+        history.states = torch.cat([known, states]) if len(known) else states
+
+    def _read(self, rows: Sequence[SequenceState], counts: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Let the head read so many of each row's states; returns logits and states after the last of them."""
+        histories, width = [self.histories[row] for row in rows], max(counts)
+        token_ids = []
+        for row, history, count in zip(rows, histories, counts, strict=True):
+            history.settle(0)
+            tokens = row.token_ids[history.start + 1 : history.start + 1 + count]
+            token_ids.append(tokens + [0] * (width - count))
+        states = pad_sequence(
+            [history.states[:count] for history, count in zip(histories, counts, strict=True)], batch_first=True
+        )
+        view = self.pool.view([history.slot for history in histories])
+        found = self.head.forward(on_device(token_ids, self.head.device), states, view, [count - 1 for count in counts])
+        for history, count in zip(histories, counts, strict=True):
+            history.slot.keep(history.start + count)  # what was padded is forgotten
+        return found

@@ -1,0 +1,155 @@
+"""Random draft heads as checkpoints in both layouts, and what they compute, written down once more without cache or batch."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+
+Tensors = dict[str, torch.Tensor]
+LAYOUTS = ("eagle", "speculators")
+VOCAB, TARGET_WIDTH = 97, 32  # of `tiny_llama`
+CONFIG: dict[str, Any] = {
+    "model_type": "llama",
+    "hidden_size": TARGET_WIDTH,
+    "intermediate_size": 40,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "hidden_act": "silu",
+    "max_position_embeddings": 64,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 5000.0,
+    "vocab_size": VOCAB,
+}
+
+
+def head_config(**changes: Any) -> dict[str, Any]:
+    """The numbers of a layer."""
+    return CONFIG | changes
+
+
+def head_tensors(config: dict[str, Any], seed: int = 7, known: int | None = 60, own_embeddings: bool = False) -> Tensors:
+    """Random weights by their bare names; `known` of the target's tokens, all for None."""
+    generator = torch.Generator().manual_seed(seed)
+    d, vocab = config["hidden_size"], config["vocab_size"]
+    head_dim = config.get("head_dim", d // config["num_attention_heads"])
+    heads, kv = config["num_attention_heads"] * head_dim, config["num_key_value_heads"] * head_dim
+
+    def random(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=generator) * (0.3 if len(shape) == 2 else 0.2) + (1 if len(shape) == 1 else 0)
+
+    mlp, at = config["intermediate_size"], "self_attn."
+    tensors = {
+        "fc.weight": random(d, 3 * TARGET_WIDTH),
+        "norm.weight": random(d),
+        "lm_head.weight": random(vocab if known is None else known, d),
+        "layer.hidden_norm.weight": random(d),
+        "layer.input_layernorm.weight": random(d),
+        "layer.post_attention_layernorm.weight": random(d),
+        f"layer.{at}q_proj.weight": random(heads, 2 * d),
+        f"layer.{at}k_proj.weight": random(kv, 2 * d),
+        f"layer.{at}v_proj.weight": random(kv, 2 * d),
+        f"layer.{at}o_proj.weight": random(d, heads),
+        "layer.mlp.gate_proj.weight": random(mlp, d),
+        "layer.mlp.up_proj.weight": random(mlp, d),
+        "layer.mlp.down_proj.weight": random(d, mlp),
+    }
+    if known is not None:
+        tokens = torch.randperm(vocab, generator=generator)[:known].sort().values
+        tensors["d2t"] = tokens - torch.arange(known)
+        tensors["t2d"] = torch.zeros(vocab, dtype=torch.bool).index_fill_(0, tokens, True)
+    if own_embeddings or d != TARGET_WIDTH:
+        tensors["embed_tokens.weight"] = random(vocab, d)
+    return tensors
+
+
+def save_head(folder: Path, layout: str, config: dict[str, Any], tensors: Tensors, **more: Any) -> Path:
+    """As the EAGLE authors have it, or vLLM's speculators."""
+    folder.mkdir(parents=True, exist_ok=True)
+    layer = "midlayer." if layout == "eagle" else "layers.0."
+    named = {name.replace("layer.", layer, 1) if name.startswith("layer.") else name: t for name, t in tensors.items()}
+    sizes = {"draft_vocab_size": len(tensors["lm_head.weight"])}
+    if layout == "eagle":
+        whole = {"architectures": ["LlamaForCausalLMEagle3"], **config, **sizes, **more}
+    else:
+        layer_config = {"transformer_layer_config": config, "speculators_model_type": "eagle3"}
+        whole = {"architectures": ["Eagle3Speculator"], **layer_config, **sizes, **more}
+    (folder / "config.json").write_text(json.dumps(whole))
+    save_file({name: tensor.contiguous() for name, tensor in named.items()}, folder / "model.safetensors")
+    return folder
+
+
+def rms(x: torch.Tensor, weight: torch.Tensor, epsilon: float) -> torch.Tensor:
+    return weight * x / (x.pow(2).mean(-1, keepdim=True) + epsilon).sqrt()
+
+
+def turned(x: torch.Tensor, theta: float) -> torch.Tensor:
+    """Rotary embedding of positions 0, 1, 2 …; x `[heads, tokens, head_dim]`."""
+    half = x.shape[-1] // 2
+    angles = torch.arange(x.shape[1])[:, None] * theta ** (-torch.arange(half) / half)
+    cos, sin = (torch.cat([table, table], dim=-1).to(x.dtype) for table in (angles.cos(), angles.sin()))
+    return x * cos + torch.cat([-x[..., half:], x[..., :half]], dim=-1) * sin
+
+
+def eager_layer(
+    tensors: Tensors, config: dict[str, Any], embedding: torch.Tensor, tokens: list[int], states: torch.Tensor, **options: Any
+) -> torch.Tensor:
+    """The layer's output at every place: tokens beside states `[len(tokens), d]`."""
+    epsilon, d = config["rms_norm_eps"], config["hidden_size"]
+    head_dim = config.get("head_dim", d // config["num_attention_heads"])
+
+    def w(name: str) -> torch.Tensor:
+        return tensors[f"layer.{name}.weight"].to(states.dtype)
+
+    normed = rms(states, w("hidden_norm"), epsilon)
+    both = torch.cat([rms(embedding[tokens], w("input_layernorm"), epsilon), normed], dim=-1)
+    q, k, v = ((both @ w(f"self_attn.{part}_proj").T).unflatten(-1, (-1, head_dim)).transpose(0, 1) for part in "qkv")
+    q, k = turned(q, config["rope_theta"]), turned(k, config["rope_theta"])
+    k, v = (x.repeat_interleave(config["num_attention_heads"] // config["num_key_value_heads"], dim=0) for x in (k, v))
+    scores = q @ k.transpose(1, 2) / head_dim**0.5
+    later = torch.ones(len(tokens), len(tokens), dtype=torch.bool).triu(1)
+    attended = scores.masked_fill(later, -torch.inf).softmax(-1) @ v
+    hidden = (normed if options.get("norm_before_residual") else states) + attended.transpose(0, 1).flatten(1) @ w(
+        "self_attn.o_proj"
+    ).T
+    x = rms(hidden, w("post_attention_layernorm"), epsilon)
+    return hidden + (F.silu(x @ w("mlp.gate_proj").T) * (x @ w("mlp.up_proj").T)) @ w("mlp.down_proj").T
+
+
+def eager_logits(tensors: Tensors, config: dict[str, Any], hidden: torch.Tensor) -> torch.Tensor:
+    """Logits in the target's tokens, for states `[..., d]`."""
+    normed = rms(hidden, tensors["norm.weight"].to(hidden.dtype), config["rms_norm_eps"])
+    logits = normed @ tensors["lm_head.weight"].to(hidden.dtype).T
+    if "d2t" not in tensors:
+        return logits
+    found = logits.new_full((*logits.shape[:-1], config["vocab_size"]), -torch.inf)
+    found[..., torch.arange(logits.shape[-1]) + tensors["d2t"]] = logits
+    return found
+
+
+def eager_window(
+    tensors: Tensors,
+    config: dict[str, Any],
+    embedding: torch.Tensor,
+    tokens: list[int],
+    features: torch.Tensor,
+    drafts: list[int],
+    **options: Any,
+) -> torch.Tensor:
+    """Logits from which each draft of a window was drawn, `[len(drafts), vocab_size]`.
+
+    Args:
+        tokens: All committed ones.
+        features: The target's at all of them but the last.
+    """
+    embedding = tensors.get("embed_tokens.weight", embedding).to(features.dtype)
+    states, read = features @ tensors["fc.weight"].to(features.dtype).T, tokens[1:]
+    found = []
+    for draft in drafts:
+        out = eager_layer(tensors, config, embedding, read, states, **options)[-1:]
+        found.append(eager_logits(tensors, config, out[0]))
+        states, read = torch.cat([states, out]), [*read, draft]
+    return torch.stack(found)

@@ -1,0 +1,132 @@
+"""A head is trained, resumed and exported; its simulated steps are what the decoder computes."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
+from train import head as head_module
+from train.__main__ import main
+from train.config import HEADS, PRESETS
+from train.errors import TrainingError
+from train.head import HeadModel, export_head, frequent_tokens, head_loss, train_head
+from train.loop import Budget
+from train.pipeline import Workshop, new_model, prepare, train_target
+
+RECIPE = HEADS["tiny"]
+TINY = ["--preset", "tiny", "--threads", "1", "--device", "cpu"]
+
+
+@pytest.fixture(scope="module")
+def shop(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Workshop:
+    made = Workshop(PRESETS["tiny"], tmp_path_factory.mktemp("head"), torch.device("cpu"), compile=False)
+    prepare(made, [corpus], valid=None)
+    return made
+
+
+@pytest.fixture(scope="module")
+def target(shop: Workshop) -> torch.nn.Module:
+    return train_target(shop, Budget(steps=20))[0]
+
+
+@pytest.mark.parametrize("known", [None, 200])
+@pytest.mark.parametrize("hidden", [16, 32, 48])
+def test_simulated_steps_are_what_the_exported_head_computes(
+    shop: Workshop, tmp_path: Path, hidden: int, known: int | None
+) -> None:
+    """Each window from a place on, of its own: the target's states up to there, then the head's own."""
+    recipe = replace(RECIPE, hidden=hidden, heads=hidden // 16, known_tokens=known)
+    target = new_model(shop, shop.recipe.target)
+    tokens = frequent_tokens(shop, known)
+    model = HeadModel(recipe, target, tokens)
+    for parameter in model.parameters():  # what half precision holds exactly
+        parameter.data = (parameter.data + 0.1 * torch.randn(parameter.shape)).half().float()
+    target.save_pretrained(tmp_path / "target")
+    shop.tokenizer().save(str(tmp_path / "target" / "tokenizer.json"))
+    export_head(model, recipe, tmp_path / "head")
+    pair = load_pair(tmp_path / "target", head=tmp_path / "head", device="cpu")
+    assert pair.head is not None
+    assert pair.head.layers == recipe.layers
+    text = torch.randint(0, shop.recipe.vocab_size, (1, 12))
+    features = torch.randn(1, 12, 3 * target.config.hidden_size)
+    with torch.no_grad():
+        simulated = model(text, features, 4)
+    for start in range(8):  # the last place whose state is the target's
+        cache = pair.head.new_cache(1)
+        fused = pair.head.fuse(features[:, : start + 1])
+        logits, state = pair.head.forward(text[:, : start + 1], fused, cache.all_rows(), [start])
+        for step in range(4):
+            expected = simulated[step][0, start + step]
+            torch.testing.assert_close(logits[0, tokens], expected, atol=1e-4, rtol=1e-4)
+            assert logits.isfinite().sum() == len(tokens)
+            place = start + step + 1
+            logits, state = pair.head.forward(text[:, place : place + 1], state[:, None], cache.all_rows(), [0])
+
+
+def test_the_loss_is_one_minus_what_is_accepted(shop: Workshop, target: torch.nn.Module) -> None:
+    recipe = replace(RECIPE, known_tokens=100)
+    head = HeadModel(recipe, target, frequent_tokens(shop, 100))
+    tokens = torch.randint(0, shop.recipe.vocab_size, (2, 21))
+    with torch.no_grad():
+        found = head_loss(target, head, recipe, 1.0, num_steps=1)(tokens)
+        output = target(tokens[:, :-1], output_hidden_states=True)
+        features = torch.cat([output.hidden_states[layer] for layer in recipe.layers], -1)[:, :-1]
+        p = output.logits[:, 1:].softmax(-1)
+        q = torch.zeros_like(p)
+        q[..., head.t2d] = head(tokens[:, 1:-1], features, 1)[0].softmax(-1)
+    assert found.item() == pytest.approx(1 - torch.minimum(p, q).sum(-1).mean().item(), abs=1e-5)
+
+
+def test_the_most_frequent_tokens_are_known(shop: Workshop) -> None:
+    counts = torch.bincount(torch.tensor(shop.tokens("train").astype("int64")), minlength=shop.recipe.vocab_size)
+    known = frequent_tokens(shop, 50)
+    assert known.tolist() == sorted(set(known.tolist()))
+    assert len(known) == 50
+    others = torch.ones(shop.recipe.vocab_size, dtype=torch.bool).index_fill_(0, known, False)
+    assert counts[known].min() >= counts[others].max()
+
+
+def test_a_head_learns_and_goes_on_where_it_was_interrupted(
+    shop: Workshop, target: torch.nn.Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In steps rather than minutes: straight through, and in two stretches."""
+    shop = replace(shop, recipe=replace(shop.recipe, decay_share=0.0))
+
+    def trained(number: int, *stretches: tuple[Budget, Budget]) -> dict[str, torch.Tensor]:
+        for budgets in stretches:  # of both stages
+            left = iter(budgets)
+            monkeypatch.setattr(head_module, "Budget", lambda left=left, **_: next(left))
+            head = train_head(shop, target, number, RECIPE, 1.0)
+        return head.state_dict()
+
+    whole, none = (Budget(steps=60), Budget(steps=8)), Budget(minutes=0)
+    straight, resumed = trained(101, whole), trained(102, (Budget(steps=20), none), whole)
+    assert all(torch.equal(straight[name], resumed[name]) for name in straight)
+    with (shop.work / "draft-of-0000101" / "head.csv").open() as file:
+        losses = [float(row["train_loss"]) for row in csv.DictReader(file)]
+    assert losses[-1] < losses[0]
+    monkeypatch.undo()
+    other = replace(RECIPE, intermediate=48)
+    with pytest.raises(TrainingError, match=r"another configuration: .*head.intermediate: 32 there, 48 here"):
+        train_head(shop, target, 101, other, 1.0)
+
+
+def test_the_command_makes_a_head_that_is_loaded_with_its_pair(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "pair"
+    argv = ["--corpus", str(corpus), "--work", str(tmp_path / "work"), "--out", str(out), "--minutes", "0.01"]
+    assert main([*argv, *TINY, "--head-minutes", "0.02"]) == 0
+    assert "head, greedy: " in capsys.readouterr().out
+    assert sum(path.stat().st_size for path in (out / "head").iterdir()) < 200_000
+    decoder = SpeculativeDecoder(load_pair(out / "target", out / "draft", out / "head", device="cpu"))
+    params = SamplingParams(max_tokens=20, temperature=0, ignore_eos=True)
+    plain = decoder.generate("One day", params, num_draft_tokens=0)
+    assert decoder.generate("One day", params, drafter="head").token_ids == plain.token_ids
+    assert main([*argv, *TINY, "--head-minutes", "-1"]) == 2
+    assert "--head-minutes must not be negative" in capsys.readouterr().err

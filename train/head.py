@@ -1,0 +1,259 @@
+"""Train a draft head for a target (EAGLE-3, Li et al. 2025, arXiv 2503.01840), by distillation, on books and the target's text.
+
+A window's later steps are simulated ("training-time test", section 3.2): in step j a place reads, in place of the target's
+states, what the head itself gave out at the place before in step j - 1, and attends to the target's states only up to j places
+back. So it learns from its own mistakes. The head may be narrower than the target, and may know the most frequent tokens only.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from transformers import LlamaConfig, LlamaForCausalLM
+from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm, LlamaRotaryEmbedding, apply_rotary_pos_emb
+
+from train.checkpoint import CheckpointFolder
+from train.config import HeadRecipe
+from train.data import TokenStream, open_tokens
+from train.distil import POLISH_SHARE, TOTAL_VARIATION_WEIGHT, HalfAndHalf, for_drafts, forward_kl, write_samples
+from train.loop import Budget, LossFunction, Training
+from train.pipeline import Workshop, compiled
+from train.precision import fast_bfloat16, half_precision
+
+STEP_DECAY = 0.8  # weight of a simulated step's loss, times that of the one before
+VALID_WINDOWS = 16
+
+
+class HeadAttention(nn.Module):
+    """Attention of a simulated step; weights under transformers' names."""
+
+    def __init__(self, config: LlamaConfig) -> None:
+        super().__init__()
+        self.head_dim = config.head_dim or config.hidden_size // config.num_attention_heads
+        width = config.num_attention_heads * self.head_dim
+        self.q_proj, self.k_proj, self.v_proj = (nn.Linear(2 * config.hidden_size, width, bias=False) for _ in range(3))
+        self.o_proj = nn.Linear(width, config.hidden_size, bias=False)
+
+    def forward(self, both: Tensor, rotation: tuple[Tensor, Tensor], steps: list[tuple[Tensor, Tensor]]) -> Tensor:
+        """``both`` ``(rows, places, 2 d)``; ``steps``: keys and values of the steps before, to which this one's are added.
+
+        In step j, place i sees the target's places up to i - j, and of each later step m its own window's place, i - j + m.
+        """
+        queries, keys, values = (
+            layer(both).unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for layer in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        queries, keys = apply_rotary_pos_emb(queries, keys, *rotation)
+        steps.append((keys, values))
+        step, places = len(steps) - 1, both.shape[1]
+        first_keys, first_values = steps[0]
+        back = torch.arange(places, device=both.device)
+        hidden = back[None] > back[:, None] - step
+        scores = (queries @ first_keys.transpose(2, 3)).float().masked_fill(hidden, -torch.inf)
+        window = [tuple(_later(states, step - m) for states in steps[m]) for m in range(1, step + 1)]
+        own = [(queries * k).sum(-1, keepdim=True).float() for k, _ in window]
+        weights = torch.softmax(torch.cat([scores, *own], -1) * self.head_dim**-0.5, -1).to(values.dtype)
+        attended = weights[..., :places] @ first_values
+        for m, (_, v) in enumerate(window):
+            attended = attended + weights[..., places + m, None] * v
+        result: Tensor = self.o_proj(attended.transpose(1, 2).flatten(2))
+        return result
+
+
+class HeadLayer(nn.Module):
+    """The head's decoder layer."""
+
+    def __init__(self, config: LlamaConfig) -> None:
+        super().__init__()
+        self.self_attn, self.mlp = HeadAttention(config), LlamaMLP(config)
+        self.input_layernorm, self.hidden_norm, self.post_attention_layernorm = (
+            LlamaRMSNorm(config.hidden_size, eps=config.rms_norm_eps) for _ in range(3)
+        )
+
+    def forward(
+        self, embedded: Tensor, states: Tensor, rotation: tuple[Tensor, Tensor], steps: list[tuple[Tensor, Tensor]]
+    ) -> Tensor:
+        both = torch.cat([self.input_layernorm(embedded), self.hidden_norm(states)], -1)
+        states = states + self.self_attn(both, rotation, steps)
+        result: Tensor = states + self.mlp(self.post_attention_layernorm(states))
+        return result
+
+
+class HeadModel(nn.Module):
+    """A head whose ``state_dict`` has the names of vLLM's speculators.
+
+    Args:
+        recipe: Its shape.
+        target: Its width, depth and vocabulary, and the embeddings that the head's own begin as.
+        known: The target's tokens that the head knows, ascending.
+    """
+
+    d2t: Tensor
+    t2d: Tensor
+
+    def __init__(self, recipe: HeadRecipe, target: LlamaForCausalLM, known: Tensor) -> None:
+        super().__init__()
+        self.config = recipe.layer_config(target.config)
+        d, vocab_size = recipe.hidden, target.config.vocab_size
+        self.embed_tokens = nn.Embedding(vocab_size, d)
+        self.fc = nn.Linear(len(recipe.layers) * target.config.hidden_size, d, bias=False)
+        self.layers = nn.ModuleList([HeadLayer(self.config)])
+        self.norm = LlamaRMSNorm(d, eps=self.config.rms_norm_eps)
+        self.lm_head = nn.Linear(d, len(known), bias=False)
+        self.rotary = LlamaRotaryEmbedding(self.config)
+        self.register_buffer("d2t", known - torch.arange(len(known)))
+        self.register_buffer("t2d", torch.zeros(vocab_size, dtype=torch.bool).index_fill_(0, known, True))
+        begin = _narrowed(target.model.embed_tokens.weight.detach().cpu(), d)
+        with torch.no_grad():
+            self.embed_tokens.weight.copy_(begin)
+            self.lm_head.weight.copy_(begin[known])
+
+    def forward(self, tokens: Tensor, features: Tensor, num_steps: int) -> list[Tensor]:
+        """Logits of each simulated step, ``(rows, places, known)``; those of step j mean something from place j on.
+
+        ``tokens`` ``(rows, places)`` stand beside the target's ``features`` at the tokens before them.
+        """
+        states, embedded = self.fc(features), self.embed_tokens(tokens)
+        places = torch.arange(tokens.shape[1], device=tokens.device)[None]
+        rotation = self.rotary(states, places)
+        steps: list[tuple[Tensor, Tensor]] = []
+        found, (layer,) = [], self.layers
+        for _ in range(num_steps):
+            states = layer(embedded, states, rotation, steps)
+            found.append(self.lm_head(self.norm(states)))
+            states = _later(states, 1, dim=1)
+        return found
+
+
+def head_loss(
+    target: LlamaForCausalLM, head: HeadModel, recipe: HeadRecipe, tv_weight: float, num_steps: int | None = None
+) -> LossFunction:
+    """Total variation and forward KL of all simulated steps, as for a draft. KL is over the tokens that the head knows."""
+    steps = num_steps or recipe.steps
+
+    def loss(tokens: Tensor) -> Tensor:
+        inputs = tokens[:, :-1]
+        with torch.no_grad():
+            output = target(input_ids=inputs, use_cache=False, output_hidden_states=True)
+            features = torch.cat([output.hidden_states[layer] for layer in recipe.layers], -1)[:, :-1]
+            teacher = output.logits[:, 1:].float()
+            probs = torch.softmax(teacher, -1)[..., head.t2d]
+            teacher = teacher[..., head.t2d]
+        total, weight = teacher.new_zeros(()), 0.0
+        for step, logits in enumerate(head(inputs[:, 1:], features, steps)):
+            student, p = logits[:, step:], probs[:, step:]
+            q = torch.softmax(student.float(), -1)
+            variation = ((p - q).abs().sum(-1) + 1 - p.sum(-1)).mean() / 2
+            divergence = forward_kl(teacher[:, step:], student) if tv_weight < 1 else 0.0
+            total = total + STEP_DECAY**step * (tv_weight * variation + (1 - tv_weight) * divergence)
+            weight += STEP_DECAY**step
+        return total / weight
+
+    return loss
+
+
+def frequent_tokens(shop: Workshop, count: int | None) -> Tensor:
+    """The ``count`` most frequent tokens of the training text, ascending; all for None."""
+    size = shop.recipe.vocab_size
+    if count is None or count >= size:
+        return torch.arange(size)
+    frequencies = np.bincount(shop.tokens("train"), minlength=size)
+    return torch.from_numpy(np.sort(np.argsort(-frequencies, kind="stable")[:count]).astype(np.int64))
+
+
+def train_head(shop: Workshop, target: LlamaForCausalLM, target_step: int, recipe: HeadRecipe, minutes: float) -> HeadModel:
+    """Distil a head from the target, then polish it with total variation alone."""
+    torch.manual_seed(shop.recipe.seed)
+    head = HeadModel(recipe, target, frequent_tokens(shop, recipe.known_tokens)).to(shop.device)
+    teacher = copy.deepcopy(target).eval().requires_grad_(False)
+    if fast_bfloat16(shop.device):
+        teacher = teacher.bfloat16()
+    folder = shop.work / f"draft-of-{target_step:07d}"
+    write_samples(shop, teacher, folder / "samples.tokens")
+    streams = (shop.tokens("train"), open_tokens(folder / "samples.tokens"))
+    mixed = HalfAndHalf(*(TokenStream(tokens, shop.recipe.seed + 5 + place) for place, tokens in enumerate(streams)))
+    schedule = replace(for_drafts(shop.recipe), muon_rate=recipe.muon_rate, adam_rate=recipe.adam_rate)
+    settings = {
+        "recipe": shop.recipe.draft_settings(), "head": json.loads(json.dumps(asdict(recipe))),
+        "data": shop.data_card()["source"], "target_step": target_step,
+    }  # fmt: skip
+    for name, tv_weight, share in (("head", TOTAL_VARIATION_WEIGHT, 1 - POLISH_SHARE), ("head-polish", 1.0, POLISH_SHARE)):
+        Training(
+            name=name, model=head, loss=compiled(shop, head_loss(teacher, head, recipe, tv_weight)), stream=mixed,
+            recipe=schedule, checkpoints=CheckpointFolder(folder, name, settings), log_path=folder / f"{name}.csv",
+            validate=lambda: held_out_variation(shop, teacher, head, recipe),
+        ).run(Budget(minutes=minutes * share))  # fmt: skip
+    return head
+
+
+@torch.no_grad()
+def held_out_variation(shop: Workshop, teacher: LlamaForCausalLM, head: HeadModel, recipe: HeadRecipe) -> float:
+    """Mean total variation of all simulated steps on held-out text: one minus it is what is accepted at temperature 1."""
+    tokens, length = TokenStream(shop.tokens("valid"), shop.recipe.seed), shop.recipe.sequence_length
+    loss = head_loss(teacher, head, recipe, 1.0)
+    head.eval()
+    total = 0.0
+    rows = max(1, min(VALID_WINDOWS, shop.recipe.micro_tokens // length))
+    for _ in range(passes := max(1, VALID_WINDOWS // rows)):
+        with half_precision(shop.device):
+            total += loss(tokens.next_batch(rows, length, shop.device)).item()
+    head.train()
+    return total / passes
+
+
+def export_head(head: HeadModel, recipe: HeadRecipe, folder: Path) -> None:
+    """Write ``folder`` anew in the layout of vLLM's speculators, float16, as ``load_pair(…, head=folder)`` loads it."""
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    tensors = {name: tensor.detach().cpu() for name, tensor in head.state_dict().items() if not name.startswith("rotary")}
+    if bool(head.t2d.all()):
+        tensors = {name: tensor for name, tensor in tensors.items() if name not in ("d2t", "t2d")}
+    halves = {name: (t.half() if t.is_floating_point() else t).contiguous() for name, t in tensors.items()}
+    save_file(halves, partial / "model.safetensors", {"format": "pt"})
+    config = {
+        "architectures": ["Eagle3Speculator"],
+        "speculators_model_type": "eagle3",
+        "draft_vocab_size": head.lm_head.out_features,
+        "norm_before_residual": False,
+        "target_hidden_size": head.fc.in_features // len(recipe.layers),
+        "eagle_aux_hidden_state_layer_ids": list(recipe.layers),
+        "tie_word_embeddings": False,
+        "transformer_layer_config": head.config.to_diff_dict() | {"model_type": "llama"},
+        "speculators_config": {
+            "algorithm": "eagle3",
+            "default_proposal_method": "greedy",
+            "proposal_methods": [{"proposal_type": "greedy", "speculative_tokens": recipe.steps}],
+            "verifier": {"name_or_path": None, "architectures": ["LlamaForCausalLM"]},
+        },
+    }
+    (partial / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.rename(folder)
+
+
+def _later(states: Tensor, count: int, dim: int = 2) -> Tensor:
+    """Each place's states ``count`` places later; zeros before."""
+    if not count:
+        return states
+    places = states.shape[dim]
+    padding = [0, 0] * (states.dim() - 1 - dim) + [count, 0]
+    return F.pad(states, padding).narrow(dim, 0, places)
+
+
+def _narrowed(embeddings: Tensor, width: int) -> Tensor:
+    """The embeddings in their ``width`` strongest directions; a wider table has zeros, and a little noise, in the rest."""
+    if width == embeddings.shape[1]:
+        return embeddings.clone()
+    directions = torch.linalg.svd(embeddings.float(), full_matrices=False)[2][:width]
+    found = embeddings.float() @ directions.T
+    missing = width - found.shape[1]
+    return torch.cat([found, 0.02 * torch.randn(len(found), missing)], 1) if missing else found
