@@ -10,6 +10,7 @@ from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.models import ModelPair
 from naive_speculate.sampling.argmax import argmax
 from naive_speculate.sampling.distributions import batch_scores, usable_probabilities
+from naive_speculate.speculate.draft.one_call import draft_in_one_call
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal
 from naive_speculate.speculate.rules import pick
 from naive_speculate.speculate.sequence import SequenceState
@@ -23,7 +24,10 @@ class ModelDrafter(BatchDrafter):
 
     Attributes:
         slots: Each row's place in the draft model's cache.
+        same_tokens: Whether the model's tokens are the target's.
     """
+
+    same_tokens = True
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
         super().__init__(pair, vocab_size, device)
@@ -81,9 +85,11 @@ class ModelDrafter(BatchDrafter):
         return Proposal(found.token_ids[back], probs, [found.lengths[place] for place in back])
 
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
-        window = DrawnWindow(rows, limits, self.vocab_size)
         query = self._first_query(rows)
         places = self.pool.view([self.slots[row] for row in rows])
+        if self.same_tokens and (found := draft_in_one_call(self.pool.model, query, places, rows, limits, self.vocab_size)):
+            return found
+        window = DrawnWindow(rows, limits, self.vocab_size)
         while True:
             lengths = [query.shape[1] if drawing else 0 for drawing in window.drawing]
             logits = self.pool.forward(places, query, num_logits=1, lengths=lengths)
