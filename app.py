@@ -5,12 +5,8 @@ import logging
 import os
 import signal
 import sys
-from typing import NoReturn
 
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"app.py: {message}\n")
+from naive_speculate.arguments import Parser
 
 
 def _port(text: str) -> int:
@@ -21,7 +17,7 @@ def _port(text: str) -> int:
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
-    parser = _Parser(
+    parser = Parser(
         prog="app.py",
         description="The Naive Speculate page: speculative decoding that one can watch. "
         "What is not given here is taken from the environment; docs/configuration.md has the table.",

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.load import BEGINNINGS, DRAFTS, HEROES
+from benchmarks.load import BEGINNINGS, DRAFTS, HEROES, late, prompt_of
 from naive_speculate import SamplingParams, SpeculativeDecoder, Trace, load_pair
 from naive_speculate.events import OUTPUT_KINDS, FinishReason
 from naive_speculate.infer.threads import THREADS_VARIABLE, leave_cores_to
@@ -51,7 +51,7 @@ class Answer:
 def request_of(client: int, tokens: int) -> Request:
     """A prompt and a seed of its own for every client."""
     kinds = len(BEGINNINGS) * len(HEROES)
-    prompt = BEGINNINGS[client % len(BEGINNINGS)].format(HEROES[client // len(BEGINNINGS) % len(HEROES)])
+    prompt = prompt_of(client)
     if client >= kinds:
         prompt = f"{prompt} {PLACES[client // kinds % len(PLACES)]}"
     params = SamplingParams(max_tokens=tokens, temperature=0.7, seed=client, ignore_eos=True)
@@ -130,7 +130,7 @@ def figures(answers: list[Answer], seconds: float, expected: list[str]) -> list[
         f"{events / seconds:.0f}",
         f"{tokens / seconds:.0f}",
         f"{statistics.median(firsts):.2f} s",
-        f"{firsts[min(len(firsts) - 1, int(0.95 * len(firsts)))]:.2f} s",
+        f"{late(firsts):.2f} s",
         f"{sum(text == wanted for text, wanted in whole)} of {len(whole)}",
         str(sum(answer.failed for answer in answers)),
         str(sum(answer.lost for answer in answers)),

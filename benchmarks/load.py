@@ -14,7 +14,7 @@ import statistics
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,6 +102,11 @@ def crowd(url: str, clients: int, tokens: int) -> tuple[list[Answer | None], flo
     return answers, time.perf_counter() - began
 
 
+def late(ordered: Sequence[float]) -> float:
+    """The 95th percentile of figures in order."""
+    return ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]
+
+
 def memory(process: int) -> float:
     """Resident memory of the server, in MiB."""
     for line in Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines():
@@ -163,8 +168,7 @@ def main() -> None:
     table.add_row("8 clients together", f"{few_rate:.0f} tokens/s, {few_rate / one:.1f}× one")
     table.add_row(f"{options.clients} clients together", f"{rate:.0f} tokens/s, {rate / one:.1f}× one")
     if firsts:
-        late = firsts[min(len(firsts) - 1, int(0.95 * len(firsts)))]
-        table.add_row("time to first token", f"p50 {statistics.median(firsts):.2f} s, p95 {late:.2f} s")
+        table.add_row("time to first token", f"p50 {statistics.median(firsts):.2f} s, p95 {late(firsts):.2f} s")
     table.add_row("answers lost", str(sum(answer is None for answer in answers)))
     table.add_row("texts unlike the solo run's", str(wrong))
     if len(sizes) > WARM_RUNS:

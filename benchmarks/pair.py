@@ -27,7 +27,9 @@ from rich.table import Table
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair  # noqa: E402
+from naive_speculate import SpeculativeDecoder, load_pair  # noqa: E402
+from naive_speculate.bench.measure import compare  # noqa: E402
+from naive_speculate.bench.ways import our_way  # noqa: E402
 from train.card import load, prompts_from  # noqa: E402
 from train.corpus import read_text, split_passages  # noqa: E402
 from train.errors import TrainingError  # noqa: E402
@@ -42,7 +44,7 @@ WAYS = ((0.0, "speculative_sampling"), (1.0, "speculative_sampling"), (1.0, "blo
 
 @dataclass(frozen=True)
 class Gain:
-    """Speculative beside plain decoding over all prompts. Speeds are output tokens per second, prompt included."""
+    """Speculative beside plain decoding. Speeds are medians over the prompts, in output tokens per second, prompt included."""
 
     temperature: float
     verify_strategy: str
@@ -90,28 +92,17 @@ def measure(
     num_draft_tokens: int,
     verify_strategy: str = "speculative_sampling",
 ) -> Gain:
-    steps = drafted = accepted = rejected = 0
-    tokens = {"plain": 0, "speculative": 0}
-    seconds = {"plain": 0.0, "speculative": 0.0}
-    for seed, prompt in enumerate(prompts):
-        params = SamplingParams(temperature=temperature, max_tokens=new_tokens, seed=seed, ignore_eos=True)
-        for way, window in (("plain", 0), ("speculative", num_draft_tokens)):
-            result = decoder.generate(prompt, params, num_draft_tokens=window, verify_strategy=verify_strategy, detail="none")
-            run = result.metrics
-            tokens[way] += run.num_generated_tokens
-            seconds[way] += run.num_generated_tokens / (run.tokens_per_second or math.inf)
-        steps += run.num_spec_steps
-        drafted += run.num_draft_tokens
-        accepted += run.num_accepted_draft_tokens
-        rejected += run.num_rejected_draft_tokens
+    """Decode every prompt plainly and with drafts, in turn."""
+    ways = [our_way(decoder, window, temperature, new_tokens, verify_strategy) for window in (0, num_draft_tokens)]
+    plain, drafting = compare(ways, prompts, None, lambda: None)
     return Gain(
         temperature=temperature,
         verify_strategy=verify_strategy,
-        mean_acceptance_length=tokens["speculative"] / steps,
-        draft_acceptance_rate=accepted / drafted,
-        alpha=accepted / (accepted + rejected),
-        plain_tokens_per_second=tokens["plain"] / seconds["plain"],
-        tokens_per_second=tokens["speculative"] / seconds["speculative"],
+        mean_acceptance_length=drafting.tokens_per_forward,
+        draft_acceptance_rate=drafting.acceptance or 0.0,
+        alpha=drafting.alpha or 0.0,
+        plain_tokens_per_second=plain.tokens_per_second,
+        tokens_per_second=drafting.tokens_per_second,
     )
 
 

@@ -1,4 +1,4 @@
-"""The command line: `python -m naive_speculate generate "PROMPT"` and `python -m naive_speculate bench`."""
+"""The command line: `python -m naive_speculate generate "PROMPT"`, `… bench` and `… prove MODULE:NAME`."""
 
 import argparse
 import contextlib
@@ -12,15 +12,10 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, NoReturn
 
+from naive_speculate.arguments import Parser
+
 DEFAULT_MAX_TOKENS = 128
 INTERRUPTED = 130
-
-
-class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}\n")
 
 
 def _window(text: str) -> int | str:
@@ -50,8 +45,8 @@ def _bias(text: str) -> dict[int, float]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="naive_speculate", description="Speculative decoding that can be seen.")
-    commands = parser.add_subparsers(dest="command", required=True, parser_class=_Parser, metavar="COMMAND")
+    parser = Parser(prog="naive_speculate", description="Speculative decoding that can be seen.")
+    commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser, metavar="COMMAND")
     generate = commands.add_parser("generate", help="decode a prompt and show what was drafted, kept and refused")
     generate.add_argument("prompt", metavar="PROMPT")
     _add_decoding(generate)
@@ -60,6 +55,9 @@ def _parser() -> argparse.ArgumentParser:
     generate.add_argument("--json", action="store_true", help="print the events, one JSON object a line, and nothing else")
     bench = commands.add_parser("bench", add_help=False, help="measure this decoder against transformers' generation")
     bench.add_argument("rest", nargs=argparse.REMAINDER)
+    prove = commands.add_parser("prove", help="enumerate whether a verifier or a drafter is lossless")
+    what = "a class or an instance, importable from here, such as my_drafter:MyDrafter; or a registered name"
+    prove.add_argument("name", metavar="MODULE:NAME", help=what)
     return parser
 
 
@@ -78,7 +76,11 @@ def _add_decoding(parser: argparse.ArgumentParser) -> None:
     )
     help = f"how drafts are judged: {strategies} (default: %(default)s)"
     add("--verify-strategy", default="speculative_sampling", metavar="V", help=help)
-    add("--drafter", default="model", metavar="D", help=f"who drafts: {', '.join(DRAFTERS)} (default: %(default)s)")
+    add(
+        "--drafter",
+        metavar="D",
+        help=f"who drafts: {', '.join(DRAFTERS)}; suffix and prompt_lookup copy from the text so far (default: the pair's own)",
+    )
 
 
 def _add_models(parser: argparse.ArgumentParser) -> None:
@@ -201,6 +203,15 @@ def _bench(arguments: Sequence[str]) -> int:
     return main(arguments)
 
 
+def _prove(arguments: Sequence[str]) -> int:
+    args = _parser().parse_args(arguments)
+    from naive_speculate.testing.command import prove
+
+    proof = prove(args.name)
+    print(proof)
+    return 0 if proof.lossless else 1
+
+
 def _say(message: str) -> None:
     print(f"naive_speculate: {' '.join(message.split())}", file=sys.stderr, flush=True)
 
@@ -216,13 +227,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command, with Ctrl-C in its hands; returns the exit status.
 
     Returns:
-        int: 0; 1 where a run ended in an error; 2 for bad input, or where the output cannot be written; 130 when interrupted.
+        int: 0; 1 where a run ended in an error, or what was to be proved is not lossless; 2 for bad input, or where the output
+            cannot be written; 130 when interrupted.
     """
     signal.signal(signal.SIGINT, _leave)
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:
         try:
-            return _bench(arguments[1:]) if arguments[:1] == ["bench"] else _generate(arguments)
+            if arguments[:1] == ["bench"]:
+                return _bench(arguments[1:])
+            return _prove(arguments) if arguments[:1] == ["prove"] else _generate(arguments)
         finally:
             print(end="", flush=True)  # what cannot be written is known now, and not after the last word
     except KeyboardInterrupt:

@@ -19,6 +19,7 @@ from naive_speculate.infer.llama.weights import is_supported
 from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.infer.protocols import KVCache, LanguageModel
 from naive_speculate.infer.transformers_model import TransformersLanguageModel
+from naive_speculate.translation import Translation, translation_between
 
 _HERE = Path(__file__).resolve().parent
 _IN_REPOSITORY = _HERE.parent / "assets" / "pair"
@@ -37,20 +38,23 @@ class ModelPair:
 
     Attributes:
         target: The model whose output is wanted.
-        draft: A smaller model with the same tokens; None where only prompt lookup or plain decoding is wanted.
+        draft: A smaller model; None where only drafting without a model or plain decoding is wanted.
         tokenizer: A transformers tokenizer; None where prompts are token ids.
+        draft_tokenizer: The draft's, where it has another than the target; then the tokens that both know are drafted.
         measured_costs: Costs measured for this pair, for `num_draft_tokens="auto"`; else they are estimated.
         head: A draft head, which drafts from the target's hidden states; None where there is none.
 
     Raises:
         ValueError: If target or draft is not a language model, or one of transformers without `wrap`, or its end-of-sequence
-            token is not a token id, or the head is for another target.
+            token is not a token id, the head is for another target, or the draft's tokenizer shares fewer than a tenth of the
+            target's tokens.
     """
 
     target: LanguageModel
     draft: LanguageModel | None = None
     tokenizer: Any = None
     measured_costs: CostTable | None = None
+    draft_tokenizer: Any = None
     head: DraftHead | None = None
 
     def __post_init__(self) -> None:
@@ -66,8 +70,21 @@ class ModelPair:
                 eos_token_ids(model)
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from None
+        if self.draft_tokenizer is not None and (self.draft is None or self.tokenizer is None):
+            raise ValueError("draft_tokenizer was given without a " + ("draft" if self.draft is None else "tokenizer"))
+        self.translation  # noqa: B018 - refuses a draft with too few common tokens
         if self.head is not None:
             check_head(self.head, self.target)
+
+    @cached_property
+    def translation(self) -> Translation | None:
+        """Between the tokens of target and draft; None where they are the same."""
+        if self.draft_tokenizer is None:
+            return None
+        try:
+            return translation_between(self.tokenizer, self.draft_tokenizer)
+        except ValueError as error:
+            raise ValueError(f"draft_tokenizer {error}") from None
 
     @cached_property
     def vocab_size(self) -> int:
@@ -79,12 +96,13 @@ class ModelPair:
         used = max(self.tokenizer.get_vocab().values(), default=-1) + 1
         if used > size:
             raise ValueError(f"tokenizer has token {used - 1}, but the target's logits end at {size - 1}")
-        return size if self.draft is None else max(used, min(size, _vocab_size(self.draft)))
+        return size if self.draft is None or self.translation is not None else max(used, min(size, _vocab_size(self.draft)))
 
     @cached_property
     def drafting(self) -> LanguageModel | None:
-        """The draft model with logits for every token that can be generated, -inf for those that it does not know."""
-        if self.draft is None or (known := _vocab_size(self.draft)) >= self.vocab_size:
+        """The draft model with logits for every token that can be generated, -inf for those that it does not know; for its
+        own tokens, where it has a tokenizer of its own."""
+        if self.draft is None or self.translation or (known := _vocab_size(self.draft)) >= self.vocab_size:
             return self.draft
         return cast(LanguageModel, _Widened(self.draft, known, self.vocab_size))
 
@@ -94,6 +112,24 @@ class ModelPair:
         models = {"target": self.target, "draft": self.draft, "head": self.head}
         return {role: _name(model) for role, model in models.items() if model is not None}
 
+    @property
+    def default_drafter(self) -> str:
+        """What drafts where a request does not say: the pair's own.
+
+        Without a model that is suffix decoding: it drafts for any target, and prompt lookup gives hardly ever more tokens a
+        forward (`benchmarks/drafters.py`) and mostly takes more drafts.
+        """
+        if self.head is not None:
+            return "head"
+        return "suffix" if self.draft is None else "model"
+
+    @cached_property
+    def num_parameters(self) -> dict[str, int]:
+        """How many parameters target and draft have, as far as they tell."""
+        counts = {"target": self.target, "draft": self.draft}
+        known = {role: getattr(model, "num_parameters", None) for role, model in counts.items()}
+        return {role: int(count) for role, count in known.items() if count is not None}
+
     def costs(self, drafter: str) -> CostTable:
         """Costs of drafting and verifying, in target forwards over one token.
 
@@ -101,7 +137,7 @@ class ModelPair:
         ones, a forward is taken to cost its share of the weights.
 
         Args:
-            drafter: "model", "head" or "prompt_lookup".
+            drafter: A name in `DRAFTERS`; all but "model" are taken to draft for nothing.
         """
         if self.measured_costs is not None:
             costs = self.measured_costs
@@ -148,8 +184,8 @@ def load_pair(
 
     Args:
         target: Hub id or local folder; None for the bundled pair, which needs no network.
-        draft: Hub id or local folder; with a given target, None for no draft model. One whose configuration says that it is a
-            draft head is taken as `head`.
+        draft: Hub id or local folder; with a given target, None for no draft model. One with another tokenizer is translated:
+            it drafts the tokens that both know; one whose configuration says that it is a draft head is taken as `head`.
         head: Hub id or local folder of a draft head for the target (EAGLE-3).
         device: "auto" (CUDA where there is one), "cpu", "cuda", "cuda:1" …
         dtype: "auto" (float32 on the CPU; on CUDA what the weights are stored in), or a torch floating-point type's name.
@@ -161,8 +197,8 @@ def load_pair(
         ModelPair: Target, draft and tokenizer.
 
     Raises:
-        ValueError: Naming the argument, when a model cannot be found or loaded, the tokenizers differ, the device is not
-            there, or the models' states cannot be rolled back.
+        ValueError: Naming the argument, when a model cannot be found or loaded, the tokenizers have too little in common, the
+            device is not there, or the models' states cannot be rolled back.
     """
     where = _device(device)
     costs = None
@@ -178,8 +214,7 @@ def load_pair(
             head = BUNDLED_PAIR / "head"
         costs = _read_costs(BUNDLED_PAIR / COSTS_FILE) if where.type == "cpu" else None
     tokenizer = _load_tokenizer("target", target)
-    if draft is not None:
-        _refuse_other_tokens(tokenizer, _load_tokenizer("draft", draft), target, draft)
+    draft_tokenizer = None if draft is None else _draft_tokenizer(tokenizer, draft)
     target_model = _load_model("target", target, where, dtype, executor, device_map)
     draft_model = None if draft is None else _load_model("draft", draft, where, dtype, executor)
     head_model = None
@@ -187,7 +222,7 @@ def load_pair(
         by_onnx = getattr(target_model, "executor", None) == "onnx"
         at = getattr(target_model, "device", where)
         head_model = load_head(head, target_model, at, _dtype(dtype, where, None), "onnx" if by_onnx else "torch")
-    return ModelPair(target_model, draft_model, tokenizer, costs, head_model)
+    return ModelPair(target_model, draft_model, tokenizer, costs, draft_tokenizer, head_model)
 
 
 def _load_model(
@@ -258,16 +293,13 @@ def _load_tokenizer(argument: str, source: str | Path) -> Any:
     return tokenizer
 
 
-def _refuse_other_tokens(tokenizer: Any, other: Any, target: str | Path, draft: str | Path) -> None:
-    """Compare tokenizers rather than vocabulary sizes, which differ by padding within one family."""
-    ours, theirs = tokenizer.get_vocab(), other.get_vocab()
-    if ours == theirs:
-        return
-    token = next((t for t in sorted(ours.keys() | theirs.keys()) if ours.get(t) != theirs.get(t)), "")
-    raise ValueError(
-        f"draft={str(draft)!r} has another tokenizer than target={str(target)!r}: token {token!r} is "
-        f"{theirs.get(token, 'missing')} there and {ours.get(token, 'missing')} here"
-    )
+def _draft_tokenizer(tokenizer: Any, draft: str | Path) -> Any:
+    """The draft's tokenizer where it has other tokens than the target's; else None."""
+    other = _load_tokenizer("draft", draft)
+    try:
+        return None if translation_between(tokenizer, other) is None else other
+    except ValueError as error:
+        raise ValueError(f"draft={str(draft)!r} {error}") from None
 
 
 def _load_error(argument: str, name: str, error: Exception) -> ValueError:

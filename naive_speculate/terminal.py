@@ -34,6 +34,8 @@ class TerminalView:
             self._plain(event)
         elif event.kind == EventKind.STARTED:
             self._legend()
+            if event.vocabularies is not None:
+                self.console.print(Text(_shared(event.vocabularies), style="dim"), end="\n\n")
             self.console.print(Text("".join(event.prompt_texts or []), style="dim"), end="")
         elif event.kind in _SHOWN:
             self.console.print(Text(_visible(event), style=token_style(event.kind)), end="")
@@ -117,6 +119,11 @@ def token_style(kind: EventKind) -> RichStyle:
         underline2=double,
         strike="line-through" in style.line,
     )
+
+
+def _shared(vocabularies: Mapping[str, int]) -> str:
+    shared, total = vocabularies.get("shared", 0), vocabularies.get("target", 0)
+    return f"The draft has another tokenizer and knows {shared:,} of the target's {total:,} tokens."
 
 
 def _visible(event: Event) -> str:

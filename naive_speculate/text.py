@@ -98,7 +98,10 @@ class TextStream:
         if backend is None:
             return ""
         special = token_id in self._vocabulary.special_ids
-        text = self._stream.step(backend, token_id)
+        try:
+            text = self._stream.step(backend, token_id)
+        except Exception:  # it raises nothing narrower where bytes are followed by what makes no character of them
+            text = self._begin_again(token_id)
         if text is None:
             if not (special and self._skip):
                 self._undecided.append(token_id)
@@ -109,6 +112,15 @@ class TextStream:
                 text = " " + text
         self._after_special = special
         return text
+
+    def _begin_again(self, token_id: int) -> str:
+        """The text that a token adds after bytes that stay without the rest of their character: those as replacement
+        characters come first."""
+        backend = self._vocabulary.backend
+        assert backend is not None
+        self._stream = DecodeStream(skip_special_tokens=self._skip)
+        self._stream.step(backend, token_id)
+        return backend.decode([*self._undecided, token_id], skip_special_tokens=self._skip)
 
     def flush(self) -> str:
         """What is left of an unfinished character at the end of the text, as replacement characters."""
@@ -137,6 +149,10 @@ class StopStrings:
     Args:
         stops: The strings.
         include: Whether the text keeps the stop string.
+
+    Attributes:
+        text: The text so far.
+        found: The stop string that ends it, once one does.
     """
 
     def __init__(self, stops: Sequence[str], include: bool) -> None:
@@ -144,6 +160,7 @@ class StopStrings:
         self._include = include
         self._longest = max(map(len, self._stops), default=0)
         self.text = ""
+        self.found: str | None = None
 
     def append(self, piece: str, search: bool = True) -> int | None:
         """Add text; returns where to cut the whole text when it completes a stop string, if those are searched for."""
@@ -158,6 +175,7 @@ class StopStrings:
             return None
         # The one that completes first ends the text, as if characters came one at a time.
         at, stop = min(found, key=lambda pair: (pair[0] + len(pair[1]), pair[0]))
+        self.found = stop
         return at + len(stop) if self._include else at
 
     @property

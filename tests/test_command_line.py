@@ -121,7 +121,7 @@ def test_help_names_strategies_drafters_and_defaults():
     for option, default in {
         "--num-draft-tokens K": "5",
         "--verify-strategy V": "speculative_sampling",
-        "--drafter D": "model",
+        "--drafter D": "the pair's own",
         "--max-tokens N": "128",
         "--temperature X": "1.0",
         "--top-k N": "-1",

@@ -22,7 +22,7 @@ def registries():
 
 def test_the_examples_run(registries):
     blocks = re.findall(r"```python\n(.*?)```", TEXT, flags=re.S)
-    assert len(blocks) == 2
+    assert len(blocks) == 4
     exec(compile("\n".join(blocks), "CONTRIBUTING.md", "exec"), {})
     assert "repeat" in registries[0]
     assert "half" in registries[1]

@@ -4,11 +4,12 @@ import shutil
 
 import pytest
 import torch
-from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.models import BUNDLED_PAIR
+from tests.tokenizers_of_tests import byte_level, letters, llama, save, unigram
 
 
 def test_the_bundled_pair_has_names_and_one_vocabulary(bundled_pair):
@@ -36,13 +37,29 @@ def test_every_executor_gives_the_same_greedy_text(bundled_decoder, executor):
     assert decoder.generate("The fox", params).token_ids == bundled_decoder.generate("The fox", params).token_ids
 
 
-def test_a_draft_with_another_tokenizer_is_refused(tmp_path):
-    shutil.copytree(BUNDLED_PAIR / "draft", tmp_path / "draft")
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "draft")
-    tokenizer.add_tokens(["<|other|>"])
-    tokenizer.save_pretrained(tmp_path / "draft")
-    with pytest.raises(ValueError, match=r"draft='.*' has another tokenizer than target=.*token '<\|other\|>'"):
-        load_pair(BUNDLED_PAIR / "target", tmp_path / "draft")
+def test_a_draft_with_another_tokenizer_is_translated(tmp_path):
+    target = save(llama(byte_level(), 0), byte_level(), tmp_path / "target")
+    draft = save(llama(unigram(), 1), unigram(), tmp_path / "draft")
+    pair = load_pair(target, draft, device="cpu")
+    assert pair.translation.num_shared_tokens > 100
+    params = SamplingParams(max_tokens=12, temperature=0)
+    decoder = SpeculativeDecoder(pair)
+    found = decoder.generate("The fox", params)
+    assert found.metrics.num_draft_tokens > 0
+    assert found.token_ids == decoder.generate("The fox", params, num_draft_tokens=0).token_ids
+    assert load_pair(target, target, device="cpu").translation is None
+
+
+def test_a_draft_with_too_few_common_tokens_is_refused(tmp_path, bundled_pair):
+    few = letters("a", "b", "ab")
+    with pytest.raises(ValueError, match=r"^draft='.*' shares \d of the target's \d+ tokens, fewer than a tenth$"):
+        load_pair(BUNDLED_PAIR / "target", save(llama(few, 0), few, tmp_path / "draft"))
+    with pytest.raises(ValueError, match=r"^draft_tokenizer shares . of the target's"):
+        ModelPair(bundled_pair.target, bundled_pair.draft, bundled_pair.tokenizer, draft_tokenizer=few)
+    with pytest.raises(ValueError, match=r"^draft_tokenizer was given without a draft"):
+        ModelPair(bundled_pair.target, None, bundled_pair.tokenizer, draft_tokenizer=few)
+    with pytest.raises(ValueError, match=r"^draft_tokenizer was given without a tokenizer"):
+        ModelPair(bundled_pair.target, bundled_pair.draft, draft_tokenizer=few)
 
 
 def test_vocabularies_padded_to_different_widths_work_together(tmp_path, bundled_pair):

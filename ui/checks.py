@@ -19,4 +19,5 @@ def first_problem(error: ValidationError, names: Mapping[str, str] | None = None
     message = found["msg"].split(", unable to parse")[0]
     for old, new in _WORDS.items():
         message = message.replace(old, new)
-    return f"{(names or {}).get(field, field)} {message}, got {found['input']!r:.80}"
+    given = "and is empty" if found["input"] in (None, "") else f"got {found['input']!r:.80}"
+    return f"{(names or {}).get(field, field)} {message}, {given}"

@@ -5,10 +5,16 @@ the page, and a space or a line break must be seen, since to the model it is a t
 """
 
 import html
+import json
 import math
 import unicodedata
+from typing import Any
+
+import orjson
 
 MAX_LABEL = 24
+LEAST = 1e-4
+"""Smaller probabilities are not written out."""
 _SIGNS = {"\n": "⏎", "\r": "␍", "\t": "⇥", "\u00a0": "⍽"}
 _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # controls, direction marks, surrogates, private and unassigned
 
@@ -38,7 +44,16 @@ def _sign(char: str) -> str:
 
 def label(text: str | None, limit: int = MAX_LABEL) -> str:
     """The text as one Plotly label or piece of HTML."""
-    return html.escape(visible(text, limit))
+    return html.escape(visible(text, limit)).replace("&quot;", "&#34;")  # the name of this one Plotly does not know
+
+
+def to_json(value: Any) -> str:
+    """JSON text for the browser; `<` is escaped, so that nothing in it can pass for a tag."""
+    try:
+        text = orjson.dumps(value).decode()
+    except orjson.JSONEncodeError:  # half a character, or a number of more than 64 bits, in a trace that somebody opened
+        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c")
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -47,7 +62,7 @@ def number(value: float, digits: int = 3) -> str:
         return f"{value:.3g}"
     if value == 0 or abs(value - 1) < 1e-6:  # a probability of 1 may have lost its last digits on the way
         return "0" if value == 0 else "1"
-    if 0 < value < 1e-4:
+    if 0 < value < LEAST:
         return "under 0.0001"
     if value < 1:
         decimals = digits - 1 - math.floor(math.log10(value))
@@ -71,7 +86,7 @@ def percent(value: float) -> str:
         return "under 1%"
     if 0.995 <= value < 1:
         return "over 99%"
-    return f"{value:.0%}"
+    return f"{math.floor(value * 100 + 0.5)}%"
 
 
 def milliseconds(seconds: float) -> str:

@@ -10,6 +10,8 @@ from ui.assets import mounting, scripts, styles
 from ui.experiments.explore import build_explore
 from ui.experiments.learn import Places, build_learn
 from ui.experiments.race import build_race
+from ui.explain.glossary import glossary
+from ui.explain.models import documents
 from ui.host.catalog import Catalog
 from ui.host.errors import Page, hush
 from ui.host.limits import MAX_TRACE_BYTES, server_options
@@ -26,7 +28,8 @@ DELETE_CACHE = (600, 3600)
 
 HEADER = (
     f'<header class="ns-top"><h1>Naive Speculate</h1><p>{TAGLINE}</p>'
-    '<button type="button" class="ns-theme" aria-pressed="false">Dark</button></header>'
+    '<span class="ns-top-buttons"><button type="button" data-glossary>Glossary</button>'
+    '<button type="button" class="ns-theme" aria-pressed="false">Dark</button></span></header>'
 )
 
 
@@ -46,6 +49,9 @@ def build_page(catalog: Catalog, runs: Runs) -> gr.Blocks:
 
     with Page(title="Naive Speculate", fill_width=True, analytics_enabled=False, delete_cache=DELETE_CACHE) as page:
         gr.HTML(HEADER, html_template="${value}", js_on_load=mounting("theme"), apply_default_css=False)
+        gr.HTML(
+            glossary(), html_template="${value}", js_on_load=mounting("glossary"), apply_default_css=False, elem_id="glossary"
+        )
         with gr.Tabs(elem_id="tabs") as tabs:
             with gr.Tab("Run", id="run"):
                 workbench = Workbench(catalog, runs, first)
@@ -89,7 +95,7 @@ def launch(page: gr.Blocks, routes: Sequence[BaseRoute] = (), **where: Any) -> s
         footer_links=["api"],
         ssr_mode=False,
         max_file_size=MAX_TRACE_BYTES,
-        app_kwargs=server_options([scripts(), *routes]),
+        app_kwargs=server_options([scripts(), *documents(), *routes]),
         **where,
     )
     return str(url)

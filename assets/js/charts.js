@@ -53,7 +53,7 @@ export function acceptance({ rounds, sums }) {
       },
       {
         type: "scatter", mode: "lines", name: "mean so far", x, y: mean, line: { color: INK, width: 2 },
-        hovertemplate: "up to round %{x}: %{y:.1%}<extra></extra>",
+        text: mean.map(percent), hovertemplate: "up to round %{x}: %{text}<extra></extra>",
       },
       {
         type: "scatter", mode: "markers", showlegend: false, x: none.map(({ number }) => number), y: none.map(() => 0.025),
@@ -64,24 +64,35 @@ export function acceptance({ rounds, sums }) {
   );
 }
 
-// Share kept at each place of the draft window, of the drafts that were still in the running there.
+// Share kept at each place of the draft window: conditional, of the drafts that were still in the running there, and
+// unconditional, of all windows. Both are metrics of naive_speculate/events/metrics.py.
 export function positions({ rounds, sums }) {
   if (!sums.drafted) return note(rounds.length ? NO_DRAFTS : WAITING);
   const places = Math.max(...rounds.map(({ drafted }) => drafted));
   const reached = (place) => rounds.filter(({ drafted, accepted }) => drafted >= place && accepted >= place - 1).length;
   const x = upTo(places).filter((place) => place && reached(place));
-  const shares = x.map((place) => [rounds.filter(({ accepted }) => accepted >= place).length, reached(place)]);
+  const windows = rounds.filter(({ drafted }) => drafted).length;
+  const shares = x.map((place) => {
+    const kept = rounds.filter(({ accepted }) => accepted >= place).length;
+    return [kept, reached(place), percent(kept / reached(place)), percent(kept / windows)];
+  });
+  const last = shares[shares.length - 1];
   const alpha = sums.accepted / sums.judged;
   return figure(
-    `A draft that is reached is kept in ${percent(alpha)} of cases`,
+    `Kept when reached: ${percent(alpha)} over all places. Place ${x[x.length - 1]} is kept in ${last[3]} of all windows`,
     { title: { text: "place in the draft window" }, range: [0.4, places + 0.6], dtick: 1 + Math.floor((places - 1) / 10) },
     SHARES,
     [
       {
-        type: "bar", name: "kept", x, y: shares.map(([kept, all]) => kept / all), customdata: shares,
+        type: "bar", name: "when reached", x, y: shares.map(([kept, all]) => kept / all), customdata: shares,
         texttemplate: places <= 10 ? "%{customdata[0]}/%{customdata[1]}" : undefined, insidetextanchor: "start", textangle: 0,
-        hovertemplate: "draft %{x}: %{customdata[0]}/%{customdata[1]} kept, %{y:.1%}<extra></extra>",
+        hovertemplate: "place %{x}, when reached (conditional): %{customdata[0]} of %{customdata[1]} kept, %{customdata[2]}<extra></extra>",
         marker: { color: ACCEPTED }, insidetextfont: { color: PAGE },
+      },
+      {
+        type: "scatter", mode: "lines+markers", name: "of all windows (vLLM)", x, y: shares.map(([kept]) => kept / windows), customdata: shares,
+        hovertemplate: `place %{x}, of all ${windows} windows (unconditional, vLLM's figure): %{customdata[0]} kept, %{customdata[3]}<extra></extra>`,
+        line: { color: RESAMPLED, width: 2, dash: "dot" }, marker: { symbol: "diamond", size: 8 },
       },
       {
         type: "scatter", mode: "lines", name: "all together, α", x: [0.5, places + 0.5], y: [alpha, alpha],
@@ -103,8 +114,9 @@ export function lengths({ rounds, sums }) {
     { ...SHARES, title: { text: "rounds" } },
     [{
       type: "bar", x, y: amounts.map((amount) => amount / rounds.length), customdata: amounts,
+      hovertext: amounts.map((amount) => percent(amount / rounds.length)),
       texttemplate: longest <= 10 ? "%{customdata}" : undefined, textposition: "outside", cliponaxis: false, showlegend: false,
-      hovertemplate: "%{x} kept: %{customdata} rounds, %{y:.1%}<extra></extra>",
+      hovertemplate: "%{x} kept: %{customdata} rounds, %{hovertext}<extra></extra>",
       marker: { color: x.map((length) => length ? ACCEPTED : REJECTED) },
     }],
   );
@@ -151,7 +163,7 @@ export function speedup({ rounds, sums, plain }) {
   const theorem = ks.map((k) => expected(k, 1));
   // As measured for as many drafts as the run had, and on a straight line else.
   const here = ks.map((k) => expected(k, Math.max(1e-6, 1 + (verifyCost - 1) * k / drafts)));
-  const curves = [curve("Theorem 3.8", ks, theorem, TARGET, plain.rate ? "dash" : "solid")];
+  const curves = [curve("Theorem 3.8, Leviathan et al. 2023", ks, theorem, TARGET, plain.rate ? "dash" : "solid")];
   if (plain.rate) curves.push(curve("costs as here", ks, here, ACCEPTED, "solid"));
   const gains = plain.rate ? here : theorem;
   const gain = Math.max(...gains);

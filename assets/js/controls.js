@@ -1,5 +1,7 @@
 // Legend, replay bar, and saving or opening a trace.
 
+import { nameOf } from "./judged.js";
+
 const MAX_TRACE_BYTES = 32 * 1024 * 1024; // as ui/run/replay.py has it
 
 export class Controls {
@@ -55,6 +57,14 @@ export class Controls {
 
   count(kind, change) {
     this.counts.set(kind, (this.counts.get(kind) || 0) + change);
+  }
+
+  // Kinds are called by what they are in this run.
+  name(settings) {
+    const plain = settings.num_draft_tokens === 0;
+    for (const [kind, index] of [["resampled", 1], ["bonus", plain ? 0 : 1]]) {
+      this.find(`[data-toggle="${kind}"] span`).textContent = nameOf({ kind, index }, settings);
+    }
   }
 
   draw(live) {

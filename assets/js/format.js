@@ -4,7 +4,7 @@
 export function percent(share) {
   if (share > 0 && share < 0.005) return "under 1%";
   if (share >= 0.995 && share < 1) return "over 99%";
-  return `${(share * 100).toFixed(0)}%`;
+  return `${Math.floor(share * 100 + 0.5)}%`;
 }
 
 // A probability or the like: significant digits, no powers of ten, no false zero or one.

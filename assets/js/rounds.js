@@ -2,7 +2,7 @@
 
 import { Scroll, make } from "./dom.js";
 import { milliseconds } from "./format.js";
-import { mark } from "./tokens.js";
+import { chipText, mark } from "./tokens.js";
 
 export class Rounds extends Scroll {
   rows = new Map();
@@ -32,7 +32,7 @@ export class Rounds extends Scroll {
 
   add(event) {
     const row = this.row(event.step);
-    const chip = make("span", "ns-token ns-chip", event.text === "\n" ? "⏎" : (event.text || event.token || "").replace(/\n/g, "⏎"));
+    const chip = make("span", "ns-token ns-chip", chipText(event));
     mark(chip, event);
     row.chips.append(chip);
     return chip;

@@ -1,14 +1,18 @@
 // The stage: takes numbered events from the server, shows them as tokens and rounds, and lets the reader replay them.
 
 import { Controls } from "./controls.js";
+import { Clean } from "./clean.js";
 import { tell } from "./cursor.js";
 import { percent } from "./format.js";
+import { inspect } from "./inspector.js";
+import { ending } from "./judged.js";
 import { focusToken, moveByKey } from "./keys.js";
 import { Player } from "./player.js";
 import { Rounds } from "./rounds.js";
+import { mount as mountStats } from "./stats.js";
 import { Sums } from "./summary.js";
 import { Tip, spoken } from "./tip.js";
-import { Flow, TOKEN, VERDICT } from "./tokens.js";
+import { Flow, TOKEN, VERDICT, hush, repaint } from "./tokens.js";
 
 const FRAME_MS = 8;   // of our work a frame; the rest belongs to the browser
 const TELL_MS = 250;  // numbers and charts follow the cursor at most four times a second
@@ -28,9 +32,11 @@ class Stage {
     this.tip = new Tip(this.find(".ns-tip"));
     this.player = new Player(() => performance.now());
     this.controls = new Controls(component, this.player, () => this.wake());
+    this.clean = new Clean(this.root);
+    mountStats({ element });
     this.run = { id: "", serial: -1, live: false };
     this.frame = 0;
-    this.told = { upto: -1, at: 0 };
+    this.told = { upto: -1, at: 0, event: -1 }; // what the rest of the page was told, and when; which event the inspector shows
     this.timer = 0;
     for (const box of [this.flow.box, this.rounds.box]) this.listen(box);
     window.addEventListener("resize", () => this.tip.hide(), { passive: true });
@@ -54,8 +60,12 @@ class Stage {
     this.accept(message);
   }
 
-  begin({ run, serial, live, plain, title }) {
+  begin({ run, serial, live, plain, title, warning }) {
     this.run = { id: run, serial, live, plain };
+    this.settings = {};
+    this.find(".ns-warning").textContent = warning;
+    this.find(".ns-warning").hidden = !warning;
+    this.clean.clear();
     this.sums = new Sums();
     this.player.reset();
     this.flow.clear();
@@ -64,7 +74,9 @@ class Stage {
     this.tip.hide();
     this.shown = [];           // for every event that was ever shown, what it made: {flow, chip, event, born, judged}
     this.waiting = new Map();  // drafted tokens by "step:index"
-    this.pinned = null;
+    this.pinned = null;        // the token that the reader chose
+    this.looked = null;        // the token that the inspector shows
+    inspect(null);
     this.resyncing = false;
     this.total = 0;            // how many events the run is known to have
     this.told.upto = -1;
@@ -147,6 +159,7 @@ class Stage {
       this.rounds.follow();
     }
     this.controls.draw(this.run.live);
+    if (this.looked && this.told.event >= player.cursor) this.look(); // at once: that is not reached any more
     if (player.cursor !== this.told.upto && !this.timer) {
       this.timer = setTimeout(() => this.tell(), Math.max(0, this.told.at + TELL_MS - performance.now()));
     }
@@ -155,8 +168,12 @@ class Stage {
 
   tell() {
     this.timer = 0;
-    this.told = { upto: this.player.cursor, at: performance.now() };
-    tell(this.summary(this.player.cursor));
+    Object.assign(this.told, { upto: this.player.cursor, at: performance.now() });
+    const summary = this.summary(this.player.cursor);
+    tell(summary);
+    this.clean.draw(this.sums.text(this.player.cursor), summary.started);
+    this.find(".ns-ending").textContent = ending(summary.finished, this.settings, summary.tokens);
+    this.look();
   }
 
   summary(events) {
@@ -168,6 +185,8 @@ class Stage {
     const event = this.player.events[n];
     if (event.kind === "started") {
       if (!this.shown[n]) this.flow.prompt(event), (this.shown[n] = {});
+      this.settings = event.settings || {};
+      this.controls.name(this.settings);
     } else if (event.kind === "step") {
       this.rounds.finish(event);
     } else if (TOKEN.has(event.kind)) {
@@ -182,8 +201,7 @@ class Stage {
     if (drafted && (drafted.judged === null || drafted.judged === n)) {
       drafted.judged = n;
       shown[n] = drafted;
-      paint(drafted, event.kind);
-      this.suggest(drafted, event.kind);
+      paint(drafted, event);
     } else if (shown[n]) {
       shown[n].flow.hidden = shown[n].chip.hidden = false;
       rounds.count(event, 1);
@@ -205,7 +223,7 @@ class Stage {
     if (!TOKEN.has(event.kind)) return;
     const token = this.shown[n];
     if (token.judged === n) {
-      paint(token, events[token.born].kind);
+      paint(token, events[token.born]);
     } else {
       token.flow.hidden = token.chip.hidden = true;
       this.rounds.count(event, -1);
@@ -218,22 +236,53 @@ class Stage {
     return token.judged !== null && token.judged < this.player.cursor ? token.judged : token.born;
   }
 
-  // Something is always explained: until the reader points at a token, it is the run's first refused draft.
-  suggest(token, kind) {
-    if (kind === "rejected" && !this.pinned && this.run.live) this.pin(token);
+  pin(token) {
+    this.pinned = token;
+    this.look(true);
   }
 
-  pin(token) {
-    if (this.pinned) mark(this.pinned, "ns-pinned", false);
-    this.pinned = token;
+  // The inspector shows the token that the reader chose, and else where playback is; of either no more than is reached.
+  look(chosen = false) {
+    const { events, cursor, playing, following, done, ends } = this.player;
+    if (this.pinned && this.pinned.born >= cursor) this.pinned = null;
+    const token = this.pinned || this.here();
+    if (this.looked && this.looked !== token) mark(this.looked, "ns-pinned", false);
+    this.looked = token;
+    if (!token) return inspect(null);
     mark(token, "ns-pinned", true);
-    this.trigger("inspect", { run: this.run.id, event: this.telling(token) });
+    const number = this.told.event = this.telling(token);
+    const end = ends[this.player.round(number)] ?? cursor; // of its round: what comes later tells no more about it
+    inspect({
+      run: this.run.id, number, upto: Math.min(cursor, end), event: events[number], drafted: events[token.born], settings: this.settings,
+      chosen, resting: chosen || (!playing && (done || !following)), ask: (question) => this.server.explain(question),
+    });
+  }
+
+  // The newest token, or the refused one of its round; where a whole run lies open, the refusal that was the most open.
+  here() {
+    const { events, cursor, length, done } = this.player;
+    if (done && cursor === length) {
+      const doubt = (n) => Math.abs((events[n].accept_prob ?? 0) - 0.5);
+      let best = -1;
+      for (let n = 1; n < length; n += 1) {
+        if (events[n].kind === "rejected" && (best < 0 || doubt(n) < doubt(best))) best = n;
+      }
+      if (best >= 0) return this.shown[best];
+    }
+    let newest = -1;
+    for (let n = cursor - 1; n > 0; n -= 1) {
+      if (!TOKEN.has(events[n].kind)) continue;
+      if (newest >= 0 && events[n].step !== events[newest].step) break;
+      if (events[n].kind === "rejected") return this.shown[n];
+      if (newest < 0) newest = n;
+    }
+    return this.shown[newest] ?? null;
   }
 
   // Pointing at a token points at it in both views.
   point(token, at) {
     const { events } = this.player;
-    this.tip.show(at, events[this.telling(token)], events[token.born]);
+    this.tip.show(at, events[this.telling(token)], events[token.born], this.settings);
     mark(token, "ns-linked", true);
   }
 
@@ -249,20 +298,22 @@ class Stage {
     });
     on("pointerover", (token, node) => this.point(token, node));
     on("pointerout", (token) => this.unpoint(token));
-    on("focusout", (token) => this.unpoint(token));
+    on("focusout", (token, node) => { this.unpoint(token); hush(node, node.dataset.kind === "discarded"); });
     on("click", (token, node) => { focusToken(box, node); this.pin(token); });
     on("focusin", (token, node) => {
       const { events } = this.player;
+      hush(node, false); // whoever goes there is told
       node.setAttribute("role", "button");
-      node.setAttribute("aria-label", spoken(events[this.telling(token)], events[token.born]));
+      node.setAttribute("aria-label", spoken(events[this.telling(token)], events[token.born], this.settings));
       this.point(token, node);
     });
     box.addEventListener("keydown", (event) => moveByKey(box, event, (node) => this.pin(node.token)));
   }
 }
 
-function paint(token, kind) {
-  token.flow.dataset.kind = token.chip.dataset.kind = kind;
+function paint(token, event) {
+  token.flow = repaint(token.flow, event, false);
+  token.chip = repaint(token.chip, event, true);
 }
 
 function mark(token, name, on) {

@@ -16,11 +16,12 @@ export function mount({ element }) {
   });
 }
 
-export function numbers({ sums, rounds, tokens, plain }) {
+export function numbers({ sums, rounds, tokens, plain, started }) {
+  const block = isBlock(started);
   const rate = sums.time > 0 ? tokens / sums.time : 0;
   return [
     sums.drafted
-      ? [percent(sums.accepted / sums.drafted), `${sums.accepted.toLocaleString("en")} of ${count(sums.drafted, "draft")} kept`]
+      ? [percent(sums.accepted / sums.drafted), `${fates(sums, block)}. Of the ${amount(sums.judged)} that were judged, ${percent(sums.accepted / sums.judged)} were kept: α.`]
       : ["–", "nothing was drafted"],
     [rounds.length ? (1 + sums.accepted / rounds.length).toFixed(2) : "–", "plain decoding: 1"],
     [rate ? rate.toFixed(0) : "–", plain.rate ? `plain decoding: ${plain.rate.toFixed(0)}, measured ${plain.where}` : "plain decoding: not measured"],
@@ -36,14 +37,23 @@ export function said({ sums, rounds, tokens, started, finished, live }) {
   if (!sums.drafted) {
     return [opened(`Plain decoding: the target model wrote ${written} in ${passes}, one token a pass.`), ending(finished)];
   }
-  const guesser = started.settings?.drafter === "prompt_lookup" ? "A search in the text so far" : "A small draft model";
+  const guesser = ["suffix", "prompt_lookup"].includes(started.settings?.drafter) ? "A search in the text so far" : "A small draft model";
   return [
-    opened(`${guesser} guessed ahead, the target model checked each guess and kept ${percent(sums.accepted / sums.drafted)} of them: `),
+    opened(`${guesser} guessed ${count(sums.drafted, "token")} ahead; of these the target model ${fates(sums, isBlock(started))}: `),
     make("strong", "", `${written} in ${passes}`),
     ` of the target model instead of ${tokens.toLocaleString("en")}.`,
     ending(finished),
   ];
 }
+
+// What became of the drafts: those after a refused one are never reached, but for block verification, which judges the whole window.
+function fates({ drafted, accepted, judged }, block) {
+  const refused = judged - accepted;
+  return `kept ${amount(accepted)}, refused ${amount(refused)} and ${block ? "dropped behind them" : "never reached"} ${amount(drafted - judged)}`;
+}
+
+const isBlock = (started) => started.settings?.verify_strategy === "block_verification";
+const amount = (value) => value.toLocaleString("en");
 
 function ending(finished) {
   if (finished?.finish_reason === "cancelled") return " It was stopped there.";

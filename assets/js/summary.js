@@ -14,11 +14,13 @@ export class Sums {
     this.rounds = [];         // of each round alone
     this.upto = [NOTHING];    // of all rounds up to each, added up
     this.outputs = [0];       // number of output tokens among so many events
+    this.texts = [];          // of the output tokens
     this.started = {};
     this.finished = null;
   }
 
   add(event) {
+    if (OUTPUT.has(event.kind)) this.texts.push(event.text || "");
     this.outputs.push(this.outputs[this.outputs.length - 1] + OUTPUT.has(event.kind));
     if (event.kind === "started") this.started = event;
     if (event.kind === "finished") this.finished = event;
@@ -37,6 +39,11 @@ export class Sums {
     for (const name of Object.keys(round)) sums[name] += round[name];
     this.rounds.push(round);
     this.upto.push(sums);
+  }
+
+  // The output as it is after so many events.
+  text(events) {
+    return this.texts.slice(0, this.outputs[events]).join("");
   }
 
   // The run up to an event: `rounds` are those that have ended, `sums` theirs together, `tokens` the output's so far.

@@ -2,6 +2,7 @@
 
 import { make } from "./dom.js";
 import { number } from "./format.js";
+import { nameOf } from "./judged.js";
 import { visible } from "./tokens.js";
 
 export class Tip {
@@ -9,8 +10,8 @@ export class Tip {
     this.node = node;
   }
 
-  show(anchor, event, proposed) {
-    const lines = describe(event, proposed);
+  show(anchor, event, proposed, settings) {
+    const lines = describe(event, proposed, settings);
     this.node.replaceChildren(...lines.map(([name, value], i) => {
       const row = make("div", i === 0 ? "ns-tip-head" : "ns-tip-row");
       row.append(make("span", "", name), make("b", "", value));
@@ -31,14 +32,14 @@ export class Tip {
   }
 }
 
-function describe(event, proposed) {
-  const lines = [[visible(event), event.kind === "proposed" ? "drafted" : event.kind]];
+function describe(event, proposed, settings) {
+  const lines = [[visible(event), nameOf(event, settings)]];
   const draft = event.draft_prob ?? (proposed && proposed.draft_prob);
   if (draft !== undefined) lines.push(["draft gave it", number(draft)]);
-  if (event.target_prob !== undefined) lines.push(["target gave it", number(event.target_prob)]);
+  if (event.target_prob !== undefined && event.kind !== "proposed") lines.push(["target gave it", number(event.target_prob)]);
   if (event.threshold !== undefined) lines.push(["needed at least", number(event.threshold)]);
   if (event.accept_prob !== undefined) lines.push(["chance to be kept", number(event.accept_prob)]);
-  if (event.uniform !== undefined) lines.push(["draw", number(event.uniform)]);
+  if (event.uniform !== undefined) lines.push(["the draw, u", number(event.uniform)]);
   if (event.reason) lines.push(["because", REASONS[event.reason] || event.reason]);
   lines.push(["token", `#${event.token_id}`]);
   return lines;
@@ -46,6 +47,6 @@ function describe(event, proposed) {
 
 const REASONS = { rejected: "an earlier draft was rejected", stop: "the text ended", length: "the length limit" };
 
-export function spoken(event, proposed) {
-  return describe(event, proposed).map(([name, value]) => `${name}: ${value}`).join(", ");
+export function spoken(event, proposed, settings) {
+  return describe(event, proposed, settings).map(([name, value]) => `${name}: ${value}`).join(", ");
 }

@@ -4,6 +4,7 @@ import { Scroll, make } from "./dom.js";
 
 export const OUTPUT = new Set(["accepted", "resampled", "bonus"]);
 export const VERDICT = new Set(["accepted", "rejected", "discarded"]);
+const GONE = new Set(["rejected", "discarded"]);
 export const TOKEN = new Set(["proposed", ...VERDICT, ...OUTPUT]);
 
 export class Flow extends Scroll {
@@ -28,11 +29,47 @@ export class Flow extends Scroll {
 
   // A new element for the token of this event.
   add(event) {
-    const node = make("span", "ns-token", event.text || "");
+    const node = make(event.kind === "rejected" ? "del" : "span", "ns-token", event.text || "");
     mark(node, event);
+    if (/[ \t]{2}|\t/.test(event.text) || (/^ /.test(event.text) && this.atLineStart())) node.dataset.wide = "";
     this.box.append(node);
     return node;
   }
+
+  // Whether nothing but spaces stands before the next token on its line.
+  atLineStart() {
+    let last = this.box.lastElementChild;
+    while (last && (!last.textContent || GONE.has(last.dataset.kind))) last = last.previousElementSibling;
+    return last !== null && (last.textContent.endsWith("\n") || ("wide" in last.dataset && !last.textContent.trim()));
+  }
+}
+
+// The element of a token as another event of it has it: its kind, and its text, of which a stop string may have cut the end.
+// What was refused is an element of deleted text; what was thrown away is no text for who hears it.
+export function repaint(node, event, chip) {
+  const text = chip ? chipText(event) : event.text || "";
+  const tag = event.kind === "rejected" ? "DEL" : "SPAN";
+  if (node.tagName !== tag) {
+    const fresh = make(tag.toLowerCase(), node.className);
+    for (const { name, value } of node.attributes) fresh.setAttribute(name, value);
+    fresh.token = node.token;
+    const focused = document.activeElement === node;
+    node.replaceWith(fresh);
+    if (focused) fresh.focus({ preventScroll: true });
+    node = fresh;
+  }
+  node.dataset.kind = event.kind;
+  if (node.textContent !== text) node.textContent = text;
+  hush(node, event.kind === "discarded");
+  return node;
+}
+
+export function hush(node, silent) {
+  if (silent) node.setAttribute("aria-hidden", "true"); else node.removeAttribute("aria-hidden");
+}
+
+export function chipText(event) {
+  return event.text === "\n" ? "⏎" : (event.text || event.token || "").replace(/\n/g, "⏎");
 }
 
 // What tests, style sheets and the keyboard know a token by.
@@ -42,8 +79,8 @@ export function mark(node, event) {
   node.dataset.index = event.index;
   node.dataset.tokenId = event.token_id;
   node.tabIndex = -1;
+  hush(node, event.kind === "discarded");
   if (event.text && event.text.includes("\n")) node.dataset.break = "";
-  if (event.text && /[ \t]{2}|\t/.test(event.text)) node.dataset.wide = "";
 }
 
 // A token as one can point at it in a sentence: spaces and line breaks made visible.

@@ -7,17 +7,19 @@ import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from rich.console import Console
 from rich.progress import Progress
 
+from naive_speculate.arguments import Parser, positive
 from naive_speculate.bench.measure import Line, by_batch, by_context, compare, event_overhead, forward_costs, memory_mib
 from naive_speculate.bench.report import save_plots, show
 from naive_speculate.bench.ways import Transformers, Way, our_way
 from naive_speculate.models import BUNDLED_PAIR, ModelPair, load_pair
 from naive_speculate.speculate.decoder import SpeculativeDecoder
+from naive_speculate.speculate.draft import DRAFTERS
 
 PROMPTS = (
     "Once upon a time there was a king who had three sons, and",
@@ -37,19 +39,8 @@ _WIDTH = 160  # of tables that go to a file or a pipe
 _MIDDLE = 4  # the window of the comparisons that have only one
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}\n")
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a positive whole number, got {text!r}")
-    return int(text)
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="naive_speculate bench", description=__doc__)
+    parser = Parser(prog="naive_speculate bench", description=__doc__)
     add = parser.add_argument
     add("--target", metavar="M", help="Hub id or local folder; the bundled pair without it")
     add("--draft", metavar="M", help="Hub id or local folder")
@@ -57,8 +48,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--dtype", default="auto", help="auto, float32, bfloat16 …")
     add("--executor", default="auto", help="auto, onnx, torch or transformers")
     add("--prompts", type=Path, metavar="FILE", help="one prompt a line; eight beginnings of stories without it")
-    add("--new-tokens", type=_positive, default=96, metavar="N", help="tokens to generate (default 96)")
-    add("--max-draft-tokens", type=_positive, default=8, metavar="K", help="largest window (default 8)")
+    add("--new-tokens", type=positive, default=96, metavar="N", help="tokens to generate (default 96)")
+    add("--max-draft-tokens", type=positive, default=8, metavar="K", help="largest window (default 8)")
     add("--quick", action="store_true", help="only the comparison at greedy, with half the prompts")
     add("--json", action="store_true", help="print the numbers as JSON and nothing else on standard output")
     add("--plots", type=Path, metavar="FOLDER", help="save pictures there")
@@ -101,6 +92,7 @@ def _run(options: argparse.Namespace, console: Console) -> tuple[dict[str, Any],
     modes = {"greedy": 0.0} if options.quick else MODES
     windows = list(range(1, options.max_draft_tokens + 1))
     middle = min(_MIDDLE, options.max_draft_tokens)
+    others = [name for name, kind in DRAFTERS.items() if name != "model" and kind.obstacle(pair) is None]
     target, draft = _load_for_transformers(options, pair)
     peer = Transformers(target, draft, options.new_tokens)
     cores = torch.get_num_threads()
@@ -120,6 +112,7 @@ def _run(options: argparse.Namespace, console: Console) -> tuple[dict[str, Any],
             progress.update(task, description=f"decoding, {mode}")
             every: list[int | str] = [0, *windows, "auto"]
             ways: list[Way] = [our_way(decoder, k, temperature, options.new_tokens) for k in every]
+            ways += [our_way(decoder, middle, temperature, options.new_tokens, drafter=name) for name in others]
             if temperature > 0:
                 ways += [our_way(decoder, middle, temperature, options.new_tokens, name) for name in STRATEGIES]
             ways += [peer.way(k, temperature) for k in (0, *windows)]

@@ -33,7 +33,7 @@ class Line:
         acceptance: Accepted ÷ drafted.
         alpha: Accepted ÷ (accepted + rejected).
         draft_ms, verify_ms, step_ms: Medians over the prompts of the mean step.
-        predicted: `over_plain` as theory has it from alpha and the forwards' costs.
+        predicted: `over_plain` as theory has it from alpha and the forwards' costs, where the draft model drafts.
         same_as_plain: Share of prompts with the very tokens of this decoder's plain decoding (at temperature 0 a check).
     """
 
@@ -97,18 +97,18 @@ def compare(ways: Sequence[Way], prompts: Sequence[list[int]], costs: Costs | No
 
 
 def forward_costs(
-    target: BatchLanguageModel, draft: BatchLanguageModel, context: int, max_tokens: int, rounds: int = 25
+    target: BatchLanguageModel, draft: BatchLanguageModel, context: int, max_tokens: int, repeats: int = 25
 ) -> Costs:
     """Time forwards over 1 … `max_tokens` tokens of the target and over one of the draft, in turn.
 
     The draft's is the mean of several in a row, as in a step: the first finds its weights pushed out of the processor's
     caches by the target's.
     """
-    targets = [_forward_timer(target, context, count) for count in range(1, max_tokens + 1)]
-    one_draft = _forward_timer(draft, context, 1)
+    targets = [forward_timer(target, context, count) for count in range(1, max_tokens + 1)]
+    one_draft = forward_timer(draft, context, 1)
     timers = [lambda: fmean(one_draft() for _ in range(_DRAFTS_IN_A_ROW)), *targets]
     seconds: list[list[float]] = [[] for _ in timers]
-    for turn in range(rounds + 2):
+    for turn in range(repeats + 2):
         for timer, found in zip(timers, seconds, strict=True):
             took = timer()
             if turn >= 2:
@@ -118,11 +118,11 @@ def forward_costs(
 
 
 def by_context(
-    decoder: SpeculativeDecoder, text: list[int], lengths: Sequence[int], windows: Sequence[int], tick: Tick, rounds: int = 5
+    decoder: SpeculativeDecoder, text: list[int], lengths: Sequence[int], windows: Sequence[int], tick: Tick, repeats: int = 5
 ) -> dict[int, dict[int, float]]:
     """Median milliseconds of a step at some lengths of context, by window, then by length."""
     found: dict[int, dict[int, list[float]]] = {window: {length: [] for length in lengths} for window in windows}
-    for _ in range(rounds):
+    for _ in range(repeats):
         for length in lengths:
             prompt = (text * (length // len(text) + 1))[:length]
             for window in windows:
@@ -141,7 +141,7 @@ def by_batch(
     windows: Sequence[int],
     new_tokens: int,
     tick: Tick,
-    rounds: int = 3,
+    repeats: int = 3,
 ) -> dict[int, dict[int, float]]:
     """Tokens per second of all rows together; by window, then by batch size.
 
@@ -151,7 +151,7 @@ def by_batch(
     found: dict[int, dict[int, list[float]]] = {window: {size: [] for size in sizes} for window in windows}
     count = 3 * max(sizes)
     params = SamplingParams(temperature=0.0, max_tokens=new_tokens, ignore_eos=True)
-    for _ in range(rounds):
+    for _ in range(repeats):
         for size in sizes:
             for window in windows:
                 engine = LocalEngine(decoder, max_rows=size)
@@ -170,12 +170,12 @@ def by_batch(
 
 
 def event_overhead(
-    decoder: SpeculativeDecoder, prompts: Sequence[list[int]], window: int, new_tokens: int, tick: Tick, rounds: int = 3
+    decoder: SpeculativeDecoder, prompts: Sequence[list[int]], window: int, new_tokens: int, tick: Tick, repeats: int = 3
 ) -> dict[str, float]:
     """What events of more detail cost, as a share of the time with none: medians over pairs of neighbouring runs."""
     ways = {detail: our_way(decoder, window, 0.8, new_tokens, detail=detail) for detail in ("none", "probs", "full")}
     ratios: dict[str, list[float]] = {"probs": [], "full": []}
-    for turn in range(rounds):
+    for turn in range(repeats):
         for seed, prompt in enumerate(prompts):
             seconds = {}
             for detail, way in ways.items():
@@ -205,7 +205,7 @@ def _line(way: Way, runs: list[Run], plain: list[Run], costs: Costs | None) -> L
     def step_ms(name: str) -> float | None:
         return median(getattr(m, name) / m.num_spec_steps for m in known) * 1e3 if known else None
 
-    fixed = isinstance(k, int) and 0 < k < len(costs.verify_ms) if costs is not None else False
+    fixed = isinstance(k, int) and 0 < k < len(costs.verify_ms) and way.drafter == "model" if costs is not None else False
     return Line(
         name=way.name,
         num_draft_tokens=k,
@@ -225,10 +225,10 @@ def _line(way: Way, runs: list[Run], plain: list[Run], costs: Costs | None) -> L
     )
 
 
-def _forward_timer(model: BatchLanguageModel, context: int, count: int) -> Callable[[], float]:
-    """A function that runs a forward over `count` tokens after `context` others and returns its seconds."""
-    cache: Any = model.new_cache(1)
-    tokens = torch.arange(context + count, device=model.device)[None] % model.vocab_size
+def forward_timer(model: BatchLanguageModel, context: int, count: int, batch: int = 1) -> Callable[[], float]:
+    """A function that runs a forward over `count` tokens a row after `context` others and returns its seconds."""
+    cache: Any = model.new_cache(batch)
+    tokens = (torch.arange(context + count, device=model.device) % model.vocab_size).expand(batch, -1)
     model.forward(tokens[:, :context], cache, num_logits=1)
 
     def run() -> float:

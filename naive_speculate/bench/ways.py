@@ -41,12 +41,14 @@ class Way:
         name: What it is called in tables.
         num_draft_tokens: Drafts a step, "auto", or 0 for plain decoding.
         ours: Whether this decoder does it.
+        drafter: What drafts, where this decoder does it.
     """
 
     name: str
     num_draft_tokens: int | str
     ours: bool
     decode: Decode
+    drafter: str = "model"
 
 
 def our_way(
@@ -56,6 +58,7 @@ def our_way(
     new_tokens: int,
     verify_strategy: str = "speculative_sampling",
     detail: str = "none",
+    drafter: str = "model",
 ) -> Way:
     """This decoder. Without events' details, which transformers does not compute either."""
 
@@ -63,7 +66,12 @@ def our_way(
         params = SamplingParams(temperature=temperature, max_tokens=new_tokens, seed=seed, ignore_eos=True)
         began = time.perf_counter()
         result = decoder.generate(
-            prompt, params, num_draft_tokens=num_draft_tokens, verify_strategy=verify_strategy, detail=detail
+            prompt,
+            params,
+            num_draft_tokens=num_draft_tokens,
+            verify_strategy=verify_strategy,
+            drafter=drafter,
+            detail=detail,
         )
         seconds = time.perf_counter() - began
         return Run(list(result.token_ids), seconds, result.metrics.num_spec_steps, result.metrics)
@@ -71,7 +79,9 @@ def our_way(
     name = "plain" if num_draft_tokens == 0 else f"k = {num_draft_tokens}"
     if verify_strategy != "speculative_sampling":
         name = f"{verify_strategy.replace('_', ' ')}, {name}"
-    return Way(name, num_draft_tokens, True, decode)
+    if drafter != "model":
+        name = f"{drafter.replace('_', ' ')}, {name}"
+    return Way(name, num_draft_tokens, True, decode, drafter)
 
 
 class Transformers:

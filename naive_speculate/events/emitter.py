@@ -1,6 +1,7 @@
 """Makes a sequence's events from the records of its steps."""
 
 import time
+from collections.abc import Collection
 from dataclasses import fields
 
 from naive_speculate.events.event import OUTPUT_KINDS, SCHEMA_VERSION, Event, EventKind, FinishReason, Logprob
@@ -20,12 +21,14 @@ class Emitter:
     Args:
         vocabulary: The tokenizer.
         info: What the `started` event tells.
+        known: The tokens that a draft with another tokenizer knows; None for all.
     """
 
-    def __init__(self, vocabulary: Vocabulary, info: RunInfo) -> None:
+    def __init__(self, vocabulary: Vocabulary, info: RunInfo, known: Collection[int] | None = None) -> None:
         self.row = info.row
         self._info = info
         self._vocabulary = vocabulary
+        self._known = known
         self._began = time.perf_counter()
         self._summary = Summary()
         self._held: list[Event] = []
@@ -46,6 +49,9 @@ class Emitter:
             return []
         at, drafts, kept, texts = record.ended_at - self._began, outcome.draft_token_ids, outcome.num_accepted, record.texts
         events = [self._draft(EventKind.PROPOSED, at, record, place) for place in range(len(drafts))]
+        if outcome.copied_from is not None:
+            for place, event in enumerate(events):
+                event.copied_from = outcome.copied_from + place
         for place in range(kept):
             if place < len(texts):
                 events.append(self._judged(EventKind.ACCEPTED, at, record, place, text=texts[place]))
@@ -85,6 +91,7 @@ class Emitter:
         reason: FinishReason,
         message: str | None = None,
         prompt_logprobs: list[dict[int, Logprob] | None] | None = None,
+        stop_reason: int | str | None = None,
     ) -> list[Event]:
         """The event that closes the run; whatever was held back comes before it."""
         self.over = True
@@ -92,13 +99,15 @@ class Emitter:
         metrics = self._summary.metrics.to_dict()
         at = time.perf_counter() - self._began
         end = Event(EventKind.FINISHED, self.row, at, finish_reason=reason, metrics=metrics, message=message)
-        end.prompt_logprobs = prompt_logprobs
+        end.prompt_logprobs, end.stop_reason = prompt_logprobs, stop_reason
         return [*events, end]
 
     def _token(self, kind: EventKind, at: float, record: StepRecord, place: int, token_id: int, text: str) -> Event:
         event = Event(kind, self.row, at, record.number, place, self._count + place, token_id)
         event.token = self._vocabulary.piece(token_id)
         event.text = text
+        if self._known is not None and token_id not in self._known:
+            event.unknown_to_draft = True
         return event
 
     def _unjudged(

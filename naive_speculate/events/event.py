@@ -162,13 +162,17 @@ class Event:
         draft_top, target_top, residual_top: The most probable tokens of the three distributions.
         draft_entropy, target_entropy: Entropies of the distributions, in nats.
         logprobs: Of a generated token, where the parameters ask for them: log-probabilities by token id, its own first.
+        unknown_to_draft: True where the draft has another tokenizer and does not know the token.
         prompt_logprobs: The same for each token of the prompt, told at the end; None for the first, which nothing predicts.
+        copied_from: Of a proposed token that was copied: the position of the one copied, counted from the prompt's first.
         reason: Why a token was discarded: "rejected" (an earlier draft was), "stop" or "length".
         num_draft, num_accepted, draft_seconds, verify_seconds, total_seconds: A step's figures. `num_accepted` counts the
             drafts that the verifier kept, before any cut by a stop or the length limit.
         schema_version, prompt, prompt_token_ids, prompt_texts, settings, seed, models, device, cost_table: What a run
             started with.
+        vocabularies: Of a run whose draft has another tokenizer: tokens both know ("shared"), the target and the draft.
         finish_reason, metrics, message: How it ended; `message` says what went wrong when it ended in an error.
+        stop_reason: vLLM's: the stop string or the id of the stop token that ended it; None for the model's own end token.
     """
 
     kind: EventKind
@@ -206,10 +210,14 @@ class Event:
     device: str | None = None
     cost_table: dict[str, Any] | None = None
     finish_reason: FinishReason | None = None
+    stop_reason: int | str | None = None
     metrics: dict[str, Any] | None = None
     message: str | None = None
     logprobs: dict[int, Logprob] | None = None
     prompt_logprobs: list[dict[int, Logprob] | None] | None = None
+    copied_from: int | None = None
+    vocabularies: dict[str, int] | None = None
+    unknown_to_draft: bool | None = None
 
     def to_dict(self, without: Collection[str] = ()) -> dict[str, Any]:
         """The event as plain JSON values, without the fields that do not apply, nor those named."""

@@ -26,7 +26,10 @@ class Metrics:
         acceptance_histogram: Number of steps with 0, 1, 2 … accepted drafts.
         alpha: Accepted ÷ (accepted + rejected), an estimate of the paper's α; None where nothing was judged.
         acceptance_rate_per_position: Of the windows whose drafts before this place were all kept, the share that kept this
-            one too; None for a place that was never reached.
+            one too; None for a place that was never reached. This is the conditional rate.
+        unconditional_acceptance_rate_per_position: Of all windows with drafts, the share whose draft at this place was kept:
+            what vLLM calls per-position acceptance rate. It falls from place to place, for a draft counts only behind kept
+            ones.
         tokens_per_second: Output tokens ÷ seconds from the run's start to its last step.
         draft_seconds, verify_seconds, total_seconds: Sums over the steps.
         time_to_first_token: Seconds from the run's start to the end of the step that gave the first token.
@@ -42,6 +45,7 @@ class Metrics:
     acceptance_histogram: list[int] = field(default_factory=list)
     alpha: float | None = None
     acceptance_rate_per_position: list[float | None] = field(default_factory=list)
+    unconditional_acceptance_rate_per_position: list[float] = field(default_factory=list)
     tokens_per_second: float | None = None
     draft_seconds: float = 0.0
     verify_seconds: float = 0.0
@@ -104,6 +108,7 @@ class Summary:
         if m.num_spec_steps:
             m.mean_acceptance_length = (m.num_accepted_draft_tokens + m.num_spec_steps) / m.num_spec_steps
             m.acceptance_rate_per_position = self._rates()
+            m.unconditional_acceptance_rate_per_position = self._unconditional_rates()
         if self._last_time > 0:
             m.tokens_per_second = m.num_generated_tokens / self._last_time
         return m
@@ -116,6 +121,16 @@ class Summary:
             reached = left - kept_whole
             left -= ended_here
             rates.append(left / reached if reached else None)
+        return rates
+
+    def _unconditional_rates(self) -> list[float]:
+        """By place, kept ÷ windows with drafts."""
+        rates: list[float] = []
+        left = self._counts.num_spec_steps
+        windows = left - self._kept_whole[0]  # a window of no drafts is kept whole, and is none
+        for ended_here in self._counts.acceptance_histogram[:-1]:
+            left -= ended_here
+            rates.append(left / windows)
         return rates
 
 

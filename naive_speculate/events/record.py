@@ -12,7 +12,7 @@ class RunInfo:
 
     Attributes:
         row: The sequence's number in its run.
-        prompt, prompt_token_ids, prompt_texts, settings, seed, models, device, cost_table: As in `Event`.
+        prompt, prompt_token_ids, prompt_texts, settings, seed, models, device, cost_table, vocabularies: As in `Event`.
     """
 
     row: int
@@ -24,6 +24,7 @@ class RunInfo:
     models: dict[str, str]
     device: str
     cost_table: dict[str, Any] | None
+    vocabularies: dict[str, int] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -43,6 +44,7 @@ class Outcome:
         draft_tops, target_tops: The most probable tokens; one list a draft, for the target one more.
         residual_top: The most probable tokens of what the next token was drawn from after a rejection.
         logprobs: Raw log-probabilities at each kept draft and the next token.
+        copied_from: Where in prompt and output the first draft was copied from.
     """
 
     draft_token_ids: list[int]
@@ -64,6 +66,7 @@ class Outcome:
     target_tops: list[TopTokens] | None = None
     residual_top: TopTokens | None = None
     logprobs: list[dict[int, Logprob]] | None = None
+    copied_from: int | None = None
 
     @property
     def token_ids(self) -> list[int]:

@@ -19,6 +19,22 @@ def check_crop(num_tokens_crop: int, num_tokens: int) -> None:
         raise ValueError(f"num_tokens_crop is {num_tokens_crop}, but the cache holds only {num_tokens} tokens")
 
 
+def count_new(kv_states: Sequence[KVState], num_layers: int) -> int:
+    """Number of tokens that an update brings.
+
+    Raises:
+        ValueError: If it has not as many layers as the cache, which has none while it is new, or layers differ in length.
+    """
+    if not kv_states:
+        raise ValueError("kv_states is empty, expected one entry a layer")
+    if num_layers and len(kv_states) != num_layers:
+        raise ValueError(f"kv_states has {len(kv_states)} layers, the cache has {num_layers}")
+    counts = {tensor.shape[2] for state in kv_states for tensor in state}
+    if len(counts) != 1:
+        raise ValueError(f"kv_states must have the same number of tokens in every layer, got {sorted(counts)}")
+    return counts.pop()
+
+
 class DynamicKVCache:
     """Keys and values of equally long rows, in buffers that double when they are full.
 
@@ -36,14 +52,7 @@ class DynamicKVCache:
         Raises:
             ValueError: If the number of layers is not that of earlier updates, or shapes differ between layers.
         """
-        if not kv_states:
-            raise ValueError("kv_states is empty, expected one entry a layer")
-        if self._keys and len(kv_states) != len(self._keys):
-            raise ValueError(f"kv_states has {len(kv_states)} layers, the cache has {len(self._keys)}")
-        counts = {tensor.shape[2] for state in kv_states for tensor in state}
-        if len(counts) != 1:
-            raise ValueError(f"kv_states must have the same number of tokens in every layer, got {sorted(counts)}")
-        total = self._num_tokens + counts.pop()
+        total = self._num_tokens + count_new(kv_states, len(self._keys))
         if not self._keys:
             self._keys = [_buffer_like(state.keys, total) for state in kv_states]
             self._values = [_buffer_like(state.values, total) for state in kv_states]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 
 from naive_speculate.infer.device import on_device
-from naive_speculate.infer.dynamic_cache import check_crop
+from naive_speculate.infer.dynamic_cache import check_crop, count_new
 from naive_speculate.infer.protocols import KVState
 
 _FIRST_CAPACITY = 128
@@ -243,16 +243,10 @@ class CacheRows:
 
     def update(self, kv_states: Sequence[KVState]) -> None:
         """Append new tokens to every row (see `KVCache`)."""
-        if not kv_states:
-            raise ValueError("kv_states is empty, expected one entry a layer")
-        if self.cache.num_layers and len(kv_states) != self.cache.num_layers:
-            raise ValueError(f"kv_states has {len(kv_states)} layers, the cache has {self.cache.num_layers}")
-        counts = {tensor.shape[2] for state in kv_states for tensor in state}
-        if len(counts) != 1:
-            raise ValueError(f"kv_states must have the same number of tokens in every layer, got {sorted(counts)}")
+        num_new = count_new(kv_states, self.cache.num_layers)
         for layer, (keys, values) in enumerate(kv_states):
             self.write(layer, keys, values)
-        self.advance(counts.pop())
+        self.advance(num_new)
 
     def get_kv_states(self) -> list[KVState]:
         """The rows' keys and values up to the longest; what stands after a shorter row's end means nothing."""

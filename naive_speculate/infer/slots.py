@@ -123,8 +123,8 @@ class SlotPool:
             view: See `view`.
             query: int64, shape `[rows, num_query_tokens]`.
             num_logits: Only the last so many positions' logits; None for all.
-            lengths: How many tokens of each row of the query are more than padding, which a plain model is spared and a batch
-                one computes too; None for all.
+            lengths: How many tokens of each row of the query are not padding; a plain model computes only these, a batch one
+                all of them. None where nothing is padding.
 
         Returns:
             torch.Tensor: Logits, shape `[rows, num_query_tokens or num_logits, vocab_size]`.

@@ -3,15 +3,15 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping
-from queue import Empty, SimpleQueue
+from collections.abc import Generator, Iterator, Mapping
+from queue import SimpleQueue
 
 from naive_speculate.events.event import Event, FinishReason
 from naive_speculate.events.record import StepRecord
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.serving.intake import MAX_ROWS, OUT_OF_MEMORY, about, explain, prepare
-from naive_speculate.serving.memory import give_back_memory
-from naive_speculate.serving.protocol import STOPPING, Load, Request, Unavailable, entered
+from naive_speculate.serving.memory import free_memory
+from naive_speculate.serving.protocol import STOPPING, Deliver, Load, Request, Unavailable, entered
 from naive_speculate.speculate.batch import Batch
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.run import Run
@@ -20,14 +20,9 @@ from naive_speculate.speculate.sequence import CancelFlag, SequenceState
 MAX_WAITING = 1024
 TIDY_SECONDS = 10.0
 """An engine without work hands freed memory back, so often at most."""
-_PATIENCE = 0.25
-"""Seconds after which a reader looks whether the engine still lives."""
 _BREATH = 0.01
 """Seconds that a reader lets pass between two looks: to wake at every step would take the interpreter from the decoder."""
-
-
-Deliver = Callable[[list[Event] | None], None]
-"""Takes a run's next list of events, and None once it is over; called by the decoding thread, so it must not wait."""
+_BROKEN = "The decoder does not work any more. The server needs to be started again."
 
 
 class _Job:
@@ -35,10 +30,16 @@ class _Job:
 
     def __init__(self, cancel: CancelFlag | None, deliver: Deliver) -> None:
         self._asked = cancel
-        self.deliver = deliver
+        self._deliver = deliver
         self.left = False  # the reader has gone, or the engine stops
         self.run: Run
-        self.begun = False
+
+    def deliver(self, said: list[Event] | Exception | None) -> None:
+        """Hand it to the reader; one that fails ends its own run and no other."""
+        try:
+            self._deliver(said)
+        except Exception:
+            self.left = True
 
     def is_set(self) -> bool:
         """Whether it is to end early: its rows' cancel flag."""
@@ -83,31 +84,21 @@ class LocalEngine:
 
     def submit(self, request: Request, cancel: CancelFlag | None = None) -> Iterator[list[Event]]:
         """Decode a request (see `Engine`); checked here, by the caller's own thread."""
-        unread: SimpleQueue[list[Event] | None] = SimpleQueue()
-        return entered(self._read(self._start(request, cancel, unread.put), unread))
+        unread: SimpleQueue[list[Event] | Exception | None] = SimpleQueue()
+        return entered(_read(self._start(request, cancel, unread.put), unread))
 
     def start(self, request: Request, cancel: CancelFlag, deliver: Deliver) -> None:
-        """Decode a request for a caller that cannot wait in a thread of its own, as an event loop cannot.
-
-        Args:
-            request: What to decode.
-            cancel: Set it to end the run.
-            deliver: Takes the lists of events. If the decoder dies, the None at the end never comes: ask `load`.
-
-        Raises:
-            ValueError: Naming the field that cannot be.
-            Unavailable: If the engine is closed or too many wait.
-        """
+        """Decode a request and deliver its events (see `Engine`); checked here, by the caller's own thread."""
         self._start(request, cancel, deliver)
 
     def _start(self, request: Request, cancel: CancelFlag | None, deliver: Deliver) -> _Job:
         job = _Job(cancel, deliver)
         job.run = prepare(self.decoder, request, job, self._max_rows, self._max_prompt_tokens)
         with self._changed:
-            if self._closed or not self._thread.is_alive():
+            if self._closed:
                 raise Unavailable(STOPPING)
             if self._broken:
-                raise Unavailable("The decoder does not work any more. The server needs to be started again.")
+                raise Unavailable(_BROKEN)
             waiting = sum(len(job.run.rows) for job in self._waiting)
             if waiting + len(job.run.rows) > self._max_waiting:
                 raise Unavailable(f"{waiting} others are waiting, which is as many as may. Try again in a moment.")
@@ -119,8 +110,7 @@ class LocalEngine:
         """How busy it is."""
         with self._changed:
             running, waiting = (sum(len(job.run.rows) for job in jobs) for jobs in (self._running, self._waiting))
-            ready = self._thread.is_alive() and not (self._closed or self._broken)
-            return Load(ready, running, waiting, self._max_rows)
+            return Load(not (self._closed or self._broken), running, waiting, self._max_rows)
 
     def close(self) -> None:
         """Cancel what runs and take no more requests."""
@@ -131,35 +121,24 @@ class LocalEngine:
             self._changed.notify()
         self._thread.join()
 
-    def _read(self, job: _Job, unread: "SimpleQueue[list[Event] | None]") -> Generator[list[Event], None, None]:
-        try:
-            yield []
-            over = False
-            while not over:
-                try:
-                    told = [unread.get(timeout=_PATIENCE)]
-                except Empty:
-                    if self._thread.is_alive() and not (self._broken and not job.begun):
-                        continue
-                    raise Unavailable("The decoder has stopped. The server needs to be started again.") from None
-                while not unread.empty():
-                    told.append(unread.get())
-                over = told[-1] is None
-                if found := [event for events in told if events is not None for event in events]:
-                    yield found
-                if not over:
-                    time.sleep(_BREATH)
-        finally:
-            job.left = True
-
     def _work(self) -> None:
+        try:
+            self._decode()
+        finally:
+            with self._changed:
+                self._broken = self._broken or not self._closed
+                left = [*self._waiting, *self._running]
+            for job in left:
+                job.deliver(Unavailable(_BROKEN))
+
+    def _decode(self) -> None:
         batch = self.decoder.new_batch()
         tidied, untidy = time.monotonic(), False
         while True:
             with self._changed:
                 while not (self._waiting or self._running or self._closed):
                     if untidy and time.monotonic() - tidied > TIDY_SECONDS:
-                        give_back_memory()
+                        free_memory()
                         tidied, untidy = time.monotonic(), False
                     self._changed.wait(TIDY_SECONDS if untidy else None)
                 if self._closed and not (self._waiting or self._running):
@@ -175,13 +154,15 @@ class LocalEngine:
             batch.release(row for job in stepped for row in job.run.rows if row.ended)
             with self._changed:  # before anybody is told: who reads a run's end finds its place free
                 self._running = [job for job in stepped if not job.run.over]
-                if self._broken:  # whoever waits for an answer finds out by asking `load`
-                    self._waiting.clear()
+                refused = list(self._waiting) if self._broken else []
+                self._waiting = deque() if self._broken else self._waiting
             for job, told in zip(stepped, events, strict=True):
                 if told:
                     job.deliver(told)
                 if job.run.over:
                     job.deliver(None)
+            for job in refused:
+                job.deliver(Unavailable(_BROKEN))
 
     def _admit(self) -> list[_Job]:
         """Let waiting jobs join as far as there are places; cancelled ones join at once, to be ended by the next step."""
@@ -200,7 +181,6 @@ class LocalEngine:
 
     def _begin(self, job: _Job, batch: Batch) -> None:
         """Give a job's rows their places."""
-        job.begun = True
         try:
             batch.admit(job.run.rows)
         except Exception as error:
@@ -243,3 +223,23 @@ def _told(run: Run, records: Mapping[SequenceState, StepRecord]) -> list[Event]:
         return run.tell(records)
     except Exception as error:
         return run.end(FinishReason.ERROR, explain(error))
+
+
+def _read(job: _Job, unread: "SimpleQueue[list[Event] | Exception | None]") -> Generator[list[Event], None, None]:
+    """What was delivered, for a reader with a thread of its own."""
+    try:
+        yield []
+        while True:
+            said = [unread.get()]
+            while not unread.empty():
+                said.append(unread.get())
+            if found := [event for events in said if isinstance(events, list) for event in events]:
+                yield found
+            end = said[-1]
+            if isinstance(end, Exception):
+                raise end
+            if end is None:
+                return
+            time.sleep(_BREATH)
+    finally:
+        job.left = True

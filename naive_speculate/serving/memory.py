@@ -8,7 +8,7 @@ import sys
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
-def give_back_memory() -> None:
+def free_memory() -> None:
     """Hand freed memory back to the system, which glibc otherwise keeps in the pools of threads that have ended."""
     trim = getattr(_LIBC, "malloc_trim", None)
     if trim is not None:

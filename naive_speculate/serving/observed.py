@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind
-from naive_speculate.serving.protocol import About, Engine, Load, Request, entered
+from naive_speculate.serving.protocol import About, Deliver, Engine, Load, Request, entered
 from naive_speculate.speculate.sequence import CancelFlag
 
 
@@ -68,7 +68,7 @@ class ObservedEngine:
 
     Args:
         engine: What decodes.
-        observers: Told in the reader's thread; they should be quick.
+        observers: Told in the thread that reads or delivers; they should be quick.
     """
 
     def __init__(self, engine: Engine, observers: Sequence[Observer]) -> None:
@@ -82,14 +82,32 @@ class ObservedEngine:
 
     def submit(self, request: Request, cancel: CancelFlag | None = None) -> Iterator[list[Event]]:
         """Decode a request (see `Engine`)."""
-        began = time.monotonic()
-        record = RunRecord(request)
+        watch = _Watch(request, self._observers)
         try:
             lists = self._engine.submit(request, cancel)
         except Exception:
-            self._tell(record, began, "refused")
+            watch.over("refused")
             raise
-        return entered(self._watch(lists, record, began))
+        return entered(_watched(lists, watch))
+
+    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver) -> None:
+        """Decode a request and deliver its events (see `Engine`)."""
+        watch = _Watch(request, self._observers)
+
+        def told(said: list[Event] | Exception | None) -> None:
+            try:
+                if isinstance(said, list):
+                    watch.see(said)
+                else:
+                    watch.over(None if said is None else watch.failure)
+            finally:
+                deliver(said)
+
+        try:
+            self._engine.start(request, cancel, told)
+        except Exception:
+            watch.over("refused")
+            raise
 
     def load(self) -> Load:
         """How busy it is."""
@@ -99,28 +117,46 @@ class ObservedEngine:
         """Cancel what runs and take no more requests."""
         self._engine.close()
 
-    def _watch(self, lists: Iterator[list[Event]], record: RunRecord, began: float) -> Generator[list[Event], None, None]:
-        outcome = None
-        try:
-            yield []
-            for events in lists:
-                since = time.monotonic() - began
-                for event in events:
-                    record.add(event, since)
-                yield events
-        except GeneratorExit:
-            raise
-        except Exception:
-            outcome = "refused" if record.wait_seconds is None else "error"
-            raise
-        finally:
-            close = getattr(lists, "close", None)
-            if close is not None:
-                close()
-            self._tell(record, began, outcome)
 
-    def _tell(self, record: RunRecord, began: float, outcome: str | None) -> None:
-        record.seconds = time.monotonic() - began
-        record.outcome = outcome or record.outcome
+class _Watch:
+    """What observers will be told of one run, which begins now."""
+
+    def __init__(self, request: Request, observers: Sequence[Observer]) -> None:
+        self._record = RunRecord(request)
+        self._observers = observers
+        self._began = time.monotonic()
+
+    @property
+    def failure(self) -> str:
+        """The outcome of a run that an exception ends now."""
+        return "refused" if self._record.wait_seconds is None else "error"
+
+    def see(self, events: list[Event]) -> None:
+        """Take in a list of its events."""
+        since = time.monotonic() - self._began
+        for event in events:
+            self._record.add(event, since)
+
+    def over(self, outcome: str | None = None) -> None:
+        """Tell the observers; the last event says how the run ended where there is no outcome."""
+        self._record.seconds = time.monotonic() - self._began
+        self._record.outcome = outcome or self._record.outcome
         for observer in self._observers:
-            observer(record)
+            observer(self._record)
+
+
+def _watched(lists: Iterator[list[Event]], watch: _Watch) -> Generator[list[Event], None, None]:
+    outcome = None
+    try:
+        yield []
+        for events in lists:
+            watch.see(events)
+            yield events
+    except Exception:
+        outcome = watch.failure
+        raise
+    finally:
+        close = getattr(lists, "close", None)
+        if close is not None:
+            close()
+        watch.over(outcome)

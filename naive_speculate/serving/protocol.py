@@ -4,17 +4,22 @@ Data goes one way: a request in, lists of events out. What stands behind the sea
 cluster; whoever asks cannot tell.
 """
 
-from collections.abc import Generator, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from naive_speculate.events import Event
 from naive_speculate.speculate.request import Request
 from naive_speculate.speculate.sequence import CancelFlag
 
-__all__ = ["STOPPING", "About", "Engine", "Load", "Request", "Unavailable", "entered"]
+__all__ = ["STOPPING", "About", "Deliver", "Engine", "Load", "Request", "Unavailable", "entered"]
 
 STOPPING = "The server is stopping and takes no more runs. Try again in a minute."
+
+
+Deliver = Callable[[list[Event] | Exception | None], None]
+"""Takes a run's next list of events, and once it is over None, or why it cannot go on. Called by whoever decodes, whom it must
+not keep waiting."""
 
 
 class Unavailable(RuntimeError):
@@ -53,12 +58,14 @@ class About:
         device: Where the target computes.
         chat: Whether the tokenizer has a chat template.
         capacity: Most sequences that it will ever decode at once.
+        num_parameters: Of target and draft, as loaded.
     """
 
     models: dict[str, str]
     device: str
     chat: bool
     capacity: int
+    num_parameters: dict[str, int] = field(default_factory=dict)
 
 
 def entered(lists: Generator[list[Event], None, None]) -> Iterator[list[Event]]:
@@ -93,6 +100,21 @@ class Engine(Protocol):
         Raises:
             ValueError: Naming the field that cannot be; here or when the iteration begins.
             Unavailable: If nothing takes requests; likewise.
+        """
+        ...
+
+    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver) -> None:
+        """Decode a request for a caller that cannot wait in a thread of its own, as an event loop cannot.
+
+        Args:
+            request: What to decode.
+            cancel: Set it to end the run.
+            deliver: Takes the lists that `submit` would give, then the end. Where the run cannot be, `submit`'s exceptions
+                come here or are raised.
+
+        Raises:
+            ValueError: Naming the field that cannot be.
+            Unavailable: If nothing takes requests.
         """
         ...
 

@@ -17,8 +17,9 @@ from queue import Empty, SimpleQueue
 from naive_speculate.events.event import Event, FinishReason
 from naive_speculate.events.record import StepRecord
 from naive_speculate.sampling.random_source import fresh_seed
+from naive_speculate.serving.delivery import pump
 from naive_speculate.serving.intake import MAX_ROWS, about, explain, prepare
-from naive_speculate.serving.protocol import STOPPING, Load, Request, Unavailable
+from naive_speculate.serving.protocol import STOPPING, Deliver, Load, Request, Unavailable
 from naive_speculate.serving.told import Told
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.run import Run
@@ -79,6 +80,10 @@ class SoloEngine:
         if self._closed.is_set():
             raise Unavailable(STOPPING)
         return self._read(request, run, cancel)
+
+    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver) -> None:
+        """Decode a request and deliver its events (see `Engine`)."""
+        pump(self.submit(request, cancel), deliver)
 
     def load(self) -> Load:
         """How busy it is; every run has a process of its own, so none waits here."""

@@ -11,7 +11,7 @@ from naive_speculate.sampling.guided import GrammarCompiler, GuidedDecodingParam
 from naive_speculate.sampling.params import SamplingParams, check_unicode
 from naive_speculate.sampling.pipeline import LogitsPipeline
 from naive_speculate.sampling.random_source import RandomSource, SeededRandom, fresh_seed
-from naive_speculate.speculate.draft import DRAFTERS
+from naive_speculate.speculate.draft import DRAFTERS, TranslatedDrafter, drafter_for
 from naive_speculate.speculate.request import Prompt, Request, check_window
 from naive_speculate.speculate.run import Run
 from naive_speculate.speculate.sequence import CancelFlag, SequenceState
@@ -64,25 +64,23 @@ class Admission:
         window_size = check_window(request.num_draft_tokens)
         if request.detail not in ("full", "probs", "none"):
             raise ValueError(f"detail must be 'full', 'probs' or 'none', got {request.detail!r:.80}")
-        if not isinstance(request.drafter, str) or request.drafter not in DRAFTERS:
-            raise ValueError(f"drafter must be one of {', '.join(DRAFTERS)}, got {request.drafter!r:.80}")
-        obstacle = DRAFTERS[request.drafter].obstacle(self.pair) if window_size != 0 else None
-        if obstacle is not None:
-            raise ValueError(f"drafter is {request.drafter!r}, but {obstacle}")
+        drafter = self._drafter(request.drafter, drafts=window_size != 0)
         token_ids = self.encode(self._as_chat(request.prompt) if request.chat else request.prompt, params)
         seed = params.seed if params.seed is not None else fresh_seed()
-        costs = self.pair.costs(request.drafter)
+        costs = self.pair.costs(drafter)
         max_length = self._max_length(len(token_ids), params.max_tokens)
         stops = frozenset(params.stop_token_ids or ()) | frozenset(() if params.ignore_eos else self.eos_token_ids)
         streams = params.detokenize and self.vocabulary.tokenizer is not None
         settings = params.to_dict() | {
             "num_draft_tokens": request.num_draft_tokens,
             "verify_strategy": str(request.verify_strategy),
-            "drafter": request.drafter,
+            "drafter": drafter,
             "detail": request.detail,
             "lossy": VERIFIERS[request.verify_strategy].lossy and not params.greedy,
         }
         texts, costs_told = self.vocabulary.texts(token_ids), costs.to_dict() if window_size is None else None
+        translated = window_size != 0 and issubclass(drafter_for(drafter, self.pair), TranslatedDrafter)
+        translation = self.pair.translation if translated else None
         rows, emitters = [], []
         for index in range(params.num_sequences):
             rows.append(
@@ -92,7 +90,7 @@ class Admission:
                     token_ids=list(token_ids),
                     params=params,
                     verifier=verifier,
-                    drafter=request.drafter,
+                    drafter=drafter,
                     window=AutoWindow(costs) if window_size is None else FixedWindow(window_size),
                     detail=request.detail,
                     random=SeededRandom(seed, index, self.device) if random is None else random(seed, index),
@@ -114,8 +112,9 @@ class Admission:
                 models=self.pair.names,
                 device=str(self.device),
                 cost_table=costs_told,
+                vocabularies=None if translation is None else translation.counts,
             )
-            emitters.append(Emitter(self.vocabulary, info))
+            emitters.append(Emitter(self.vocabulary, info, None if translation is None else translation.to_draft))
         return Run(rows, emitters)
 
     def encode(self, prompt: Prompt, params: SamplingParams | None = None) -> list[int]:
@@ -164,6 +163,15 @@ class Admission:
         except Exception as error:  # a template is a program, which may fail in any way
             said = " ".join(str(error).split())
             raise ValueError(f"chat=True: the tokenizer's chat template fails: {type(error).__name__}: {said:.300}") from None
+
+    def _drafter(self, name: str | None, drafts: bool) -> str:
+        """The name of what drafts; where nothing is drafted, the pair may lack what it needs."""
+        name = self.pair.default_drafter if name is None else name
+        if not isinstance(name, str) or name not in DRAFTERS:
+            raise ValueError(f"drafter must be one of {', '.join(DRAFTERS)}, got {name!r:.80}")
+        if drafts and (obstacle := DRAFTERS[name].obstacle(self.pair)) is not None:
+            raise ValueError(f"drafter is {name!r}, but {obstacle}")
+        return name
 
     @property
     def has_chat_template(self) -> bool:

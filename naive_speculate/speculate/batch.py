@@ -9,6 +9,7 @@ from naive_speculate.events.event import FinishReason
 from naive_speculate.events.record import StepRecord
 from naive_speculate.infer.threads import one_torch_thread
 from naive_speculate.models import ModelPair
+from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.step import step
 from naive_speculate.speculate.stopwatch import Stopwatch
@@ -24,10 +25,11 @@ class Batch:
     Args:
         pair: The models.
         vocabulary: Texts of tokens.
+        earlier: As for `Workspace`.
     """
 
-    def __init__(self, pair: ModelPair, vocabulary: Vocabulary) -> None:
-        self.workspace = Workspace(pair, vocabulary)
+    def __init__(self, pair: ModelPair, vocabulary: Vocabulary, earlier: EarlierOutputs | None = None) -> None:
+        self.workspace = Workspace(pair, vocabulary, earlier)
         self._source_of: dict[SequenceState, SequenceState] = {}  # who takes a prompt in for whom
         self._by_onnx = getattr(pair.target, "executor", None) == "onnx"
 
@@ -39,7 +41,7 @@ class Batch:
             self._source_of |= dict.fromkeys(rows[1:], rows[0])
 
     def release(self, rows: Iterable[SequenceState]) -> None:
-        """Take rows' places back; those that have none are left alone."""
+        """Free rows' places; rows without one are left alone."""
         rows = list(rows)
         self.workspace.free(rows)
         for row in rows:
@@ -51,12 +53,12 @@ class Batch:
     ) -> dict[SequenceState, StepRecord]:
         """Make one speculative step for every row that goes on.
 
-        Rows that were cancelled or have no room left end without one. Beside others, a row with a long prompt has none until
-        all of it was taken in, a chunk a step.
+        Rows that were cancelled or have no room left end without a step. A long prompt is first taken in, a chunk a call, so
+        that it does not hold up the rows beside it.
 
         Args:
             rows: Any rows of this batch.
-            records: What to fill, for those who must know how far a step came that failed; by default something new.
+            records: Filled row by row, which tells how far a step came that failed; by default a new dict.
 
         Returns:
             dict: What happened to each row that was stepped.

@@ -9,6 +9,7 @@ from naive_speculate.models import ModelPair
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.admission import Admission, MakeRandom
 from naive_speculate.speculate.batch import Batch
+from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
 from naive_speculate.speculate.request import Prompt, Request, as_requests
 from naive_speculate.speculate.result import GenerationResult, collect
 from naive_speculate.speculate.run import Run
@@ -23,14 +24,22 @@ class SpeculativeDecoder:
 
     Args:
         pair: Target and draft; see `load_pair`.
+        earlier_outputs: How many outputs of its runs by suffix decoding are kept for later ones to draft from, the oldest
+            going first; None for none. Texts stay lossless, but what is drafted, and so what a seed gives, then depends on
+            what was generated before, and drafts may show one caller's words to another.
 
     Attributes:
         admission: Checks requests and makes runs of them.
+        earlier: The outputs that are kept; None where none are.
+
+    Raises:
+        ValueError: If `earlier_outputs` is not a positive whole number.
     """
 
-    def __init__(self, pair: ModelPair) -> None:
+    def __init__(self, pair: ModelPair, *, earlier_outputs: int | None = None) -> None:
         self.pair = pair
         self.admission = Admission(pair)
+        self.earlier = None if earlier_outputs is None else EarlierOutputs(earlier_outputs)
 
     def stream(
         self,
@@ -39,7 +48,7 @@ class SpeculativeDecoder:
         *,
         num_draft_tokens: int | str = 5,
         verify_strategy: VerifyStrategy | str = VerifyStrategy.SPECULATIVE_SAMPLING,
-        drafter: str = "model",
+        drafter: str | None = None,
         detail: Detail = "full",
         cancel: CancelFlag | None = None,
     ) -> Iterator[Event]:
@@ -50,7 +59,7 @@ class SpeculativeDecoder:
             params: How tokens are chosen and when generation ends.
             num_draft_tokens: Tokens to draft a step, 0 for plain decoding, or "auto".
             verify_strategy: How drafts are judged.
-            drafter: "model", "head" or "prompt_lookup".
+            drafter: What drafts: a name in `DRAFTERS`; None for the pair's own.
             detail: "full" events carry probabilities and the most probable tokens, "probs" only probabilities, "none" neither.
             cancel: A `threading.Event`, or the like; set it to end the run; the last event is then `finished` with `cancelled`.
 
@@ -140,7 +149,7 @@ class SpeculativeDecoder:
 
     def new_batch(self) -> Batch:
         """A batch without rows."""
-        return Batch(self.pair, self.admission.vocabulary)
+        return Batch(self.pair, self.admission.vocabulary, self.earlier)
 
     def _stream(self, run: Run) -> Iterator[Event]:
         batch, records = self.new_batch(), dict[SequenceState, StepRecord]()

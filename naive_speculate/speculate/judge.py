@@ -20,8 +20,8 @@ class Distributions(NamedTuple):
     Attributes:
         scores: Before temperature, shape `[batch_size, k + 1, vocab_size]`.
         probs: Same shape; None where the order of the scores is all that is asked for.
-        num_places: int64, shape `[batch_size]`: so many places from the first on have a distribution at all; None where all
-            have. Windows are judged up to there; where a row keeps as many drafts, nothing can be drawn after them.
+        num_places: int64, shape `[batch_size]`: how many places, from the first on, have a distribution; None where all have.
+            Windows are judged up to there, and a row that keeps as many drafts has nothing to draw its next token from.
     """
 
     scores: torch.Tensor

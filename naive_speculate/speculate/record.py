@@ -56,6 +56,7 @@ def to_host(
             obstacle = f"no token can be chosen at position {len(history)}: {why}"
         drafts = drafts[: min(length, num_places)]
         outcomes.append(Outcome(drafts, kept, next_token_id, obstacle, row.verifier.judges_all))
+        outcomes[-1].copied_from = None if draft.copied_from is None else draft.copied_from[place]
     if p.probs is not None and any(row.detail != "none" for row in rows):
         _add_probs(outcomes, rows, draft, verdict, next_token_ids, r, p.probs)
         if any(row.detail == "full" for row in rows):

@@ -21,7 +21,7 @@ class Request:
         params: How tokens are chosen and when generation ends; with n > 1 the events' rows tell the sequences apart.
         num_draft_tokens: Tokens to draft a step, 0 for plain decoding, or "auto".
         verify_strategy: How drafts are judged: a name in `VERIFIERS`.
-        drafter: What drafts: a name in `DRAFTERS`.
+        drafter: What drafts: a name in `DRAFTERS`; None for the pair's own (`ModelPair.default_drafter`).
         detail: "full" events carry probabilities and the most probable tokens, "probs" only probabilities, "none" neither.
         chat: Whether to wrap a text in the tokenizer's chat template; refused where there is none.
     """
@@ -30,7 +30,7 @@ class Request:
     params: SamplingParams = field(default_factory=SamplingParams)
     num_draft_tokens: int | str = 5
     verify_strategy: VerifyStrategy | str = VerifyStrategy.SPECULATIVE_SAMPLING
-    drafter: str = "model"
+    drafter: str | None = None
     detail: Detail = "full"
     chat: bool = False
 

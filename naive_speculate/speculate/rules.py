@@ -24,7 +24,7 @@ class Verdict(NamedTuple):
         next_token_ids: int64, shape `[batch_size]`, where the token after them is not drawn; else None.
         accept_probs: Shape `[batch_size, k]`: what each uniform draw was compared with; 1 or 0 where the rule is certain.
         thresholds: Shape `[batch_size, k]` under typical acceptance; else None.
-        drawn: Whose token after them is drawn, where that differs from row to row; else None.
+        drawn: For each row, whether the token after them is drawn, where rows differ in that; else None.
     """
 
     num_accepted: torch.Tensor

@@ -40,9 +40,8 @@ class Run:
             if row in records:
                 events += emitter.step(records[row])
             if row.finish_reason is not None and not emitter.over:
-                events += emitter.finished(
-                    row.finish_reason, row.message, None if row.wants_prompt_logprobs else row.prompt_logprobs
-                )
+                prompt_logprobs = None if row.wants_prompt_logprobs else row.prompt_logprobs
+                events += emitter.finished(row.finish_reason, row.message, prompt_logprobs, row.stop_reason)
         return events
 
     def end(self, reason: FinishReason, message: str | None = None) -> list[Event]:

@@ -113,6 +113,16 @@ class SequenceState:
         """Whether it has ended."""
         return self.finish_reason is not None
 
+    @property
+    def stop_reason(self) -> int | str | None:
+        """The stop string, or the stop token of its parameters, that ended it; None for the model's own end and any other."""
+        if self.finish_reason != FinishReason.STOP:
+            return None
+        if self.stops is not None and self.stops.found is not None:
+            return self.stops.found
+        last = self.token_ids[-1]
+        return last if last in (self.params.stop_token_ids or ()) else None
+
     def end(self, reason: FinishReason, message: str | None = None) -> None:
         """End it between two steps."""
         self.finish_reason, self.message = reason, message

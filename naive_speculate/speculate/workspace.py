@@ -12,7 +12,8 @@ from naive_speculate.infer import slots
 from naive_speculate.infer.device import on_device
 from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.models import ModelPair
-from naive_speculate.speculate.draft import DRAFTERS, OWN_DRAFTERS, BatchDrafter, Proposal, check_proposal, merge
+from naive_speculate.speculate.draft import OWN_DRAFTERS, BatchDrafter, Proposal, check_proposal, drafter_for, merge
+from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
 from naive_speculate.speculate.logprobs import raw_logprobs
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.stopwatch import Stopwatch
@@ -25,6 +26,7 @@ class Workspace:
     Args:
         pair: The models.
         vocabulary: Texts of tokens.
+        earlier: Outputs of earlier runs, for drafters that draft from them.
 
     Attributes:
         slots: Each row's place in the target's cache.
@@ -33,17 +35,18 @@ class Workspace:
         watch: Times the step that is being made.
     """
 
-    def __init__(self, pair: ModelPair, vocabulary: Vocabulary) -> None:
+    def __init__(self, pair: ModelPair, vocabulary: Vocabulary, earlier: EarlierOutputs | None = None) -> None:
         self.pair = pair
         self.vocabulary = vocabulary
         self.vocab_size = pair.vocab_size
+        self.earlier = earlier
         self.target = SlotPool(pair.target)
         self.device = self.target.model.device
         self.watch = Stopwatch(self.device)
         self.drafters: dict[str, BatchDrafter] = {}
         self.slots: dict[SequenceState, Slot] = {}
         self.drafter_of: dict[SequenceState, BatchDrafter] = {}
-        self._checked: set[SequenceState] = set()  # of those with a drafter of others, who has had a whole proposal checked
+        self._checked: set[SequenceState] = set()  # rows of registered drafters, once a whole proposal was checked
 
     def __contains__(self, row: SequenceState) -> bool:
         return row in self.slots
@@ -62,7 +65,7 @@ class Workspace:
             raise
 
     def free(self, rows: Iterable[SequenceState]) -> None:
-        """Take rows' places back; those that have none are left alone."""
+        """Free rows' places; rows without one are left alone."""
         for row in rows:
             self._checked.discard(row)
             if row in self.slots:
@@ -223,7 +226,8 @@ class Workspace:
 
     def _drafter(self, name: str) -> BatchDrafter:
         if name not in self.drafters:
-            self.drafters[name] = DRAFTERS[name](self.pair, self.vocab_size, self.device)
+            self.drafters[name] = drafter_for(name, self.pair)(self.pair, self.vocab_size, self.device)
+            self.drafters[name].earlier = self.earlier
         return self.drafters[name]
 
     def _read_prompt(self, row: SequenceState) -> None:

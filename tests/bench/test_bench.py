@@ -10,6 +10,7 @@ from naive_speculate.bench import main
 from naive_speculate.bench.measure import Costs, compare
 from naive_speculate.bench.ways import Run, Way
 from naive_speculate.events.metrics import Metrics
+from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.theory import speedup
 
 COSTS = Costs(context=100, draft_ms=0.1, verify_ms=[1.0, 1.1, 1.2])
@@ -66,7 +67,10 @@ def test_json_is_all_that_is_printed_and_plots_and_costs_are_saved(tmp_path: Pat
     assert main(arguments) == 0
     report: dict[str, Any] = json.loads(capsys.readouterr().out)
     lines = report["decoding"]["greedy"]
-    assert [line["num_draft_tokens"] for line in lines] == [0, 1, 2, "auto", 0, 1, 2]
+    others = [f"{name.replace('_', ' ')}, k = 2" for name in DRAFTERS if name in ("suffix", "prompt_lookup")]
+    assert [line["num_draft_tokens"] for line in lines if line["name"] not in others] == [0, 1, 2, "auto", 0, 1, 2]
+    assert [line["name"] for line in lines if line["name"] in others] == others  # a row a drafter
+    assert all(line["predicted"] is None for line in lines if line["name"] in others)
     assert all(line["tokens_per_second"] > 0 for line in lines)
     assert all(line["same_as_plain"] == 1.0 for line in lines)  # transformers' tokens too
     assert set(json.loads(costs.read_text(encoding="utf-8"))) == {"draft", "verify"}

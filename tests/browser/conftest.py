@@ -36,24 +36,47 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture
-def open_page(server: Server, chromium: Browser) -> Iterator:
-    """Opens the page, ready to use, in a context of its own; fails the test on errors in the page's scripts."""
-    contexts, problems = [], []
+@pytest.fixture(scope="module")
+def tab(chromium: Browser) -> list[Page]:
+    """A page that the tests of a file share one after another, or none yet: Chromium has its scripts compiled already, which is
+    most of what opening costs."""
+    return []
 
-    def opened(query: str = "", width: int = 1440, height: int = 900, **context) -> Page:
-        made = chromium.new_context(viewport={"width": width, "height": height}, **context)
-        made.set_default_timeout(PATIENCE)
-        contexts.append(made)
-        page = made.new_page()
-        page.on("pageerror", lambda error: problems.append(str(error)))
+
+@pytest.fixture
+def open_page(server: Server, chromium: Browser, tab: list[Page]) -> Iterator:
+    """Opens the page, ready to use and without anything of the test before; fails the test on errors in the page's scripts.
+
+    A test's second page, and one with other options than size, colours and motion, has a context of its own.
+    """
+    opened, problems = list[Page](), list[str]()
+
+    def note(error: object) -> None:
+        problems.append(str(error))
+
+    def open_(
+        query: str = "", width: int = 1440, height: int = 900, color_scheme="light", reduced_motion="no-preference", **context
+    ):
+        page = tab.pop() if tab and not context else chromium.new_context(**context).new_page()
+        opened.append(page)
+        page.context.set_default_timeout(PATIENCE)
+        page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(color_scheme=color_scheme, reduced_motion=reduced_motion)
+        page.on("pageerror", note)
         page.goto(server.url + query)
         page.wait_for_selector("#tokens [data-step]")
         return page
 
-    yield opened
-    for made in contexts:
-        made.close()
+    yield open_
+    for page in opened:
+        if page.is_closed() or tab or len(opened) > 1:
+            page.context.close()
+            continue
+        page.unroute_all()
+        page.evaluate("localStorage.clear(), sessionStorage.clear()")
+        page.goto("about:blank")  # what it still decodes is cancelled, as by closing it
+        page.remove_listener("pageerror", note)
+        tab.append(page)
     assert problems == []
 
 

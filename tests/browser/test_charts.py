@@ -4,12 +4,12 @@ The browser makes them of the run's events; here it is given runs made by hand, 
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 import pytest
-from playwright.sync_api import Browser, Route
+from playwright.sync_api import Browser, Page, Route
 
 from naive_speculate.events import Event, EventKind, FinishReason
 from naive_speculate.events.trace import Trace
@@ -18,6 +18,7 @@ from tests.ui.drawn import drawn
 from tests.ui.handmade import run
 from ui.assets import ROOT
 from ui.charts.plot import BOARD
+from ui.labels import percent
 from ui.run.wire import HEAVY
 
 WAITING = "No round has ended yet."
@@ -56,8 +57,8 @@ class Shown(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def show(chromium: Browser) -> Any:
-    """What the page's own scripts make of a trace: `show(trace, upto=…, plain=…, live=…)`."""
+def scripts(chromium: Browser) -> Iterator[Page]:
+    """An empty page that can import the page's scripts."""
     page = chromium.new_page()
 
     def serve(route: Route) -> None:
@@ -69,14 +70,26 @@ def show(chromium: Browser) -> Any:
 
     page.route("http://page.test/**", serve)
     page.goto("http://page.test/")
+    yield page
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def show(scripts: Page) -> Any:
+    """What the page's own scripts make of a trace: `show(trace, upto=…, plain=…, live=…)`."""
 
     def shown(trace: Trace, *, upto: int | None = None, plain: float | None = None, live: bool = True) -> Shown:
         events = [event.to_dict(without=HEAVY) for event in trace]
-        figures, numbers, sentence = page.evaluate(SHOW, [events, len(events) if upto is None else upto, plain, live])
+        figures, numbers, sentence = scripts.evaluate(SHOW, [events, len(events) if upto is None else upto, plain, live])
         return Shown({name: drawn(figure) for name, figure in figures.items()}, [tuple(pair) for pair in numbers], sentence)
 
-    yield shown
-    page.close()
+    return shown
+
+
+@pytest.fixture(scope="module")
+def percents(scripts: Page) -> Callable[[list[float]], list[str]]:
+    """Shares as the browser writes them."""
+    return lambda shares: scripts.evaluate("async (all) => all.map((await import('/format.js')).percent)", shares)
 
 
 @pytest.fixture
@@ -121,8 +134,11 @@ def test_acceptance_shows_each_step_and_the_mean_over_drafts(chart):
 
 
 def test_positions_count_only_drafts_that_were_still_in_the_running(chart):
-    bars, line = chart("positions", run(USUAL)).data
-    assert [tuple(pair) for pair in bars.customdata] == [(4, 5), (3, 4), (2, 2), (1, 2)]
+    bars, windows, line = chart("positions", run(USUAL)).data
+    assert [tuple(pair)[:2] for pair in bars.customdata] == [(4, 5), (3, 4), (2, 2), (1, 2)]
+    assert list(windows.y) == pytest.approx([4 / 5, 3 / 5, 2 / 5, 1 / 5])
+    assert list(windows.y) == pytest.approx(run(USUAL).metrics.unconditional_acceptance_rate_per_position)
+    assert "vLLM" in windows.name
     assert list(bars.y) == pytest.approx([4 / 5, 3 / 4, 1.0, 1 / 2])
     assert line.y[0] == pytest.approx(run(USUAL).metrics.alpha)
     assert list(bars.y) == pytest.approx(run(USUAL).metrics.acceptance_rate_per_position)
@@ -167,9 +183,9 @@ def test_speedup_draws_theory_from_measured_numbers_and_the_runs_own_point(chart
 
 def test_speedup_says_when_the_plain_speed_was_not_measured(chart):
     named = [line.name for line in chart("speedup", run(USUAL)).data if line.name]
-    assert named == ["Theorem 3.8", "this run, estimated"]
+    assert named == ["Theorem 3.8, Leviathan et al. 2023", "this run, estimated"]
     named = [line.name for line in chart("speedup", run(USUAL), plain=80.0).data if line.name]
-    assert named == ["Theorem 3.8", "costs as here", "this run"]
+    assert named == ["Theorem 3.8, Leviathan et al. 2023", "costs as here", "this run"]
 
 
 def test_axes_stay_while_a_run_goes_on(show):
@@ -199,13 +215,25 @@ def test_a_trace_that_claims_nonsense_is_drawn_within_bounds(chart):
 def test_the_headline_says_what_the_metrics_say(show):
     trace = run([(4, 4), (4, 0)])  # 6 tokens; 4 of 8 drafts; 30 ms
     assert show(trace, plain=100).numbers == [
-        ("50%", "4 of 8 drafts kept"),
+        ("50%", "kept 4, refused 1 and never reached 3. Of the 5 that were judged, 80% were kept: α."),
         ("3.00", "plain decoding: 1"),
         ("200", "plain decoding: 100, measured here"),
         ("2.0×", "against plain decoding, measured"),
     ]
+    assert "guessed 8 tokens ahead; of these the target model kept 4, refused 1 and never reached 3" in show(trace).sentence
     assert "6 tokens in 2 passes of the target model instead of 6" in show(trace).sentence
     assert show(trace, live=False).sentence.startswith("In this recorded run, a small draft model")
+
+
+def test_block_verification_reaches_every_draft(show):
+    shown = show(run([(4, 4), (4, 0)], verify_strategy="block_verification"))
+    assert "kept 4, refused 1 and dropped behind them 3" in shown.sentence
+    assert "never" not in shown.sentence + shown.numbers[0][1]
+
+
+def test_browser_and_server_write_a_share_in_the_same_way(percents):
+    shares = sorted({k / n for n in range(1, 41) for k in range(n + 1)} | {0.0001, 0.00499, 0.99501, 0.125, 0.145})
+    assert percents(shares) == [percent(share) for share in shares]
 
 
 def test_without_a_measured_rate_there_is_no_speedup(show):

@@ -9,6 +9,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.steps import toast
 
 KS, TEMPERATURES = ("1", "4"), ("0", "1")
+ROWS = "#explore-table [role=row][data-index]"
 
 
 def open_explore(page: Page, ks: tuple[str, ...] = KS, temperatures: tuple[str, ...] = TEMPERATURES, tokens: int = 16) -> None:
@@ -36,7 +37,7 @@ def test_a_sweep_fills_maps_table_and_file(page):
     assert len(speedups) == 4
     assert sum("★" in text for text in speedups) == 2
     assert len(texts(page, "explore-acceptance")) == 4
-    rows = page.locator("#explore-table tbody tr")
+    rows = page.locator(ROWS)
     expect(rows).to_have_count(4)
     with page.expect_download() as download:
         page.locator("#explore-csv").click()
@@ -51,15 +52,15 @@ def test_a_sweep_fills_maps_table_and_file(page):
 def test_stop_keeps_what_was_run(page):
     open_explore(page, ks=("1", "2", "3", "4", "5", "6", "8", "12"), temperatures=("0", "0.7", "1", "1.3"), tokens=256)
     page.locator("#explore-run").click()
-    expect(page.locator("#explore-table tbody tr").first).to_be_visible()
+    expect(page.locator(ROWS).first).to_be_visible()
     page.locator("#explore-stop").click()
     expect(page.locator("#explore-status")).to_contain_text("Stopped")
-    kept = page.locator("#explore-table tbody tr").count()
+    kept = page.locator(ROWS).count()
     assert 1 <= kept < 32
     open_explore(page, ks=("1",), temperatures=("0",))
     page.locator("#explore-run").click()  # the sweep before has really ended: this one gets its turn
     page.locator("#explore-csv").wait_for()
-    expect(page.locator("#explore-table tbody tr")).to_have_count(1)
+    expect(page.locator(ROWS)).to_have_count(1)
 
 
 def test_nothing_chosen_is_refused(page):

@@ -74,7 +74,7 @@ def test_drawing_can_be_stopped(lessons):
 def test_the_fifth_explores_k(lessons):
     lessons.locator("#learn-5-run").click()
     lessons.locator("#explore-csv").wait_for(timeout=180_000)
-    expect(lessons.locator("#explore-table tbody tr")).to_have_count(7)
+    expect(lessons.locator("#explore-table [role=row][data-index]")).to_have_count(7)
 
 
 def test_the_sixth_races_with_sixteen_guesses(lessons):

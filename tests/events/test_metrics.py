@@ -69,6 +69,10 @@ def test_the_rate_of_a_place_is_kept_among_those_that_reached_it(windows):
         reached = [accepted for drafted, accepted in windows if drafted > place and accepted >= place]
         expected.append(sum(accepted > place for accepted in reached) / len(reached) if reached else None)
     assert m.acceptance_rate_per_position == expected
+    windows_drafted = [accepted for drafted, accepted in windows if drafted]
+    assert m.unconditional_acceptance_rate_per_position == [
+        sum(accepted > place for accepted in windows_drafted) / len(windows_drafted) for place in range(longest)
+    ]
     assert m.acceptance_histogram == [sum(a == count for _, a in windows) for count in range(longest + 1 if windows else 0)]
 
 

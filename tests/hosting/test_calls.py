@@ -55,6 +55,7 @@ def test_no_call_makes_the_server_do_anything_but_answer(server, data):
         (["Once", 8, 0.7, 1.0, 1, 65], "num_draft_tokens must be 'auto' or from 0 to 64, got 65"),
         (["Once", 8, 0.7, 1.0, 1, "few"], "num_draft_tokens must be a whole number, got 'few'"),
         (["Once", 8, 0.7, 1.0, 1, 3, "<script>"], "verify_strategy must be one of"),
+        (["Once", 8, 0.7, 1.0, 1, 3, "speculative_sampling", "oracle"], "drafter must be one of"),
         (["", 8], "prompt is empty"),
         (["word " * 20_000, 8], "more than the 1024 that the model can take"),
     ],
@@ -63,6 +64,15 @@ def test_a_call_with_a_wrong_field_is_told_which(server, fields, said):
     url = server.url
     with pytest.raises(Exception, match=said):
         Client(url, verbose=False).predict(*fields, api_name="/generate")
+
+
+@pytest.mark.parametrize(
+    ("given", "used"), [((), "model"), (("",), "model"), ((None,), "model"), (("prompt_lookup",), "prompt_lookup")]
+)
+def test_a_call_may_name_what_drafts_or_leave_it_to_the_pair(server, given, used):
+    job = Client(server.url, verbose=False).submit("Once", 8, *REST[1:], *given, api_name="/generate")
+    job.result()
+    assert job.outputs()[0][0]["settings"]["drafter"] == used
 
 
 def test_a_call_may_leave_the_window_to_the_run(server):

@@ -7,6 +7,7 @@ Runs of `LONG` go on for hours, so that none of them ends by itself meanwhile.
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 
 import pytest
 
@@ -21,6 +22,20 @@ PATIENCE = 60.0  # seconds; a busy machine is slow, and nothing here waits longe
 
 def joined(engine: Engine, request: Request) -> Trace:
     return Trace(event for events in engine.submit(request) for event in events)
+
+
+def delivered(engine: Engine, request: Request, cancel: threading.Event, enough: int = 10**9) -> Trace:
+    """What is delivered of a run, which is cancelled after so many events; raises what comes in place of the end."""
+    come: SimpleQueue[list[Event] | Exception | None] = SimpleQueue()
+    engine.start(request, cancel, come.put)
+    trace = Trace()
+    while (said := come.get(timeout=PATIENCE)) is not None:
+        if isinstance(said, Exception):
+            raise said
+        trace.events += said
+        if len(trace) >= enough:
+            cancel.set()
+    return trace
 
 
 class EngineContract:
@@ -49,6 +64,10 @@ class EngineContract:
             assert trace.events[-1].finish_reason == alone.finish_reason
             assert [event.row for event in trace] == [0] * len(trace)
         assert all_free(engine)
+
+    def test_a_request_that_names_no_drafter_tells_the_pair_s_own(self, engine):
+        trace = joined(engine, Request([4, 5, 6], SamplingParams(max_tokens=3)))
+        assert trace.started.settings["drafter"] == "model"
 
     def test_several_sequences_of_one_request_are_told_apart_by_their_rows(self, engine, alone_decoder):
         params = SamplingParams(n=3, max_tokens=9, seed=5)
@@ -79,6 +98,33 @@ class EngineContract:
             if len(events) > 20 and not cancel.is_set():
                 cancel.set()
         assert events[-1].finish_reason == FinishReason.CANCELLED
+
+    def test_a_run_that_is_delivered_is_the_run_that_is_read(self, engine, all_free):
+        request = Request([2, 3, 4], SamplingParams(n=2, max_tokens=20, seed=6))
+        trace, read = delivered(engine, request, threading.Event()), joined(engine, request)
+        for row in range(2):
+            one, other = (Trace(event for event in found if event.row == row) for found in (trace, read))
+            assert one.token_ids == other.token_ids
+            assert one.events[-1].finish_reason == other.events[-1].finish_reason
+        assert all_free(engine)
+
+    def test_a_delivered_run_that_is_cancelled_ends_and_says_so(self, engine, all_free):
+        trace = delivered(engine, Request([1, 2], LONG), threading.Event(), enough=20)
+        assert trace.events[-1].finish_reason == FinishReason.CANCELLED
+        assert all_free(engine)
+
+    def test_a_request_that_cannot_be_is_not_delivered_but_refused(self, engine):
+        with pytest.raises(ValueError, match="prompt is empty"):
+            delivered(engine, Request([]), threading.Event())
+
+    def test_observers_are_told_once_of_a_delivered_run_and_before_its_end(self, engine):
+        told: list[RunRecord] = []
+        trace = delivered(ObservedEngine(engine, [told.append]), Request([1, 2], LONG), threading.Event(), enough=20)
+        assert [record.outcome for record in told] == [FinishReason.CANCELLED]
+        assert told[0].tokens == len(trace.token_ids) > 0
+        with pytest.raises(ValueError, match="prompt is empty"):
+            delivered(ObservedEngine(engine, [told.append]), Request([]), threading.Event())
+        assert [record.outcome for record in told[1:]] == ["refused"]
 
     def test_whoever_goes_away_frees_the_place(self, engine, all_free):
         stream = engine.submit(Request([1, 2], LONG))

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder
-from naive_speculate.speculate.draft import prompt_lookup
+from naive_speculate.speculate.draft.copying import NOTHING
+from naive_speculate.speculate.draft.prompt_lookup import NgramIndex, PromptLookupDrafter
 from naive_speculate.speculate.request import Request
 from naive_speculate.speculate.samplers import RejectionSampler
 from naive_speculate.speculate.verify import VERIFIERS, BlockVerifier, VerifyStrategy
@@ -84,7 +85,7 @@ def test_a_draft_that_is_certain_is_never_refused(strategy):
 
 
 def test_a_drafter_that_drafts_nothing_is_found_out(monkeypatch):
-    monkeypatch.setattr(prompt_lookup, "look_up", lambda token_ids, limit, vocab_size: [])
+    monkeypatch.setattr(PromptLookupDrafter, "copy", lambda self, index, limit: NOTHING)
     with pytest.raises(AssertionError, match="nothing was drafted"):
         enumerate_outputs(
             ModelPair(ToyModel(3, 6)),
@@ -107,4 +108,6 @@ def test_a_drafter_that_drafts_nothing_is_found_out(monkeypatch):
     ],
 )
 def test_prompt_lookup_drafts_what_followed_the_longest_latest_n_gram(token_ids, expected):
-    assert prompt_lookup.look_up(token_ids, limit=10, vocab_size=12) == expected
+    index = NgramIndex(token_ids)
+    index.extend(len(token_ids))
+    assert index.look_up(limit=10).token_ids == expected

@@ -31,7 +31,7 @@ def test_long_texts_are_cut():
 
 
 def test_labels_are_escaped():
-    assert label("<b>&'\"") == "&lt;b&gt;&amp;&#x27;&quot;"
+    assert label("<b>&'\"") == "&lt;b&gt;&amp;&#x27;&#34;"
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,13 @@
 """Places for charts, which `assets/js/plot.js` draws with the Plotly that Gradio brings, in the colours of the page's theme."""
 
 import html
-import json
 
 import gradio as gr
 import plotly.graph_objects as go
 
 from ui.assets import mounting
 from ui.charts.figures import Figure
+from ui.labels import to_json
 
 BOARD = {
     "chart-acceptance": "Acceptance, round by round",
@@ -17,11 +17,14 @@ BOARD = {
     "chart-speedup": "Speedup against k",
 }
 """The charts of a run, by the id of their places; `assets/js/charts.js` makes them of the run's events."""
-
-
-def to_json(figure: Figure) -> str:
-    """A figure as JSON text; `<` is escaped, so that nothing in it can pass for a tag."""
-    return json.dumps(figure, separators=(",", ":")).replace("<", "\\u003c")
+TERMS_OF = {
+    "chart-acceptance": "acceptance-rate",
+    "chart-positions": "by-place",
+    "chart-lengths": "tokens-a-pass",
+    "chart-timing": "round",
+    "chart-speedup": "theorem",
+}
+"""What each is about, in the glossary."""
 
 
 def load_plotly() -> None:
@@ -49,7 +52,7 @@ def build_plot(elem_id: str, title: str, figure: Figure | None = None) -> gr.HTM
 
 def build_board() -> gr.HTML:
     """The component of a run's charts; they follow the stage."""
-    places = "".join(place(f'id="{name}"', title, "ns-chart") for name, title in BOARD.items())
+    places = "".join(place(f'id="{name}"', title, "ns-chart", term=TERMS_OF[name]) for name, title in BOARD.items())
     return gr.HTML(
         html_template=f'<div class="ns-board">{places}</div>',
         js_on_load=mounting("charts"),
@@ -59,10 +62,11 @@ def build_board() -> gr.HTML:
     )
 
 
-def place(attribute: str, title: str, classes: str, *, hidden: bool = False) -> str:
-    """Markup of a labelled place for a chart."""
+def place(attribute: str, title: str, classes: str, *, hidden: bool = False, term: str = "") -> str:
+    """Markup of a labelled place for a chart; its title may be a link to a term of the glossary."""
     name = html.escape(title)
+    caption = f'<a class="ns-term" href="#term-{term}">{name}</a>' if term else name
     return (
-        f'<figure class="{classes}"{" hidden" if hidden else ""}><figcaption>{name}<span></span></figcaption>'
+        f'<figure class="{classes}"{" hidden" if hidden else ""}><figcaption>{caption}<span></span></figcaption>'
         f'<div {attribute} class="ns-plot" role="img" aria-label="{name}"></div></figure>'
     )

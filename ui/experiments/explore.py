@@ -1,6 +1,5 @@
 """The Explore tab: sweeps k and temperature with real runs, and maps acceptance and speedup."""
 
-import html
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -8,10 +7,11 @@ from typing import Any
 
 import gradio as gr
 
-from ui.charts.plot import build_plot, to_json
+from ui.charts.plot import build_plot
 from ui.experiments.heatmaps import acceptance_map, speedup_map
-from ui.experiments.sweep import Cell, best_cells, sweep, to_csv
+from ui.experiments.sweep import Cell, best_cells, sweep, to_csv, to_frame
 from ui.host.catalog import Catalog
+from ui.labels import to_json
 from ui.notify import warn
 from ui.run import controls as parts
 from ui.run.settings import Settings
@@ -22,6 +22,16 @@ INTRO = (
 )
 KS = [1, 2, 3, 4, 5, 6, 8, 12]
 TEMPERATURES = [0.0, 0.3, 0.7, 1.0, 1.3, 1.6]
+SHOWN = {
+    "temperature": ("temperature", "{:g}"),
+    "k": ("k", "{}"),
+    "acceptance_rate": ("drafts kept", "{:.1%}"),
+    "tokens_per_pass": ("tokens a pass", "{:.2f}"),
+    "tokens_per_second": ("tokens/s", "{:.0f}"),
+    "plain_tokens_per_second": ("plain tokens/s", "{:.0f}"),
+    "speedup": ("speedup", "{:.2f}×"),
+}
+"""The table's columns on the page: their headings, and how their numbers are written."""
 SAVE = """(csv) => {
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([csv], { type: "text/csv" }));
@@ -66,7 +76,9 @@ def build_explore(catalog: Catalog, controls: parts.Controls) -> parts.Controls:
         with gr.Row(elem_id="explore-heatmap", elem_classes="ns-maps"):
             faster = build_plot("explore-speedup", "Speedup over plain decoding; ★ marks the best k")
             kept = build_plot("explore-acceptance", "Share of drafts kept")
-        table = gr.HTML(elem_id="explore-table", apply_default_css=False)
+        table = gr.Dataframe(
+            label="Measured runs", show_label=False, interactive=False, visible=False, buttons=[], elem_id="explore-table"
+        )
         download = gr.Button("Download as CSV", visible=False, elem_id="explore-csv", size="sm", elem_classes="ns-small")
         csv = gr.Textbox(visible=False)
         outputs = [status, faster, kept, table, csv, download]
@@ -137,23 +149,11 @@ def _file(cells: Sequence[Cell], running: bool) -> tuple[Any, Any]:
     return to_csv(cells), gr.Button(visible=True)
 
 
-def _table(cells: Sequence[Cell]) -> str:
-    if not cells:
-        return ""
+def _table(cells: Sequence[Cell]) -> gr.Dataframe:
+    """The table with a star at the best k of every temperature; sorting goes by the numbers."""
     best = best_cells(cells)
-    names = ("temperature", "k", "drafts kept", "tokens a pass", "tokens/s", "plain tokens/s", "speedup")
-    head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in names)
-    rows = []
-    for c in cells:
-        star = "★ " if best[c.temperature] is c else ""
-        shown = (
-            f"{c.temperature:g}",
-            str(c.k),
-            f"{c.acceptance_rate:.1%}",
-            f"{c.tokens_per_pass:.2f}",
-            f"{c.tokens_per_second:.0f}",
-            f"{c.plain_tokens_per_second:.0f}",
-            f"{star}{c.speedup:.2f}×",
-        )
-        rows.append("<tr>" + "".join(f"<td>{value}</td>" for value in shown) + "</tr>")
-    return f'<div class="ns-table"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+    starred = [row for row, cell in enumerate(cells) if best[cell.temperature] is cell]
+    frame = to_frame(cells)[list(SHOWN)].rename(columns={name: heading for name, (heading, _) in SHOWN.items()})
+    heading, form = SHOWN["speedup"]
+    written = frame.style.format(dict(SHOWN.values())).format("★ " + form, subset=(starred, [heading]))
+    return gr.Dataframe(written, visible=bool(cells))

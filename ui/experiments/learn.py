@@ -11,11 +11,12 @@ from naive_speculate.events import Event, EventKind
 from naive_speculate.events.trace import Trace
 from naive_speculate.sampling.random_source import fresh_seed
 from ui.assets import ROOT
-from ui.charts.plot import build_plot, to_json
+from ui.charts.plot import build_plot
 from ui.experiments.lossless import conclusion, convergence, draw, shares
 from ui.experiments.passes import costs_in_words, measure_passes, pass_costs
 from ui.explain.inspector import distributions, explain, to_html
 from ui.host.catalog import Catalog
+from ui.labels import to_json
 from ui.notify import warn
 from ui.run import controls as parts
 

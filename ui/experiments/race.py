@@ -5,7 +5,6 @@ them from the times of their events; the server only sends what was recorded.
 """
 
 import itertools
-import json
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,8 +16,9 @@ from naive_speculate.events import OUTPUT_KINDS, EventKind
 from naive_speculate.events.trace import Trace
 from naive_speculate.sampling.random_source import fresh_seed
 from ui.assets import ROOT, mounting
+from ui.explain.verdict import warning
 from ui.host.catalog import Catalog
-from ui.labels import count, percent
+from ui.labels import count, percent, to_json
 from ui.notify import warn
 from ui.run import controls as parts
 from ui.run.settings import Settings
@@ -62,6 +62,7 @@ def verdict(plain: Trace, speculative: Trace) -> list[str]:
         f"speculative decoding {_passes(b.num_spec_steps)} for {count(b.num_generated_tokens, 'token')}"
         + (f", keeping {percent(b.draft_acceptance_rate)} of its drafts." if b.draft_acceptance_rate is not None else "."),
         _same_text(plain, speculative),
+        *([warned] if (warned := warning((speculative.started and speculative.started.settings) or {})) else []),
     ]
 
 
@@ -93,14 +94,9 @@ def _same_text(plain: Trace, speculative: Trace) -> str:
 
 
 def message(serial: int, plain: Trace, speculative: Trace) -> str:
-    """Both runs and the verdict as JSON text for the browser; `<` is escaped, so that nothing in it can pass for a tag."""
-    data = {
-        "serial": serial,
-        "plain": lane(plain),
-        "speculative": lane(speculative),
-        "verdict": verdict(plain, speculative),
-    }
-    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    """Both runs and the verdict for the browser."""
+    lanes = {"plain": lane(plain), "speculative": lane(speculative)}
+    return to_json({"serial": serial, **lanes, "verdict": verdict(plain, speculative)})
 
 
 def build_race(catalog: Catalog, controls: parts.Controls) -> None:

@@ -1,10 +1,10 @@
 """A sweep over k and temperature: the runs, what they measured, and the table of it."""
 
-import csv
-import io
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+
+import pandas
 
 from naive_speculate.events.trace import Trace
 from ui.experiments.measured import Measured, step_times
@@ -129,15 +129,11 @@ def best_cells(cells: Sequence[Cell]) -> dict[float, Cell]:
     return best
 
 
+def to_frame(cells: Sequence[Cell]) -> pandas.DataFrame:
+    """The table, a row a cell."""
+    return pandas.DataFrame([[getattr(cell, name) for name in COLUMNS] for cell in cells], columns=list(COLUMNS))
+
+
 def to_csv(cells: Sequence[Cell]) -> str:
     """The table as CSV text, one line a cell."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for cell in cells:
-        writer.writerow([_plain(getattr(cell, name)) for name in COLUMNS])
-    return out.getvalue()
-
-
-def _plain(value: float | int) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return str(to_frame(cells).to_csv(index=False, float_format="%.6g", lineterminator="\n"))

@@ -4,6 +4,7 @@ Everything in the HTML that a model or a trace file wrote is escaped here, once,
 """
 
 import html
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,11 +12,12 @@ from naive_speculate.events import Event, EventKind, TokenProb
 from naive_speculate.events.trace import Trace
 from naive_speculate.palette import STYLES
 from ui.charts.figures import DRAFT, MUTED, RESIDUAL, TARGET, Figure, empty, figure
-from ui.explain.verdict import Case, Rule, case_of
+from ui.explain.glossary import linked, to_markup
+from ui.explain.verdict import Case, Rule, case_of, label_of
 from ui.explain.why import quoted, unsure, why
 from ui.labels import label, number, visible
 
-SHOWN_TOKENS = 8
+SHOWN_TOKENS = 6
 NOTHING_CHOSEN = "Choose a token to see why it was kept or not."
 NO_DISTRIBUTIONS = "This run kept no distributions, only the numbers of the tokens themselves."
 
@@ -28,13 +30,13 @@ class Explanation:
         kind: The token's verdict.
         headline: The token and its verdict in a few words.
         sentences: The reasons, most important first.
-        facts: Names and values of the numbers behind them.
+        details: Names and values of the numbers that the sentences rest on.
     """
 
     kind: EventKind
     headline: str
     sentences: list[str]
-    facts: list[tuple[str, str]]
+    details: list[tuple[str, str]]
 
 
 def explain(trace: Trace, number: int) -> Explanation:
@@ -51,9 +53,9 @@ def explain(trace: Trace, number: int) -> Explanation:
     style = STYLES[case.event.kind]
     return Explanation(
         kind=case.event.kind,
-        headline=f"{style.mark} {quoted(case.event)} {style.label}",
-        sentences=why(case) + _entropies(case),
-        facts=_facts(case),
+        headline=f"{style.mark} {quoted(case.event)} {label_of(case)}",
+        sentences=why(case) + ([] if case.event.kind == EventKind.PROPOSED else _entropies(case)),
+        details=_details(case),
     )
 
 
@@ -67,37 +69,57 @@ def _entropies(case: Case) -> list[str]:
     return [said]
 
 
-def _facts(case: Case) -> list[tuple[str, str]]:
+def _details(case: Case) -> list[tuple[str, str]]:
     event = case.event
     block = case.rule == Rule.BLOCK
+    judged = event.kind != EventKind.PROPOSED  # its event knows p already; the reader of a replay does not
     numbers = [
-        ("target probability p", event.target_prob),
+        ("target probability p", event.target_prob if judged else None),
         ("draft probability q", event.draft_prob),
         ("block acceptance h" if block else "acceptance probability", event.accept_prob),
         ("draw u", event.uniform),
         ("threshold", event.threshold),
-        ("target entropy, nats", event.target_entropy),
+        ("target entropy, nats", event.target_entropy if judged else None),
         ("draft entropy, nats", event.draft_entropy),
     ]
-    facts = [(name, f"{value:.6g}") for name, value in numbers if value is not None]
+    details = [(name, f"{value:.6g}") for name, value in numbers if value is not None]
     places = [("round", event.step), ("place in the window", event.index), ("place in the output", event.position)]
-    facts += [(name, str(value + 1)) for name, value in places if value is not None]
-    facts.append(("token", f"{event.token_id}" + (f" {visible(event.token)}" if event.token else "")))
-    return facts
+    details += [(name, str(value + 1)) for name, value in places if value is not None]
+    details.append(("token", f"{event.token_id}" + (f" {visible(event.token)}" if event.token else "")))
+    return details
 
 
 def to_html(explanation: Explanation | None) -> str:
     """The explanation as markup, every text escaped; a hint where nothing is chosen."""
     if explanation is None:
         return f'<p class="inspector-hint">{NOTHING_CHOSEN}</p>'
-    sentences = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in explanation.sentences)
-    facts = "".join(
-        f"<div><dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd></div>" for name, value in explanation.facts
+    sentences = "".join(f"<p>{to_markup(sentence)}</p>" for sentence in explanation.sentences)
+    details = "".join(
+        f"<div><dt>{to_markup(name)}</dt><dd>{html.escape(value)}</dd></div>" for name, value in explanation.details
     )
     return (
         f'<h3 class="inspector-headline" data-kind="{explanation.kind.value}">{html.escape(explanation.headline)}</h3>'
-        f'<div class="inspector-why">{sentences}</div><dl class="inspector-facts">{facts}</dl>'
+        f'<div class="inspector-why">{sentences}</div><dl class="inspector-details">{details}</dl>'
     )
+
+
+def to_json(trace: Trace, number: int) -> str:
+    """What the page asks for: the explanation's words in pieces with the terms among them, and the distributions.
+
+    Args:
+        trace: A run up to where playback has come; nothing behind that is told.
+        number: The event's place in the trace, from 0.
+
+    Raises:
+        ValueError: If there is no such event, or it does not speak of a token.
+    """
+    explanation = explain(trace, number)
+    words = {
+        "sentences": [linked(sentence) for sentence in explanation.sentences],
+        "details": [(linked(name), value) for name, value in explanation.details],
+    }
+    figure = distributions(trace, number)
+    return json.dumps({"words": words, "figure": figure}, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def distributions(trace: Trace, number: int) -> Figure:
@@ -112,16 +134,17 @@ def distributions(trace: Trace, number: int) -> Figure:
     """
     case = case_of(trace, number)
     event, drafted = case.event, case.event
+    judged = event.kind != EventKind.PROPOSED
     if event.kind == EventKind.RESAMPLED:  # it was drawn where the rejected token had been drafted
         drafted = case.first(EventKind.REJECTED) or event
     series = [
         ("draft", drafted.draft_top, event.draft_prob, DRAFT, "/"),
-        ("target", event.target_top, event.target_prob, TARGET, ""),
-        ("residual", event.residual_top, None, RESIDUAL, "x"),
+        ("target", event.target_top if judged else None, event.target_prob if judged else None, TARGET, ""),
+        ("residual", event.residual_top if judged else None, None, RESIDUAL, "x"),
     ]
     if not any(top for _, top, _, _, _ in series):
         return empty(NO_DISTRIBUTIONS)
-    tokens = _tokens_shown(event, drafted.draft_top)
+    tokens = _tokens_shown(event, drafted.draft_top, judged)
     rows = list(range(len(tokens)))
     bars = []
     for name, top, own, color, shape in series:
@@ -152,7 +175,7 @@ def distributions(trace: Trace, number: int) -> Figure:
         takeaway=f"▸ marks “{visible(event.text or event.token, 16)}”",
         x={"range": [0, 1.08], "tickvals": [0, 0.25, 0.5, 0.75, 1], "showgrid": True},
         y={"range": [len(tokens) - 0.5, -0.5], "tickvals": rows, "ticktext": _ticks(event, tokens), "showgrid": False},
-        height=104 + 15 * len(tokens) * len(bars),
+        height=96 + 14 * len(tokens) * len(bars),
         margin={"l": 8, "r": 12, "t": 46, "b": 8},
         barmode="group",
         bargap=0.25,
@@ -165,10 +188,10 @@ def _bar_text(value: float | None) -> str:
     return "" if value is None else number(value)
 
 
-def _tokens_shown(event: Event, draft_top: Sequence[TokenProb] | None) -> list[TokenProb]:
+def _tokens_shown(event: Event, draft_top: Sequence[TokenProb] | None, judged: bool) -> list[TokenProb]:
     """The chosen token and the most probable others of the three lists, most probable first by the target."""
     best: dict[int, TokenProb] = {}
-    for top in (event.target_top, draft_top, event.residual_top):
+    for top in (event.target_top, draft_top, event.residual_top) if judged else (draft_top,):
         for entry in top or []:
             if entry.token_id not in best or entry.prob > best[entry.token_id].prob:
                 best[entry.token_id] = entry
@@ -176,6 +199,8 @@ def _tokens_shown(event: Event, draft_top: Sequence[TokenProb] | None) -> list[T
     if event.token_id is not None and all(entry.token_id != event.token_id for entry in chosen):
         own = TokenProb(event.token_id, event.text or event.token or "", event.target_prob or 0.0)
         chosen = [*chosen[: SHOWN_TOKENS - 1], own]
+    if not judged:
+        return sorted(chosen, key=lambda entry: -entry.prob)
     target = {entry.token_id: entry.prob for entry in event.target_top or []}
     if event.token_id is not None and event.target_prob is not None:
         target[event.token_id] = event.target_prob

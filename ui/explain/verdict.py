@@ -6,6 +6,7 @@ from typing import Any
 
 from naive_speculate.events import TOKEN_KINDS, Event, EventKind
 from naive_speculate.events.trace import Trace
+from naive_speculate.palette import STYLES
 
 JUDGED = (EventKind.ACCEPTED, EventKind.REJECTED, EventKind.DISCARDED)
 
@@ -77,6 +78,36 @@ def _around(events: list[Event], number: int) -> list[Event]:
     while last < len(events) and _may_belong(events[last], chosen):
         last += 1
     return [e for e in events[first:last] if e.kind in TOKEN_KINDS and e.row == chosen.row]
+
+
+def warning(settings: dict[str, Any]) -> str:
+    """What must stand beside a result that the target alone would not have given so; empty where nothing must.
+
+    Args:
+        settings: What the run was started with.
+    """
+    temperature = setting(settings, "temperature")
+    if not isinstance(temperature, int | float) or temperature <= 0:
+        return ""
+    name = setting(settings, "verify_strategy")
+    if name == Rule.TYPICAL:
+        return "Not the target's distribution: typical acceptance also keeps guesses that the target would write less often."
+    if name == Rule.GREEDY:
+        return (
+            f"Not the target's distribution at temperature {temperature:g}: greedy match takes its likeliest token each time, "
+            "as at temperature 0."
+        )
+    return ""
+
+
+def label_of(case: Case) -> str:
+    """What the token is called: its kind's label; but nothing is resampled without a draw, nor a bonus without drafts."""
+    kind = case.event.kind
+    if kind == EventKind.RESAMPLED and case.rule == Rule.GREEDY:
+        return "replacement"
+    if kind == EventKind.BONUS and case.event.index == 0:
+        return "from the target"
+    return STYLES[kind].label
 
 
 def _may_belong(event: Event, chosen: Event) -> bool:

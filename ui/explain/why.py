@@ -8,9 +8,11 @@ from collections.abc import Callable
 
 from naive_speculate.events import Event, EventKind
 from ui.explain.verdict import Case, Rule, setting
-from ui.labels import apart, count, number, visible
+from ui.labels import LEAST, apart, count, number, visible
 
 NO_NUMBERS = "This run kept no probabilities, so the numbers behind the verdict are not known."
+COPYING = ("suffix", "prompt_lookup")
+NOT_YET = "The target has not judged it yet."
 LOSSY = "This rule is lossy: it trades the target's exact distribution for more kept drafts."
 
 
@@ -18,7 +20,7 @@ def why(case: Case) -> list[str]:
     """The reasons, sentence by sentence, most important first."""
     kind = case.event.kind
     if kind == EventKind.PROPOSED:
-        return [_guess(case), "The target has not judged it yet."]
+        return [_guess(case), NOT_YET]
     if kind == EventKind.DISCARDED:
         return _discarded(case)
     if kind == EventKind.RESAMPLED:
@@ -43,7 +45,7 @@ def quoted(event: Event) -> str:
 
 def _guess(case: Case) -> str:
     event = case.event
-    if setting(case.settings, "drafter") == "prompt_lookup":
+    if setting(case.settings, "drafter") in COPYING:
         return f"{quoted(event)} was copied from earlier text that went on like this: a guess without a model."
     if event.draft_prob is None:
         return f"The draft model guessed {quoted(event)}."
@@ -90,10 +92,13 @@ def _sampling(case: Case) -> list[str]:
             "Where the draft does not overrate a token, nothing has to be corrected.",
         ]
     ratio = f"it is kept with probability p/q = {number(p)} ÷ {number(q)} = "
+    if accept < LEAST:
+        ratio = "it is kept with probability p/q, which is "
     if u is None:
         return [f"{_gave(case, p, q)}, so {ratio}{number(accept)}.", _verdict_alone(case)]
     draw, bar = apart(u, accept)
     first = f"{_gave(case, p, q)}, so {ratio}{bar}."
+    bar = "that" if accept < LEAST else bar
     if event.kind == EventKind.ACCEPTED:
         return [first, f"The draw {draw} was below {bar}: kept."]
     return [
@@ -105,7 +110,7 @@ def _sampling(case: Case) -> list[str]:
 
 
 def _gave(case: Case, p: float, q: float) -> str:
-    if setting(case.settings, "drafter") == "prompt_lookup":
+    if setting(case.settings, "drafter") in COPYING:
         return f"{_guess(case)} Such a guess counts as certain (q = {number(q)}); the target gives it {number(p)}"
     mine, its = apart(q, p)
     verb = "the target" if p >= q else "the target only"
@@ -139,11 +144,14 @@ def _block(case: Case) -> list[str]:
     place = event.index + 1
     passed = [e.index + 1 for e in case.step if e.index is not None and _passes(e)]
     rule = "Block verification judges every place of the window, then keeps all drafts up to the last place that passes."
-    own = f"At place {place} the drafts so far pass together with probability h = {bar}, and the draw was {draw}: "
+    equals = "" if h < LEAST else "= "
+    own = f"At place {place} the drafts so far pass together with probability h {equals}{bar}, and the draw was {draw}: "
     if _passes(event):
         own += "it passes."
     elif event.kind == EventKind.ACCEPTED and passed:
         own += f"it does not pass by itself, but place {max(passed)} does, and that keeps all before it."
+    elif event.kind == EventKind.ACCEPTED:
+        own += "it does not pass by itself, but a later place does, and that keeps all before it."
     else:
         own += "it does not pass"
         own += f", and the last place that did is {max(passed)}." if passed else ", and no place did."
@@ -226,7 +234,8 @@ def _with(event: Event, greedy: bool) -> str:
 def _discarded(case: Case) -> list[str]:
     event = case.event
     if event.reason == "stop":
-        return [f"{quoted(event)} came after the end of the text: an end token or a stop string stood before or within it."]
+        what = "a stop string or the model's end token" if setting(case.settings, "stop") else "the model's end token"
+        return [f"{quoted(event)} came after the end of the text, which {what} marks. It is not part of the output."]
     if event.reason == "length":
         limit = setting(case.settings, "max_tokens")
         allowed = f" of {count(limit, 'token')}" if isinstance(limit, int) else ""

@@ -10,6 +10,7 @@ from naive_speculate.events.trace import Trace
 from naive_speculate.infer.threads import leave_cores_to
 from naive_speculate.serving import Engine, Load, LocalEngine, Request, SoloEngine, Unavailable
 from naive_speculate.serving.observed import ObservedEngine, Observer
+from naive_speculate.serving.protocol import Deliver
 from naive_speculate.speculate.sequence import CancelFlag
 from ui.host.configuration import MAX_TOKENS, Configuration
 from ui.host.zero import on_zero_gpu, zero_gpu
@@ -107,9 +108,45 @@ class Catalog:
             ValueError: Names the setting that cannot be.
             Trouble: If nothing decodes, or decoding failed; then after the run's last event.
         """
+        return run_events(self._engine_for(pair, request), request, cancel)
+
+    def start(self, pair: str, request: Request, cancel: CancelFlag, deliver: Deliver) -> None:
+        """Decode for a visitor, and deliver the events from the decoding thread (see `Engine.start`).
+
+        Raises:
+            ValueError: Names the setting that cannot be.
+            Trouble: If nothing decodes. What goes wrong later is delivered as `Trouble` in place of the end.
+        """
+        engine = self._engine_for(pair, request)
+        last: Event | None = None
+
+        def told(said: list[Event] | Exception | None) -> None:
+            nonlocal last
+            if isinstance(said, list):
+                last = said[-1]
+            elif isinstance(said, Unavailable):
+                said = Trouble(str(said))
+            deliver(_trouble(last) if said is None else said)
+
+        try:
+            engine.start(_suited(engine, request), cancel, told)
+        except Unavailable as error:
+            raise Trouble(str(error)) from None
+
+    def _engine_for(self, pair: str, request: Request) -> Engine:
         if request.params.max_tokens is None or request.params.max_tokens > self.max_tokens:
             raise ValueError(f"max_tokens may be {self.max_tokens} on this page, got {request.params.max_tokens}")
-        return run_events(self.of(pair).engine, request, cancel)
+        return self.of(pair).engine
+
+
+def _suited(engine: Engine, request: Request) -> Request:
+    """The request without a chat template where the engine's pair has none: the page offers it where any pair has one."""
+    return replace(request, chat=False) if request.chat and not engine.about.chat else request
+
+
+def _trouble(last: Event | None) -> Trouble | None:
+    """What the run's last event says of decoding that failed."""
+    return Trouble(last.message) if last is not None and last.finish_reason == FinishReason.ERROR else None
 
 
 def run_events(engine: Engine, request: Request, cancel: CancelFlag | None = None) -> Iterator[Event]:
@@ -120,16 +157,14 @@ def run_events(engine: Engine, request: Request, cancel: CancelFlag | None = Non
         Trouble: If nothing decodes, or decoding failed; then after the run's last event.
     """
     last = None
-    if request.chat and not engine.about.chat:  # the page offers it where any of its pairs has a template
-        request = replace(request, chat=False)
     try:
-        for events in engine.submit(request, cancel):
+        for events in engine.submit(_suited(engine, request), cancel):
             for last in events:
                 yield last
     except Unavailable as error:
         raise Trouble(str(error)) from None
-    if last is not None and last.finish_reason == FinishReason.ERROR:
-        raise Trouble(last.message)
+    if trouble := _trouble(last):
+        raise trouble
 
 
 def join_catalog(configuration: Configuration, engines: Mapping[str, Engine], observers: Sequence[Observer] = ()) -> Catalog:

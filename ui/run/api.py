@@ -1,6 +1,7 @@
 """The endpoint for programs: `/generate` streams a run's events."""
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any, Literal
 
 import gradio as gr
@@ -26,6 +27,7 @@ def add_api(catalog: Catalog) -> None:
         seed: int = 0,
         num_draft_tokens: int | Literal["auto"] = _USUAL.num_draft_tokens,
         verify_strategy: str = _USUAL.verify_strategy,
+        drafter: str = _USUAL.drafter,
     ) -> AsyncIterator[list[dict[str, Any]]]:
         """Continue a prompt by speculative decoding.
 
@@ -37,6 +39,7 @@ def add_api(catalog: Catalog) -> None:
             seed: Same seed, same text.
             num_draft_tokens: Tokens drafted per step; 0 is plain decoding, "auto" chooses from what the run measures.
             verify_strategy: speculative_sampling, greedy_match, block_verification or typical_acceptance.
+            drafter: What drafts, such as model or prompt_lookup; empty for the pair's own.
 
         Yields:
             The list of the events since the last one; all lists joined are the trace.
@@ -52,9 +55,10 @@ def add_api(catalog: Catalog) -> None:
                     "seed": seed,
                     **({"auto": True} if num_draft_tokens == "auto" else {"num_draft_tokens": num_draft_tokens}),
                     "verify_strategy": verify_strategy,
+                    "drafter": drafter,
                 }
             )
-            run.start(lambda cancel: catalog.stream(settings.pair, settings.request(), cancel))
+            run.start(partial(catalog.start, settings.pair, settings.request()))
             async for first, events in run.batches(SECONDS_A_LIST):
                 if events and first > 0:
                     # Gradio sends the difference to the yield before, and miscounts deletions in lists within lists

@@ -24,7 +24,7 @@ STRATEGIES = [
     ("Block verification", "block_verification"),
     ("Typical acceptance (not lossless)", "typical_acceptance"),
 ]
-DRAFTERS = [("Draft model", "model"), ("Prompt lookup", "prompt_lookup")]
+DRAFTERS = [("The pair's own", ""), ("Draft model", "model"), ("Suffix decoding", "suffix"), ("Prompt lookup", "prompt_lookup")]
 
 Controls = dict[str, Component]
 """The components by the name of the `Settings` field that they hold."""
@@ -39,8 +39,8 @@ def build_stop(stop: gr.Button, going: Dependency, status: Component, said: str)
     stop.click(None, None, None, cancels=going, **quiet).then(lambda: said, None, status, **quiet)
 
 
-def build_prompt(start: Settings) -> gr.Textbox:
-    """The prompt and its examples."""
+def build_prompt(start: Settings, models: str) -> gr.Textbox:
+    """The prompt, its examples, and a line on the models that continue it, as HTML."""
     prompt = gr.Textbox(
         start.prompt,
         label="Prompt",
@@ -56,6 +56,7 @@ def build_prompt(start: Settings) -> gr.Textbox:
             button.click(
                 fn=None, js=f"() => {json.dumps(text)}", outputs=prompt, show_progress="hidden", api_visibility="private"
             )
+    gr.HTML(f'<p class="ns-models-line">{models}</p>', apply_default_css=False)
     return prompt
 
 
@@ -71,7 +72,7 @@ def build_main(start: Settings) -> Controls:
         start.num_draft_tokens,
         step=1,
         label="Draft tokens (k)",
-        info="Guesses per round; 0 is plain decoding.",
+        info="[Guesses](#term-k) a round; 0 is [plain decoding](#term-plain).",
         elem_id="k",
     )
     made["temperature"] = gr.Slider(
@@ -80,14 +81,14 @@ def build_main(start: Settings) -> Controls:
         start.temperature,
         step=0.05,
         label="Temperature",
-        info="0 takes the likeliest token; higher is wilder.",
+        info="0 takes the likeliest [token](#term-token); [higher](#term-temperature) is wilder.",
         elem_id="temperature",
     )
     made["verify_strategy"] = gr.Dropdown(
         STRATEGIES,
         value=start.verify_strategy,
         label="Verification",
-        info="How the target judges the drafts.",
+        info="How the [target](#term-target) judges the [drafts](#term-draft): [rules](#term-sampling).",
         elem_id="strategy",
     )
     with gr.Row():
@@ -102,7 +103,7 @@ def build_main(start: Settings) -> Controls:
         made["seed"] = gr.Number(
             start.seed,
             label="Seed",
-            info="Repeats a run.",
+            info="[Repeats](#term-seed) a run.",
             precision=0,
             min_width=110,
             elem_id="seed",
@@ -118,10 +119,12 @@ def build_more(start: Settings, *, chat_template: bool) -> Controls:
             DRAFTERS,
             value=start.drafter,
             label="Drafter",
-            info="Who guesses: a small model, or a search in the text so far.",
+            info="Who guesses: a small [model](#term-draft), or a [search](#term-lookup) in the text so far.",
         )
         made["auto"] = gr.Checkbox(
-            start.auto, label="Choose k automatically", info="From the acceptance and costs that the run measures."
+            start.auto,
+            label="Choose k automatically",
+            info="From the [acceptance](#term-alpha) and [costs](#term-cost) that the run measures.",
         )
         made["top_p"] = gr.Slider(
             0.05,
@@ -129,7 +132,7 @@ def build_more(start: Settings, *, chat_template: bool) -> Controls:
             start.top_p,
             step=0.05,
             label="Top-p",
-            info="Keep the likeliest tokens up to this much probability.",
+            info="Keep the likeliest tokens up to this much [probability](#term-top-p).",
         )
         made["top_k"] = gr.Number(
             start.top_k, label="Top-k", info="Keep so many of the likeliest tokens; -1 keeps all.", precision=0
@@ -167,7 +170,10 @@ def build_more(start: Settings, *, chat_template: bool) -> Controls:
             info="The same, once for each time it was generated.",
         )
         made["stop"] = gr.Textbox(
-            start.stop, label="Stop strings", lines=2, info="One a line; the text ends before one. \\n is a line break."
+            start.stop,
+            label="Stop strings",
+            lines=2,
+            info="One a line; the text [ends before one](#term-stop). \\n is a line break.",
         )
         made["ignore_eos"] = gr.Checkbox(
             start.ignore_eos, label="Go on after the end", info="Write up to max tokens, even where the model would end."

@@ -1,31 +1,34 @@
-"""Runs: a decoder working in its own thread, what it has emitted so far, and which visitor it belongs to."""
+"""Runs: what the decoder has delivered of each so far, and which visitor it belongs to."""
 
-import asyncio
 import itertools
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from secrets import token_urlsafe
 
 from naive_speculate.events import Event
 from naive_speculate.events.trace import Trace
+from naive_speculate.serving.delivery import Inbox
+from naive_speculate.serving.protocol import Deliver
 
-Stream = Callable[[threading.Event], Iterator[Event]]
-"""Starts a run: takes the event that cancels it, gives the run's events."""
+Begin = Callable[[threading.Event, Deliver], None]
+"""Starts a run: takes the event that cancels it, and what its events are delivered to."""
 
 BATCH_SECONDS = 0.05
 FEW_RUNS = 4
 """So many runs at once get their batches that often; with more, each gets fewer and larger ones, for a batch costs the server
 more than its events do."""
-FIRST_BATCH_SECONDS = 0.005
-LOOK_SECONDS = 0.05
 ABANDONED_SECONDS = 20.0
+"""A run whose events lie unread for so long is ended."""
 KEPT_RUNS = 200
 KEPT_EVENTS = 150_000
 """Of all runs together, some 400 MB; then the oldest ones that are over are forgotten."""
 
+_starting = ThreadPoolExecutor(4, "starting")
+"""Requests are checked here: a long prompt takes its time to be tokenized."""
 _live: set[int] = set()
 _serials = itertools.count(time.time_ns() // 1000)
 """Grows over a restart of the server too, since a page that was open stays open."""
@@ -42,7 +45,7 @@ class Run:
         title: Shown above its tokens.
         plain_rate: Measured tokens a second of plain decoding that it is compared with; None where that is not known.
         plain_where: Where that was measured.
-        error: What ended the decoder's thread, when it did not end by itself.
+        error: Why the run could not be or go on, when it did not end by itself.
     """
 
     def __init__(self, events: Iterable[Event] = (), *, id: str | None = None, title: str = "") -> None:
@@ -53,37 +56,43 @@ class Run:
         self.title = title
         self.plain_rate: float | None = None
         self.plain_where = "on this machine"
-        self.error: BaseException | None = None
+        self.error: Exception | None = None
         self.cancel = threading.Event()
         self.done = threading.Event()
         self.done.set()
-        self._last_read = time.monotonic()
+        self._inbox = Inbox()
 
     @property
     def trace(self) -> Trace:
         """The run so far."""
         return Trace(self.events)
 
-    def start(self, stream: Stream) -> None:
-        """Decode in a thread of its own, which no reader can slow down."""
+    def start(self, begin: Begin) -> None:
+        """Decode; no reader can slow the decoder down."""
         self.live = True
         self.done.clear()
-        self._last_read = time.monotonic()
-        context = copy_context()  # the visitor's request is in it, which ZeroGPU asks for
-        threading.Thread(target=context.run, args=(self._work, stream), name=f"run-{self.serial}", daemon=True).start()
-
-    def _work(self, stream: Stream) -> None:
         _live.add(self.serial)
+        context = copy_context()  # the visitor's request is in it, which ZeroGPU asks for
+        _starting.submit(context.run, self._begin, begin)
+
+    def _begin(self, begin: Begin) -> None:
         try:
-            for event in stream(self.cancel):
-                self.events.append(event)
-                if time.monotonic() - self._last_read > ABANDONED_SECONDS:
-                    self.cancel.set()
+            begin(self.cancel, self._take)
         except Exception as error:  # told to the visitor by whoever reads the batches
-            self.error = error
-        finally:
+            self._take(error)
+
+    def _take(self, said: list[Event] | Exception | None) -> None:
+        """What is delivered by whoever decodes."""
+        if isinstance(said, list):
+            self.events += said
+            self._inbox.deliver(said)
+            if self._inbox.lag > ABANDONED_SECONDS:
+                self.cancel.set()
+        else:
+            self.error = said
             _live.discard(self.serial)
             self.done.set()
+            self._inbox.deliver(None)
 
     async def batches(self, every: float = BATCH_SECONDS) -> AsyncIterator[tuple[int, list[Event]]]:
         """The events as they come, in a batch every so many seconds; each with the number of its first event.
@@ -92,26 +101,9 @@ class Run:
         the first token is on the screen at once.
         """
         sent = 0
-        began = time.monotonic()
-        while True:
-            done = self.done.is_set()
-            self._last_read = time.monotonic()
-            events = self.events[sent:]
-            if events or done:
-                yield sent, events
-                sent += len(events)
-            if done:
-                return
-            if sent > 1:
-                await self._pause(every * max(1, len(_live) / FEW_RUNS))
-            else:  # one that waits for a place is looked at less and less often
-                await self._pause(min(every, max(FIRST_BATCH_SECONDS, (time.monotonic() - began) / 20)))
-
-    async def _pause(self, seconds: float) -> None:
-        """Wait so long; where that is long, the run's end is looked for, for then its place is wanted by the next."""
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0 and not self.done.is_set():
-            await asyncio.sleep(min(left, LOOK_SECONDS))
+        async for events in self._inbox.lists(lambda: every * max(1, len(_live) / FEW_RUNS)):
+            yield sent, events
+            sent += len(events)
 
 
 class Runs:

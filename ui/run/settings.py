@@ -24,12 +24,12 @@ class Settings:
     """A run's settings, named as in the library.
 
     `num_draft_tokens` counts only where `auto` is off. `stop` holds one string a line. An empty `seed` draws one.
-    An empty `pair` is the host's usual one.
+    An empty `pair` is the host's usual one, an empty `drafter` the pair's own.
     """
 
     prompt: Text = ""
     verify_strategy: Text = "speculative_sampling"
-    drafter: Text = "model"
+    drafter: Text = ""
     num_draft_tokens: int = 5
     auto: bool = False
     temperature: FiniteFloat = 0.7
@@ -87,7 +87,7 @@ class Settings:
             self.params(),
             num_draft_tokens="auto" if self.auto else self.num_draft_tokens,
             verify_strategy=self.verify_strategy,
-            drafter=self.drafter,
+            drafter=self.drafter or None,
             detail=detail,
             chat=self.chat,
         )

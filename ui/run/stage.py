@@ -5,10 +5,14 @@ from collections.abc import Callable
 
 import gradio as gr
 
-from naive_speculate.events import EventKind
+from naive_speculate.events import TOKEN_KINDS, EventKind
+from naive_speculate.events.trace import Trace
 from naive_speculate.palette import PROMPT, STYLES, Style
 from ui.assets import ROOT, mounting
+from ui.explain.glossary import link
+from ui.explain.inspector import to_json
 from ui.run.runs import Run, Runs
+from ui.run.stats import headline
 from ui.run.wire import RESYNC_EVENTS, batch
 
 LEGEND = (
@@ -20,13 +24,23 @@ LEGEND = (
     EventKind.PROPOSED,
 )
 
+TERMS_OF = {
+    "drafted": "draft",
+    "accepted": "kept",
+    "rejected": "refused",
+    "discarded": "discarded",
+    "resampled": "resampled",
+    "bonus": "bonus",
+}
+"""The kinds' terms in the glossary, by their labels."""
+
 
 def build_stage(runs: Runs, first: Run) -> gr.HTML:
-    """The component, showing `first`; its events are `inspect`, `open` and `lost`."""
+    """The component, showing `first`; its events are `open` and `lost`."""
     return gr.HTML(
         batch(first),
         html_template=template(),
-        js_on_load=mounting("stage", "inspect", "open", "lost"),
+        js_on_load=mounting("stage", "open", "lost"),
         server_functions=_server_functions(runs),
         apply_default_css=False,
         elem_id="stage",
@@ -37,7 +51,9 @@ def build_stage(runs: Runs, first: Run) -> gr.HTML:
 def template() -> str:
     """The component's markup; it never changes, so Gradio never touches what the script adds to it."""
     text = (ROOT / "stage.html").read_text(encoding="utf-8")
-    return text.replace("<!-- legend -->", legend()).replace("<!-- meanings -->", meanings())
+    for place, markup in (("legend", legend()), ("meanings", meanings()), ("headline", headline())):
+        text = text.replace(f"<!-- {place} -->", markup)
+    return text
 
 
 def legend() -> str:
@@ -50,9 +66,13 @@ def meanings() -> str:
     """What each kind means, in words; a tooltip is not there for fingers and keyboards."""
     styles = [PROMPT, *(STYLES[kind] for kind in LEGEND)]
     return "".join(
-        f"<div><dt>{html.escape(style.mark)} {html.escape(style.label)}</dt><dd>{html.escape(style.meaning)}</dd></div>"
+        f"<div><dt>{html.escape(style.mark)} {_term(style.label)}</dt><dd>{html.escape(style.meaning)}</dd></div>"
         for style in styles
     )
+
+
+def _term(label: str) -> str:
+    return link(label, TERMS_OF[label]) if label in TERMS_OF else html.escape(label)
 
 
 def _key(name: str, style: Style, *, counted: bool) -> str:
@@ -78,4 +98,13 @@ def _server_functions(runs: Runs) -> list[Callable[..., str]]:
         run = runs.get(run_id)
         return run.trace.to_jsonl() if run else ""
 
-    return [resync, trace]
+    def explain(request: object) -> str:
+        """Why a token was kept or not: `[run id, number of its event, how many events playback has shown]` → the words and the
+        distributions as JSON, empty where there is nothing to explain."""
+        match request:
+            case [run_id, int(number), int(upto)] if (run := runs.get(run_id)) and 0 <= number < upto <= len(run.events):
+                if run.events[number].kind in TOKEN_KINDS:
+                    return to_json(Trace(run.events[:upto]), number)
+        return ""
+
+    return [resync, trace, explain]

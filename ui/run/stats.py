@@ -1,22 +1,21 @@
 """The places of a run's headline, which `assets/js/stats.js` fills as the stage goes on, and a run's title."""
 
-import gradio as gr
-
 from naive_speculate.events.trace import Trace
-from ui.assets import mounting
+from ui.explain.glossary import link
 
-TILES = ("Acceptance rate", "Tokens per target pass", "Tokens per second", "Speedup")
+TILES = {
+    "Acceptance rate": "acceptance-rate",
+    "Tokens per target pass": "tokens-a-pass",
+    "Tokens per second": "token",
+    "Speedup": "speedup",
+}
+"""The numbers, each with its term in the glossary."""
 
 
-def build_stats() -> gr.HTML:
-    """The component: a sentence on what is seen, and four numbers."""
-    tiles = "".join(f"<div><dt>{name}</dt><dd><b>–</b><span></span></dd></div>" for name in TILES)
-    return gr.HTML(
-        html_template=f'<p class="ns-sentence"></p><dl class="ns-tiles">{tiles}</dl>',
-        js_on_load=mounting("stats"),
-        apply_default_css=False,
-        elem_id="stats",
-    )
+def headline() -> str:
+    """The markup: a sentence on what is seen, and four numbers."""
+    tiles = "".join(f"<div><dt>{link(name, term)}</dt><dd><b>–</b><span></span></dd></div>" for name, term in TILES.items())
+    return f'<div id="stats"><p class="ns-sentence"></p><dl class="ns-tiles">{tiles}</dl></div>'
 
 
 def title(trace: Trace) -> str:

@@ -5,11 +5,8 @@ is drawn on the server, reads them. A batch is a *string*, so that Gradio compar
 out the difference to the batch before; and `<` is escaped, so that nobody can take a token in it for a tag.
 """
 
-import json
-from typing import Any
-
-import orjson
-
+from ui.explain.verdict import warning
+from ui.labels import to_json
 from ui.run.runs import Run
 
 HEAVY = frozenset({"draft_top", "target_top", "residual_top", "cost_table", "logprobs", "prompt_logprobs"})
@@ -41,12 +38,6 @@ def batch(run: Run, first: int = 0, most: int | None = None) -> str:
         "live": run.live,
         "plain": {"rate": run.plain_rate, "where": run.plain_where},
         "title": run.title,
+        "warning": warning((run.events[0].settings if run.events else None) or {}),
     }
-    return _to_json(message).replace("<", "\\u003c")
-
-
-def _to_json(message: dict[str, Any]) -> str:
-    try:
-        return orjson.dumps(message).decode()
-    except orjson.JSONEncodeError:  # half a character, or a number of more than 64 bits, in a trace that somebody opened
-        return json.dumps(message, separators=(",", ":"), allow_nan=False)
+    return to_json(message)

@@ -2,14 +2,16 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import gradio as gr
 
-from naive_speculate.events import TOKEN_KINDS, EventKind
 from naive_speculate.events.trace import Trace
-from ui.charts.plot import build_board, build_plot, load_plotly, to_json
-from ui.explain.inspector import distributions, explain, to_html
+from ui.assets import mounting
+from ui.charts.plot import build_board, load_plotly
+from ui.explain.models import build_models, models_in_short
+from ui.explain.panel import build_panel
 from ui.host.catalog import DECODING, Catalog
 from ui.notify import warn
 from ui.run import controls as parts
@@ -18,10 +20,11 @@ from ui.run.replay import opened
 from ui.run.runs import Run, Runs
 from ui.run.settings import Settings, from_query
 from ui.run.stage import build_stage
-from ui.run.stats import build_stats, title
+from ui.run.stats import title
 from ui.run.wire import batch
 
 NO_RUN = "This run is no longer kept on the server. Press Run to make a new one."
+SETTINGS = '<button type="button" class="ns-settings-open" aria-expanded="false">Settings</button>'
 COPY_LINK = """(query) => {
     const link = location.origin + location.pathname + (query ? "?" + query : "");
     history.replaceState(null, "", link);
@@ -42,34 +45,34 @@ class Workbench:
         self._runs = runs
         with gr.Row(elem_classes="ns-bench"):
             with gr.Column(elem_classes="ns-side", scale=0, min_width=320):
-                self._prompt = parts.build_prompt(START)
+                self._prompt = parts.build_prompt(START, models_in_short(catalog))
                 made: parts.Controls = {"prompt": self._prompt}
                 with gr.Row(elem_classes="ns-go"):
                     self.run = gr.Button("Run", variant="primary", elem_id="run")
                     self.stop = gr.Button("Stop", elem_id="stop")
                 # Gradio tells here how many wait before this visitor.
                 self._queue = gr.HTML(elem_id="queue", apply_default_css=False, min_height=0)
-                made |= parts.build_main(START)
-                made |= parts.build_more(START, chat_template=catalog.has_chat_template)
-                made |= parts.build_pair(list(catalog.pairs))
-                self.share = gr.Button("Copy link to these settings", size="sm", elem_id="share")
+                gr.HTML(
+                    SETTINGS,
+                    html_template="${value}",
+                    js_on_load=mounting("sheet"),
+                    apply_default_css=False,
+                    elem_id="settings",
+                )
+                with gr.Column(elem_classes="ns-settings"):
+                    made |= parts.build_main(START)
+                    made |= parts.build_more(START, chat_template=catalog.has_chat_template)
+                    made |= parts.build_pair(list(catalog.pairs))
+                    self.share = gr.Button("Copy link to these settings", size="sm", elem_id="share")
             with gr.Column(elem_classes="ns-show"):
-                build_stats()
                 with gr.Row(elem_classes="ns-view"):
                     with gr.Column(elem_classes="ns-main"):
                         self.stage = build_stage(runs, first)
                     with gr.Column(elem_id="inspector", elem_classes="ns-inspector"):
-                        chosen = _first_of(first.trace, EventKind.REJECTED)
-                        self._why = gr.HTML(
-                            to_html(explain(first.trace, chosen)),
-                            html_template='<h2>Why?</h2><div aria-live="polite">${value}</div>',
-                            elem_id="why",
-                            apply_default_css=False,
-                        )
-                        bars = distributions(first.trace, chosen)
-                        self._bars = build_plot("distributions", "What could have come here", bars)
+                        build_panel(first.id, first.trace)
                 build_board()
                 load_plotly()
+                build_models(catalog)
         self.controls = made
         self.settings = parts.ordered(made)
         self._wire()
@@ -91,16 +94,16 @@ class Workbench:
                 self._decode, self.settings, self.stage, trigger_mode="multiple", **decoding
             )
         self.stop.click(self._halt, None, None, trigger_mode="multiple", **direct)
-        self.stage.inspect(self._inspect, None, [self._why, self._bars], trigger_mode="multiple", **quiet)
         self.stage.open(self._open, None, self.stage, **quiet)
         self.stage.lost(lambda: gr.Warning(NO_RUN), None, None, **quiet)
         self.share.click(self._link, self.settings, link, **quiet).success(None, link, None, js=COPY_LINK, **quiet)
 
     async def _decode(self, request: gr.Request, *values: Any) -> AsyncIterator[Any]:
-        """Run: decode in a thread, hand over what came, some 20 times a second."""
+        """Run: decode, and hand over what came, some 20 times a second."""
         session = request.session_hash or ""
         try:
             settings = parts.read(values)
+            begin = partial(self._catalog.start, settings.pair, settings.request())
             plain_rate = self._catalog.of(settings.pair).plain_rate
             queue = self._catalog.queue(settings.pair)
         except ValueError as error:
@@ -110,7 +113,7 @@ class Workbench:
         run = Run()
         run.plain_rate = plain_rate
         self._runs.add(session, run)
-        run.start(lambda cancel: self._catalog.stream(settings.pair, settings.request(), cancel))
+        run.start(begin)
         if queue:
             gr.Info(queue)
         try:
@@ -129,18 +132,6 @@ class Workbench:
 
     def _halt(self, request: gr.Request) -> None:
         self._runs.cancel(request.session_hash or "")
-
-    def _inspect(self, event: gr.EventData) -> tuple[Any, Any]:
-        """Why one token was kept or not."""
-        asked = _asked(event)
-        run, number = self._runs.get(asked.get("run")), asked.get("event")
-        if run is None:
-            warn(NO_RUN)
-            return gr.skip(), gr.skip()
-        trace = run.trace
-        if not isinstance(number, int) or not 0 <= number < len(trace) or trace[number].kind not in TOKEN_KINDS:
-            return to_html(None), gr.skip()
-        return to_html(explain(trace, number)), to_json(distributions(trace, number))
 
     def _open(self, event: gr.EventData, request: gr.Request) -> Any:
         """Replay a dropped trace file."""
@@ -174,9 +165,3 @@ class Workbench:
 
 def _asked(event: gr.EventData) -> dict[str, Any]:
     return event._data if isinstance(event._data, dict) else {}
-
-
-def _first_of(trace: Trace, kind: EventKind) -> int:
-    """The number of the run's first event of a kind; of its first token where there is none."""
-    tokens = [number for number, event in enumerate(trace) if event.kind in TOKEN_KINDS]
-    return next((number for number in tokens if trace[number].kind == kind), tokens[0])

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Literal, Protocol, overload
 
 import torch
+from packaging.version import Version
 from transformers import PreTrainedModel
 
 from naive_speculate.infer.hidden_states import check_layers
@@ -193,7 +194,7 @@ def _is_installed(package: str, at_least: str) -> bool:
         found = importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return False
-    return [int(part) for part in found.split(".")[:2]] >= [int(part) for part in at_least.split(".")]
+    return Version(found) >= Version(at_least)
 
 
 def _rows_of(kv_cache: KVCache, batch_size: int) -> CacheRows:

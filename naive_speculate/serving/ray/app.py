@@ -19,9 +19,10 @@ from ray import serve
 from ray.serve import Application
 from ray.serve.config import AutoscalingConfig
 
-from naive_speculate.events import OUTPUT_KINDS, Event
+from naive_speculate.events import Event
 from naive_speculate.infer.threads import THREADS_VARIABLE, leave_cores_to
 from naive_speculate.models import load_pair
+from naive_speculate.serving.delivery import Inbox
 from naive_speculate.serving.intake import MAX_ROWS
 from naive_speculate.serving.local import LocalEngine
 from naive_speculate.serving.memory import settle_memory
@@ -35,8 +36,6 @@ SECONDS_A_LIST = 0.05
 FEW_RUNS = 4
 """So many runs of a replica get their lists that often; with more, each gets fewer and longer ones, since a list costs the
 replica more than its events do."""
-_PATIENCE = 1.0
-"""Seconds after which a run that hears nothing looks whether the decoding thread still lives."""
 
 Refusal = tuple[str, str]
 """Why a request was not taken ("refused" for a bad one, "unavailable"), and the line that says so. Sent as data: an exception
@@ -92,21 +91,15 @@ class Decoder:
 
     async def decode(self, request: Request) -> AsyncIterator[list[Event] | Refusal]:
         """Decode a request; yields lists of events, or only why it was not taken."""
-        run = _Run()
+        inbox, cancel = Inbox(), threading.Event()
         sent = False
         try:
             # In a thread, since a long prompt takes its time to be tokenized.
-            await asyncio.to_thread(self._engine.start, request, run.cancel, run.deliver)
-            while not run.over.is_set():
-                await run.something(self._engine)
-                if events := run.take():
+            await asyncio.to_thread(self._engine.start, request, cancel, inbox.deliver)
+            async for events in inbox.lists(lambda: SECONDS_A_LIST * max(1, self._engine.load().running / FEW_RUNS)):
+                if events:
                     sent = True
                     yield events
-                if run.begun:
-                    live = self._engine.load().running
-                    await run.pause(SECONDS_A_LIST * max(1, live / FEW_RUNS))
-            if events := run.take():
-                yield events
         except ValueError as error:
             yield "refused", str(error)
         except Unavailable as error:
@@ -114,7 +107,7 @@ class Decoder:
                 raise
             yield "unavailable", str(error)
         finally:
-            run.cancel.set()  # also where Serve cancels this, since the reader has gone
+            cancel.set()  # also where Serve cancels this, since the reader has gone
 
     async def about(self) -> tuple[About, int]:
         """What all replicas decode with, and how many sequences at once one of them."""
@@ -128,64 +121,6 @@ class Decoder:
         """Asked by Serve, which replaces a replica that fails here."""
         if not self._engine.load().ready:
             raise RuntimeError("the decoding thread has ended")
-
-
-class _Run:
-    """What one request of the replica has got from the decoding thread and not sent yet."""
-
-    def __init__(self) -> None:
-        self.cancel = threading.Event()
-        self.over = asyncio.Event()
-        self.begun = False  # its first token has gone out, so that there is time to wait for several
-        self._come = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-        self._lock = threading.Lock()
-        self._unsent: list[Event] = []
-
-    def deliver(self, events: list[Event] | None) -> None:
-        """Take a list from the decoding thread."""
-        if events is None:
-            self._loop.call_soon_threadsafe(self._end)
-            return
-        with self._lock:
-            first = not self._unsent
-            self._unsent += events
-        if first:
-            self._loop.call_soon_threadsafe(self._come.set)
-
-    def take(self) -> list[Event]:
-        """What has come since the last time."""
-        self._come.clear()
-        with self._lock:
-            events, self._unsent = self._unsent, []
-        self.begun = self.begun or any(event.kind in OUTPUT_KINDS for event in events)
-        return events
-
-    async def something(self, engine: LocalEngine) -> None:
-        """Wait for events, or the end.
-
-        Raises:
-            Unavailable: If neither can come any more.
-        """
-        while not self._come.is_set():
-            try:
-                async with asyncio.timeout(_PATIENCE):  # `wait_for` of Python 3.11 may lose a cancellation
-                    await self._come.wait()
-            except TimeoutError:
-                if not engine.load().ready:
-                    raise Unavailable("the decoding thread has ended") from None
-
-    async def pause(self, seconds: float) -> None:
-        """Wait so long, or until the run is over."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self.over.wait()
-        except TimeoutError:
-            return
-
-    def _end(self) -> None:
-        self.over.set()
-        self._come.set()
 
 
 def build(args: DecoderArgs) -> Application:

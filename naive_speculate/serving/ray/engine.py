@@ -17,8 +17,9 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, 
 
 from naive_speculate.events import Event, FinishReason
 from naive_speculate.sampling.random_source import fresh_seed
+from naive_speculate.serving.delivery import pump
 from naive_speculate.serving.local import MAX_WAITING
-from naive_speculate.serving.protocol import STOPPING, About, Load, Request, Unavailable, entered
+from naive_speculate.serving.protocol import STOPPING, About, Deliver, Load, Request, Unavailable, entered
 from naive_speculate.serving.ray.cluster import Cluster, ClusterError, replicas_of
 from naive_speculate.serving.told import Told
 from naive_speculate.speculate.sequence import CancelFlag
@@ -90,6 +91,10 @@ class RayEngine:
         with self._lock:
             self._runs.add(run)
         return entered(_read(run))
+
+    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver) -> None:
+        """Decode a request and deliver its events (see `Engine`)."""
+        pump(self.submit(request, cancel), deliver)
 
     def load(self) -> Load:
         """How busy it is: the runs of this engine. Others' wait in their own processes, out of sight."""

@@ -1,19 +1,30 @@
 """Where a step's draft tokens come from: one file a drafter, and their registry."""
 
+from naive_speculate.models import ModelPair
 from naive_speculate.speculate.draft.head import HeadDrafter
 from naive_speculate.speculate.draft.model import ModelDrafter
 from naive_speculate.speculate.draft.prompt_lookup import PromptLookupDrafter
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal, check_proposal, merge
+from naive_speculate.speculate.draft.suffix import SuffixDrafter
+from naive_speculate.speculate.draft.translated import TranslatedDrafter
 
 DRAFTERS: dict[str, type[BatchDrafter]] = {
     "model": ModelDrafter,
     "head": HeadDrafter,
+    "suffix": SuffixDrafter,
     "prompt_lookup": PromptLookupDrafter,
 }
 """Drafters by the name that `drafter` takes; `DRAFTERS["mine"] = Mine` adds one."""
 
-OWN_DRAFTERS = frozenset(DRAFTERS.values())
+OWN_DRAFTERS = frozenset({*DRAFTERS.values(), TranslatedDrafter})
 """Those of this package, whose proposals need no check."""
+
+
+def drafter_for(name: str, pair: ModelPair) -> type[BatchDrafter]:
+    """What drafts for a pair under a name of the registry: a draft model with another tokenizer is translated."""
+    drafter = DRAFTERS[name]
+    return TranslatedDrafter if drafter is ModelDrafter and pair.translation is not None else drafter
+
 
 __all__ = [
     "DRAFTERS",
@@ -23,6 +34,9 @@ __all__ = [
     "ModelDrafter",
     "PromptLookupDrafter",
     "Proposal",
+    "SuffixDrafter",
+    "TranslatedDrafter",
     "check_proposal",
+    "drafter_for",
     "merge",
 ]

@@ -48,12 +48,16 @@ class ModelDrafter(BatchDrafter):
         """See `BatchDrafter.fork`."""
         if self.slots[source].num_tokens:
             self.slots[row].copy_from(self.slots[source])
-            self.slots[row].keep(len(row.token_ids) - 1)
+            self.slots[row].keep(len(self.history(row)) - 1)
 
     def room(self, row: SequenceState) -> int:
         """See `BatchDrafter.room`; a window ends where the draft model's positions do."""
         positions = self.pool.model.max_positions
-        return row.room - 1 if positions is None else min(row.room - 1, positions - len(row.token_ids))
+        return row.room - 1 if positions is None else min(row.room - 1, positions - len(self.history(row)))
+
+    def history(self, row: SequenceState) -> list[int]:
+        """What the draft model reads of a row: its committed tokens."""
+        return row.token_ids
 
     def ready(self, row: SequenceState) -> bool:
         """See `BatchDrafter.ready`."""
@@ -62,7 +66,7 @@ class ModelDrafter(BatchDrafter):
     def prefill(self, rows: Sequence[SequenceState]) -> None:
         """See `BatchDrafter.prefill`."""
         missing = [row for row in rows if not self.ready(row)]
-        self.pool.feed([self.slots[row] for row in missing], [row.token_ids for row in missing])
+        self.pool.feed([self.slots[row] for row in missing], [self.history(row) for row in missing])
 
     def propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
         """See `BatchDrafter.propose`."""
@@ -83,10 +87,10 @@ class ModelDrafter(BatchDrafter):
         while True:
             lengths = [query.shape[1] if drawing else 0 for drawing in window.drawing]
             logits = self.pool.forward(places, query, num_logits=1, lengths=lengths)
-            token_ids = window.draw(logits[:, -1])
+            token_ids = window.draw(self._in_target_tokens(logits[:, -1]))
             if window.full:
                 return window.proposal()
-            query = token_ids[:, None]
+            query = self._in_draft_tokens(token_ids)[:, None]
 
     def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
         """See `BatchDrafter.commit`."""
@@ -95,22 +99,28 @@ class ModelDrafter(BatchDrafter):
     def rewind(self, rows: Sequence[SequenceState]) -> None:
         """See `BatchDrafter.rewind`."""
         for row in rows:
-            self.slots[row].keep(len(row.token_ids) - 1)
+            self.slots[row].keep(len(self.history(row)) - 1)
+
+    def _in_target_tokens(self, logits: torch.Tensor) -> torch.Tensor:
+        return logits
+
+    def _in_draft_tokens(self, token_ids: torch.Tensor) -> torch.Tensor:
+        return token_ids
 
     def _missing(self, row: SequenceState) -> int:
-        return len(row.token_ids) - self.slots[row].num_tokens
+        return len(self.history(row)) - self.slots[row].num_tokens
 
     def _first_query(self, rows: Sequence[SequenceState]) -> torch.Tensor:
         """The tokens that the draft model has not seen; as many for every row, so that all end in the same column."""
         missing = [self._missing(row) for row in rows]
         width = max((count for count in missing if count <= _MAX_QUERY), default=1)
-        if any(count > _MAX_QUERY or len(row.token_ids) < width for count, row in zip(missing, rows, strict=True)):
+        if any(count > _MAX_QUERY or len(self.history(row)) < width for count, row in zip(missing, rows, strict=True)):
             width = 1
         late = [row for row, count in zip(rows, missing, strict=True) if count > width]
-        self.pool.catch_up([self.slots[row] for row in late], [row.token_ids for row in late])
+        self.pool.catch_up([self.slots[row] for row in late], [self.history(row) for row in late])
         for row in rows:
-            self.slots[row].keep(len(row.token_ids) - width)  # a row that is further ahead sees one token again
-        return on_device([row.token_ids[-width:] for row in rows], self.pool.model.device)
+            self.slots[row].keep(len(self.history(row)) - width)  # a row that is further ahead sees one token again
+        return on_device([self.history(row)[-width:] for row in rows], self.pool.model.device)
 
 
 class DrawnWindow:

@@ -3,42 +3,50 @@
 Saxena 2023 (https://github.com/apoorvumang/prompt-lookup-decoding); in transformers as `prompt_lookup_num_tokens`.
 """
 
-from collections.abc import Sequence
-
-import torch
-
-from naive_speculate.infer.device import on_device
-from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal
-from naive_speculate.speculate.sequence import SequenceState
+from naive_speculate.speculate.draft.copying import NOTHING, Copy, CopyingDrafter
 
 MAX_NGRAM = 3
 
 
-class PromptLookupDrafter(BatchDrafter):
-    """Drafts without a model. The proposal is a point mass, so that verification stays lossless."""
+class NgramIndex:
+    """Where each n-gram of a text was last followed by anything.
 
-    def propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
-        """Draft at most `limits[i]` tokens for each row; without a match, none."""
-        drafts = [_cut(look_up(row.token_ids, limit, self.vocab_size), row) for row, limit in zip(rows, limits, strict=True)]
-        width = max(map(len, drafts))
-        token_ids = on_device([draft + [0] * (width - len(draft)) for draft in drafts], self.device, torch.int64)
-        probs = torch.nn.functional.one_hot(token_ids, self.vocab_size).float()
-        return Proposal(token_ids, probs, [len(draft) for draft in drafts])
+    Args:
+        token_ids: The text, which may grow.
+
+    Attributes:
+        num_tokens: How many of its tokens are in the index.
+    """
+
+    def __init__(self, token_ids: list[int]) -> None:
+        self.num_tokens = 0
+        self._token_ids = token_ids
+        self._followed: dict[tuple[int, ...], int] = {}
+
+    def extend(self, end: int) -> None:
+        """Take in the text's next tokens, up to place `end`."""
+        for place in range(max(1, self.num_tokens), end):  # the n-grams that the token there follows
+            for size in range(1, min(MAX_NGRAM, place) + 1):
+                self._followed[tuple(self._token_ids[place - size : place])] = place
+        self.num_tokens = max(end, self.num_tokens)
+
+    def look_up(self, limit: int) -> Copy:
+        """What followed the longest n-gram at the end of the text where it last occurred before; at most `limit` tokens."""
+        for size in range(min(MAX_NGRAM, self.num_tokens - 1), 0, -1):
+            place = self._followed.get(tuple(self._token_ids[self.num_tokens - size : self.num_tokens]))
+            if place is not None:
+                found = self._token_ids[place : min(place + limit, self.num_tokens)]
+                return Copy(found, [1.0] * len(found), place)
+        return NOTHING
 
 
-def look_up(token_ids: list[int], limit: int, vocab_size: int) -> list[int]:
-    """What followed the longest n-gram at the end of `token_ids` where it last occurred before; at most `limit` tokens."""
-    for size in range(min(MAX_NGRAM, len(token_ids) - 1), 0, -1):
-        ngram = token_ids[-size:]
-        for start in range(len(token_ids) - size - 1, -1, -1):
-            if token_ids[start : start + size] == ngram:
-                return [token for token in token_ids[start + size :] if token < vocab_size][:limit]
-    return []
+class PromptLookupDrafter(CopyingDrafter[NgramIndex]):
+    """Drafts what followed the last three tokens, or two or one, where they last occurred before; see `BatchDrafter`."""
 
+    def new_index(self, token_ids: list[int]) -> NgramIndex:
+        """See `CopyingDrafter.new_index`."""
+        return NgramIndex(token_ids)
 
-def _cut(draft: list[int], row: SequenceState) -> list[int]:
-    """The draft up to a stop token, or to where an adaptive window ends."""
-    for place, token in enumerate(draft):
-        if token in row.stop_token_ids or not row.window.should_continue(1.0):
-            return draft[: place + 1]
-    return draft
+    def copy(self, index: NgramIndex, limit: int) -> Copy:
+        """See `CopyingDrafter.copy`."""
+        return index.look_up(limit)

@@ -10,6 +10,7 @@ import torch
 
 from naive_speculate.events.record import StepRecord
 from naive_speculate.models import ModelPair
+from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
 from naive_speculate.speculate.rules import pick
 from naive_speculate.speculate.sequence import SequenceState
 
@@ -22,11 +23,14 @@ class Proposal(NamedTuple):
         probs: What they were drawn from, shape `[batch_size, k, vocab_size]`; one-hot where they are certain. None only where
             no row needs it (`SequenceState.needs_probs`).
         lengths: Drafts in each row, 0 to k.
+        copied_from: Where in each row's prompt and output its window was copied from, token by token; None in it for a row that
+            was not, and None for all.
     """
 
     token_ids: torch.Tensor
     probs: torch.Tensor | None
     lengths: list[int]
+    copied_from: list[int | None] | None = None
 
 
 class BatchDrafter:
@@ -40,9 +44,11 @@ class BatchDrafter:
 
     Attributes:
         layers: Of the target, whose hidden states `observe` and `commit` want to see; the embeddings are layer 0.
+        earlier: What was generated before, where the decoder keeps it; set after the drafter was made.
     """
 
     layers: tuple[int, ...] = ()
+    earlier: EarlierOutputs | None = None
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
         self.vocab_size = vocab_size
@@ -60,7 +66,7 @@ class BatchDrafter:
         """A row leaves it."""
 
     def fork(self, row: SequenceState, source: SequenceState) -> None:
-        """A row of the same prompt has taken it in: take over what is known of it."""
+        """Copy what is remembered of the prompt, which `source` has taken in and `row` shares."""
 
     def room(self, row: SequenceState) -> int:
         """How many tokens it can draft for a row at most."""
@@ -116,14 +122,15 @@ def merge(parts: Sequence[Proposal], places: Sequence[list[int]], vocab_size: in
     known = next((part.probs for part in parts if part.probs is not None), None)
     probs = None if known is None else known.new_zeros(total, width, vocab_size)
     lengths = [0] * total
+    copied_from: list[int | None] = [None] * total
     for part, members in zip(parts, places, strict=True):
         k = part.token_ids.shape[1]
         token_ids[members, :k] = part.token_ids
         if probs is not None and part.probs is not None:
             probs[members, :k] = part.probs.to(probs.dtype)
-        for member, length in zip(members, part.lengths, strict=True):
-            lengths[member] = length
-    return Proposal(token_ids, probs, lengths)
+        for member, length, source in zip(members, part.lengths, part.copied_from or [None] * len(members), strict=True):
+            lengths[member], copied_from[member] = length, source
+    return Proposal(token_ids, probs, lengths, copied_from)
 
 
 def check_proposal(
@@ -140,7 +147,7 @@ def check_proposal(
     Raises:
         ValueError: Naming the drafter and what is wrong.
     """
-    token_ids, probs, lengths = proposal
+    token_ids, probs, lengths, copied_from = proposal
     if probs is None and any(length > 0 and not row.greedy for length, row in zip(lengths, rows, strict=False)):
         raise ValueError(f"drafter {name!r} proposed with probs=None, which only greedy decoding can do without")
     if not whole:
@@ -152,6 +159,8 @@ def check_proposal(
     if token_ids.numel() and not 0 <= int(token_ids.min()) <= int(token_ids.max()) < vocab_size:
         outside = int(token_ids.max() if token_ids.min() >= 0 else token_ids.min())
         raise ValueError(f"drafter {name!r} proposed token {outside}, outside the vocabulary of {vocab_size}")
+    if copied_from is not None and not _within(copied_from, lengths, rows):
+        raise ValueError(f"drafter {name!r} proposed copied_from {copied_from!r:.80}, which is not in the rows' texts")
     if probs is None:
         return
     _expect(name, "probs", probs, (batch_size, k, vocab_size), probs.is_floating_point(), "floating point")
@@ -162,6 +171,14 @@ def check_proposal(
             raise ValueError(f"drafter {name!r} proposed probs that are not probabilities: they sum to {sums.tolist()!r:.80}")
         if not bool((pick(probs[row, :length], token_ids[row, :length]) > 0).all()):
             raise ValueError(f"drafter {name!r} proposed a token to which its own probs give 0")
+
+
+def _within(copied_from: Sequence[int | None], lengths: Sequence[int], rows: Sequence[SequenceState]) -> bool:
+    """Whether a window that is said to be copied lies in its row's text."""
+    return len(copied_from) == len(rows) and all(
+        source is None or (isinstance(source, int) and 0 <= source <= len(row.token_ids) - length)
+        for source, length, row in zip(copied_from, lengths, rows, strict=True)
+    )
 
 
 def _expect(name: str, field: str, tensor: torch.Tensor, shape: tuple[int, ...], dtype_fits: bool, dtype: str) -> None:

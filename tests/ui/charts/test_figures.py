@@ -6,7 +6,8 @@ import pytest
 
 from tests.ui.drawn import drawn
 from ui.charts.figures import ACCEPTED, empty, figure, nice_ceiling
-from ui.charts.plot import BOARD, build_board, to_json
+from ui.charts.plot import BOARD, build_board
+from ui.labels import to_json
 
 
 def test_ceilings_are_round_and_never_below():

@@ -101,3 +101,12 @@ def test_the_last_word_is_said_even_when_the_last_run_changed_no_figure(catalog,
     *_, last = explore._explore(catalog, Settings(), [1, 4], [0.0, 1.0], lambda *_, **__: None)
     assert last[0].startswith("Best k: 4 at temperature 0")
     assert last[-1].visible
+
+
+def test_the_table_holds_numbers_to_sort_by_and_shows_them_written_with_the_best_k_starred():
+    shown = explore._table(CELLS).value
+    assert shown["headers"][-1] == "speedup"
+    assert [row[-1] for row in shown["data"]] == [1.3, 1.8, 0.9, 0.6]
+    assert [row[-1] for row in shown["metadata"]["display_value"]] == ["1.30×", "★ 1.80×", "★ 0.90×", "0.60×"]
+    assert shown["metadata"]["display_value"][0][2] == "50.0%"
+    assert not explore._table([]).visible

@@ -145,9 +145,10 @@ def test_a_bonus_token_is_free_after_kept_drafts_and_plain_without_any():
     assert "plain decoding" in words
 
 
-def test_a_copied_guess_is_told_as_certain():
+@pytest.mark.parametrize("drafter", ["suffix", "prompt_lookup"])
+def test_a_copied_guess_is_told_as_certain(drafter):
     numbers = {"draft_prob": 1.0, "target_prob": 0.3, "accept_prob": 0.3, "uniform": 0.5}
-    words = said(step_of(token(REJECTED, " king", **numbers), drafter="prompt_lookup"), REJECTED)
+    words = said(step_of(token(REJECTED, " king", **numbers), drafter=drafter), REJECTED)
     assert "was copied from earlier text" in words
     assert "q = 1" in words
     assert "draft model" not in words
@@ -165,13 +166,13 @@ def test_without_recorded_numbers_the_words_say_so():
     assert NO_NUMBERS in said(trace, REJECTED)
 
 
-def test_facts_are_the_events_own_numbers():
-    facts = dict(explain(refused(), 3).facts)
-    assert facts["target probability p"] == "0.12"
-    assert facts["acceptance probability"] == f"{0.12 / 0.55:.6g}"
-    assert facts["draw u"] == "0.64"
-    assert facts["target entropy, nats"] == "2"
-    assert facts["round"] == "1"
+def test_details_are_the_events_own_numbers():
+    details = dict(explain(refused(), 3).details)
+    assert details["target probability p"] == "0.12"
+    assert details["acceptance probability"] == f"{0.12 / 0.55:.6g}"
+    assert details["draw u"] == "0.64"
+    assert details["target entropy, nats"] == "2"
+    assert details["round"] == "1"
 
 
 @pytest.mark.parametrize("number", [-1, 0, 6, 99])

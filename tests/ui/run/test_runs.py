@@ -1,4 +1,4 @@
-"""Runs: decoded in a thread, handed over in batches, seen by nobody else, ended when nobody looks."""
+"""Runs: delivered as they are decoded, handed over in batches, seen by nobody else, ended when nobody looks."""
 
 import asyncio
 import threading
@@ -6,6 +6,7 @@ import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 from naive_speculate.events import Event, EventKind
+from naive_speculate.serving.delivery import pump
 from ui.run import runs as runs_module
 from ui.run.runs import Run, Runs
 
@@ -16,6 +17,11 @@ def collect(run: Run) -> list[tuple[int, list[Event]]]:
 
     with ThreadPoolExecutor(1) as thread:  # a browser test may have an event loop running in this one
         return thread.submit(asyncio.run, read()).result()
+
+
+def decoding(stream):
+    """What starts a decoder of these events, in a thread of its own."""
+    return lambda cancel, deliver: pump(([event] for event in stream(cancel)), deliver)
 
 
 def counted(amount: int):
@@ -30,7 +36,7 @@ def counted(amount: int):
 
 def test_batches_joined_are_the_run():
     run = Run()
-    run.start(counted(500))
+    run.start(decoding(counted(500)))
     batches = collect(run)
     assert [event.token_id for _, events in batches for event in events] == list(range(500))
     assert [first for first, _ in batches] == [sum(len(e) for _, e in batches[:i]) for i in range(len(batches))]
@@ -42,7 +48,7 @@ def test_a_failing_decoder_ends_the_batches_and_is_told():
         raise ValueError("prompt is empty")
 
     run = Run()
-    run.start(stream)
+    run.start(decoding(stream))
     assert sum(len(events) for _, events in collect(run)) == 1
     assert str(run.error) == "prompt is empty"
 
@@ -60,7 +66,7 @@ def silent(cancel: threading.Event):
 
 def test_cancelling_ends_the_decoder():
     runs, run = Runs(), Run()
-    run.start(endless)
+    run.start(decoding(endless))
     runs.add("visitor", run)
     runs.cancel("visitor")
     assert run.done.wait(60)
@@ -68,7 +74,7 @@ def test_cancelling_ends_the_decoder():
 
 def test_a_second_run_takes_the_first_one_s_place():
     runs, first, second = Runs(), Run(), Run()
-    first.start(endless)
+    first.start(decoding(endless))
     runs.add("visitor", first)
     runs.add("visitor", second)
     assert first.done.wait(60)
@@ -89,7 +95,7 @@ def test_a_visitor_does_not_end_another_s_run():
 
 def test_a_visitor_who_leaves_is_forgotten():
     runs, run = Runs(), Run()
-    run.start(endless)
+    run.start(decoding(endless))
     runs.add("visitor", run)
     runs.forget("visitor")
     assert run.done.wait(60)
@@ -99,7 +105,7 @@ def test_a_visitor_who_leaves_is_forgotten():
 def test_a_run_nobody_reads_is_ended(monkeypatch):
     monkeypatch.setattr("ui.run.runs.ABANDONED_SECONDS", 0.0)
     run = Run()
-    run.start(endless)
+    run.start(decoding(endless))
     assert run.done.wait(60)
     assert run.cancel.is_set()
 
@@ -115,7 +121,7 @@ def test_only_so_many_runs_are_kept_and_each_visitor_s_last_two():
 def test_what_a_visitor_opens_ends_nobody_s_run_and_is_itself_forgotten(monkeypatch):
     monkeypatch.setattr("ui.run.runs.KEPT_EVENTS", 100)
     runs, live, finished = Runs(), Run(), Run([Event(EventKind.BONUS)] * 10)
-    live.start(silent)
+    live.start(decoding(silent))
     runs.add("somebody", live)
     runs.add("another", finished)
     opened = [Run([Event(EventKind.BONUS)] * 80) for _ in range(3)]

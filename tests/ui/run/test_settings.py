@@ -76,3 +76,11 @@ def test_auto_takes_the_place_of_k():
 def test_a_request_needs_a_prompt():
     with pytest.raises(ValueError, match="prompt is empty"):
         Settings(prompt=" \n").request()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "asked"), [("", None), (None, None), ("model", "model"), ("prompt_lookup", "prompt_lookup")]
+)
+def test_no_drafter_is_the_pair_s_own(chosen, asked):
+    assert checked({"prompt": "x", "drafter": chosen}).request().drafter == asked
+    assert Settings(prompt="x").request().drafter is None

@@ -49,7 +49,7 @@ def test_the_browser_gets_what_it_missed():
     runs = Runs()
     mine = Run(run([(3, 1), (3, 3)]).events)
     runs.add("visitor", mine)
-    resync, trace = _server_functions(runs)
+    resync, trace, _ = _server_functions(runs)
     answer = json.loads(resync([mine.id, 4]))
     assert answer["first"] == 4
     assert len(answer["events"]) == len(mine.events) - 4
@@ -57,14 +57,36 @@ def test_the_browser_gets_what_it_missed():
     assert trace(mine.id) == mine.trace.to_jsonl()
 
 
+def test_a_token_is_explained_by_what_playback_has_shown_and_no_more():
+    runs = Runs()
+    mine = Run(run([(3, 1), (3, 3)]).events)
+    runs.add("visitor", mine)
+    _, _, explain = _server_functions(runs)
+    kinds = [event.kind for event in mine.events]
+    drafted, refused, replaced = kinds.index("proposed") + 1, kinds.index("rejected"), kinds.index("resampled")
+
+    def said(number: int, upto: int) -> str:
+        sentences = json.loads(explain([mine.id, number, upto]))["words"]["sentences"]
+        return " ".join("".join(text for text, _ in pieces) for pieces in sentences)
+
+    assert "has not judged it yet" in said(drafted, refused)
+    assert "has not judged it yet" not in said(drafted, refused + 1)
+    assert mine.events[refused].text == mine.events[drafted].text
+    assert "takes the place of the rejected" in said(replaced, replaced + 1)
+    assert explain([mine.id, refused, refused]) == ""
+
+
 def test_odd_questions_get_an_empty_answer():
-    resync, trace = _server_functions(Runs())
-    for odd in (None, [], ["x"], ["no run", 0], [None, None], {"run": 1}, "text"):
+    resync, trace, explain = _server_functions(Runs())
+    for odd in (None, [], ["x"], ["no run", 0], ["no run", 1, 2], [None, None], [None, None, None], {"run": 1}, "text"):
+        assert explain(odd) == ""
         assert resync(odd) == ""
         assert trace(odd) == ""
     runs, mine = Runs(), Run(run([(1, 1)]).events)
     runs.add("visitor", mine)
-    resync, _ = _server_functions(runs)
+    resync, _, explain = _server_functions(runs)
+    for odd in ([mine.id, 0, 3], [mine.id, 2, 2], [mine.id, -1, 3], [mine.id, 1, 10**9], [mine.id, "1", 3], [mine.id, 1.0, 3]):
+        assert explain(odd) == ""
     assert resync([mine.id, -5]) == ""
     assert resync([mine.id, "3"]) == ""
     assert json.loads(resync([mine.id, 10**9]))["events"] == []

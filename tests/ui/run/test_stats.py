@@ -1,11 +1,11 @@
 """A run's title, and the places of its headline; tests/browser/test_charts.py sees to what is written there."""
 
 from tests.ui.handmade import run
-from ui.run.stats import TILES, build_stats, title
+from ui.run.stats import TILES, headline, title
 
 
 def test_every_number_has_its_place():
-    assert all(f"<dt>{name}</dt>" in build_stats().html_template for name in TILES)
+    assert all(f">{name}</a></dt>" in headline() for name in TILES)
 
 
 def test_the_title_names_the_settings():

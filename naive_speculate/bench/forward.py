@@ -1,18 +1,14 @@
 """How long a forward takes: transformers, lean torch and ONNX Runtime, over shapes, contexts and batches.
 
-    python benchmarks/forward.py [--shapes 1x192 6x384 …] [--rounds N] [--json]
+    python -m naive_speculate.bench.forward [--shapes 1x192 6x384 …] [--rounds N] [--json]
 
 Random weights; every way in turn, medians. "5 ÷ 1" is what verifying four drafts costs beside one token.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys
-import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
@@ -21,10 +17,10 @@ from rich.console import Console
 from rich.table import Table
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from naive_speculate.models import wrap  # noqa: E402
+from naive_speculate.arguments import Parser, positive
+from naive_speculate.bench.measure import forward_timer
+from naive_speculate.infer.plain import as_batch_model
+from naive_speculate.models import wrap
 
 SHAPES = {"1x192": 512, "2x192": 512, "6x384": 1024, "8x320": 864, "8x448": 1216, "8x512": 1408}  # and the MLP's width
 WAYS = ("transformers", "torch", "onnx")
@@ -48,30 +44,16 @@ def random_model(shape: str) -> Any:
     return AutoModelForCausalLM.from_config(config, dtype=torch.float32)
 
 
-def timer(model: Any, batch: int, context: int, count: int) -> Callable[[], float]:
-    """A function that runs one forward and returns its milliseconds."""
-    cache = model.new_cache(batch)
-    model.forward(torch.randint(VOCAB, (batch, context)), cache, num_logits=1)
-    query = torch.randint(VOCAB, (batch, count))
-
-    def run() -> float:
-        began = time.perf_counter()
-        model.forward(query, cache)
-        milliseconds = (time.perf_counter() - began) * 1e3
-        cache.crop(count)
-        return milliseconds
-
-    return run
-
-
 def measure(shape: str, rounds: int) -> list[dict[str, Any]]:
     """Every way, context, batch and number of tokens for one shape."""
     source = random_model(shape)
     found = []
-    models = {way: wrap(source, way) for way in WAYS}
+    models = {way: as_batch_model(wrap(source, way)) for way in WAYS}
     for context in CONTEXTS:
         for batch in BATCHES:
-            timers = {(way, count): timer(model, batch, context, count) for way, model in models.items() for count in COUNTS}
+            timers = {
+                (way, count): forward_timer(model, context, count, batch) for way, model in models.items() for count in COUNTS
+            }
             times: dict[tuple[str, int], list[float]] = {key: [] for key in timers}
             for _ in range(rounds):
                 for key, run in timers.items():
@@ -79,12 +61,20 @@ def measure(shape: str, rounds: int) -> list[dict[str, Any]]:
                     times[key].append(run())
             for (way, count), values in times.items():
                 found.append(
-                    {"shape": shape, "way": way, "context": context, "batch": batch, "tokens": count, "ms": median(values)}
+                    {
+                        "shape": shape,
+                        "way": way,
+                        "context": context,
+                        "batch": batch,
+                        "tokens": count,
+                        "ms": 1e3 * median(values),
+                    }
                 )
     return found
 
 
 def show(rows: Sequence[dict[str, Any]], console: Console) -> None:
+    """Print the table."""
     by_key = {(r["shape"], r["context"], r["batch"], r["way"], r["tokens"]): r["ms"] for r in rows}
     table = Table(title="A forward, ms for one token (of five)")
     for heading in ("layers x width", "context", "batch", *WAYS, "onnx, 5 ÷ 1"):
@@ -99,14 +89,13 @@ def show(rows: Sequence[dict[str, Any]], console: Console) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Measure and print; returns the exit status."""
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--torch-threads", type=int, help="default: torch's own")
+    parser.add_argument("--rounds", type=positive, default=15)
+    parser.add_argument("--torch-threads", type=positive, help="default: torch's own")
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON and nothing else")
     options = parser.parse_args(argv)
-    if options.rounds < 1:
-        parser.error("--rounds must be at least 1")
     if options.torch_threads is not None:
         torch.set_num_threads(options.torch_threads)
     rows = [row for shape in options.shapes for row in measure(shape, options.rounds)]

@@ -1,0 +1,24 @@
+// The glossary: a dialog that any link to one of its terms opens, at that term.
+
+export function mount({ element }) {
+  const dialog = element.querySelector("dialog");
+  document.body.append(dialog); // nothing of the page's layout may hold it
+  const open = (term) => {
+    for (const node of dialog.querySelectorAll(".ns-meant")) node.classList.remove("ns-meant");
+    if (!dialog.open) dialog.showModal();
+    if (!term) return void (dialog.scrollTop = 0);
+    term.classList.add("ns-meant");
+    term.scrollIntoView({ block: "center" });
+    term.focus({ preventScroll: true });
+  };
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest?.("a[href^='#term-'], [data-glossary]");
+    if (link) {
+      event.preventDefault();
+      event.stopPropagation();
+      open(link.dataset.glossary === undefined && document.getElementById(link.getAttribute("href").slice(1)));
+    } else if (event.target === dialog || event.target.closest?.("[data-close]")?.closest("dialog") === dialog) {
+      dialog.close();
+    }
+  }, true);
+}

@@ -1,0 +1,136 @@
+// The inspector: what playback has shown of one token. The bar and a sentence are drawn at once, of what the stage has; the
+// words, numbers and distributions are asked for once playback rests, and shown only if they are still about the same.
+
+import { make } from "./dom.js";
+import { nameOf, chance, inShort } from "./judged.js";
+import { number } from "./format.js";
+import { plot } from "./plot.js";
+import { visible } from "./tokens.js";
+
+const REST_MS = 200;
+const KEPT = 60;
+let panel = null;
+let last = null;
+
+export function inspect(shown) {
+  last = shown;
+  panel?.show(shown);
+}
+
+export function mount({ element, props }) {
+  panel = new Inspector(element, JSON.parse(props.value));
+  panel.show(last);
+}
+
+class Inspector {
+  constructor(element, first) {
+    this.element = element;
+    this.sheet = element.closest(".ns-inspector");
+    this.marks = JSON.parse(this.find(".ns-why").dataset.marks);
+    this.answers = new Map([[keyOf(first), first]]);
+    this.key = "";
+    this.timer = 0;
+    this.find(".ns-sheet-close").addEventListener("click", () => this.open(false));
+    document.addEventListener("keydown", ({ key }) => { if (key === "Escape") this.open(false); });
+  }
+
+  find(selector) {
+    return this.element.querySelector(selector);
+  }
+
+  // On a narrow page it is a sheet, which comes from below when the reader asks for a token.
+  open(on) {
+    this.sheet.classList.toggle("ns-open", on);
+  }
+
+  show(shown) {
+    clearTimeout(this.timer);
+    this.find(".ns-why").hidden = !shown;
+    this.find(".inspector-hint").hidden = Boolean(shown);
+    if (!shown) {
+      this.key = "";
+      return;
+    }
+    if (shown.chosen) this.open(true);
+    const key = keyOf(shown);
+    if (key !== this.key) this.draw(shown);
+    this.key = key;
+    const answer = this.answers.get(key);
+    if (answer) this.tell(key, answer);
+    else if (shown.resting) this.timer = setTimeout(() => this.ask(key, shown), shown.chosen ? 0 : REST_MS);
+  }
+
+  draw({ run, number: n, event, drafted, settings }) {
+    const box = this.find(".ns-why");
+    box.dataset.run = run;
+    box.dataset.event = n;
+    const head = this.find(".inspector-headline");
+    head.dataset.kind = event.kind;
+    head.textContent = `${this.marks[event.kind]} “${visible(event)}” ${nameOf(event, settings)}`;
+    this.find(".ns-short").textContent = inShort(event, drafted, settings);
+    this.bar(chance(event), event, settings);
+    this.find(".ns-more").classList.add("ns-stale");
+  }
+
+  bar(odds, event, settings) {
+    const bar = this.find(".ns-die");
+    bar.hidden = !odds;
+    if (!odds) return;
+    const name = settings.verify_strategy === "block_verification" ? "h" : "p/q";
+    const certain = odds.die === undefined;
+    bar.style.setProperty("--keep", odds.keep);
+    bar.style.setProperty("--die", odds.die ?? 0);
+    bar.classList.toggle("ns-no-die", certain);
+    bar.classList.toggle("ns-most-red", odds.keep < 0.3);
+    bar.classList.toggle("ns-most-green", odds.keep > 0.7);
+    bar.classList.toggle("ns-die-right", odds.die > 0.5);
+    this.find(".ns-die-u").textContent = certain ? "" : `u = ${number(odds.die)}`;
+    this.find(".ns-die-edge").textContent = certain ? "" : odds.keep >= 1 && name === "p/q" ? "p ≥ q" : `${name} ${odds.name.startsWith("under") ? "" : "= "}${odds.name}`;
+    const fell = certain ? "No die." : `The die fell at ${number(odds.die)}.`;
+    bar.querySelector("[role=img]").setAttribute("aria-label", `Kept with probability ${odds.name}, refused otherwise. ${fell}`);
+  }
+
+  async ask(key, { ask, run, number: n, upto }) {
+    let answer = "";
+    try {
+      answer = await ask([run, n, upto]);
+    } catch {
+      // No connection: what the stage knows stands there, and the next look asks again.
+    }
+    if (!answer) return;
+    if (this.answers.size >= KEPT) this.answers.delete(this.answers.keys().next().value);
+    const told = JSON.parse(answer);
+    this.answers.set(key, told);
+    if (key === this.key) this.tell(key, told);
+  }
+
+  tell(key, { words, figure }) {
+    const more = this.find(".ns-more");
+    if (more.dataset.key === key && !more.classList.contains("ns-stale")) return;
+    more.dataset.key = key;
+    more.classList.remove("ns-stale");
+    this.find(".inspector-why").replaceChildren(...words.sentences.map((pieces) => linked("p", pieces)));
+    this.find(".inspector-details").replaceChildren(...words.details.map(([name, value]) => {
+      const row = make("div");
+      row.append(linked("dt", name), make("dd", "", value));
+      return row;
+    }));
+    plot(this.find(".ns-plot"), figure);
+  }
+}
+
+// Pieces of text, some of them with the term of the glossary that they are.
+function linked(tag, pieces) {
+  const node = make(tag);
+  for (const [text, term] of pieces) {
+    const piece = make(term ? "a" : "span", term ? "ns-term" : "", text);
+    if (term) piece.href = `#term-${term}`;
+    node.append(piece);
+  }
+  return node;
+}
+
+// What it is about: which event of which run, and up to where playback has come. Nothing else may be shown for it.
+function keyOf({ run, number: n, upto }) {
+  return `${run}:${n}:${upto}`;
+}

@@ -1,0 +1,118 @@
+"""Drafting by copying: no model, but an index of each row's text, which says what may come next."""
+
+from collections.abc import Sequence
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+import torch
+
+from naive_speculate.events.record import StepRecord
+from naive_speculate.infer import slots
+from naive_speculate.infer.device import on_device
+from naive_speculate.models import ModelPair
+from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal
+from naive_speculate.speculate.sequence import SequenceState
+
+
+class Copy(NamedTuple):
+    """Tokens that were copied from somewhere.
+
+    Attributes:
+        token_ids: The tokens.
+        probs: How sure the index is that the text goes on as far as to each; nobody drew by them.
+        source: Where the first stands in the row's prompt and output; None if it is not from there.
+    """
+
+    token_ids: list[int]
+    probs: list[float]
+    source: int | None
+
+
+NOTHING = Copy([], [], None)
+
+
+class TextIndex(Protocol):
+    """What a drafter knows of one row's text, which grows with what is committed.
+
+    Attributes:
+        num_tokens: How many of the text's tokens are in it.
+    """
+
+    num_tokens: int
+
+    def extend(self, end: int) -> None:
+        """Take in the text's next tokens, up to place `end`."""
+        ...
+
+
+Index = TypeVar("Index", bound=TextIndex)
+
+
+class CopyingDrafter(BatchDrafter, Generic[Index]):
+    """Drafts without a model; a class of this kind says how it indexes a text and what it copies from it.
+
+    A proposal is a point mass, so that verification stays lossless whatever is copied.
+
+    Attributes:
+        indexes: What is known of each row's text.
+    """
+
+    def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
+        super().__init__(pair, vocab_size, device)
+        self.indexes: dict[SequenceState, Index] = {}
+
+    def new_index(self, token_ids: list[int]) -> Index:
+        """An empty index of a text, which is a row's list of tokens itself."""
+        raise NotImplementedError
+
+    def copy(self, index: Index, limit: int) -> Copy:
+        """What may follow the text, at most `limit` tokens."""
+        raise NotImplementedError
+
+    def admit(self, row: SequenceState) -> None:
+        """See `BatchDrafter.admit`."""
+        self.indexes[row] = self.new_index(row.token_ids)
+
+    def release(self, row: SequenceState) -> None:
+        """See `BatchDrafter.release`."""
+        self.indexes.pop(row)
+
+    def fork(self, row: SequenceState, source: SequenceState) -> None:
+        """See `BatchDrafter.fork`."""
+        self.rewind([row])
+
+    def ready(self, row: SequenceState) -> bool:
+        """See `BatchDrafter.ready`."""
+        return self.indexes[row].num_tokens == len(row.token_ids)
+
+    def prefill(self, rows: Sequence[SequenceState]) -> None:
+        """See `BatchDrafter.prefill`."""
+        for row in rows:
+            index = self.indexes[row]
+            index.extend(min(len(row.token_ids), index.num_tokens + slots.PREFILL_CHUNK))
+
+    def propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
+        """See `BatchDrafter.propose`; where nothing is found, a row's window is empty."""
+        copies = [_cut(self.copy(self.indexes[row], limit), row) for row, limit in zip(rows, limits, strict=True)]
+        lengths = [len(copy.token_ids) for copy in copies]
+        width = max(lengths)
+        padded = [copy.token_ids + [0] * (width - length) for copy, length in zip(copies, lengths, strict=True)]
+        token_ids = on_device(padded, self.device, torch.int64)
+        probs = torch.nn.functional.one_hot(token_ids, self.vocab_size).float() if any(r.needs_probs for r in rows) else None
+        return Proposal(token_ids, probs, lengths, [copy.source for copy in copies])
+
+    def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
+        """See `BatchDrafter.commit`."""
+        self.rewind(rows)
+
+    def rewind(self, rows: Sequence[SequenceState]) -> None:
+        """See `BatchDrafter.rewind`; an index holds nothing that was not committed, but may lack some of that."""
+        for row in rows:
+            self.indexes[row].extend(len(row.token_ids))
+
+
+def _cut(copy: Copy, row: SequenceState) -> Copy:
+    """A copy up to a stop token, or to where an adaptive window ends."""
+    for place, (token, prob) in enumerate(zip(copy.token_ids, copy.probs, strict=True)):
+        if token in row.stop_token_ids or not row.window.should_continue(prob):
+            return Copy(copy.token_ids[: place + 1], copy.probs[: place + 1], copy.source)
+    return copy

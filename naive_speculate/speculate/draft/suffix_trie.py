@@ -1,0 +1,231 @@
+"""A trie of every suffix of texts, with counts: how often each stretch of tokens occurs, and how often what followed it.
+
+Oliaro et al. 2024 (arXiv 2411.04975), section 3. A stretch that occurs once has no node: its branch ends in a leaf, which is
+the place of that occurrence, until it occurs again. So text that never repeats takes a few entries a token.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+MAX_DEPTH = 24
+"""The longest stretches that are counted, in tokens; vLLM's default."""
+
+Place = tuple[Sequence[int], int]
+"""A text, and a position in it."""
+
+
+class Node:
+    """A stretch of tokens that has occurred more than once.
+
+    Attributes:
+        count: How often it occurs.
+        num_followed: How often something follows it; less than `count` where a text ends with it.
+        last: Position of its last token where it occurred last.
+        heaviest: The token that follows it most often, of equals the latest; nothing where `weight` is 0.
+        weight: How often that one does.
+        children: What follows it: a node, or the place of a token that has followed it once.
+    """
+
+    __slots__ = ("children", "count", "heaviest", "last", "num_followed", "weight")
+
+    def __init__(self, count: int, last: int) -> None:
+        self.count, self.last = count, last
+        self.num_followed, self.heaviest, self.weight = 0, -1, 0
+        self.children: dict[int, Branch] = {}
+
+    def weigh(self) -> None:
+        """Find the heaviest child again, after some have gone."""
+        self.heaviest, self.weight = -1, 0
+        for token, child in self.children.items():
+            if (weight := child.count if isinstance(child, Node) else 1) >= self.weight:
+                self.heaviest, self.weight = token, weight
+
+
+Branch = Node | Place
+
+
+class Path(NamedTuple):
+    """The likeliest way on from a match.
+
+    Attributes:
+        token_ids: The tokens.
+        probs: The probability of the path as far as each of them.
+        end: Position of the last one where the path occurs in its text.
+    """
+
+    token_ids: list[int]
+    probs: list[float]
+    end: int
+
+
+class SuffixTrie:
+    """Counts of all stretches of up to `max_depth` tokens of some texts. Not for several threads at once.
+
+    Args:
+        text: The only text, so that a path may follow its latest occurrence where the trie ends; None for many.
+        max_depth: The longest stretches that are counted.
+    """
+
+    def __init__(self, text: Sequence[int] | None = None, max_depth: int = MAX_DEPTH) -> None:
+        self.root = Node(0, -1)
+        self.max_depth = max_depth
+        self._text = text
+
+    def append(self, text: Sequence[int], position: int, matches: Sequence[Node]) -> list[Node]:
+        """Count what a text's token at `position` completes.
+
+        Args:
+            text: A text whose tokens before that were counted.
+            position: The token's.
+            matches: What this gave for the token before; nothing for a text's first.
+
+        Returns:
+            list: The text's ends that have occurred before, of one token, two and so on; shorter than `max_depth` all.
+        """
+        token, here = text[position], (text, position)
+        found: list[Node] = []
+        for depth, node in enumerate((self.root, *matches), start=1):
+            node.num_followed += 1
+            child = node.children.get(token)
+            if child is None:
+                node.children[token] = here
+                count = 1
+            else:
+                if not isinstance(child, Node):
+                    child = node.children[token] = self._grown(child, depth)
+                child.count += 1
+                child.last = position
+                count = child.count
+                if depth < self.max_depth:
+                    found.append(child)
+            if count >= node.weight:
+                node.heaviest, node.weight = token, count
+        return found
+
+    def add(self, text: Sequence[int]) -> None:
+        """Count a whole text."""
+        matches: list[Node] = []
+        for position in range(len(text)):
+            matches = self.append(text, position, matches)
+
+    def remove(self, text: Sequence[int]) -> None:
+        """Take back a text that was added."""
+        for start in range(len(text)):
+            node = self.root
+            for token in text[start : start + self.max_depth]:
+                child = node.children[token]
+                node.num_followed -= 1
+                if not isinstance(child, Node) or child.count == 1:
+                    del node.children[token]
+                    if token == node.heaviest:
+                        node.weigh()
+                    break
+                child.count -= 1
+                if token == node.heaviest:
+                    node.weigh()
+                node = child
+
+    def find(self, tokens: Sequence[int]) -> Branch | None:
+        """The branch of a stretch of tokens; None where it never occurs."""
+        branch: Branch = self.root
+        for token in tokens:
+            if isinstance(branch, Node):
+                child = branch.children.get(token)
+                if child is None:
+                    return None
+                branch = child
+            else:
+                text, position = branch
+                if position + 1 == len(text) or text[position + 1] != token:
+                    return None
+                branch = (text, position + 1)
+        return branch
+
+    def follow(self, branch: Branch, limit: int, min_prob: float) -> Path:
+        """Follow the heaviest branches, at most `limit` tokens and until the path's probability falls below `min_prob`."""
+        token_ids: list[int] = []
+        probs: list[float] = []
+        prob, end = 1.0, -1
+        while len(token_ids) < limit:
+            if isinstance(branch, Node) and branch.weight == 0 and self._text is not None:
+                branch = (self._text, branch.last)  # as deep as the trie goes
+            if isinstance(branch, Node):
+                if branch.weight == 0:
+                    break
+                prob *= branch.weight / branch.num_followed
+                if prob < min_prob:
+                    break
+                token = branch.heaviest
+                branch = branch.children[token]
+                end = branch.last if isinstance(branch, Node) else branch[1]
+            else:
+                text, position = branch
+                if position + 1 == len(text):
+                    break
+                end = position + 1
+                token, branch = text[end], (text, end)
+            token_ids.append(token)
+            probs.append(prob)
+        return Path(token_ids, probs, end)
+
+    def _grown(self, leaf: Place, depth: int) -> Node:
+        """A node for a stretch that has occurred once so far."""
+        text, position = leaf
+        node = Node(1, position)
+        if depth < self.max_depth and position + 1 < len(text):
+            node.num_followed, node.heaviest, node.weight = 1, text[position + 1], 1
+            node.children[text[position + 1]] = (text, position + 1)
+        return node
+
+
+class EarlierOutputs:
+    """What was generated before, for all runs of a decoder to draft from. Threads may share it.
+
+    With it a seed repeats a run only where the same was generated before, and who asks for text may be shown another's.
+
+    Args:
+        max_outputs: How many are kept; the oldest goes first.
+
+    Raises:
+        ValueError: If that is not a positive whole number.
+    """
+
+    def __init__(self, max_outputs: int) -> None:
+        if not isinstance(max_outputs, int) or isinstance(max_outputs, bool) or max_outputs < 1:
+            raise ValueError(f"earlier_outputs must be a whole number from 1, or None, got {max_outputs!r:.80}")
+        self.max_outputs = max_outputs
+        self._outputs: deque[list[int]] = deque()
+        self._trie = SuffixTrie()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._outputs)
+
+    def add(self, token_ids: Sequence[int]) -> None:
+        """Keep an output; the oldest one goes where there are too many."""
+        if not token_ids:
+            return
+        with self._lock:
+            self._outputs.append(list(token_ids))
+            self._trie.add(self._outputs[-1])
+            if len(self._outputs) > self.max_outputs:
+                self._trie.remove(self._outputs.popleft())
+
+    def paths(self, text: Sequence[int], limits: Callable[[int], int], min_prob: float) -> list[Path]:
+        """The ways on from the ends of a text, shortest end first, as far as they occur in any output.
+
+        Args:
+            text: The text.
+            limits: The most tokens that a path may have, by how many tokens match.
+            min_prob: See `SuffixTrie.follow`.
+        """
+        found = []
+        with self._lock:
+            for length in range(1, min(len(text), self._trie.max_depth - 1) + 1):
+                branch = self._trie.find(text[len(text) - length :])
+                if branch is None:
+                    break
+                found.append(self._trie.follow(branch, limits(length), min_prob))
+        return found

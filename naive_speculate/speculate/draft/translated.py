@@ -1,0 +1,215 @@
+"""Drafting with a model of another family, whose tokens are not the target's: token-level intersection.
+
+Timor et al. 2025 (arXiv 2502.05202, Algorithm 4). The draft's logits outside the intersection are -inf before drawing,
+so that its distribution is one over the target's tokens, and verification is the usual one. What the draft model reads is the
+committed text in tokens of its own.
+"""
+
+import codecs
+from collections.abc import Iterable, Sequence
+
+import torch
+
+from naive_speculate.events.record import StepRecord
+from naive_speculate.infer.device import on_device
+from naive_speculate.models import ModelPair
+from naive_speculate.speculate.draft.model import ModelDrafter
+from naive_speculate.speculate.sequence import SequenceState
+from naive_speculate.translation import Translation
+
+_CONTEXT = 8
+"""How many places back a word's beginning is looked for, to encode it again from there."""
+
+
+class TranslatedDrafter(ModelDrafter):
+    """Drafts token by token with a draft model that has another tokenizer; see `BatchDrafter` for the methods.
+
+    Attributes:
+        histories: What the draft model reads of each row, in its own tokens.
+    """
+
+    def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
+        super().__init__(pair, vocab_size, device)
+        assert pair.translation is not None
+        self.histories: dict[SequenceState, TranslatedHistory] = {}
+        self._translation, model = pair.translation, self.pool.model
+        self._num_ids = model.vocab_size
+        shared = [(ours, theirs) for ours, theirs in self._translation.to_draft.items() if ours < vocab_size]
+        shared = [(ours, theirs) for ours, theirs in shared if theirs < self._num_ids]
+        self._target_ids = on_device([ours for ours, _ in shared], model.device, torch.int64)
+        self._draft_ids = on_device([theirs for _, theirs in shared], model.device, torch.int64)
+        self._to_draft = torch.full((vocab_size,), self._translation.filler, device=model.device)
+        self._to_draft[self._target_ids] = self._draft_ids
+
+    def admit(self, row: SequenceState) -> None:
+        """See `BatchDrafter.admit`."""
+        super().admit(row)
+        self.histories[row] = history = TranslatedHistory(self._translation, self._num_ids)
+        history.follow(row.token_ids)
+
+    def release(self, row: SequenceState) -> None:
+        """See `BatchDrafter.release`."""
+        super().release(row)
+        self.histories.pop(row, None)
+
+    def fork(self, row: SequenceState, source: SequenceState) -> None:
+        """See `BatchDrafter.fork`."""
+        super().fork(row, source)
+        self.slots[row].keep(agreed(self.history(row), self.history(source)))
+
+    def history(self, row: SequenceState) -> list[int]:
+        """See `ModelDrafter.history`."""
+        return self.histories[row].token_ids
+
+    def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
+        """See `BatchDrafter.commit`."""
+        for row, record in zip(rows, records, strict=True):
+            self._follow(row, record.outcome.draft_token_ids)
+
+    def rewind(self, rows: Sequence[SequenceState]) -> None:
+        """See `BatchDrafter.rewind`."""
+        for row in rows:
+            self._follow(row, [])
+
+    def _follow(self, row: SequenceState, drafts: Iterable[int]) -> None:
+        """Take in what is committed, and keep of the cache what is still so: the draft model has read its drafts there, too."""
+        history, before = self.histories[row], len(self.history(row))
+        stands = history.follow(row.token_ids)
+        if stands == before:
+            read = [self._translation.to_draft.get(token, -1) for token in drafts]
+            stands += agreed(read, history.token_ids[before:])
+        self.slots[row].keep(min(stands, len(history.token_ids) - 1))
+
+    def _in_target_tokens(self, logits: torch.Tensor) -> torch.Tensor:
+        wide = logits.new_full((*logits.shape[:-1], self.vocab_size), -torch.inf)
+        wide[..., self._target_ids] = logits[..., self._draft_ids]
+        return wide
+
+    def _in_draft_tokens(self, token_ids: torch.Tensor) -> torch.Tensor:
+        return self._to_draft[token_ids]
+
+
+class TranslatedHistory:
+    """A text that grows by tokens of the target, in tokens of the draft.
+
+    A token that the draft knows is appended. With one that it does not know, the text is encoded again from the beginning of
+    the word, and what the draft had there is given up from where the two differ.
+
+    Args:
+        translation: Between the two.
+        num_ids: How many tokens the draft model knows; its tokenizer may have more.
+
+    Attributes:
+        token_ids: The draft's tokens; never none.
+    """
+
+    def __init__(self, translation: Translation, num_ids: int) -> None:
+        self.token_ids = list(translation.opening)
+        self._translation = translation
+        self._num_ids = num_ids
+        self._seen = 0  # so many of the target's tokens
+        self._begin = 0  # the target's first token that is not special
+        # Since the last special token, where tokens of both end together: how many of each there are before.
+        self._marks = [(0, len(self.token_ids))]
+        self._stands = 0
+
+    def follow(self, token_ids: Sequence[int]) -> int:
+        """Take in the text as it is now.
+
+        Args:
+            token_ids: All of the target's tokens; those that were given before, and more.
+
+        Returns:
+            int: How many of the draft's tokens from before stand.
+        """
+        self._stands = len(self.token_ids)
+        while self._seen < len(token_ids):
+            token, known = token_ids[self._seen], self._known(token_ids[self._seen])
+            if token not in self._translation.target_bytes:
+                self._append_special(token, known)
+            elif known is not None and self._goes_on:
+                self._append(known)
+            else:
+                self._encode(token_ids)
+        if not self.token_ids:
+            self.token_ids.append(self._translation.filler)
+            self._marks = [(self._seen, 1)]
+        return self._stands
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether both have said the same so far, and something since the last special token."""
+        return self._marks[-1] == (self._seen, len(self.token_ids)) and self._marks[0][1] < len(self.token_ids)
+
+    def _known(self, token: int) -> int | None:
+        known = self._translation.to_draft.get(token)
+        return known if known is None or known < self._num_ids else None
+
+    def _append(self, known: int) -> None:
+        self.token_ids.append(known)
+        self._seen += 1
+        self._marks.append((self._seen, len(self.token_ids)))
+
+    def _append_special(self, token: int, known: int | None) -> None:
+        opening = self._translation.opening
+        opens = self._seen == 0 and opening and (token == self._translation.opens_target or known == opening[0])
+        if known is not None and not opens:
+            self.token_ids.append(known)
+        if self._begin == self._seen:
+            self._begin += 1
+        self._seen += 1
+        self._marks = [(self._seen, len(self.token_ids))]
+
+    def _encode(self, token_ids: Sequence[int]) -> None:
+        """Encode from a word's beginning to the next special token."""
+        pieces = self._translation.target_bytes
+        end = next((place for place in range(self._seen, len(token_ids)) if token_ids[place] not in pieces), len(token_ids))
+        start = self._start(token_ids)
+        first, base = self._marks[start]
+        begins = first == self._begin
+        decoder, text, ends = codecs.getincrementaldecoder("utf-8")("replace"), [], dict[int, int]()
+        length, rest = 0, b""
+        for place in range(first, end):
+            piece = pieces[token_ids[place]]
+            if begins and place == first and self._translation.drops_space:
+                piece = piece.removeprefix(b" ")
+            text.append(decoder.decode(piece))
+            length, rest = length + len(text[-1]), decoder.getstate()[0]
+            if not rest:
+                ends[length] = place + 1
+        found, offsets = self._translation.encode("".join(text), begins)
+        new, marks = [], self._marks[: start + 1]
+        for place, (token, (_, until)) in enumerate(zip(found, offsets, strict=True)):
+            if token < self._num_ids:
+                new.append(token)
+            if until in ends and until < length and offsets[place + 1 : place + 2] and offsets[place + 1][0] == until:
+                marks.append((ends[until], base + len(new)))
+        if rest:  # of a character whose last bytes are still to come
+            known = [token for byte in rest if (token := self._translation.byte_ids.get(byte, self._num_ids)) < self._num_ids]
+            new += known if len(known) == len(rest) else []
+        else:
+            marks.append((end, base + len(new)))
+        self._stands = min(self._stands, base + agreed(self.token_ids[base:], new))
+        self.token_ids[base:] = new
+        self._marks, self._seen = marks, end
+
+    def _start(self, token_ids: Sequence[int]) -> int:
+        """Which mark to encode from again: the last before a space, or else one some places back, within no character."""
+        pieces, earliest = self._translation.target_bytes, max(0, len(self._marks) - _CONTEXT)
+        whole = []
+        for number in range(len(self._marks) - 1, earliest - 1, -1):
+            place = self._marks[number][0]
+            following = next((piece for token in token_ids[place:] if (piece := pieces.get(token, b"x"))), b"x")
+            if number == 0 or (following[:1].isspace() and not pieces.get(token_ids[place - 1], b"")[-1:].isspace()):
+                return number
+            if following[0] & 0xC0 != 0x80:
+                whole.append(number)
+        return whole[-1] if whole else 0
+
+
+def agreed(first: Sequence[int], second: Sequence[int]) -> int:
+    """How many tokens two texts begin with alike."""
+    for place, (one, other) in enumerate(zip(first, second, strict=False)):
+        if one != other:
+            return place
+    return min(len(first), len(second))

@@ -1,0 +1,54 @@
+"""What `python -m naive_speculate prove MODULE:NAME` does."""
+
+import os
+import sys
+from importlib import import_module
+from typing import Any
+
+from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter
+from naive_speculate.speculate.verify import VERIFIERS
+from naive_speculate.testing.proof import Proof, prove_lossless
+
+
+def prove(name: str) -> Proof:
+    """Enumerate what has this name.
+
+    Args:
+        name: `MODULE:NAME`, importable from the current directory; or that of a registered verifier or drafter.
+
+    Raises:
+        ValueError: If there is no such thing, or it is neither.
+    """
+    if ":" not in name:
+        if name not in VERIFIERS and name not in DRAFTERS:
+            raise ValueError(f"prove takes MODULE:NAME or one of {', '.join([*VERIFIERS, *DRAFTERS])}, got {name!r:.80}")
+        return prove_lossless(verifier=name) if name in VERIFIERS else prove_lossless(drafter=name)
+    found = _load(name)
+    if isinstance(found, BatchDrafter) or (isinstance(found, type) and issubclass(found, BatchDrafter)):
+        return prove_lossless(drafter=found)
+    if callable(getattr(found, "judge", None)):
+        return prove_lossless(verifier=found)
+    raise ValueError(
+        f"{name!r:.80} is neither a verifier, which has judge(…), nor a drafter, which is derived from BatchDrafter"
+    )
+
+
+def _load(name: str) -> Any:
+    """What `MODULE:NAME` names."""
+    module_name, _, attributes = name.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found = import_module(module_name)
+    except ModuleNotFoundError as error:
+        missing = error.name or module_name
+        if module_name == missing or module_name.startswith(f"{missing}."):
+            raise ValueError(f"there is no module {missing!r:.80} here") from None
+        raise ValueError(f"module {module_name!r} cannot be imported: {error}") from None
+    except (Exception, SystemExit) as error:  # a module is a program, which may fail in any way
+        raise ValueError(f"module {module_name!r:.80} cannot be imported: {type(error).__name__}: {error}") from None
+    for attribute in attributes.split("."):
+        if not hasattr(found, attribute):
+            raise ValueError(f"module {module_name!r} has no {attributes!r:.80}")
+        found = getattr(found, attribute)
+    return found

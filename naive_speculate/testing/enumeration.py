@@ -1,0 +1,148 @@
+"""All paths of the real decoder through its random choices: its output distribution, exactly."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+
+from naive_speculate.models import ModelPair
+from naive_speculate.sampling.params import SamplingParams
+from naive_speculate.speculate.decoder import SpeculativeDecoder
+from naive_speculate.testing.paths import Deviation, Path, exactly, numbers
+from naive_speculate.testing.toys import EOS
+
+Outputs = dict[tuple[int, ...], float]
+"""A distribution of outputs: probabilities by generated tokens; those of a run that ended in an error end with -1."""
+
+
+@dataclass
+class Enumeration:
+    """What all paths come to.
+
+    Attributes:
+        outputs: The output distribution.
+        likeliest: Of every output, its most probable path and that one's probability.
+        num_paths: How many there are.
+        num_drafted: How many tokens were drafted on all of them.
+        coarse: Whether some draw was from probabilities of less than float64.
+        hint: What looks wrong about the drafter; "" for nothing.
+        message: What went wrong on a path that ended in an error; None where none did.
+    """
+
+    outputs: Outputs = field(default_factory=dict)
+    likeliest: dict[tuple[int, ...], tuple[float, list[float]]] = field(default_factory=dict)
+    num_paths: int = 0
+    num_drafted: int = 0
+    coarse: bool = False
+    hint: str = ""
+    message: str | None = None
+
+    def add(self, run: Path) -> None:
+        """Take a path in."""
+        probability = run.probability
+        self.outputs[run.tokens] = self.outputs.get(run.tokens, 0.0) + probability
+        if run.tokens not in self.likeliest or probability > self.likeliest[run.tokens][0]:
+            self.likeliest[run.tokens] = probability, run.taken
+        self.num_paths += 1
+        self.num_drafted += run.drafted
+        self.coarse |= run.coarse
+        self.hint = self.hint or run.hint
+        self.message = self.message or run.message
+
+
+def enumerate_paths(pair: ModelPair, prompt: list[int], params: SamplingParams, **options: object) -> Enumeration:
+    """Every path of the real decoder through drafts, verdicts and resamples, with its probability.
+
+    The acceptance probabilities that its events state are not taken on trust. Every path is run twice: with draws of 0 and then
+    the largest number below the stated one where a draft is to be kept, with that number itself and then the largest below 1
+    where it is to be refused. Both runs must be the same.
+
+    Args:
+        pair: Models of few tokens.
+        prompt: Token ids.
+        params: How tokens are chosen; `max_tokens` is best 3 or 4.
+        **options: As for `SpeculativeDecoder.stream`; `detail` must not be "none".
+
+    Raises:
+        Deviation: If something else happens on a path than is stated, or not the same every time.
+    """
+    decoder, found = SpeculativeDecoder(pair), Enumeration()
+    waiting: list[tuple[list[float], list[list[float] | float | None]]] = [([], [])]
+    while waiting:
+        path, known = waiting.pop()
+        run = Path(decoder, path, prompt, params, **options)
+        if run.stated[: len(known)] != known:
+            raise _unsteady(run)
+        again = Path(decoder, run.other_end(), prompt, params, **options)
+        if (again.tokens, again.stated) != (run.tokens, run.stated):
+            raise _differing(run, again, Path(decoder, run.taken, prompt, params, **options))
+        for place in range(len(path), len(run.taken)):
+            stated, before = run.stated[place], run.taken[:place]
+            if isinstance(stated, list):
+                waiting += [([*before, other], run.stated[: place + 1]) for other in range(1, len(stated))]
+            elif stated is not None and 0 < stated < 1:
+                waiting.append(([*before, stated], run.stated[: place + 1]))
+        found.add(run)
+    return found
+
+
+def enumerate_outputs(pair: ModelPair, prompt: list[int], params: SamplingParams, **options: object) -> Outputs:
+    """The real decoder's output distribution; see `enumerate_paths`.
+
+    Raises:
+        Deviation: Also if nothing was drafted on any path, although it could have been.
+    """
+    found = enumerate_paths(pair, prompt, params, **options)
+    if not found.num_drafted and options.get("num_draft_tokens") != 0:
+        raise Deviation("nothing was drafted, which proves nothing")
+    return found.outputs
+
+
+def exact_outputs(
+    next_probs: Callable[[tuple[int, ...]], torch.Tensor], max_tokens: int, stops: frozenset[int] = frozenset({EOS})
+) -> Outputs:
+    """The distribution of plain decoding: `next_probs` gives the next token's probabilities after the generated ones."""
+    outputs: Outputs = {}
+
+    def walk(tokens: tuple[int, ...], probability: float) -> None:
+        if len(tokens) == max_tokens or (tokens and tokens[-1] in stops):
+            outputs[tokens] = outputs.get(tokens, 0.0) + probability
+            return
+        for token, p in enumerate(next_probs(tokens).tolist()):
+            if p > 0:
+                walk((*tokens, token), probability * p)
+
+    walk((), 1.0)
+    return outputs
+
+
+def largest_difference(a: Outputs, b: Outputs) -> float:
+    """Largest difference of the two distributions at any output."""
+    return max(abs(a.get(tokens, 0.0) - b.get(tokens, 0.0)) for tokens in a.keys() | b.keys())
+
+
+def _unsteady(run: Path) -> Deviation:
+    deviation = Deviation(
+        "the same choices of the row's random source do not repeat the run: something draws from elsewhere, "
+        "or remembers earlier runs"
+    )
+    deviation.told = run.told()
+    return deviation
+
+
+def _differing(run: Path, again: Path, repeated: Path) -> Deviation:
+    """Why two runs differ in which every draw is on the same side of the number that it is said to be compared with."""
+    if (repeated.tokens, repeated.stated) != (run.tokens, run.stated):
+        return _unsteady(run)
+    stated = zip(run.stated, again.stated, strict=False)
+    place = next((place for place, (one, other) in enumerate(stated) if one != other), 0)
+    outcomes = [f"{exactly(path.taken)} gives {list(path.tokens)}" for path in (run, again)]
+    if run.tokens == again.tokens:
+        outcomes = [f"after {exactly(path.taken[:place])} comes {_told(path.stated[place])}" for path in (run, again)]
+    deviation = Deviation(f"draws on the same side of the stated accept_probs decide differently: {', '.join(outcomes)}")
+    deviation.told = run.told()
+    return deviation
+
+
+def _told(stated: list[float] | float | None) -> str:
+    return f"a draw from {numbers(stated)}" if isinstance(stated, list) else f"a verdict with {stated}"

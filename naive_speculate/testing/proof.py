@@ -1,0 +1,323 @@
+"""`prove_lossless`: exact enumeration against anybody's verifier or drafter."""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, cast
+
+import torch
+
+from naive_speculate.models import ModelPair
+from naive_speculate.sampling.params import SamplingParams
+from naive_speculate.speculate.decoder import SpeculativeDecoder
+from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter
+from naive_speculate.speculate.verify import VERIFIERS, Verifier, VerifyStrategy
+from naive_speculate.testing.enumeration import Enumeration, Outputs, enumerate_paths, largest_difference
+from naive_speculate.testing.paths import Deviation, Path, number, numbers
+from naive_speculate.testing.toys import ToyModel
+
+MAX_VOCABULARY = 8
+_COARSE = 1e-6
+_ATTRIBUTES = ("greedy", "lossy", "judges_all", "needs_uniforms", "has_thresholds")
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """What shows that something is not lossless.
+
+    Attributes:
+        reason: What is wrong, in words.
+        case: The models, the prompt and the parameters.
+        path: The decoder's choices that lead there, a step a line.
+        token_ids: The generated tokens after which the next one is distributed otherwise; None where a verdict was wrong in
+            itself.
+        expected, found: The next token's distribution there, by token, under the target and in fact.
+    """
+
+    reason: str
+    case: str
+    path: Sequence[str] = ()
+    token_ids: tuple[int, ...] | None = None
+    expected: tuple[float, ...] = ()
+    found: tuple[float, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join([self.reason, f"  with {self.case}", *(f"  {step}" for step in self.path)])
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What enumeration found.
+
+    Attributes:
+        lossless: Whether the output distribution is the target's everywhere.
+        max_difference: The largest difference of an output's probability; NaN where paths have no probabilities, since a
+            verdict was not what is stated.
+        num_paths: How many paths were enumerated, each of them run twice.
+        counterexample: The first distribution that differs; None where none does.
+        tolerance: What counts as equal.
+    """
+
+    lossless: bool
+    max_difference: float
+    num_paths: int
+    counterexample: Counterexample | None
+    tolerance: float
+
+    def __str__(self) -> str:
+        if self.counterexample is None:
+            return f"lossless, to {self.tolerance:.0e}, over {self.num_paths} paths"
+        return f"not lossless: {self.counterexample}"
+
+
+@dataclass(frozen=True)
+class _Case:
+    """One enumeration."""
+
+    pair: ModelPair
+    params: SamplingParams
+    num_draft_tokens: int | str
+    prompt: tuple[int, ...]
+    name: str
+
+    def enumerate(self, **options: object) -> Enumeration:
+        """All paths, with these options."""
+        return enumerate_paths(self.pair, list(self.prompt), self.params, detail="probs", **options)
+
+    def told(self, options: dict[str, Any]) -> str:
+        """In words."""
+        default = SamplingParams().to_dict()
+        given = {name: value for name, value in self.params.to_dict().items() if value != default[name]}
+        said = ", ".join(f"{name}={value!r}" for name, value in (options | given).items())
+        return f"{self.name}, prompt {list(self.prompt)}, {said}"
+
+
+def prove_lossless(
+    *,
+    verifier: str | type[Verifier] | Verifier | None = None,
+    drafter: str | type[BatchDrafter] | BatchDrafter | None = None,
+    pair: ModelPair | None = None,
+    prompt: Sequence[int] | None = None,
+    params: SamplingParams | None = None,
+    num_draft_tokens: int | str | None = None,
+    tolerance: float = 1e-12,
+) -> Proof:
+    """Enumerate the real decoder's output distribution over all paths of its random source, against plain decoding's.
+
+    Every uniform draw is made to lie on both sides of the acceptance probability that the verdict states, a rounding away from
+    it and far from it. Models are toys in float64 with a few tokens, unless a pair is given.
+
+    Args:
+        verifier: A name in `VERIFIERS`, a class or an instance; by default, both lossless ones with uniform draws.
+        drafter: A name in `DRAFTERS`, a class or an instance (for as many tokens as it was made for, at most 8); by default,
+            with a verifier given, a draft model and prompt lookup.
+        pair: Models of few tokens to enumerate with, instead of several pairs of toys.
+        prompt: Token ids that begin every sequence, instead of two.
+        params: How tokens are chosen, instead of several ways.
+        num_draft_tokens: Tokens to draft, instead of 1 to 3.
+        tolerance: What counts as equal, at least 1e-6 where draws are from float32.
+
+    Returns:
+        Proof: Of which `str()` is for people.
+
+    Raises:
+        ValueError: If there is nothing to prove, or no such verifier or drafter, or it cannot be used with these models.
+    """
+    if verifier is None and drafter is None:
+        raise ValueError("verifier and drafter are both None: give at least one of them")
+    if params is not None and params.greedy:
+        raise ValueError(
+            f"params must sample, got temperature={params.temperature}: greedy decoding matches, whatever the verifier"
+        )
+    vocab_size = drafter.vocab_size if isinstance(drafter, BatchDrafter) else None
+    cases = list(_cases(pair, prompt, params, num_draft_tokens, vocab_size))
+    with ExitStack() as registered:
+        strategies: list[str] = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION]
+        drafters = [name for name in ("model", "prompt_lookup") if DRAFTERS[name].obstacle(cases[0].pair) is None]
+        if verifier is not None:
+            strategies = [registered.enter_context(_verifier(verifier))]
+        if drafter is not None:
+            drafters = [registered.enter_context(_drafter(drafter))]
+        return _prove(cases, list(product(strategies, drafters)), tolerance)
+
+
+def _prove(cases: Sequence[_Case], parts: Sequence[tuple[str, str]], tolerance: float) -> Proof:
+    """Of all cases with each verifier and drafter, by their names."""
+    total, drafted, largest, coarsest = 0, 0, 0.0, tolerance
+    for case in cases:
+        plain = case.enumerate(num_draft_tokens=0)
+        for strategy, drafter in parts:
+            options = {"num_draft_tokens": case.num_draft_tokens, "verify_strategy": str(strategy), "drafter": drafter}
+            try:
+                found = case.enumerate(**options)
+            except Deviation as deviation:
+                shown = Counterexample(str(deviation), case.told(options), tuple(deviation.told))
+                return Proof(False, math.nan, total, shown, tolerance)
+            total, drafted = total + found.num_paths, drafted + found.num_drafted
+            allowed = max(tolerance, _COARSE) if found.coarse or plain.coarse else tolerance
+            coarsest, difference = max(coarsest, allowed), largest_difference(found.outputs, plain.outputs)
+            largest = max(largest, difference)
+            if not difference <= allowed:
+                return Proof(False, difference, total, _counterexample(case, found, plain.outputs, allowed, options), allowed)
+    if not drafted:
+        shown = Counterexample("nothing was drafted on any path, which proves nothing", cases[0].told(options))
+        return Proof(False, math.nan, total, shown, tolerance)
+    return Proof(True, largest, total, None, coarsest)
+
+
+def _cases(
+    pair: ModelPair | None,
+    prompt: Sequence[int] | None,
+    params: SamplingParams | None,
+    num_draft_tokens: int | str | None,
+    vocab_size: int | None,
+) -> Iterator[_Case]:
+    """What is enumerated."""
+    if pair is not None:
+        yield _Case(
+            pair,
+            params or SamplingParams(max_tokens=3),
+            2 if num_draft_tokens is None else num_draft_tokens,
+            prompt,
+            "this pair",
+        )
+        return
+    for size, seeds, zeros, window, own in _TOYS:
+        size = size if vocab_size is None else vocab_size
+        target, draft = (
+            ToyModel(size, seed, zeros=zeros, temper=temper) for seed, temper in zip(seeds, (1.0, 1.5), strict=True)
+        )
+        if seeds[0] == seeds[1]:
+            draft = target
+        name = f"toys of {size} tokens (seeds {seeds[0]} and {seeds[1]})"
+        window_size = window if num_draft_tokens is None else num_draft_tokens
+        yield _Case(ModelPair(target, draft), params or SamplingParams(**own), window_size, _first(prompt, size), name)
+
+
+def _first(prompt: Sequence[int] | None, vocab_size: int) -> tuple[int, ...]:
+    return tuple(prompt) if prompt is not None else (1, min(2, vocab_size - 1))
+
+
+_TOYS: tuple[tuple[int, tuple[int, int], bool, int, dict[str, Any]], ...] = (
+    (3, (1, 2), True, 1, {"max_tokens": 2}),
+    (3, (3, 4), False, 2, {"max_tokens": 3}),
+    (2, (5, 6), False, 3, {"max_tokens": 5}),
+    (3, (7, 7), True, 2, {"max_tokens": 3}),
+    (3, (8, 9), False, 2, {"max_tokens": 3, "temperature": 0.7, "top_p": 0.9}),
+    (3, (1, 2), True, 3, {"max_tokens": 4}),
+)
+"""Tokens, seeds of target and draft, whether some are impossible, window, parameters."""
+
+
+def _counterexample(
+    case: _Case, found: Enumeration, plain: Outputs, tolerance: float, options: dict[str, Any]
+) -> Counterexample:
+    """The first distribution that differs: of the shortest generated text after which one does."""
+    ours, theirs = _prefixes(found.outputs), _prefixes(plain)
+    differing = [t for t in ours.keys() | theirs.keys() if t and not abs(ours.get(t, 0.0) - theirs.get(t, 0.0)) <= tolerance]
+    after = min(differing, key=lambda t: (len(t), t))[:-1]
+    tokens = [*range(case.pair.vocab_size), *([-1] if (*after, -1) in ours.keys() | theirs.keys() else [])]
+    got, wanted = (
+        tuple(joint.get((*after, token), 0.0) / joint.get(after, math.nan) for token in tokens) for joint in (ours, theirs)
+    )
+    most = max(tokens, key=lambda token: ours.get((*after, token), 0.0) - theirs.get((*after, token), 0.0))
+    shown = (*after, most)
+    steps: Sequence[str] = ()
+    through = [way for output, way in found.likeliest.items() if output[: len(shown)] == shown]
+    if through:
+        _, choices = max(through)
+        decoder = SpeculativeDecoder(case.pair)
+        steps = Path(decoder, choices, list(case.prompt), case.params, detail="probs", **options).told()
+    where = f"after the tokens {list(after)}" if after else "at the first token"
+    words = (
+        f"{where} the target's distribution is {numbers(wanted)} and this one's {numbers(got)}; "
+        f"token {most} comes too often, {number(ours.get(shown, 0.0))} against {number(theirs.get(shown, 0.0))}"
+    )
+    if -1 in tokens and found.message:
+        words = f"{where} a run ends in an error: {found.message}"
+    if VERIFIERS[options["verify_strategy"]].greedy:
+        words += "; a greedy verifier takes the most probable token, which is the target's choice at temperature 0 only"
+    words += f"; {found.hint}" if found.hint else ""
+    return Counterexample(words, case.told(options), tuple(steps), after, wanted, got)
+
+
+def _prefixes(outputs: Outputs) -> Outputs:
+    """Probabilities that an output begins with these tokens."""
+    found: Outputs = {}
+    for tokens, probability in outputs.items():
+        for length in range(len(tokens) + 1):
+            found[tokens[:length]] = found.get(tokens[:length], 0.0) + probability
+    return found
+
+
+@contextmanager
+def _registered(registry: dict[str, Any], name: str, entry: Any) -> Iterator[str]:
+    """Have it under its name, as long as it is tried."""
+    before = dict(registry)
+    registry[name] = entry
+    try:
+        yield name
+    finally:
+        registry.clear()
+        registry.update(before)
+
+
+@contextmanager
+def _verifier(given: str | type[Verifier] | Verifier) -> Iterator[str]:
+    if isinstance(given, str):
+        if given not in VERIFIERS:
+            raise ValueError(f"verifier must be one of {', '.join(VERIFIERS)}, a class or an instance, got {given!r:.80}")
+        yield str(VerifyStrategy(given)) if given in list(VerifyStrategy) else given
+        return
+    name = given.__name__ if isinstance(given, type) else type(given).__name__
+    if not callable(getattr(given, "judge", None)):
+        raise ValueError(f"verifier {name} has no judge(target_probs, draft_probs, draft_token_ids, uniforms, lengths)")
+    if isinstance(given, type):
+        try:
+            given = given()
+        except TypeError as error:
+            raise ValueError(f"verifier {name} cannot be made without arguments, so give an instance: {error}") from None
+    missing = [attribute for attribute in _ATTRIBUTES if not hasattr(given, attribute)]
+    if missing:
+        raise ValueError(
+            f"verifier {name} has no {', '.join(missing)}: derive it from naive_speculate.speculate.verify.Verifier"
+        )
+    with _registered(VERIFIERS, name, given):
+        yield name
+
+
+@contextmanager
+def _drafter(given: str | type[BatchDrafter] | BatchDrafter) -> Iterator[str]:
+    if isinstance(given, str):
+        if given not in DRAFTERS:
+            raise ValueError(f"drafter must be one of {', '.join(DRAFTERS)}, a class or an instance, got {given!r:.80}")
+        yield given
+        return
+    name = given.__name__ if isinstance(given, type) else type(given).__name__
+    if not (isinstance(given, BatchDrafter) or (isinstance(given, type) and issubclass(given, BatchDrafter))):
+        raise ValueError(f"drafter {name} is not derived from naive_speculate.speculate.draft.BatchDrafter")
+    entry: Any = given
+    if not isinstance(given, type):
+        if given.vocab_size > MAX_VOCABULARY:
+            size = given.vocab_size
+            raise ValueError(
+                f"drafter is an instance for {size} tokens, of which at most {MAX_VOCABULARY} can be enumerated: give the class"
+            )
+        entry = _Made(given)
+    with _registered(cast(dict[str, Any], DRAFTERS), name, entry):
+        yield name
+
+
+class _Made:
+    """A drafter that has been made already, in the place of its class."""
+
+    def __init__(self, drafter: BatchDrafter) -> None:
+        self.drafter = drafter
+        self.obstacle = drafter.obstacle
+
+    def __call__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> BatchDrafter:
+        if vocab_size != self.drafter.vocab_size:
+            raise ValueError(f"drafter is an instance for {self.drafter.vocab_size} tokens, and this pair has {vocab_size}")
+        return self.drafter

@@ -1,0 +1,59 @@
+"""Toy language models: distributions over a handful of tokens, in float64, that depend on the whole history."""
+
+import torch
+
+from naive_speculate.infer.protocols import KVCache, KVState
+
+EOS = 0
+"""Their end-of-sequence token."""
+
+
+class ToyModel:
+    """A plain `LanguageModel` (the two members, no more) whose next-token distribution depends on the whole history.
+
+    It keeps the tokens it has seen in the cache, as keys, so that wrong rollbacks show as wrong distributions.
+
+    Args:
+        vocab_size: Number of tokens.
+        seed: Which distributions.
+        zeros: Whether some tokens are impossible after some histories.
+        temper: Scales the logits: larger is more certain.
+        dtype: Of the logits.
+    """
+
+    def __init__(
+        self, vocab_size: int, seed: int, zeros: bool = True, temper: float = 1.0, dtype: torch.dtype = torch.float64
+    ) -> None:
+        self.vocab_size = vocab_size
+        self.seed = seed
+        self.zeros = zeros
+        self.temper = temper
+        self.dtype = dtype
+
+    @property
+    def eos_token_id(self) -> int:
+        """The end-of-sequence token."""
+        return EOS
+
+    def logits(self, history: tuple[int, ...]) -> torch.Tensor:
+        """After these tokens; float64, shape `[vocab_size]`."""
+        code = sum((token + 1) * 31**place for place, token in enumerate(history)) + 7919 * self.seed
+        generator = torch.Generator().manual_seed(code % 2**62)
+        logits = torch.randn(self.vocab_size, generator=generator, dtype=torch.float64) * self.temper
+        if self.zeros:
+            hit = int(torch.randint(self.vocab_size + 2, (1,), generator=generator).item())
+            if hit < self.vocab_size:
+                logits[hit] = -torch.inf
+        return logits
+
+    def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache) -> torch.Tensor:
+        """See `LanguageModel.forward`; of one sequence."""
+        assert len(query_token_ids) == 1
+        states = kv_cache.get_kv_states()
+        past = [] if not states else states[0].keys.flatten().long().tolist()
+        assert len(past) == kv_cache.get_num_tokens()
+        new = query_token_ids[0].tolist()
+        tokens = query_token_ids.double().view(1, 1, -1, 1)
+        kv_cache.update([KVState(tokens, tokens)])
+        rows = [self.logits((*past, *new[: place + 1])) for place in range(len(new))]
+        return torch.stack(rows)[None].to(self.dtype)

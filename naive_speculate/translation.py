@@ -1,0 +1,231 @@
+"""Tokens of two tokenizers, matched by the bytes they stand for, so that a draft of another family can draft for a target.
+
+Token-level intersection: Timor et al. 2025 (arXiv 2502.05202, Algorithm 4).
+"""
+
+import json
+import logging
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+from tokenizers import Tokenizer
+
+MIN_SHARE = 0.1
+"""Of the target's tokens, the share that a draft must know."""
+
+_BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+_log = logging.getLogger(__name__)
+
+
+class Translation:
+    """Which tokens two tokenizers share, and the draft's tokens for a text.
+
+    Tokens are the same if they stand for the same bytes. Special ones are the same if both end a sequence, or are written the
+    same. Where several of one tokenizer stand for the same bytes, a token of its own is taken before a byte token, and then
+    the lowest id.
+
+    Args:
+        tokenizer: The target's, of transformers, with a fast backend.
+        draft_tokenizer: The draft's.
+
+    Attributes:
+        to_draft: The draft's token for each of the target's that it shares.
+        target_bytes: What each of the target's tokens stands for; special ones are not in it.
+        num_target_tokens, num_draft_tokens: How many tokens there are.
+        opening: What the draft's texts begin with, a beginning-of-sequence token or nothing.
+        opens_target: The token that the target's texts may begin with in its place.
+        filler: A token of the draft, to stand where it has none.
+        drops_space: Whether the first token's leading space is none of the text.
+        byte_ids: The draft's tokens for single bytes.
+
+    Raises:
+        ValueError: If they share fewer than a tenth of the target's tokens.
+    """
+
+    def __init__(self, tokenizer: Any, draft_tokenizer: Any) -> None:
+        ours, theirs = _Forms(tokenizer), _Forms(draft_tokenizer)
+        by_form = theirs.ids
+        self.to_draft = {token: by_form[form] for form, token in ours.ids.items() if form in by_form}
+        self.target_bytes = ours.bytes
+        self.num_target_tokens, self.num_draft_tokens = len(tokenizer.get_vocab()), len(draft_tokenizer.get_vocab())
+        if len(self.to_draft) < MIN_SHARE * self.num_target_tokens:
+            raise ValueError(f"shares {len(self.to_draft)} of the target's {self.num_target_tokens} tokens, fewer than a tenth")
+        bos = draft_tokenizer.bos_token_id
+        self.opening = [bos] if bos is not None and _ids(draft_tokenizer, "a", True)[:1] == [bos] else []
+        self.opens_target: int | None = tokenizer.bos_token_id
+        found = (bos, draft_tokenizer.eos_token_id, 0)
+        self.filler = next(int(token) for token in found if token is not None)
+        self.drops_space = ours.spaced or ours.bytes.get(next(iter(_ids(tokenizer, "a", False)), -1), b"").startswith(b" ")
+        self.byte_ids = {form[0]: token for form, token in by_form.items() if isinstance(form, bytes) and len(form) == 1}
+        self._begin, self._go_on = _encoders(draft_tokenizer.backend_tokenizer)
+
+    @property
+    def num_shared_tokens(self) -> int:
+        """How many tokens both know."""
+        return len(self.to_draft)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many tokens both, the target and the draft know, for events."""
+        return {"shared": self.num_shared_tokens, "target": self.num_target_tokens, "draft": self.num_draft_tokens}
+
+    def encode(self, text: str, begins: bool) -> tuple[list[int], list[tuple[int, int]]]:
+        """The draft's tokens for a text, none of them special.
+
+        Args:
+            text: The text.
+            begins: Whether nothing stands before it; else no space is put there.
+
+        Returns:
+            tuple: Token ids, and which characters of the text each stands for, from and to.
+        """
+        found = (self._begin if begins else self._go_on).encode(text, add_special_tokens=False)
+        return found.ids, found.offsets
+
+
+@lru_cache(maxsize=2)
+def translation_between(tokenizer: Any, draft_tokenizer: Any) -> Translation | None:
+    """The translation that a pair needs; None where both have the same tokens.
+
+    Raises:
+        ValueError: If they share too few.
+    """
+    # Tokenizers are compared rather than sizes, which differ by padding within one family.
+    if tokenizer.get_vocab() == draft_tokenizer.get_vocab():
+        return None
+    translation = Translation(tokenizer, draft_tokenizer)
+    shared, total = translation.num_shared_tokens, translation.num_target_tokens
+    _log.info("the draft has another tokenizer and shares %d of the target's %d tokens", shared, total)
+    return translation
+
+
+Form = bytes | str
+"""What a token stands for: bytes, or of a special token its text."""
+
+_END = "end of sequence"
+
+
+class _Forms:
+    """What a tokenizer's tokens stand for.
+
+    Attributes:
+        bytes: By id, special tokens left out.
+        ids: Ids by form, one for each.
+        spaced: Whether tokens are words with a space before each that is not written in them.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        backend = tokenizer.backend_tokenizer
+        parts = [part for step in (backend.decoder, backend.pre_tokenizer) for part in _parts(step)]
+        kinds = {part["type"] for part in parts}
+        self._by_byte = "ByteLevel" in kinds
+        self._markers = {part["replacement"] for part in parts if part["type"] == "Metaspace"}
+        self._markers |= {
+            part["pattern"]["String"]
+            for part in _parts(backend.decoder)
+            if part["type"] == "Replace" and part.get("content") == " " and "String" in part["pattern"]
+        }
+        self._byte_tokens = "ByteFallback" in kinds or bool(getattr(backend.model, "byte_fallback", False))
+        self._suffix_mark = next((part["prefix"] for part in parts if part["type"] == "WordPiece"), None)
+        self.spaced = self._suffix_mark is not None or not (self._by_byte or self._markers or backend.decoder is not None)
+        added = tokenizer.added_tokens_decoder
+        special = {*tokenizer.all_special_ids, *(token for token, entry in added.items() if entry.special)}
+        vocabulary = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
+        self.bytes = {token: self._bytes(piece, token in added) for piece, token in vocabulary if token not in special}
+        self.ids: dict[Form, int] = {}
+        if tokenizer.eos_token_id is not None:
+            self.ids[_END] = tokenizer.eos_token_id
+        # Byte tokens last: for a letter that has a token of its own, the tokenizer never takes them.
+        for piece, token in sorted(vocabulary, key=lambda item: self._is_byte_token(item[0])):
+            if token != tokenizer.eos_token_id:
+                self.ids.setdefault(piece if token in special else self.bytes[token], token)
+
+    def _is_byte_token(self, piece: str) -> bool:
+        return self._byte_tokens and _BYTE_TOKEN.fullmatch(piece) is not None
+
+    def _bytes(self, piece: str, added: bool) -> bytes:
+        if self._is_byte_token(piece):
+            return bytes([int(piece[3:5], 16)])
+        if self._by_byte:
+            known = None if added else [_BYTE_OF.get(letter) for letter in piece]
+            return piece.encode() if known is None or None in known else bytes(byte for byte in known if byte is not None)
+        if self._suffix_mark and piece.startswith(self._suffix_mark):
+            return piece.removeprefix(self._suffix_mark).encode()
+        if self.spaced:
+            return b" " + piece.encode()
+        for marker in self._markers:
+            piece = piece.replace(marker, " ")
+        return piece.encode(errors="replace")
+
+
+def _byte_alphabet() -> dict[str, int]:
+    """The letters that byte-level BPE writes bytes with, as GPT-2 chose them."""
+    shown = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    hidden = [byte for byte in range(256) if byte not in shown]
+    return {chr(byte): byte for byte in shown} | {chr(256 + place): byte for place, byte in enumerate(hidden)}
+
+
+_BYTE_OF = _byte_alphabet()
+
+
+def _parts(step: Any) -> Iterator[dict[str, Any]]:
+    """A part of a fast tokenizer as plain values, a sequence's parts one by one."""
+    if step is not None:
+        yield from _flat(json.loads(step.__getstate__()))
+
+
+def _flat(part: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(part, dict) and "type" in part:
+        yield part
+        inner: Iterable[Any] = next((part[key] for key in _LISTS if key in part), ())
+        for one in inner:
+            yield from _flat(one)
+
+
+_LISTS = ("decoders", "pretokenizers", "normalizers")
+
+
+def _encoders(backend: Tokenizer) -> tuple[Tokenizer, Tokenizer]:
+    """Copies that add nothing around a text and read special tokens in it as text; the second puts no space before it."""
+    state = json.loads(backend.to_str()) | {"post_processor": None, "truncation": None, "padding": None}
+    _hide_special(state)
+    begin, plain = json.dumps(state), json.dumps(state | _without_prefix(state))
+    found = [Tokenizer.from_str(begin), Tokenizer.from_str(plain)]
+    for encoder in found:
+        encoder.encode_special_tokens = True
+    return found[0], found[1]
+
+
+def _hide_special(state: dict[str, Any]) -> None:
+    """Give special tokens names that no text has; some models find them by their own ones wherever a text spells them."""
+    model, hidden = state["model"], dict[str, str]()
+    for entry in state["added_tokens"]:
+        if entry["special"] and entry["content"] != model.get("unk_token"):
+            name = hidden[entry["content"]] = _NONCHARACTER + entry["content"]
+            entry["content"] = name
+    if isinstance(model["vocab"], dict):
+        model["vocab"] = {hidden.get(piece, piece): token for piece, token in model["vocab"].items()}
+    else:
+        model["vocab"] = [[hidden.get(piece, piece), score] for piece, score in model["vocab"]]
+
+
+_NONCHARACTER = "\ufdd0"
+
+
+def _without_prefix(state: dict[str, Any]) -> dict[str, Any]:
+    changed = json.loads(json.dumps({key: state[key] for key in ("normalizer", "pre_tokenizer")}))
+    for part in _flat(changed["pre_tokenizer"]):
+        if part["type"] == "Metaspace":
+            part["prepend_scheme"] = "never"
+        elif part["type"] == "ByteLevel":
+            part["add_prefix_space"] = False
+    for part in _flat(changed["normalizer"]):
+        if part["type"] == "Prepend":
+            part["prepend"] = ""
+    return dict(changed)
+
+
+def _ids(tokenizer: Any, text: str, special: bool) -> Sequence[int]:
+    return list(tokenizer(text, add_special_tokens=special).input_ids)

@@ -1,0 +1,176 @@
+"""What the page says is so, and said so that it can be found: inspector, stop strings, warnings, words, clean text, places."""
+
+import json
+
+from playwright.sync_api import Page, expect
+
+from naive_speculate import Trace
+from tests.browser.steps import another_run, ended, run, set_number, shown_run, text, trace
+from tests.browser.test_replay import go_to, press
+from tests.ui.handmade import step_of, token
+from ui.run.recorded import SPECULATIVE
+
+PROMPT = "Once upon a time there was a hen"
+AHEAD = """() => {
+    const [stage, why] = [document.querySelector(".ns-stage"), document.querySelector(".ns-why")];
+    window.ahead = [];
+    new MutationObserver(() => {
+        const { run, event } = why.dataset;
+        if (!why.hidden && (run !== stage.dataset.run || Number(event) >= Number(stage.dataset.cursor))) {
+            window.ahead.push([run, stage.dataset.run, event, stage.dataset.cursor]);
+        }
+    }).observe(document.body, { subtree: true, childList: true, attributes: true });
+}"""
+
+
+def headline(page: Page):
+    return page.locator("#why .inspector-headline")
+
+
+def test_the_inspector_follows_playback_and_is_never_ahead_of_it_nor_in_another_run(page):
+    ended(page)
+    page.evaluate(AHEAD)
+    recorded = Trace.load(SPECULATIVE)
+    judged = next(n for n, event in enumerate(recorded) if event.kind == "rejected")
+    go_to(page, judged)
+    expect(headline(page)).not_to_have_attribute("data-kind", "rejected")
+    go_to(page, judged + 1)
+    expect(headline(page)).to_have_attribute("data-kind", "rejected")
+    expect(page.locator(".ns-why")).to_have_attribute("data-event", str(judged))
+    expect(page.locator("#why .inspector-details")).to_contain_text(f"{recorded[judged].uniform:.6g}")
+    bar = page.locator("#why .ns-die-bar")
+    green = bar.evaluate("(bar) => bar.querySelector('.ns-die-keep').offsetWidth / bar.offsetWidth")
+    needle = bar.evaluate("(bar) => (bar.querySelector('.ns-die-needle').offsetLeft + 2) / bar.offsetWidth")
+    assert abs(green - recorded[judged].accept_prob) < 0.02
+    assert abs(needle - recorded[judged].uniform) < 0.02
+    press(page, "To the end")
+    ended(page)
+    page.locator("#tokens del").last.click()
+    chosen = int(page.locator(".ns-why").get_attribute("data-event"))
+    expect(page.locator("#why .inspector-details")).to_contain_text(f"{recorded[chosen].uniform:.6g}")
+    go_to(page, chosen)
+    expect(headline(page)).to_have_attribute("data-kind", "proposed")
+    expect(page.locator("#why .inspector-why")).to_contain_text("has not judged it yet")
+    expect(page.locator("#why .inspector-details")).not_to_contain_text("target probability")
+    press(page, "To the start")
+    expect(page.locator(".inspector-hint")).to_be_visible()
+    expect(page.locator(".ns-why")).to_be_hidden()
+    run(page, PROMPT, max_tokens=40, k=3, seed=2)
+    expect(page.locator(".ns-why")).to_have_attribute("data-run", shown_run(page))
+    expect(page.locator("#why .ns-more")).not_to_have_class("ns-more ns-stale")
+    assert page.evaluate("window.ahead") == []
+
+
+def choose(page: Page, rule: str) -> None:
+    page.locator("#strategy input").click()
+    page.get_by_role("option", name=rule).click()
+
+
+def test_a_run_says_how_it_ended_what_it_is_no_sample_of_and_calls_things_what_they_are(page):
+    run(page, PROMPT, max_tokens=60, seed=3, k=4)
+    expect(page.locator(".ns-ending")).to_have_text("Ended at the limit of 60 tokens.")
+    whole, at = trace(page), 0
+    for event in whole:  # a stop string that begins within a drafted word
+        stop = (event.text or "")[3:]
+        if event.kind == "accepted" and stop and whole.text.find(stop) == at + 3:
+            break
+        at += len(event.text or "") if event.kind in ("accepted", "resampled", "bonus") else 0
+    page.locator("#more button").first.click()
+    page.get_by_label("Stop strings").fill(stop)
+    run(page, PROMPT)
+    cut = trace(page)
+    assert whole.text.startswith(cut.text)
+    assert stop not in cut.text
+    assert text(page) == cut.text
+    assert page.locator(".ns-clean span").last.text_content() == cut.text
+    expect(page.locator(".ns-ending")).to_have_text(
+        f"Ended by the stop string “{stop}”: it came next, and is not part of the text."
+    )
+    page.get_by_label("Stop strings").fill("")
+
+    expect(page.locator(".ns-warning")).to_be_hidden()
+    choose(page, "Typical acceptance")
+    run(page, PROMPT, max_tokens=12)
+    expect(page.locator(".ns-warning")).to_contain_text("Not the target's distribution")
+    choose(page, "Greedy match")
+    run(page, PROMPT)
+    expect(page.locator(".ns-warning")).to_contain_text("Not the target's distribution at temperature 0.7")
+    set_number(page, "temperature", 0)
+    run(page, PROMPT)
+    expect(page.locator(".ns-warning")).to_be_hidden()
+    expect(page.locator("[data-toggle=resampled]")).to_contain_text("replacement")
+    run(page, PROMPT, k=0)
+    expect(page.locator("[data-toggle=bonus]")).to_contain_text("from the target")
+    page.locator("#tokens [data-kind=bonus]").last.click()
+    expect(headline(page)).to_contain_text("from the target")
+
+
+def in_sight(page: Page, *places: str) -> bool:
+    """Whether these places lie within what is seen without scrolling."""
+    page.evaluate("scrollTo(0, 0)")
+    boxes = [page.locator(place).first.bounding_box() for place in places]
+    return all(box and box["y"] >= 0 and box["y"] + box["height"] <= page.viewport_size["height"] for box in boxes)
+
+
+def test_the_text_is_there_by_itself_and_all_that_matters_is_in_sight(open_page, tmp_path):
+    page = open_page(permissions=["clipboard-read", "clipboard-write"])
+    ended(page)
+    recorded = Trace.load(SPECULATIVE)
+    clean, whole = page.locator(".ns-clean"), recorded.started.prompt + recorded.text
+    expect(clean).to_have_text(whole, use_inner_text=False)
+    assert page.evaluate(
+        "!!(document.querySelector('.ns-clean').compareDocumentPosition(document.querySelector('#tokens')) & 4)"
+    )
+    assert page.locator("#tokens del").count() == page.locator("#tokens [data-kind=rejected]").count() > 0
+    thrown = page.locator("#tokens [data-kind=discarded]")
+    assert thrown.count() == page.locator("#tokens [data-kind=discarded][aria-hidden=true]").count() > 0
+    assert page.locator("#tokens :not([data-kind=discarded])[aria-hidden]").count() == 0
+    page.get_by_role("switch", name="Clean text").click()
+    expect(page.locator("#tokens")).to_be_hidden()
+    assert clean.bounding_box()["height"] > 100
+    page.get_by_role("button", name="Copy text").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == whole
+    page.get_by_role("switch", name="Clean text").click()
+
+    for size in ({"width": 1440, "height": 900}, {"width": 1024, "height": 768}, {"width": 720, "height": 450}):
+        page.set_viewport_size(size)
+        assert in_sight(page, "#tokens", "#run", "#k input", "#temperature input", ".ns-player", ".ns-die", ".ns-short"), size
+        before = page.locator(".ns-player").bounding_box()
+        press(page, "To the start")
+        expect(page.locator(".inspector-hint")).to_be_visible()
+        assert page.locator(".ns-player").bounding_box() == before
+        press(page, "To the end")
+        expect(page.locator(".ns-why")).to_be_visible()
+    for size in ({"width": 512, "height": 384}, {"width": 390, "height": 844}):
+        page.set_viewport_size(size)
+        assert in_sight(page, "#tokens", "#run", ".ns-player", ".ns-settings-open"), size
+    expect(page.locator("#inspector")).to_be_hidden()
+    expect(page.locator("#k input").first).to_be_hidden()
+    page.locator(".ns-settings-open").click()
+    assert in_sight(page, "#k input", "#temperature input")
+    page.locator(".ns-settings-open").click()
+    page.locator("#tokens del").first.click()
+    assert in_sight(page, ".ns-die", ".ns-short")
+    page.get_by_role("button", name="Close", exact=True).click()
+    expect(page.locator("#inspector")).to_be_hidden()
+
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.locator("#stats a[href='#term-acceptance-rate']").click()
+    expect(page.locator("#term-acceptance-rate")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator(".ns-glossary")).to_be_hidden()
+    expect(page.locator("#models")).to_contain_text("million parameters")
+    lines = ["def f():", "\n", " ", " ", " return", " 1"]
+    code = step_of(*(token("bonus", piece, place) for place, piece in enumerate(lines)))
+    for number, event in enumerate(code):
+        event.step = number
+    code[0].prompt, code[0].prompt_token_ids, code[0].prompt_texts = "", [], []
+    (tmp_path / "code.jsonl").write_text("\n".join(json.dumps(event.to_dict()) for event in code))
+    before = shown_run(page)
+    page.locator(".ns-file").set_input_files(tmp_path / "code.jsonl")
+    another_run(page, before)
+    ended(page)
+    spaces = "(all) => all.filter((node) => /^ +$/.test(node.textContent)).map((node) => node.offsetWidth)"
+    assert all(page.locator("#tokens .ns-token").evaluate_all(spaces)), "spaces that indent have a width"
+    assert page.locator("#tokens .ns-token").evaluate_all(spaces)

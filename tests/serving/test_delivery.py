@@ -1,0 +1,177 @@
+"""How a run's events come from who decodes to who reads."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+
+import pytest
+
+from naive_speculate import SamplingParams
+from naive_speculate.events import Event, EventKind, FinishReason
+from naive_speculate.serving import LocalEngine, Request, Unavailable
+from naive_speculate.serving.delivery import Inbox, pump
+from tests.serving.contract import LONG, PATIENCE, joined
+from ui.host.catalog import Catalog, ServedPair, Trouble
+from ui.run.runs import Run
+
+
+@pytest.fixture
+def engine(patient_decoder):
+    made = LocalEngine(patient_decoder, max_rows=16)
+    yield made
+    made.close()
+
+
+def in_a_loop(coroutine):
+    """Run it in an event loop of its own; a browser test may have one running in this thread."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, coroutine).result(PATIENCE)
+
+
+def token(number: int) -> Event:
+    return Event(EventKind.BONUS, token_id=number)
+
+
+def test_an_inbox_gives_all_that_was_delivered_in_order():
+    async def read() -> list[int | None]:
+        inbox = Inbox()
+        pump(([token(number)] for number in range(300)), inbox.deliver)
+        return [event.token_id async for events in inbox.lists(lambda: 0.01) for event in events]
+
+    assert in_a_loop(read()) == list(range(300))
+
+
+def test_a_run_that_ends_does_not_wait_for_its_next_list():
+    async def read() -> list[int]:
+        inbox, sizes = Inbox(), []
+        inbox.deliver([token(1)])
+        async for events in inbox.lists(lambda: 10**6):
+            sizes.append(len(events))
+            if len(sizes) == 1:
+                inbox.deliver([token(2)])
+                inbox.deliver([token(3)])
+                inbox.deliver(None)
+        return sizes
+
+    assert in_a_loop(read()) == [1, 2]
+
+
+def test_what_was_delivered_before_a_failure_is_read_first():
+    found: list[Event] = []
+
+    async def read() -> None:
+        inbox = Inbox()
+        inbox.deliver([token(1)])
+        inbox.deliver(ValueError("a wheel came off"))
+        async for events in inbox.lists(lambda: 0.0):
+            found.extend(events)
+
+    with pytest.raises(ValueError, match="a wheel came off"):
+        in_a_loop(read())
+    assert len(found) == 1
+
+
+def test_delivering_to_a_reader_whose_loop_has_closed_does_no_harm():
+    inbox = Inbox()
+
+    async def read() -> None:
+        inbox.deliver([token(1)])
+        async for _ in inbox.lists(lambda: 0.0):
+            return
+
+    in_a_loop(read())
+    inbox.deliver([token(2)])
+    inbox.deliver(None)
+    assert inbox.lag > 0
+
+
+def test_a_reader_that_fails_ends_its_own_run_only(engine):
+    calls: SimpleQueue[None] = SimpleQueue()
+
+    def fails(said):
+        calls.put(None)
+        raise RuntimeError("the loop is closed")
+
+    engine.start(Request([1, 2], LONG), threading.Event(), fails)
+    calls.get(timeout=PATIENCE)
+    everybody = Request([3], SamplingParams(n=16, max_tokens=2, seed=1))  # begins when every place is free
+    assert joined(engine, everybody).events[-1].finish_reason == FinishReason.LENGTH
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("way", ["delivered", "read"])
+def test_whose_decoding_thread_dies_is_told(patient_decoder, monkeypatch, way):
+    def dies(*args):
+        raise SystemExit
+
+    monkeypatch.setattr(LocalEngine, "_step", dies)
+    engine, come = LocalEngine(patient_decoder, max_rows=1), SimpleQueue()
+    if way == "read":
+        with pytest.raises(Unavailable, match="started again"):
+            joined(engine, Request([1, 2], LONG))
+    else:
+        engine.start(Request([1, 2], LONG), threading.Event(), come.put)
+        assert come.get(timeout=PATIENCE)[0].kind == EventKind.STARTED
+        assert isinstance(come.get(timeout=PATIENCE), Unavailable)
+    assert not engine.load().ready
+    with pytest.raises(Unavailable):
+        engine.submit(Request([1, 2]))
+    engine._thread.join(PATIENCE)  # so that its death is told while this test runs
+
+
+async def read_all(run: Run, begun: threading.Event) -> int:
+    found = 0
+    async for _, events in run.batches(0.0):
+        found += len(events)
+        if found:
+            begun.set()
+    return found
+
+
+def test_the_page_s_runs_take_no_thread_each(engine):
+    catalog = Catalog({"pair": ServedPair(engine)}, max_tokens=10**6)
+    before = threading.active_count()
+    runs = [Run() for _ in range(12)]
+    for run in runs:
+        run.start(lambda cancel, deliver: catalog.start("pair", Request([1, 2], LONG), cancel, deliver))
+
+    async def watch() -> int:
+        begun = [threading.Event() for _ in runs]
+        readers = [asyncio.create_task(read_all(run, event)) for run, event in zip(runs, begun, strict=True)]
+        while not all(event.is_set() for event in begun):
+            await asyncio.sleep(0)
+        threads = threading.active_count()
+        for run in runs:
+            run.cancel.set()
+        await asyncio.gather(*readers)
+        return threads
+
+    assert in_a_loop(watch()) - before <= 6  # the loop's, and the few that check requests
+    assert all(run.done.is_set() and run.error is None for run in runs)
+    assert {run.events[-1].finish_reason for run in runs} == {FinishReason.CANCELLED}
+
+
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [(Request([1], SamplingParams(max_tokens=10**7)), "max_tokens may be"), (Request([], LONG), "prompt is empty")],
+)
+def test_a_run_that_cannot_be_says_why(engine, request_, said):
+    catalog, run = Catalog({"pair": ServedPair(engine)}, max_tokens=10**6), Run()
+    run.start(lambda cancel, deliver: catalog.start("", request_, cancel, deliver))
+    assert run.done.wait(PATIENCE)
+    assert said in str(run.error)
+    assert run.events == []
+
+
+def test_decoding_that_fails_is_trouble_after_the_last_event(engine):
+    def bad(history, logits):
+        raise RuntimeError("a wheel came off")
+
+    catalog, run = Catalog({"pair": ServedPair(engine)}), Run()
+    request = Request([1], SamplingParams(max_tokens=9, logits_processors=[bad]))
+    run.start(lambda cancel, deliver: catalog.start("", request, cancel, deliver))
+    assert run.done.wait(PATIENCE)
+    assert isinstance(run.error, Trouble)
+    assert "a wheel came off" in str(run.error)
+    assert run.events[-1].finish_reason == FinishReason.ERROR

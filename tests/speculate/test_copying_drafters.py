@@ -1,0 +1,215 @@
+"""Drafters that copy: lossless, in batches, with cancelling, failing and repeated steps; and what they tell of where from."""
+
+import threading
+from itertools import product
+
+import pytest
+import torch
+
+from naive_speculate import Event, EventKind, ModelPair, SamplingParams, SpeculativeDecoder, Trace, VerifyStrategy
+from naive_speculate.events import FinishReason
+from naive_speculate.infer import TransformersLanguageModel
+from naive_speculate.speculate.draft.proposal import Proposal, check_proposal, merge
+from naive_speculate.speculate.request import Request
+from tests.speculate.rows import admitted
+from tests.speculate.toys import ToyModel, enumerate_outputs, largest_difference
+from tests.tiny import tiny_llama
+
+COPYING = ["suffix", "prompt_lookup"]
+PROMPTS = [[5, 6, 7, 8, 5, 6], [9, 9, 9], [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 1], [50] + [60, 61, 62] * 6]
+SETS = {"as it is": {}, "many": {"temperature": 0.8, "top_k": 3, "frequency_penalty": 0.5, "min_tokens": 1}}
+
+
+@pytest.fixture(scope="module")
+def decoder() -> SpeculativeDecoder:
+    """A target alone; much of what it writes it has written before."""
+    return SpeculativeDecoder(ModelPair(TransformersLanguageModel(tiny_llama(2, seed=0))))
+
+
+def greedy(max_tokens: int) -> SamplingParams:
+    return SamplingParams(temperature=0, max_tokens=max_tokens)
+
+
+@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("strategy", [s for s in VerifyStrategy if s != VerifyStrategy.TYPICAL_ACCEPTANCE])
+@pytest.mark.parametrize("drafter", COPYING)
+def test_every_path_through_the_decoder_gives_the_targets_distribution(drafter, strategy, name):
+    pair, params = ModelPair(ToyModel(3, 6, zeros=False)), SamplingParams(max_tokens=4, **SETS[name])
+    options = {"verify_strategy": strategy, "detail": "probs"}
+    plain = enumerate_outputs(pair, [1, 2, 1, 2], params, num_draft_tokens=0, **options)
+    found = enumerate_outputs(pair, [1, 2, 1, 2], params, num_draft_tokens=2, drafter=drafter, **options)
+    assert sum(plain.values()) == pytest.approx(1, abs=1e-6)
+    assert largest_difference(found, plain) < 1e-12
+
+
+@pytest.mark.parametrize("drafter", COPYING)
+def test_typical_acceptance_of_what_was_copied_is_a_distribution(drafter):
+    pair, params = ModelPair(ToyModel(3, 6, zeros=False)), SamplingParams(max_tokens=3)
+    options = {"verify_strategy": "typical_acceptance", "detail": "probs"}
+    found = enumerate_outputs(pair, [1, 2, 1, 2], params, num_draft_tokens=2, drafter=drafter, **options)
+    assert sum(found.values()) == pytest.approx(1, abs=1e-9)
+
+
+@pytest.mark.parametrize("drafter", COPYING)
+def test_an_adaptive_window_over_copies_is_lossless(drafter):
+    pair, params = ModelPair(ToyModel(3, 6, zeros=False)), SamplingParams(max_tokens=4)
+    plain = enumerate_outputs(pair, [1, 2, 1, 2], params, num_draft_tokens=0, detail="probs")
+    found = enumerate_outputs(pair, [1, 2, 1, 2], params, num_draft_tokens="auto", drafter=drafter, detail="probs")
+    assert largest_difference(found, plain) < 1e-12
+
+
+@pytest.mark.parametrize("drafter", COPYING)
+def test_greedy_output_is_plain_decoding_s_on_the_bundled_pair(bundled_decoder, drafter):
+    prompts = ["The fox and the hen and the fox and", "“Run, run,” said the man. “Run, run,”", "Once upon a time"]
+    plain = bundled_decoder.generate(prompts, greedy(24), num_draft_tokens=0, detail="none")
+    for k in (3, 8, "auto"):
+        found = bundled_decoder.generate(prompts, greedy(24), num_draft_tokens=k, drafter=drafter, detail="none")
+        assert [result.token_ids for result in found] == [result.token_ids for result in plain]
+    assert sum(result.metrics.num_draft_tokens for result in found) > 0
+
+
+@pytest.mark.parametrize("drafter", COPYING)
+@pytest.mark.parametrize("k", [4, "auto"])
+def test_a_row_of_a_batch_gives_what_it_gives_alone(decoder, drafter, k):
+    params = [SamplingParams(max_tokens=30, seed=n, temperature=(0.0, 0.3)[n % 2]) for n in range(len(PROMPTS))]
+    options = {"num_draft_tokens": k, "drafter": drafter}
+    together = decoder.generate(PROMPTS, params, **options)
+    alone = [decoder.generate(prompt, one, **options) for prompt, one in zip(PROMPTS, params, strict=True)]
+    for found, expected in zip(together, alone, strict=True):
+        assert found.token_ids == expected.token_ids
+        assert found.metrics.acceptance_histogram == expected.metrics.acceptance_histogram
+        assert sources(found.trace) == sources(expected.trace)
+
+
+@pytest.mark.parametrize("drafter", COPYING)
+def test_sequences_of_one_prompt_each_follow_their_own_text(decoder, drafter):
+    params = SamplingParams(n=3, max_tokens=20, seed=5, temperature=0.6)
+    found = decoder.generate(PROMPTS[3], params, drafter=drafter)
+    plain = [decoder.generate(PROMPTS[3], greedy(20), drafter=drafter).token_ids for _ in range(2)]
+    again = decoder.generate(PROMPTS[3], params, drafter=drafter)
+    assert [output.token_ids for output in found.outputs] == [output.token_ids for output in again.outputs]
+    assert plain[0] == plain[1]
+    for output in found.outputs:
+        check_sources(output.trace, drafter)
+
+
+def sources(trace: Trace) -> list[int | None]:
+    return [event.copied_from for event in trace if event.kind == EventKind.PROPOSED]
+
+
+def check_sources(trace: Trace, drafter: str) -> None:
+    text = list(trace.started.prompt_token_ids)
+    seen = 0
+    for event in trace:
+        if event.kind == EventKind.PROPOSED:
+            place = event.copied_from
+            assert 0 <= place < len(text)
+            assert text[place] == event.token_id
+            seen += 1
+        else:
+            assert event.copied_from is None
+        if event.kind in (EventKind.ACCEPTED, EventKind.RESAMPLED, EventKind.BONUS):
+            text.append(event.token_id)
+    assert seen > 0 or drafter == "suffix"
+
+
+@pytest.mark.parametrize("detail", ["full", "none"])
+@pytest.mark.parametrize("drafter", COPYING)
+def test_proposed_events_tell_where_the_token_was_copied_from(decoder, drafter, detail):
+    trace = decoder.generate(PROMPTS[3], greedy(40), drafter=drafter, detail=detail).trace
+    check_sources(trace, drafter)
+    assert None not in sources(trace)
+    assert sources(Trace.from_jsonl(trace.to_jsonl())) == sources(trace)
+
+
+def test_what_a_model_drafts_was_copied_from_nowhere(tiny_decoder):
+    trace = tiny_decoder.generate(PROMPTS[0], greedy(9), drafter="model").trace
+    assert set(sources(trace)) == {None}
+    assert all("copied_from" not in event.to_dict() for event in trace)
+
+
+def test_rows_of_several_drafters_tell_their_own_sources(tiny_decoder):
+    batch = tiny_decoder.new_batch()
+    rows = [
+        admitted(tiny_decoder, batch, PROMPTS[3], greedy(12), drafter=name) for name in ("model", "suffix", "prompt_lookup")
+    ]
+    records = batch.step(rows)
+    assert [records[row].outcome.copied_from is None for row in rows] == [True, False, False]
+
+
+def test_a_drafter_of_before_proposes_without_sources(tiny_decoder):
+    one = Proposal(torch.zeros(1, 1, dtype=torch.int64), None, [1])
+    assert one.copied_from is None
+    assert merge([one, one], [[0], [1]], 3).copied_from == [None, None]
+
+
+@pytest.mark.parametrize("copied_from", [[-1], [6], ["x"], [1, 2]])
+def test_a_source_outside_the_text_is_refused(tiny_decoder, copied_from):
+    (row,) = tiny_decoder.prepare(Request(PROMPTS[0], greedy(3))).rows
+    proposal = Proposal(torch.zeros(1, 1, dtype=torch.int64), None, [1], copied_from)
+    with pytest.raises(ValueError, match="drafter 'mine' proposed copied_from"):
+        check_proposal("mine", proposal, [row], [1], 97, whole=True)
+
+
+@pytest.mark.parametrize("drafter", COPYING)
+def test_cancelling_ends_the_run_with_its_tokens_so_far(decoder, drafter):
+    cancel, seen = threading.Event(), list[Event]()
+    for event in decoder.stream(PROMPTS[3], greedy(100), drafter=drafter, cancel=cancel):
+        seen.append(event)
+        if event.position == 10:
+            cancel.set()
+    assert seen[-1].finish_reason == FinishReason.CANCELLED
+    whole = decoder.generate(PROMPTS[3], greedy(100), num_draft_tokens=0).token_ids
+    assert Trace(seen).token_ids == whole[: len(Trace(seen).token_ids)]
+
+
+@pytest.mark.parametrize("drafter", COPYING)
+def test_after_a_step_that_failed_drafting_goes_on_from_what_is_committed(decoder, drafter, monkeypatch):
+    undisturbed = decoder.generate(PROMPTS[3], greedy(30), drafter=drafter)
+    batch = decoder.new_batch()
+    row = admitted(decoder, batch, PROMPTS[3], greedy(30), drafter=drafter)
+    number = 0
+    while not row.ended:
+        number += 1
+        with monkeypatch.context() as patched:
+            if number % 2:
+
+                def fail(*args):
+                    raise RuntimeError("no memory")
+
+                patched.setattr(batch.workspace, "score", fail)
+                with pytest.raises(RuntimeError, match="no memory"):
+                    batch.step([row])
+                batch.rewind([row])
+                continue
+        batch.step([row])
+        index = batch.workspace.drafters[drafter].indexes[row]
+        assert row.ended or index.num_tokens == len(row.token_ids)
+    assert row.output_token_ids == undisturbed.token_ids
+    batch.release([row])
+    assert not batch.workspace.drafters[drafter].indexes
+
+
+@pytest.mark.parametrize("drafter", COPYING)
+def test_a_long_prompt_is_taken_in_by_chunks_and_gives_the_same(decoder, drafter, monkeypatch):
+    prompt = PROMPTS[2] * 6
+    whole = decoder.generate(prompt, greedy(12), drafter=drafter)
+    monkeypatch.setattr("naive_speculate.infer.slots.PREFILL_CHUNK", 7)
+    chunked = decoder.generate(prompt, greedy(12), drafter=drafter)
+    assert chunked.token_ids == whole.token_ids
+    assert sources(chunked.trace) == sources(whole.trace)
+
+
+def test_earlier_outputs_are_drafted_from_where_they_are_asked_for(decoder):
+    keeping = SpeculativeDecoder(decoder.pair, earlier_outputs=4)
+    assert decoder.earlier is None
+    prompt, params = [11, 12, 13, 14], greedy(40)
+    expected = decoder.generate(prompt, params, drafter="suffix")
+    first, second = (keeping.generate(prompt, params, drafter="suffix") for _ in range(2))
+    assert first.token_ids == second.token_ids == expected.token_ids
+    assert sources(first.trace) == sources(expected.trace)  # from an empty trie a seed repeats a run
+    assert second.metrics.num_spec_steps < first.metrics.num_spec_steps
+    assert None in sources(second.trace)  # from an earlier output, which is not in this text
+    for _, number in product(range(2), range(5)):
+        keeping.generate([number + 1, 2], greedy(5), drafter="suffix")
+    assert len(keeping.earlier) == 4

@@ -1,0 +1,61 @@
+"""A request that names no drafter is drafted for by the pair's own, and its events say by which."""
+
+import pytest
+
+from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
+from naive_speculate.speculate.draft import DRAFTERS
+from naive_speculate.speculate.request import Request
+
+PROMPT = [5, 6, 7, 8, 5, 6, 7]
+PARAMS = SamplingParams(max_tokens=12, seed=3)
+
+
+@pytest.fixture
+def alone(tiny_pair) -> ModelPair:
+    """A pair without a draft model."""
+    return ModelPair(tiny_pair.target)
+
+
+def used(result) -> str:
+    return result.trace.started.settings["drafter"]
+
+
+def test_a_pair_with_a_draft_model_drafts_with_it(tiny_decoder):
+    found, named = (tiny_decoder.generate(PROMPT, PARAMS, **options) for options in ({}, {"drafter": "model"}))
+    assert used(found) == used(named) == "model"
+    assert found.token_ids == named.token_ids
+    assert [event.draft_prob for event in found.trace] == [event.draft_prob for event in named.trace]
+
+
+def test_a_pair_without_a_draft_model_drafts_without_one(alone):
+    decoder, greedy = SpeculativeDecoder(alone), SamplingParams(max_tokens=12, temperature=0)
+    found = decoder.generate(PROMPT, greedy)
+    assert used(found) == alone.default_drafter
+    assert DRAFTERS[alone.default_drafter].obstacle(alone) is None
+    assert found.metrics.num_draft_tokens > 0
+    assert found.token_ids == decoder.generate(PROMPT, greedy, num_draft_tokens=0).token_ids
+
+
+@pytest.mark.parametrize("drafter", [None, "model", "prompt_lookup"])
+def test_plain_decoding_needs_no_drafter(alone, drafter):
+    found = SpeculativeDecoder(alone).generate(PROMPT, PARAMS, num_draft_tokens=0, drafter=drafter)
+    assert len(found.token_ids) == 12
+    assert found.metrics.num_draft_tokens == 0
+
+
+def test_auto_windows_know_what_the_pair_s_own_drafts_cost(alone, tiny_decoder):
+    free = SpeculativeDecoder(alone).generate(PROMPT, PARAMS, num_draft_tokens="auto").trace.started.cost_table
+    paid = tiny_decoder.generate(PROMPT, PARAMS, num_draft_tokens="auto").trace.started.cost_table
+    assert free["draft"] == 0 < paid["draft"]
+
+
+def test_a_stream_and_a_request_name_no_drafter_either(tiny_decoder):
+    first = next(iter(tiny_decoder.stream(PROMPT, PARAMS)))
+    assert first.settings["drafter"] == "model"
+    assert Request(PROMPT).drafter is None
+
+
+@pytest.mark.parametrize("drafter", ["", "oracle", 3, ["model"]])
+def test_what_names_no_drafter_is_refused(tiny_decoder, drafter):
+    with pytest.raises(ValueError, match="drafter must be one of"):
+        tiny_decoder.generate(PROMPT, PARAMS, drafter=drafter)

@@ -1,0 +1,281 @@
+"""A draft model with another tokenizer: lossless, whatever the two share."""
+
+import copy
+import threading
+
+import pytest
+import torch
+
+from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder, VerifyStrategy
+from naive_speculate.costs import CostTable
+from naive_speculate.events import OUTPUT_KINDS, TOKEN_KINDS, FinishReason
+from naive_speculate.infer import TransformersLanguageModel
+from naive_speculate.infer.llama.model import LlamaLanguageModel
+from naive_speculate.serving import LocalEngine
+from naive_speculate.speculate.draft.translated import TranslatedDrafter
+from naive_speculate.speculate.request import Request
+from tests.speculate.toys import ToyModel, enumerate_outputs, largest_difference
+from tests.tokenizers_of_tests import ODD, byte_level, legacy, letters, llama, shuffled, unigram
+
+TOKENIZERS = {
+    "byte-level, unigram": (byte_level(), unigram()),
+    "unigram, byte-level": (unigram(), byte_level()),
+    "legacy, byte-level": (legacy(), byte_level()),
+    "byte-level, legacy": (byte_level(), legacy()),
+    "byte-level, byte-level": (byte_level(), byte_level("code", 380, eos="<|stop|>")),
+}
+LOSSLESS = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION]
+PROMPTS = ["Once upon a time", "naïve 日本語🎉 the", "x"]
+STEPS = [SamplingParams(max_tokens=24, seed=3, ignore_eos=True), SamplingParams(max_tokens=17, temperature=0, ignore_eos=True)]
+WAYS = {
+    "transformers": TransformersLanguageModel,
+    "torch": lambda source: LlamaLanguageModel.from_transformers(source, "torch"),
+    "onnx": lambda source: LlamaLanguageModel.from_transformers(source, "onnx"),
+}
+
+
+class Toy(ToyModel):
+    """One that ends where its tokenizer says, and refuses tokens that it does not know."""
+
+    def __init__(self, tokenizer, seed):
+        super().__init__(len(tokenizer), seed, zeros=False, temper=2.0)
+        self.eos = tokenizer.eos_token_id
+
+    @property
+    def eos_token_id(self):
+        return self.eos
+
+    def forward(self, query_token_ids, kv_cache):
+        assert 0 <= query_token_ids.min() <= query_token_ids.max() < self.vocab_size
+        return super().forward(query_token_ids, kv_cache)
+
+
+def toys(name):
+    target, draft = TOKENIZERS[name]
+    return ModelPair(Toy(target, 1), Toy(draft, 2), target, draft_tokenizer=draft)
+
+
+def llamas(name, way="torch", **options):
+    target, draft = TOKENIZERS[name]
+    models = WAYS[way](llama(target, 0, 2)), WAYS[way](llama(draft, 1, **options))
+    return ModelPair(*models, target, CostTable(0.05, (1.0, 1.05)), draft)
+
+
+def some_tokens(pair, prompt):
+    """Few enough to walk every path: two that both know, one that only the target knows, and the end."""
+    shared = pair.translation.to_draft
+    ordinary = [token for token in range(20, pair.vocab_size) if token in pair.translation.target_bytes]
+    known = [token for token in ordinary if token in shared and pair.translation.target_bytes[token].isalpha()]
+    unknown = [token for token in ordinary if token not in shared and len(pair.translation.target_bytes[token]) > 1]
+    return sorted([known[3], known[-1], unknown[-2], pair.target.eos_token_id])
+
+
+SAMPLED = {"plain": {}, "warped and penalised": {"temperature": 0.7, "top_p": 0.95, "frequency_penalty": 0.6, "min_tokens": 1}}
+
+
+@pytest.mark.parametrize("strategy", LOSSLESS)
+@pytest.mark.parametrize("params", SAMPLED)
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_outputs_have_exactly_the_target_s_distribution(name, params, strategy):
+    pair = toys(name)
+    params = SamplingParams(max_tokens=3, allowed_token_ids=some_tokens(pair, "a"), **SAMPLED[params])
+    plain = enumerate_outputs(pair, "The fox", params, num_draft_tokens=0, detail="probs")
+    found = enumerate_outputs(pair, "The fox", params, num_draft_tokens=2, verify_strategy=strategy, detail="probs")
+    assert sum(found.values()) == pytest.approx(1, abs=1e-9)
+    assert largest_difference(found, plain) < 1e-9
+    unknown = set(some_tokens(pair, "a")) - pair.translation.to_draft.keys()
+    assert any(unknown & set(tokens) for tokens in found)
+
+
+@pytest.mark.parametrize("strategy", [VerifyStrategy.GREEDY_MATCH, VerifyStrategy.TYPICAL_ACCEPTANCE])
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_greedy_verifiers_have_one_output_and_typical_ones_a_distribution(name, strategy):
+    pair = toys(name)
+    params = SamplingParams(max_tokens=3, allowed_token_ids=some_tokens(pair, "a"))
+    found = enumerate_outputs(pair, "The fox", params, num_draft_tokens=2, verify_strategy=strategy, detail="probs")
+    assert sum(found.values()) == pytest.approx(1, abs=1e-9)
+    if strategy == VerifyStrategy.GREEDY_MATCH:
+        greedy = SamplingParams(max_tokens=3, temperature=0, allowed_token_ids=some_tokens(pair, "a"))
+        assert list(found) == [tuple(SpeculativeDecoder(pair).generate("The fox", greedy, num_draft_tokens=0).token_ids)]
+
+
+@pytest.mark.parametrize("strategy", LOSSLESS)
+@pytest.mark.parametrize("k", [1, 2])
+def test_every_token_of_a_small_vocabulary_keeps_its_probability(k, strategy):
+    target, draft = letters("a", "b", "ab", "bb"), letters("ba", "a", "b", "aa")
+    pair, params = ModelPair(Toy(target, 3), Toy(draft, 4), target, draft_tokenizer=draft), SamplingParams(max_tokens=3)
+    plain = enumerate_outputs(pair, "ab", params, num_draft_tokens=0, detail="probs")
+    found = enumerate_outputs(pair, "ab", params, num_draft_tokens=k, verify_strategy=strategy, detail="probs")
+    assert {token for tokens in found for token in tokens} == set(range(5))
+    assert largest_difference(found, plain) < 1e-9
+
+
+@pytest.mark.parametrize("strategy", LOSSLESS)
+def test_a_draft_that_shares_none_of_the_allowed_tokens_is_lossless(strategy):
+    target, draft = letters("a", "b", "ab", "bb"), letters("ba", "a", "b", "aa")
+    pair = ModelPair(Toy(target, 1), Toy(draft, 2), target, draft_tokenizer=draft)
+    assert pair.translation.to_draft == {0: 0, 1: 2, 2: 3}
+    params = SamplingParams(max_tokens=3, allowed_token_ids=[3, 4])
+    plain = enumerate_outputs(pair, "abba", params, num_draft_tokens=0, detail="probs")
+    found = enumerate_outputs(pair, "abba", params, num_draft_tokens=2, verify_strategy=strategy, detail="probs")
+    assert largest_difference(found, plain) < 1e-9
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_greedy_output_is_the_target_s_on_any_text(name, way):
+    pair = llamas(name, way)
+    decoder, params = SpeculativeDecoder(pair), SamplingParams(temperature=0, max_tokens=9, ignore_eos=True)
+    for text in ODD[:: 1 if way == "torch" else 4]:
+        plain = decoder.generate(text, params, num_draft_tokens=0)
+        for k in (4, "auto"):
+            found = decoder.generate(text, params, num_draft_tokens=k)
+            assert found.token_ids == plain.token_ids
+            assert k == "auto" or found.metrics.num_draft_tokens > 0
+
+
+@pytest.mark.parametrize("k", [3, "auto"])
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_a_row_of_a_batch_gives_what_it_gives_alone(name, k):
+    decoder = SpeculativeDecoder(llamas(name))
+    for params in STEPS:
+        together = decoder.generate(PROMPTS, params, num_draft_tokens=k)
+        for prompt, row in zip(PROMPTS, together, strict=True):
+            assert row.token_ids == decoder.generate(prompt, params, num_draft_tokens=k).token_ids
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_after_a_step_the_draft_s_cache_holds_what_a_fresh_one_would(name):
+    """The cached rows of the draft model are those of its history, whatever was rolled back."""
+    decoder = SpeculativeDecoder(toys(name))
+    pair = decoder.pair
+    for params in (SamplingParams(max_tokens=40, seed=5, ignore_eos=True), SamplingParams(max_tokens=30, seed=6, top_k=3)):
+        batch, run = decoder.new_batch(), decoder.prepare(Request("The naïve fox", params, num_draft_tokens=3))
+        batch.admit(run.rows)
+        (row,) = run.rows
+        while not row.ended:
+            batch.step(run.rows)
+            drafter = batch.workspace.drafters["model"]
+            assert isinstance(drafter, TranslatedDrafter)
+            slot, history = drafter.slots[row], drafter.history(row)
+            cached = slot.cache.caches[slot.row].get_kv_states()[0].keys.flatten().long().tolist()
+            assert cached == history[: len(cached)]
+            assert len(cached) < len(history)
+            assert len(row.token_ids) == len(row.prompt_token_ids) + len(row.output_token_ids)
+        assert pair.translation is not None
+
+
+def test_a_tokenizer_with_other_ids_gives_step_by_step_what_the_same_tokens_give():
+    """The draft's ids shuffled, and its weights with them: all tokens are shared, and nothing may change."""
+    tokenizer = byte_level()
+    other, ids = shuffled(tokenizer)
+    target, same = llama(tokenizer, 0, 2), llama(tokenizer, 0, 2)
+    with torch.no_grad():
+        for parameter in same.parameters():
+            parameter += 0.02 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1))
+    moved = copy.deepcopy(same)
+    with torch.no_grad():
+        for mine, theirs in (
+            (moved.model.embed_tokens, same.model.embed_tokens),
+            (moved.lm_head, same.lm_head),
+        ):
+            mine.weight[ids] = theirs.weight.clone()
+    moved.config.eos_token_id = other.eos_token_id
+    models = [TransformersLanguageModel(model) for model in (target, same, moved)]
+    plain = SpeculativeDecoder(ModelPair(models[0], models[1], tokenizer))
+    translated = SpeculativeDecoder(ModelPair(models[0], models[2], tokenizer, draft_tokenizer=other))
+    for params in (SamplingParams(max_tokens=60, seed=1), SamplingParams(max_tokens=60, temperature=0)):
+        for prompt in ("Once upon a time", "x = [1, 2]"):
+            expected, found = (one.generate(prompt, params, num_draft_tokens=4) for one in (plain, translated))
+            assert found.token_ids == expected.token_ids
+            assert found.metrics.num_accepted_draft_tokens == expected.metrics.num_accepted_draft_tokens > 0
+            assert found.metrics.num_draft_tokens == expected.metrics.num_draft_tokens
+
+
+def test_several_sequences_of_one_prompt_share_what_was_taken_in():
+    decoder = SpeculativeDecoder(llamas("legacy, byte-level"))
+    params = SamplingParams(max_tokens=20, seed=4, n=3, ignore_eos=True)
+    found = decoder.generate(PROMPTS[0], params, num_draft_tokens=3)
+    again = decoder.generate([PROMPTS[0], PROMPTS[1]], [params, STEPS[0]], num_draft_tokens=3)[0]
+    assert [output.token_ids for output in found.outputs] == [output.token_ids for output in again.outputs]
+    one = decoder.generate(PROMPTS[0], SamplingParams(max_tokens=20, seed=4, ignore_eos=True), num_draft_tokens=3)
+    assert one.token_ids in [output.token_ids for output in found.outputs]
+
+
+def test_a_long_prompt_is_taken_in_by_chunks(monkeypatch):
+    decoder = SpeculativeDecoder(llamas("byte-level, unigram"))
+    whole = decoder.generate(PROMPTS[0] * 4, STEPS[1])
+    monkeypatch.setattr("naive_speculate.infer.slots.PREFILL_CHUNK", 5)
+    assert decoder.generate(PROMPTS[0] * 4, STEPS[1]).token_ids == whole.token_ids
+
+
+def test_a_prompt_of_token_ids_and_one_in_the_middle_of_a_character_are_drafted_for():
+    decoder = SpeculativeDecoder(llamas("byte-level, legacy"))
+    pieces = byte_level()("a 语").input_ids
+    for prompt in (pieces[:-1], pieces[-1:], [byte_level().eos_token_id], pieces):
+        found = decoder.generate(prompt, STEPS[1], num_draft_tokens=3)
+        assert found.token_ids == decoder.generate(prompt, STEPS[1], num_draft_tokens=0).token_ids
+        assert found.metrics.num_draft_tokens > 0
+
+
+def test_drafting_ends_where_the_draft_s_own_positions_do():
+    decoder = SpeculativeDecoder(llamas("byte-level, legacy", positions=24))
+    params = SamplingParams(max_tokens=60, temperature=0, ignore_eos=True)
+    found = decoder.generate("Once upon a time", params, num_draft_tokens=4)
+    assert found.token_ids == decoder.generate("Once upon a time", params, num_draft_tokens=0).token_ids
+    last = max(event.position for event in found.trace if event.kind == EventKind.PROPOSED)
+    assert 0 < last < 40
+
+
+def test_grammars_and_bad_words_are_the_target_s():
+    decoder = SpeculativeDecoder(llamas("byte-level, unigram"))
+    regex = {"guided_decoding": {"regex": "[a-z]{3,9} (the|fox)"}}
+    for more in (regex, {"bad_words": ["the", "fox"], "logit_bias": {30: 4.0}}):
+        params = SamplingParams(max_tokens=16, temperature=0, **more)
+        found = decoder.generate("The king", params, num_draft_tokens=3)
+        assert found.token_ids == decoder.generate("The king", params, num_draft_tokens=0).token_ids
+
+
+def test_a_run_can_be_cancelled_and_a_failed_step_goes_back_to_what_was_committed():
+    pair = llamas("byte-level, unigram")
+    decoder, cancel = SpeculativeDecoder(pair), threading.Event()
+    seen = []
+    for event in decoder.stream("The king", SamplingParams(max_tokens=90, seed=1, ignore_eos=True), cancel=cancel):
+        seen.append(event)
+        if event.step == 3:
+            cancel.set()
+    assert seen[-1].finish_reason == FinishReason.CANCELLED
+    engine = LocalEngine(decoder, max_rows=4)
+    fails = SamplingParams(max_tokens=40, seed=2, logits_processors=[lambda past, x: x[:-1] if len(past) == 9 else x])
+    streams = [engine.submit(Request("The king", fails)), engine.submit(Request(PROMPTS[1], STEPS[0]))]
+    bad, good = ([event for events in stream for event in events] for stream in streams)
+    assert bad[-1].finish_reason == FinishReason.ERROR
+    told = [event.token_id for event in good if event.kind in OUTPUT_KINDS]
+    assert told == decoder.generate(PROMPTS[1], STEPS[0]).token_ids
+    engine.close()
+
+
+def test_events_tell_what_both_know_and_which_tokens_the_draft_does_not():
+    pair = llamas("byte-level, unigram")
+    decoder = SpeculativeDecoder(pair)
+    trace = decoder.generate(PROMPTS[0], STEPS[0]).trace
+    shared = pair.translation.to_draft
+    assert trace.started.vocabularies == {"shared": len(shared), "target": len(byte_level()), "draft": len(unigram())}
+    tokens = [event for event in trace if event.kind in TOKEN_KINDS]
+    assert {event.unknown_to_draft for event in tokens} == {True, None}
+    for event in tokens:
+        assert event.unknown_to_draft == (None if event.token_id in shared else True)
+        assert event.kind != EventKind.PROPOSED or event.token_id in shared
+    for options in ({"num_draft_tokens": 0}, {"drafter": "prompt_lookup"}):
+        other = decoder.generate(PROMPTS[0], STEPS[0], **options).trace
+        assert other.started.vocabularies is None
+        assert all(event.unknown_to_draft is None for event in other)
+
+
+def test_auto_windows_are_lossless_too():
+    target, draft = TOKENIZERS["legacy, byte-level"]
+    pair = ModelPair(Toy(target, 1), Toy(draft, 2), target, CostTable(0.05, (1.0, 1.05)), draft)
+    params = SamplingParams(max_tokens=3, allowed_token_ids=some_tokens(pair, "a"))
+    plain = enumerate_outputs(pair, "x", params, num_draft_tokens=0, detail="probs")
+    found = enumerate_outputs(pair, "x", params, num_draft_tokens="auto", detail="probs")
+    assert largest_difference(found, plain) < 1e-9

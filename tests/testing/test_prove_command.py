@@ -1,0 +1,85 @@
+"""`python -m naive_speculate prove MODULE:NAME`, as a user runs it in a folder of their own."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MODULE = '''
+import naive_speculate.speculate.samplers as samplers
+from naive_speculate.speculate.verify import BlockVerifier
+
+
+class Right(BlockVerifier):
+    """As it is."""
+
+
+class Wrong(BlockVerifier):
+    """Draws from the target after a rejection."""
+
+    def judge(self, target_probs, draft_probs, draft_token_ids, uniforms, lengths):
+        verdict = super().judge(target_probs, draft_probs, draft_token_ids, uniforms, lengths)
+        return verdict._replace(next_probs=target_probs[[0], verdict.num_accepted])
+
+
+made = Right()
+NUMBER = 3
+'''
+
+
+@pytest.fixture
+def prove(tmp_path):
+    (tmp_path / "mine.py").write_text(MODULE)
+    (tmp_path / "broken.py").write_text("import nowhere_to_be_found")
+    (tmp_path / "leaves.py").write_text("raise SystemExit(0)")
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", "import sys; from naive_speculate.__main__ import main; sys.exit(main())"]
+        return subprocess.run(
+            [*command, "prove", *arguments],
+            cwd=tmp_path,
+            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+
+    return run
+
+
+@pytest.mark.parametrize("name", ["mine:Right", "mine:made", "block_verification"])
+def test_what_is_lossless_is_told_in_a_line(prove, name):
+    done = prove(name)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("lossless, to 1e-12, over ")
+    assert done.stdout.count("\n") == 1
+
+
+def test_a_counterexample_is_told_in_words_and_numbers(prove):
+    done = prove("mine:Wrong")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "not lossless: at the first token the target's distribution is [" in done.stdout
+    assert "step 1: " in done.stdout
+    assert " drafted (q = " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nothing_here:Name"], "there is no module 'nothing_here'"),
+        (["mine:Nothing"], "module 'mine' has no 'Nothing'"),
+        (["mine:NUMBER"], "'mine:NUMBER' is neither a verifier"),
+        (["broken:Name"], "module 'broken' cannot be imported: No module named 'nowhere_to_be_found'"),
+        (["leaves:Name"], "module 'leaves' cannot be imported: SystemExit"),
+        ([":Name"], "cannot be imported"),
+        (["nonsense"], "prove takes MODULE:NAME or one of greedy_match"),
+        ([], "MODULE:NAME"),
+    ],
+)
+def test_bad_input_is_answered_with_one_line(prove, arguments, message):
+    done = prove(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,52 @@
+"""The glossary: every link leads to a term, every term can be reached, and a model's words are never taken for one."""
+
+import re
+
+from tests.ui.handmade import run
+from ui.assets import ROOT
+from ui.charts.plot import TERMS_OF as CHARTS
+from ui.explain.glossary import TERMS, glossary, linked, to_markup
+from ui.explain.inspector import explain, to_html
+from ui.run.stage import template
+from ui.run.stats import TILES
+
+KEYS = {term.key for term in TERMS}
+LINK = re.compile(r"#term-([\w-]+)")
+
+
+def linked_from_the_page() -> set[str]:
+    sources = [template(), *(path.read_text() for path in (ROOT / "lessons").glob("*.md"))]
+    sources += [path.read_text() for path in (ROOT.parent / "ui").rglob("*.py")]
+    found = {key for source in sources for key in LINK.findall(source)}
+    return found | set(CHARTS.values()) | set(TILES.values())
+
+
+def test_every_link_leads_to_a_term_and_every_term_is_linked():
+    by_sentences = {term.key for term in TERMS if term.forms}
+    assert linked_from_the_page() <= KEYS
+    assert linked_from_the_page() | by_sentences == KEYS
+    assert len(TERMS) == len(KEYS)
+
+
+def test_the_inspector_links_its_terms():
+    trace = run([(3, 1)])
+    number = next(n for n, event in enumerate(trace) if event.kind == "discarded")
+    assert 'href="#term-draft"' in to_html(explain(trace, number))
+
+
+def test_pieces_make_up_the_sentence_and_name_each_term_once():
+    sentence = "The draft model guessed “the draft”, and the draft is not the target."
+    pieces = linked(sentence)
+    assert "".join(text for text, _ in pieces) == sentence
+    assert [piece for piece in pieces if piece.term] == [("draft model", "draft"), ("target", "target")]
+
+
+def test_a_model_s_words_are_neither_terms_nor_markup():
+    assert [piece.term for piece in linked("It wrote “residual draft <b>”.")] == [None] * 3
+    assert "<b>" not in to_markup("It wrote “<b>” and the draft <b>.")
+
+
+def test_theorem_3_8_comes_with_its_paper():
+    entry = glossary().split('id="term-theorem"')[1].split("</div>")[0]
+    assert "Leviathan, Kalman and Matias 2023" in entry
+    assert "https://arxiv.org/abs/2211.17192" in entry

@@ -1,0 +1,73 @@
+"""Words for what is so: no draw without dice, no bonus without drafts, no verdict before its time, no unsaid loss."""
+
+import pytest
+
+from naive_speculate.events import EventKind
+from naive_speculate.events.trace import Trace
+from tests.ui.drawn import drawn
+from tests.ui.handmade import run, step_of, token, top
+from ui.experiments.race import verdict
+from ui.explain.inspector import distributions, explain
+from ui.explain.verdict import warning
+from ui.run.settings import checked
+
+PROPOSED, REJECTED, RESAMPLED, BONUS = EventKind.PROPOSED, EventKind.REJECTED, EventKind.RESAMPLED, EventKind.BONUS
+
+
+def headline(trace: Trace, kind: EventKind) -> str:
+    return explain(trace, next(number for number, event in enumerate(trace) if event.kind == kind)).headline
+
+
+def test_nothing_is_resampled_where_nothing_is_drawn():
+    assert "resampled" in headline(run([(2, 1)]), RESAMPLED)
+    for greedy in ({"temperature": 0.0}, {"verify_strategy": "greedy_match"}):
+        assert headline(run([(2, 1)], **greedy), RESAMPLED).endswith("replacement")
+
+
+def test_a_token_of_plain_decoding_is_no_bonus():
+    assert headline(run([(2, 2)]), BONUS).endswith("bonus")
+    assert headline(run([(0, 0)]), BONUS).endswith("from the target")
+
+
+@pytest.mark.parametrize(("p", "u"), [(1e-9, 0.996), (0.00004, 0.9)])
+def test_a_hopeless_guess_is_told_without_stumbling(p, u):
+    numbers = {"draft_prob": 0.7, "target_prob": p, "accept_prob": p / 0.7, "uniform": u}
+    said = " ".join(explain(step_of(token(REJECTED, " king", **numbers)), 1).sentences)
+    assert "p/q, which is under 0.0001" in said
+    assert f"The draw {u} was not below that: rejected." in said
+
+
+def test_a_guess_that_playback_has_not_seen_judged_hides_what_the_target_thinks():
+    numbers = {"draft_prob": 0.55, "target_prob": 0.12, "target_entropy": 2.0, "draft_entropy": 1.0}
+    tops = {"draft_top": top((" king", 0.55), ("the", 0.1)), "target_top": top((" queen", 0.31), (" king", 0.12))}
+    trace = step_of(token(PROPOSED, " king", **numbers, **tops))
+    shown = explain(trace, 1)
+    assert not any("0.12" in value for _, value in shown.details)
+    assert "How sure was the target" not in " ".join(shown.sentences)
+    figure = drawn(distributions(trace, 1))
+    assert [bars.name for bars in figure.data] == ["draft"]
+    assert not any("queen" in text for text in figure.layout.yaxis.ticktext)
+
+
+def test_what_changes_the_target_s_distribution_is_said_beside_the_result():
+    for lossless in (
+        {},
+        {"verify_strategy": "typical_acceptance", "temperature": 0.0},
+        {"verify_strategy": "block_verification"},
+    ):
+        assert warning({"verify_strategy": "speculative_sampling", "temperature": 0.7, **lossless}) == ""
+    for lossy in ("typical_acceptance", "greedy_match"):
+        assert "Not the target's distribution" in warning({"verify_strategy": lossy, "temperature": 0.7})
+    assert warning({"verify_strategy": "typical_acceptance", "temperature": "hot"}) == warning({}) == ""
+
+
+@pytest.mark.parametrize("nothing", [None, ""])
+def test_an_empty_field_is_called_empty(nothing):
+    with pytest.raises(ValueError, match="max_tokens must be a whole number, and is empty"):
+        checked({"max_tokens": nothing})
+
+
+@pytest.mark.parametrize(("settings", "warned"), [({"temperature": 0.7}, True), ({"temperature": 0.0}, False)])
+def test_a_race_under_greedy_match_is_no_sample_of_the_target_above_temperature_0(settings, warned):
+    plain, drafting = (run(windows, verify_strategy="greedy_match", **settings) for windows in ([(0, 0)] * 3, [(2, 2)]))
+    assert ("Not the target's distribution" in " ".join(verdict(plain, drafting))) == warned

@@ -1,0 +1,106 @@
+"""What the models are: their names and sizes as loaded, what they were fed, and where to read more."""
+
+import html
+import os
+from pathlib import Path
+
+import gradio as gr
+from starlette.requests import Request
+from starlette.responses import FileResponse
+from starlette.routing import Route
+
+from naive_speculate.models import BUNDLED_PAIR
+from naive_speculate.speculate import step
+from ui.explain.glossary import BLOCK, CHEN, LEVIATHAN, MEDUSA, link
+from ui.host.catalog import Catalog
+
+MODEL_CARD, CODE = "model-card.md", "step.py"
+PAPERS = {
+    "Leviathan et al. 2023": LEVIATHAN,
+    "Chen et al. 2023": CHEN,
+    "block verification": BLOCK,
+    "typical acceptance": MEDUSA,
+}
+FED = (
+    "Both were fed English children's books, adventures and simple tales, and nothing else: begin a story. "
+    "Other prompts ramble, and nothing that they say is knowledge."
+)
+_BUNDLED = "bundled "
+
+
+def documents() -> list[Route]:
+    """The routes that serve the bundled pair's card, and the code of a step, as text."""
+
+    def route(name: str, path: Path) -> Route:
+        async def document(_request: Request) -> FileResponse:
+            return FileResponse(path, media_type="text/plain; charset=utf-8")
+
+        return Route(f"/{name}", document)
+
+    return [route(MODEL_CARD, BUNDLED_PAIR / "README.md"), route(CODE, Path(step.__file__))]
+
+
+def size(parameters: int) -> str:
+    """A number of parameters as people say it."""
+    for unit, name in ((10**9, "billion"), (10**6, "million")):
+        if parameters >= unit:
+            amount = parameters / unit
+            return f"{amount:.1f} {name}" if amount < 100 else f"{amount:.0f} {name}"
+    return f"{parameters:,}"
+
+
+def models_in_short(catalog: Catalog) -> str:
+    """One line under the prompt, as HTML."""
+    about = catalog.of("").engine.about
+    sizes = {role: size(amount) for role, amount in about.num_parameters.items()}
+    said = link("Target", "target") + (f": {sizes['target']} parameters" if "target" in sizes else "")
+    if "draft" in about.models:
+        said += ", " + link("draft", "draft") + (f": {sizes['draft']}" if "draft" in sizes else "")
+    bundled = _is_bundled(about.models)
+    return f'{said}. {"Raised on tales; other prompts ramble. " if bundled else ""}<a href="#models">About them</a>'
+
+
+def build_models(catalog: Catalog) -> None:
+    """The section at the end of the page."""
+    gr.HTML(models_markup(catalog), html_template="${value}", apply_default_css=False, elem_id="about")
+
+
+def models_markup(catalog: Catalog) -> str:
+    """Every pair that is served, and what to read, as HTML."""
+    rows, bundled = "", False
+    for name, served in catalog.pairs.items():
+        about = served.engine.about
+        bundled = bundled or _is_bundled(about.models)
+        for role, model in about.models.items():
+            amount = about.num_parameters.get(role)
+            pair = f" ({html.escape(name)})" if len(catalog.pairs) > 1 else ""
+            rows += (
+                f"<tr><th scope='row'>{link(role.capitalize(), role)}{pair}</th><td>{_named(model)}</td>"
+                f"<td>{f'{size(amount)} parameters' if amount else '–'}</td></tr>"
+            )
+    papers = ", ".join(_away(name, address) for name, address in PAPERS.items())
+    card = f'<a href="{MODEL_CARD}" target="_blank">Model card</a>. ' if bundled else ""
+    code = f'<a href="{CODE}" target="_blank">The code of one round</a>'
+    if space := os.environ.get("SPACE_ID"):
+        code += ", " + _away("all of it", f"https://huggingface.co/spaces/{space}/tree/main")
+    return (
+        '<section class="ns-models" id="models" tabindex="-1" aria-labelledby="models-title">'
+        '<h2 id="models-title">The models, the papers, the code</h2>'
+        f"<table>{rows}</table>{f'<p>{FED}</p>' if bundled else ''}<p>{card}{code}. Papers: {papers}.</p></section>"
+    )
+
+
+def _is_bundled(models: dict[str, str]) -> bool:
+    return models.get("target", "").startswith(_BUNDLED)
+
+
+def _named(model: str) -> str:
+    """The model's name; where it is one of the Hub's, a link to its card there."""
+    parts = model.split("/")
+    if len(parts) == 2 and all(part and part[0].isalnum() for part in parts):
+        return _away(model, f"https://huggingface.co/{model}")
+    return html.escape(model)
+
+
+def _away(text: str, address: str) -> str:
+    return f'<a href="{html.escape(address, quote=True)}" target="_blank" rel="noopener">{html.escape(text)}</a>'

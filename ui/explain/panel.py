@@ -1,0 +1,45 @@
+"""The inspector's panel, which `assets/js/inspector.js` fills as playback goes on."""
+
+import html
+import json
+from typing import Any
+
+import gradio as gr
+
+from naive_speculate.events import TOKEN_KINDS, EventKind
+from naive_speculate.events.trace import Trace
+from naive_speculate.palette import STYLES
+from ui.assets import ROOT, mounting
+from ui.charts.plot import place
+from ui.explain.inspector import to_json
+
+
+def build_panel(run: str, trace: Trace) -> gr.HTML:
+    """The component.
+
+    Args:
+        run: Id of the run that is shown first.
+        trace: That run, whole; what there is to say of the refused draft that is shown first need not be asked for.
+    """
+    marks = html.escape(json.dumps({kind.value: style.mark for kind, style in STYLES.items()}), quote=True)
+    figure = place("", "What could have come here", "ns-chart ns-chart-alone")
+    template = (ROOT / "inspector.html").read_text(encoding="utf-8")
+    return gr.HTML(
+        json.dumps(_first_shown(run, trace)).replace("<", "\\u003c"),
+        html_template=template.replace("@MARKS@", marks).replace("@DISTRIBUTIONS@", figure),
+        js_on_load=mounting("inspector"),
+        apply_default_css=False,
+        elem_id="why",
+        label="Why",
+    )
+
+
+def _first_shown(run: str, trace: Trace) -> dict[str, Any]:
+    """The answer to what `assets/js/stage.js` asks about a run that lies open: its refusal that was the most open."""
+    tokens = [number for number, event in enumerate(trace) if event.kind in TOKEN_KINDS]
+    refused = [number for number in tokens if trace[number].kind == EventKind.REJECTED]
+    number = min(refused, key=lambda number: abs((trace[number].accept_prob or 0.0) - 0.5), default=tokens[-1])
+    end = next(n for n, event in enumerate(trace) if n > number and event.kind == EventKind.STEP) + 1
+    if trace[end].kind == EventKind.FINISHED:  # it belongs to the last round
+        end += 1
+    return {"run": run, "number": number, "upto": end, **json.loads(to_json(Trace(trace.events[:end]), number))}
