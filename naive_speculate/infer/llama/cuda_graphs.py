@@ -24,7 +24,7 @@ MAX_GRAPHS = 64
 """Of one cache; then they are made anew, as they are wanted."""
 Capture = Callable[[Callable[[], torch.Tensor]], tuple[Callable[[], None], torch.Tensor]]
 """Makes of a computation a function that does it again, and the tensor in which its result then lies."""
-_Key = tuple[int, int, int, int]  # first row, rows, tokens, logits
+_Key = tuple[int, int, int, int, tuple[int, ...]]  # first row, rows, tokens, logits, layers
 _CAPTURING = threading.Lock()
 """A process can capture one graph at a time."""
 _log = logging.getLogger(__name__)
@@ -32,12 +32,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class _Window:
-    """A captured forward: put tokens and lengths in, replay, read logits."""
+    """A captured forward: put tokens and lengths in, replay, read logits, and the hidden states beside them."""
 
     token_ids: torch.Tensor
     starts: torch.Tensor
     replay: Callable[[], None]
-    logits: torch.Tensor
+    result: torch.Tensor
     compute: Callable[[], torch.Tensor]  # holds the tensors that a graph knows only by their addresses
 
 
@@ -72,27 +72,29 @@ class GraphLlama:
     def forward(
         self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int, layers: Sequence[int] = ()
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """As `TorchLlama.forward`; where hidden states are wanted, nothing is captured."""
+        """As `TorchLlama.forward`; where hidden states are wanted, what is captured has the logits of every position."""
         num_new = token_ids.shape[1]
-        if layers or num_new > MAX_TOKENS or not rows.contiguous:
+        if num_new > MAX_TOKENS or not rows.contiguous or (layers and num_logits < num_new):
             return self._lean.forward(token_ids, rows, num_logits, layers)
         rows.cache.reserve(rows.get_num_tokens() + num_new)
         with self._lock:
-            window = self._window(token_ids, rows, num_logits) if self._works else None
+            window = self._window(token_ids, rows, num_logits, tuple(layers)) if self._works else None
             if window is None:
-                return self._lean.forward(token_ids, rows, num_logits)
+                return self._lean.forward(token_ids, rows, num_logits, layers)
             window.token_ids.copy_(token_ids)
             window.starts.copy_(on_device(rows.lengths, self.device))
             window.replay()
-            return window.logits.clone(), None
+            found = window.result.clone()
+        logits, features = found[..., : self.shape.vocab_size], found[..., self.shape.vocab_size :]
+        return logits, features if layers else None
 
-    def _window(self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int) -> _Window | None:
+    def _window(self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int, layers: tuple[int, ...]) -> _Window | None:
         """The captured forward for such a query; None where it is the first of its kind, or cannot be captured."""
         cache = rows.cache
         windows = self._caches.get(cache)
         if windows is None or windows.version != cache.version:
             windows = self._caches[cache] = _Windows(cache.version)
-        key = (rows.indices[0], len(rows.indices), token_ids.shape[1], num_logits)
+        key = (rows.indices[0], len(rows.indices), token_ids.shape[1], num_logits, layers)
         if key in windows.captured:
             return windows.captured[key]
         if key not in windows.seen or windows.full:
@@ -104,10 +106,10 @@ class GraphLlama:
         first = rows.indices[0]
 
         def compute() -> torch.Tensor:
-            return self._compute(token_ids, starts, buffers, first, tables, num_logits)
+            return self._compute(token_ids, starts, buffers, first, tables, num_logits, layers)
 
         try:
-            replay, logits = self._capture(compute)
+            replay, result = self._capture(compute)
         except torch.OutOfMemoryError:  # which may have passed when the next cache comes
             windows.full = True
             return None
@@ -118,7 +120,7 @@ class GraphLlama:
             return None
         if len(windows.captured) >= MAX_GRAPHS:
             windows.captured.clear()
-        windows.captured[key] = _Window(token_ids, starts, replay, logits, compute)
+        windows.captured[key] = _Window(token_ids, starts, replay, result, compute)
         return windows.captured[key]
 
     def _compute(
@@ -129,6 +131,7 @@ class GraphLlama:
         first: int,
         tables: tuple[torch.Tensor, torch.Tensor],
         num_logits: int,
+        layers: tuple[int, ...],
     ) -> torch.Tensor:
         count, num_new = token_ids.shape
         positions = starts[:, None] + torch.arange(num_new, device=self.device)
@@ -141,7 +144,8 @@ class GraphLlama:
                 buffer[rows, :, positions] = new.transpose(1, 2)
             return buffers[layer][0][first : first + count], buffers[layer][1][first : first + count]
 
-        return self._lean.compute(token_ids, positions, tables, masks, write, num_logits)[0]
+        logits, features = self._lean.compute(token_ids, positions, tables, masks, write, num_logits, layers)
+        return logits if features is None else torch.cat([logits, features], dim=-1)
 
 
 class CudaCapture:

@@ -1,0 +1,79 @@
+"""A head that knows few tokens, beside tokens that are banned, padding, or unknown to it: output stays the target's."""
+
+import pytest
+import torch
+from transformers import AutoTokenizer, LlamaForCausalLM
+
+from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
+from naive_speculate.infer import TransformersLanguageModel
+from naive_speculate.infer.head.checkpoint import load_head
+from naive_speculate.serving import LocalEngine, Request
+from tests.heads import VOCAB, head_config, head_tensors, save_head
+from tests.tiny import save_model, tiny_llama
+
+PROMPT = [5, 17, 80, 3]
+
+
+@pytest.fixture(scope="module")
+def target():
+    return TransformersLanguageModel(tiny_llama(6, seed=0))
+
+
+def decoder_of(folder, target, known, tokenizer=None, draft=None):
+    """With a head that knows these tokens only."""
+    config = head_config()
+    tensors = head_tensors(config, known=len(known))
+    tensors["d2t"] = torch.tensor(known) - torch.arange(len(known))
+    tensors["t2d"] = torch.zeros(VOCAB, dtype=torch.bool).index_fill_(0, torch.tensor(known), True)
+    head = load_head(save_head(folder, "eagle", config, tensors), target, target.device, torch.float32)
+    return SpeculativeDecoder(ModelPair(target, draft, tokenizer, head=head))
+
+
+def same_as_plain(decoder, **more):
+    params = SamplingParams(max_tokens=16, temperature=0, ignore_eos=True, **more)
+    plain = decoder.generate(PROMPT, params, num_draft_tokens=0)
+    drafted = decoder.generate(PROMPT, params, drafter="head", num_draft_tokens=4)
+    assert drafted.token_ids == plain.token_ids
+    assert drafted.metrics.num_draft_tokens > 0
+    sampled = SamplingParams(max_tokens=16, seed=2, ignore_eos=True, **more)
+    return decoder.generate(PROMPT, sampled, drafter="head", num_draft_tokens=4)
+
+
+@pytest.mark.parametrize("allowed", [None, [3, 9, 40], [70, 71, 72]], ids=["all", "some known", "none known"])
+def test_what_a_head_does_not_know_comes_from_the_target(tmp_path, target, allowed):
+    decoder = decoder_of(tmp_path, target, [2, 3, 9, 11, 40, 66])
+    result = same_as_plain(decoder, **({} if allowed is None else {"allowed_token_ids": allowed}))
+    assert len(result.token_ids) == 16
+    assert allowed is None or set(result.token_ids) <= set(allowed)
+    proposed = {event.token_id for event in result.trace if event.kind == "proposed"}
+    if allowed != [70, 71, 72]:
+        assert proposed <= {2, 3, 9, 11, 40, 66}
+
+
+def test_padding_that_no_tokenizer_uses_is_never_drafted(tmp_path, target):
+    config = tiny_llama(1, seed=1).config
+    config.vocab_size = 90  # of the target's 97
+    small = LlamaForCausalLM(config)
+    save_model(small, tmp_path / "words")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "words")
+    decoder = decoder_of(tmp_path / "head", target, [4, 9, 60, 91, 95], tokenizer, TransformersLanguageModel(small))
+    assert decoder.pair.vocab_size == 90
+    result = same_as_plain(decoder)
+    assert all(event.token_id < 90 for event in result.trace if event.token_id is not None)
+
+
+def test_an_engine_decodes_rows_with_a_head_beside_others(tmp_path, target):
+    decoder = decoder_of(tmp_path, target, list(range(0, VOCAB, 2)))
+    engine = LocalEngine(decoder, max_rows=4)
+    params = [SamplingParams(max_tokens=20, seed=seed, ignore_eos=True) for seed in range(4)]
+    ways = ["head", "prompt_lookup", "head", "head"]
+    streams = [
+        engine.submit(Request([3 + number, 2], one, drafter=way))
+        for number, (one, way) in enumerate(zip(params, ways, strict=True))
+    ]
+    streams[3].close()
+    told = [[event for events in stream for event in events] for stream in streams[:3]]
+    for number, (one, way, events) in enumerate(zip(params, ways, told, strict=False)):
+        alone = decoder.generate([3 + number, 2], one, drafter=way)
+        assert [e.token_id for e in events if e.kind in ("accepted", "resampled", "bonus")] == alone.token_ids
+    engine.close()
