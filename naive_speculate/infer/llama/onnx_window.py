@@ -16,9 +16,9 @@ from naive_speculate.sampling.random_source import num_noises
 class WindowGraph:
     """Unrolls a model's graph; afterwards `model` is the ONNX model.
 
-    Its inputs are those of the model's graph (`LlamaGraph`), and where tokens are drawn (`b` rows, `r` = `num_noises(vocab_size)`):
+    Its inputs are those of the model's graph, and where tokens are drawn (`b` rows, `r` = `num_noises(vocab_size)`):
         temperature: float32 `[b, 1]`.
-        noise: float32 `[b, k, r]`, drawn from Exp(1); of each draw first the numbers for its blocks, then those for their members.
+        noise: float32 `[b, k, r]`, as `SeededRandom.noise` gives it.
 
     Outputs: `drafts` int64 `[b, k]`; where they are wanted `probs` float32 `[b, k, vocab_size]` too; and each forward's
     `j/present_key_i`, `j/present_value_i`. All of these must be bound to the cache: a forward reads what those before it wrote
