@@ -119,7 +119,7 @@ class WindowGraph:
         self._add("Add", [at + "begin", at + "member"], at + "draft")
 
     def _add(self, kind: str, inputs: list[str], output: str, **attributes: int) -> None:
-        self._nodes.append(helper.make_node(kind, inputs, [output], **attributes))
+        self._nodes.append(helper.make_node(kind, inputs, [output], None, None, None, None, **attributes))
 
     def _integers(self, name: str, values: list[int]) -> None:
         self._constants.append(helper.make_tensor(name, TensorProto.INT64, [len(values)], values))
