@@ -9,6 +9,7 @@ from ui.experiments.lessons.tally import tally_up
 
 NAMES = {"model": "draft model", "head": "draft head", "suffix": "suffix decoding", "prompt_lookup": "prompt lookup"}
 """The drafters by their names in the library, in the order of the steps."""
+SPOKEN = NAMES | {"model": "the draft model", "head": "the draft head"}
 _CRY = '"Run, run, as fast as you can! You cannot catch me, I am the gingerbread man!" said the gingerbread man to the '
 REPEATING = f'{_CRY}old woman. {_CRY}cow. "Run, run, as fast'
 TEXTS = {"new": "a new text", "repeating": "a text that repeats itself"}
@@ -75,7 +76,7 @@ def words(data: Data) -> dict[str, str]:
     )
     found = {"model_here": model, "head_here": head}
     for text in TEXTS:
-        gains = {"plain decoding": 1.0} | {NAMES[name]: gain(data, name, text) for name in here}
+        gains = {"plain decoding": 1.0} | {SPOKEN[name]: gain(data, name, text) for name in here}
         fastest = max(gains, key=lambda name: gains[name])
         found |= {f"best_{text}": fastest, f"gain_{text}": f"{gains[fastest]:.2f}"}
     for name in ("suffix", "prompt_lookup"):

@@ -3,15 +3,13 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ui.charts.figures import ACCEPTED, INK, MUTED, RESAMPLED, TARGET, figure, nice_ceiling
+from ui.charts.figures import ACCEPTED, INK, MUTED, PAGE, RESAMPLED, TARGET, figure, nice_ceiling
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View
 from ui.experiments.lessons.tally import tally_up
 from ui.labels import number, percent
 
 KS = (1, 2, 3, 4, 6, 8, 12)
 TOKENS = 64
-ALIKE = 0.05
-"""Speeds that differ by less than this share are not told apart: so much a machine's own noise makes."""
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
@@ -37,9 +35,15 @@ def best(data: Data) -> int:
 
 
 def alike(data: Data) -> list[int]:
-    """Every k whose speed cannot be told from the best one's."""
-    found = gains(data)
-    return [k for k, gain in found.items() if gain >= (1 - ALIKE) * found[best(data)]]
+    """Every k that cannot be told from the best: one of its runs was as fast as one of the best k's."""
+    least = spread(data, best(data))[0]
+    return [k for k in gains(data) if spread(data, k)[1] >= least]
+
+
+def spread(data: Data, k: int) -> tuple[float, float]:
+    """The slowest and the fastest of the runs with a k, beside plain decoding."""
+    plain, speeds = data["known"]["0"]["speed"], data["known"][str(k)]["speeds"]
+    return min(speeds) / plain, max(speeds) / plain
 
 
 def _widest(data: Data) -> dict[str, Any]:
@@ -72,7 +76,9 @@ def words(data: Data) -> dict[str, str]:
         "few": str(few),
         "gain_few": f"{found[few]:.2f}",
         "gain_many": f"{found[many]:.2f}",
-        "alike": f"k = {', '.join(others)} cannot be told from it." if others else "The others are clearly slower.",
+        "alike": f"k = {', '.join(others)} cannot be told from it: some of their runs were as fast."
+        if others
+        else "The others are clearly slower.",
     }
 
 
@@ -154,14 +160,20 @@ def _speeds(data: Data) -> View:
     found, top, near = gains(data), best(data), alike(data)
     ks = sorted(found)
     places = list(range(len(ks)))
+    below = [max(0.0, found[k] - spread(data, k)[0]) for k in ks]
+    above = [max(0.0, spread(data, k)[1] - found[k]) for k in ks]
     bars = {
         "type": "bar",
         "name": "times as fast as plain",
         "x": places,
         "y": [found[k] for k in ks],
         "text": [("★ " if k == top else "") + f"{found[k]:.2f}×" for k in ks],
-        "textposition": "outside",
-        "cliponaxis": False,
+        "textposition": "inside",
+        "insidetextanchor": "start",
+        "textangle": 0,
+        "constraintext": "none",
+        "textfont": {"color": PAGE},
+        "error_y": {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "color": INK, "thickness": 1.5},
         "marker": {"color": [RESAMPLED if k == top else ACCEPTED if k in near else MUTED for k in ks]},
         "hovertemplate": "k = %{x}: %{text}<extra></extra>",
         "showlegend": False,
@@ -176,7 +188,7 @@ def _speeds(data: Data) -> View:
         "hoverinfo": "skip",
     }
     said = f"Best k = {top}: {found[top]:.2f} times as fast as plain decoding"
-    y = {"range": [0, 1.2 * max(*found.values(), 1)], "ticksuffix": "×"}
+    y = {"range": [0, 1.1 * max(*(spread(data, k)[1] for k in ks), 1)], "ticksuffix": "×"}
     return {"figure": figure([bars, plain], takeaway=said, x=_axis(ks), y=y, height=320)}
 
 

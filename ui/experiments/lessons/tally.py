@@ -20,6 +20,7 @@ class Tally:
         drafted, kept, judged: Guesses that were made, kept, and looked at.
         kept_at: For every place in the window, how many rounds kept the guess there.
         times: Seconds of every round but each run's first, which pays for warming up.
+        speeds: Tokens a second of every run by itself, reckoned as `result` does it.
     """
 
     rounds: int = 0
@@ -28,9 +29,11 @@ class Tally:
     judged: int = 0
     kept_at: list[int] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
+    speeds: list[float] = field(default_factory=list)
 
     def add(self, events: Iterable[Event]) -> None:
         """Count a run."""
+        own = Tally()
         for event in events:
             if event.kind != EventKind.STEP:
                 continue
@@ -42,24 +45,29 @@ class Tally:
             self.kept_at += [0] * (drafted - len(self.kept_at))
             for place in range(kept):
                 self.kept_at[place] += 1
+            own.rounds += 1
+            own.kept += kept
             if event.step and event.total_seconds:
-                self.times.append(event.total_seconds)
+                own.times.append(event.total_seconds)
+        self.times += own.times
+        self.speeds += [own.speed] if own.speed else []
+
+    @property
+    def speed(self) -> float | None:
+        """Tokens a second, had all rounds been as quick as the quicker ones: other programs do not count."""
+        return (1 + self.kept / self.rounds) / undisturbed(self.times) if self.times else None
 
     def result(self) -> dict[str, Any]:
-        """The figures that a picture needs, as JSON has them; empty before the first round.
-
-        `speed` is in tokens a second, had all rounds been as quick as the quicker ones: other programs do not count.
-        """
+        """The figures that a picture needs, as JSON has them; empty before the first round."""
         if not self.rounds:
             return {}
-        pace = 1 + self.kept / self.rounds
         found = asdict(self)
         del found["times"]
         return found | {
-            "tokens_a_pass": pace,
+            "tokens_a_pass": 1 + self.kept / self.rounds,
             "kept_share": self.kept / self.drafted if self.drafted else None,
             "alpha": self.kept / self.judged if self.judged else None,
-            "speed": pace / undisturbed(self.times) if self.times else None,
+            "speed": self.speed,
         }
 
 
