@@ -74,6 +74,12 @@ def _add_decoding(parser: argparse.ArgumentParser) -> None:
         metavar="K",
         help="tokens to draft a step, 0 or auto (default: %(default)s)",
     )
+    add(
+        "--draft-confidence",
+        type=float,
+        metavar="C",
+        help="end a window after a token that its drafter gave less than this (default: none)",
+    )
     help = f"how drafts are judged: {strategies} (default: %(default)s)"
     add("--verify-strategy", default="speculative_sampling", metavar="V", help=help)
     add(
@@ -169,6 +175,7 @@ def _generate(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGINT, lambda *_: _leave() if cancel.is_set() else cancel.set())
     options: dict[str, Any] = {
         "num_draft_tokens": args.num_draft_tokens,
+        "draft_confidence": args.draft_confidence,
         "verify_strategy": args.verify_strategy,
         "drafter": args.drafter,
         "detail": "full" if args.json else "none",

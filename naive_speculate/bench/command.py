@@ -14,7 +14,16 @@ from rich.console import Console
 from rich.progress import Progress
 
 from naive_speculate.arguments import Parser, positive
-from naive_speculate.bench.measure import Line, by_batch, by_context, compare, event_overhead, forward_costs, memory_mib
+from naive_speculate.bench.measure import (
+    Line,
+    by_batch,
+    by_context,
+    compare,
+    event_overhead,
+    forward_costs,
+    memory_mib,
+    step_costs,
+)
 from naive_speculate.bench.report import save_plots, show
 from naive_speculate.bench.ways import Transformers, Way, our_way
 from naive_speculate.models import BUNDLED_PAIR, ModelPair, load_pair
@@ -53,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--quick", action="store_true", help="only the comparison at greedy, with half the prompts")
     add("--json", action="store_true", help="print the numbers as JSON and nothing else on standard output")
     add("--plots", type=Path, metavar="FOLDER", help="save pictures there")
-    add("--write-costs", type=Path, metavar="FILE", help='save the forwards\' costs for num_draft_tokens="auto"')
+    add("--write-costs", type=Path, metavar="FILE", help='save what steps cost for num_draft_tokens="auto"')
     return parser
 
 
@@ -68,8 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 for path in save_plots(report, lines, options.plots):
                     console.print(f"saved {path}")
             if options.write_costs is not None:
-                costs = {"draft": report["costs"]["draft"], "verify": report["costs"]["verify"]}
-                options.write_costs.write_text(json.dumps(costs) + "\n", encoding="utf-8")
+                options.write_costs.write_text(json.dumps(report["step_costs"]) + "\n", encoding="utf-8")
     except (ValueError, OSError) as error:
         print(f"naive_speculate bench: {error}", file=sys.stderr)
         return 2
@@ -136,6 +144,7 @@ def _run(options: argparse.Namespace, console: Console) -> tuple[dict[str, Any],
             "decoding": {mode: [line.to_dict() for line in found] for mode, found in lines.items()},
             "forwards": {"context": costs.context, "draft_ms": costs.draft_ms, "verify_ms": costs.verify_ms},
             "costs": {"draft": costs.draft, "verify": costs.verify},
+            "step_costs": step_costs(decoder, prompts, options.max_draft_tokens, tokens, tick).to_dict(),
             "by_context": {} if options.quick else by_context(decoder, text, contexts, both, tick),
             "by_batch": {} if options.quick else by_batch(decoder, prompts, BATCHES, both, tokens, tick),
             "event_overhead": {} if options.quick else event_overhead(decoder, prompts, middle, tokens, tick),

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from naive_speculate.bench.ways import Run, Way, our_way
+from naive_speculate.costs import CostTable
 from naive_speculate.events import EventKind
 from naive_speculate.infer.protocols import BatchLanguageModel
 from naive_speculate.sampling.params import SamplingParams
@@ -115,6 +116,36 @@ def forward_costs(
                 found.append(took)
     ms = [median(found) * 1e3 for found in seconds]
     return Costs(context, ms[0], ms[1:])
+
+
+def step_costs(
+    decoder: SpeculativeDecoder, prompts: Sequence[list[int]], max_window: int, new_tokens: int, tick: Tick
+) -> CostTable:
+    """Costs of whole steps in plain ones, all that surrounds the forwards included: what "auto" weighs.
+
+    A step's draft phase takes some multiple of a draft's time, the slope over the windows; what is left of a step is
+    verification. The first step of a run, which takes in the prompt, and steps with a shorter window are left out.
+    """
+    params = SamplingParams(temperature=0.0, max_tokens=new_tokens, ignore_eos=True)
+    drafting: dict[int, list[float]] = {window: [] for window in range(max_window + 1)}
+    whole: dict[int, list[float]] = {window: [] for window in range(max_window + 1)}
+    for prompt in prompts:
+        for window in range(max_window + 1):
+            result = decoder.generate(prompt, params, num_draft_tokens=window, detail="none")
+            steps = [event for event in result.trace if event.kind == EventKind.STEP][1:]
+            drafting[window] += [e.draft_seconds or 0.0 for e in steps if e.num_draft == window]
+            whole[window] += [e.total_seconds or 0.0 for e in steps if e.num_draft == window]
+            tick()
+    plain, windows = median(whole[0]), [window for window in range(1, max_window + 1) if whole[window]]
+    if not windows:
+        raise ValueError(f"new_tokens={new_tokens} is too few to measure steps")
+    last = windows[-1]
+    first = median(drafting[1])
+    draft = (median(drafting[last]) - first) / (last - 1) if last > 1 else first
+    verify = [1.0]
+    for window in windows:
+        verify.append(max(verify[-1], (median(whole[window]) - window * draft) / plain))
+    return CostTable(draft / plain, tuple(verify))
 
 
 def by_context(

@@ -59,6 +59,7 @@ class LogitsPipeline:
         )
         self.plain = not self.needs_history and self._bias is None
         self._warpers = _warpers(params)
+        self.tempers_only = self.plain and all(type(warper) is TemperatureLogitsWarper for warper in self._warpers)
         self.warp_key = (params.temperature, params.min_p, params.top_k, params.top_p)
 
     def scores(self, logits: torch.Tensor, history: list[int], window: Sequence[int] = ()) -> torch.Tensor:

@@ -66,13 +66,26 @@ class SeededRandom:
             return argmax(probs / noise.clamp_min_(_LEAST))
         runners = probs.detach().numpy()
         size = math.isqrt(len(runners))
-        block = self._winner(np.add.reduceat(runners, np.arange(0, len(runners), size), dtype=np.float64), self._noise)
+        blocks = np.add.reduceat(runners, np.arange(0, len(runners), size), dtype=np.float64)
+        noise = self.noise(1, len(runners))[0]
+        block = int((blocks / noise[: len(blocks)]).argmax())
         members = runners[block * size : (block + 1) * size]
-        return torch.tensor(block * size + self._winner(members, self._noise))
+        return torch.tensor(block * size + int((members / noise[len(blocks) :][: len(members)]).argmax()))
 
-    @staticmethod
-    def _winner(probs: np.ndarray[Any, Any], noise: np.random.Generator) -> int:
-        return int((probs / np.maximum(noise.standard_exponential(len(probs)), _LEAST)).argmax())
+    @property
+    def on_cpu(self) -> bool:
+        """Whether `noise` is what decides its draws."""
+        return self._noise is not None
+
+    def noise(self, count: int, vocab_size: int) -> np.ndarray[Any, Any]:
+        """The random numbers of the next `count` categorical draws, for somebody who runs the races elsewhere.
+
+        Returns:
+            np.ndarray: Shape `[count, num_noises(vocab_size)]`; of each draw first the numbers for its blocks, then those for
+                their members.
+        """
+        assert self._noise is not None
+        return np.maximum(self._noise.standard_exponential((count, num_noises(vocab_size))), _LEAST)
 
     @cached_property
     def _generator(self) -> torch.Generator:
@@ -92,6 +105,12 @@ class SeededRandom:
             self._generator.set_state(noise)
         else:
             self._noise.bit_generator.state = noise
+
+
+def num_noises(vocab_size: int) -> int:
+    """How many random numbers a categorical draw takes."""
+    size = math.isqrt(vocab_size)
+    return math.ceil(vocab_size / size) + size
 
 
 def fresh_seed() -> int:

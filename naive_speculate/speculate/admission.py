@@ -12,7 +12,7 @@ from naive_speculate.sampling.params import SamplingParams, check_unicode
 from naive_speculate.sampling.pipeline import LogitsPipeline
 from naive_speculate.sampling.random_source import RandomSource, SeededRandom, fresh_seed
 from naive_speculate.speculate.draft import DRAFTERS, TranslatedDrafter, drafter_for
-from naive_speculate.speculate.request import Prompt, Request, check_window
+from naive_speculate.speculate.request import Prompt, Request, check_confidence, check_window
 from naive_speculate.speculate.run import Run
 from naive_speculate.speculate.sequence import CancelFlag, SequenceState
 from naive_speculate.speculate.verify import VERIFIERS, verifier_for
@@ -61,7 +61,7 @@ class Admission:
         """
         params = request.params
         verifier = verifier_for(request.verify_strategy, params.greedy)
-        window_size = check_window(request.num_draft_tokens)
+        window_size, confidence = check_window(request.num_draft_tokens), check_confidence(request.draft_confidence)
         if request.detail not in ("full", "probs", "none"):
             raise ValueError(f"detail must be 'full', 'probs' or 'none', got {request.detail!r:.80}")
         drafter = self._drafter(request.drafter, drafts=window_size != 0)
@@ -73,6 +73,7 @@ class Admission:
         streams = params.detokenize and self.vocabulary.tokenizer is not None
         settings = params.to_dict() | {
             "num_draft_tokens": request.num_draft_tokens,
+            "draft_confidence": confidence,
             "verify_strategy": str(request.verify_strategy),
             "drafter": drafter,
             "detail": request.detail,
@@ -91,7 +92,9 @@ class Admission:
                     params=params,
                     verifier=verifier,
                     drafter=drafter,
-                    window=AutoWindow(costs) if window_size is None else FixedWindow(window_size),
+                    window=AutoWindow(costs, confidence, greedy=verifier.greedy)
+                    if window_size is None
+                    else FixedWindow(window_size, confidence),
                     detail=request.detail,
                     random=SeededRandom(seed, index, self.device) if random is None else random(seed, index),
                     pipeline=self._pipeline(params, token_ids, stops),

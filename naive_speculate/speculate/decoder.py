@@ -50,6 +50,7 @@ class SpeculativeDecoder:
         verify_strategy: VerifyStrategy | str = VerifyStrategy.SPECULATIVE_SAMPLING,
         drafter: str | None = None,
         detail: Detail = "full",
+        draft_confidence: float | None = None,
         cancel: CancelFlag | None = None,
     ) -> Iterator[Event]:
         """Decode one prompt and yield its events as they happen.
@@ -61,6 +62,8 @@ class SpeculativeDecoder:
             verify_strategy: How drafts are judged.
             drafter: What drafts: a name in `DRAFTERS`; None for the pair's own.
             detail: "full" events carry probabilities and the most probable tokens, "probs" only probabilities, "none" neither.
+            draft_confidence: A window ends after a token that its drafter gave less than this, whatever its size; None for no
+                such limit. Prompt lookup is always certain.
             cancel: A `threading.Event`, or the like; set it to end the run; the last event is then `finished` with `cancelled`.
 
         Yields:
@@ -73,7 +76,8 @@ class SpeculativeDecoder:
         params = params or SamplingParams()
         if params.num_sequences > 1:
             raise ValueError(f"n must be 1 to stream, got n={params.n} and best_of={params.best_of}; use generate")
-        return self._stream(self.prepare(Request(prompt, params, num_draft_tokens, verify_strategy, drafter, detail), cancel))
+        request = Request(prompt, params, num_draft_tokens, verify_strategy, drafter, detail, draft_confidence=draft_confidence)
+        return self._stream(self.prepare(request, cancel))
 
     @overload
     def generate(

@@ -23,6 +23,7 @@ class Request:
         verify_strategy: How drafts are judged: a name in `VERIFIERS`.
         drafter: What drafts: a name in `DRAFTERS`; None for the pair's own (`ModelPair.default_drafter`).
         detail: "full" events carry probabilities and the most probable tokens, "probs" only probabilities, "none" neither.
+        draft_confidence: A window ends after a token that its drafter gave less than this; None for no such limit.
         chat: Whether to wrap a text in the tokenizer's chat template; refused where there is none.
     """
 
@@ -33,6 +34,7 @@ class Request:
     drafter: str | None = None
     detail: Detail = "full"
     chat: bool = False
+    draft_confidence: float | None = None
 
 
 def check_window(num_draft_tokens: int | str) -> int | None:
@@ -43,6 +45,16 @@ def check_window(num_draft_tokens: int | str) -> int | None:
     if not whole or not 0 <= int(num_draft_tokens) <= MAX_DRAFT_TOKENS:
         raise ValueError(f"num_draft_tokens must be 'auto' or from 0 to {MAX_DRAFT_TOKENS}, got {num_draft_tokens!r:.80}")
     return int(num_draft_tokens)
+
+
+def check_confidence(draft_confidence: float | None) -> float | None:
+    """The confidence below which a window ends, checked."""
+    if draft_confidence is None:
+        return None
+    number = isinstance(draft_confidence, int | float) and not isinstance(draft_confidence, bool)
+    if not number or not 0 <= draft_confidence <= 1:
+        raise ValueError(f"draft_confidence must be None or from 0 to 1, got {draft_confidence!r:.80}")
+    return float(draft_confidence)
 
 
 def as_requests(prompt: Any, params: Any, options: dict[str, Any]) -> tuple[list[Request], bool]:

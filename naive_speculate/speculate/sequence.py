@@ -85,7 +85,7 @@ class SequenceState:
     @property
     def needs_probs(self) -> bool:
         """Whether a step must compute its probabilities, or the order of scores is enough."""
-        return not self.greedy or self.detail != "none" or self.window.adaptive
+        return not self.greedy or self.detail != "none"
 
     @property
     def wants_logprobs(self) -> bool:

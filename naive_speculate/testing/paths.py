@@ -138,9 +138,9 @@ class Path:
             deviation.told = self.told()
             raise
         except Exception as error:
-            deviation = Deviation(f"it fails: {type(error).__name__}: {' '.join(str(error).split())}")
-            deviation.told = self.told()
-            raise deviation from error
+            failure = Deviation(f"it fails: {type(error).__name__}: {' '.join(str(error).split())}")
+            failure.told = self.told()
+            raise failure from error
         self.message = row.message
         self.hint, self.coarse = watched.hint, source.coarse
         self.tokens = (*row.output_token_ids, *((-1,) if row.finish_reason == FinishReason.ERROR else ()))

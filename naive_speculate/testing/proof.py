@@ -183,7 +183,7 @@ def _cases(
             pair,
             params or SamplingParams(max_tokens=3),
             2 if num_draft_tokens is None else num_draft_tokens,
-            prompt,
+            _first(prompt, pair.vocab_size),
             "this pair",
         )
         return
@@ -207,10 +207,10 @@ def _first(prompt: Sequence[int] | None, vocab_size: int) -> tuple[int, ...]:
 _TOYS: tuple[tuple[int, tuple[int, int], bool, int, dict[str, Any]], ...] = (
     (3, (1, 2), True, 1, {"max_tokens": 2}),
     (3, (3, 4), False, 2, {"max_tokens": 3}),
-    (2, (5, 6), False, 3, {"max_tokens": 5}),
-    (3, (7, 7), True, 2, {"max_tokens": 3}),
-    (3, (8, 9), False, 2, {"max_tokens": 3, "temperature": 0.7, "top_p": 0.9}),
-    (3, (1, 2), True, 3, {"max_tokens": 4}),
+    (2, (5, 6), False, 3, {"max_tokens": 4}),
+    (3, (7, 7), True, 2, {"max_tokens": 2}),
+    (3, (3, 4), True, 2, {"max_tokens": 3, "temperature": 0.7, "top_k": 2}),
+    (2, (5, 6), False, 2, {"max_tokens": 5}),
 )
 """Tokens, seeds of target and draft, whether some are impossible, window, parameters."""
 

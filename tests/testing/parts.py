@@ -261,7 +261,7 @@ class StatesAnother(Constant):
 
 
 class StatesCertainty(ModelDrafter):
-    """Draws with a model, and says that it was certain."""
+    """Draws with a model, and says that it was certain: fewer are kept, but what comes out is the target's all the same."""
 
     def propose(self, rows, limits):
         proposal = super().propose(rows, limits)
@@ -298,16 +298,6 @@ class NanProbs(Constant):
 
     def stated(self, q):
         return q * torch.nan
-
-
-class Forgetful(ModelDrafter):
-    """Does not roll its cache back."""
-
-    def commit(self, rows, records, features):
-        pass
-
-    def rewind(self, rows):
-        pass
 
 
 class Broken(BatchDrafter):

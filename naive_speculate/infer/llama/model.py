@@ -3,7 +3,7 @@
 import importlib.metadata
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Literal, Protocol, overload
+from typing import Literal, Protocol, cast, overload
 
 import torch
 from packaging.version import Version
@@ -179,6 +179,29 @@ class LlamaLanguageModel:
             states = rows.get_kv_states()
             kv_cache.update([KVState(s.keys[:, :, -num_new:], s.values[:, :, -num_new:]) for s in states])
         return logits if features is None else (logits, features)
+
+    def draft_window(
+        self,
+        query_token_ids: torch.Tensor,
+        rows: CacheRows,
+        k: int,
+        vocab_size: int,
+        race: tuple[torch.Tensor, torch.Tensor] | None = None,
+        with_probs: bool = False,
+    ) -> tuple[torch.Tensor, torch.Tensor | None] | None:
+        """Choose k tokens, one after the other, in one call, as far as the executor can; see `OnnxLlama.draft`.
+
+        Returns:
+            tuple: See there; None where it cannot, and nothing has been done.
+        """
+        forward = self._forward
+        if not isinstance(rows, CacheRows) or not getattr(forward, "drafts_windows", False):
+            return None
+        if rows.cache.filled_by is not forward:  # nothing of this model is in there yet
+            return None
+        found = forward.draft(query_token_ids, rows, k, vocab_size, race, with_probs)  # type: ignore[attr-defined]
+        rows.advance(query_token_ids.shape[1] + k - 1)
+        return cast(tuple[torch.Tensor, torch.Tensor | None], found)
 
 
 def _onnx_obstacle(model: PreTrainedModel) -> str | None:

@@ -16,11 +16,13 @@ import torch
 
 from naive_speculate.infer.llama.onnx_graph import GraphBuilder, LlamaGraph, has_fast_form, residual
 from naive_speculate.infer.llama.onnx_threads import session_options
+from naive_speculate.infer.llama.onnx_window import WindowGraph
 from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
 
 _LOWEST = np.finfo(np.float32).min
 _SEEN = np.float32(0)
+_LARGEST_TO_UNROLL = 20_000_000  # weights; calling a larger model costs little beside computing it
 
 
 @dataclass
@@ -47,8 +49,10 @@ class OnnxSession:
         rotary: Its rotary embedding.
     """
 
-    def __init__(self, graph: GraphBuilder, rotary: RotaryTable) -> None:
+    def __init__(self, graph: GraphBuilder | WindowGraph, rotary: RotaryTable) -> None:
         self.shape = shape = graph.shape
+        self._num_forwards = graph.num_forwards
+        self._present = [value.name for value in graph.model.graph.output if "present_" in value.name]
         self._window = next((window for window in shape.windows if window is not None), None)
         self._always_by_mask = not all(has_fast_form(shape, layer) for layer in range(shape.num_layers))
         self._rotary = rotary
@@ -77,7 +81,7 @@ class OnnxSession:
         """
         cache = rows.cache
         with self._lock:
-            cache.reserve(max(rows.lengths) + inputs["token_ids"].shape[1])
+            cache.reserve(max(rows.lengths) + inputs["token_ids"].shape[1] + self._num_forwards - 1)
             if rows.contiguous:
                 self._run(inputs, cache, rows.indices[0], outputs)
             else:
@@ -103,7 +107,7 @@ class OnnxSession:
             binding.last += num_new - 1
         binding.total[()] = longest + num_new
         if self._cuts_logits:
-            binding.logits_from[0] = -outputs["logits"].shape[1]
+            binding.logits_from[0] = -outputs["logits"].shape[1] if "logits" in outputs else -1
         # The fast form takes several tokens a row for one row, or for rows that are all empty.
         by_mask = count > 1 and num_new > 1 and longest > 0
         binding.by_mask[()] = by_mask
@@ -153,7 +157,9 @@ class OnnxSession:
         for index, state in enumerate(cache.buffers()):
             for kind, buffer in (("key", state.keys), ("value", state.values)):
                 _bind_input(io, f"past_{kind}_{index}", buffer[first : first + count])
-                _bind_output(io, f"present_{kind}_{index}", buffer[first : first + count])
+                for name in self._present:
+                    if name.endswith(f"present_{kind}_{index}"):
+                        _bind_output(io, name, buffer[first : first + count])
         return binding
 
     def _bind_masks(self, io: Any, lengths: list[int], num_new: int, capacity: int) -> list[np.ndarray[Any, Any]]:
@@ -185,7 +191,55 @@ class OnnxLlama(OnnxSession):
     device = torch.device("cpu")
 
     def __init__(self, shape: LlamaShape, weights: LlamaWeights, rotary: RotaryTable) -> None:
-        super().__init__(LlamaGraph(shape, weights), rotary)
+        graph = LlamaGraph(shape, weights)
+        super().__init__(graph, rotary)
+        num_weights = sum(weight.numel() for weight in graph.initializers.values())
+        self._unrolled = graph if num_weights <= _LARGEST_TO_UNROLL and not self._always_by_mask else None
+        self._windows: dict[tuple[int, int, bool, bool], OnnxSession] = {}
+
+    @property
+    def drafts_windows(self) -> bool:
+        """Whether `draft` works for this model."""
+        return self._unrolled is not None
+
+    def draft(
+        self,
+        token_ids: torch.Tensor,
+        rows: CacheRows,
+        k: int,
+        vocab_size: int,
+        race: tuple[torch.Tensor, torch.Tensor] | None,
+        with_probs: bool,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Choose k tokens, one after the other, in one call; writes keys and values as k forwards would.
+
+        Args:
+            token_ids: int64, shape `[rows, num_query_tokens]`, which the first forward takes.
+            rows: As for `forward`.
+            k: How many.
+            vocab_size: How many tokens may be chosen.
+            race: Temperatures, float32, shape `[rows, 1]`, and noise, float32, shape `[rows, k, num_noises(vocab_size)]`, where
+                tokens are drawn; None for the most probable ones.
+            with_probs: Whether probabilities are wanted where none is drawn.
+
+        Returns:
+            tuple: The tokens, int64, shape `[rows, k]`, and their distributions, float32, shape `[rows, k, vocab_size]`; None
+                where they are not wanted.
+        """
+        assert self._unrolled is not None
+        form = k, vocab_size, race is not None, with_probs
+        window = self._windows.get(form)
+        if window is None:
+            graph = WindowGraph(self._unrolled, k, vocab_size, drawn=race is not None, with_probs=with_probs)
+            window = self._windows.setdefault(form, OnnxSession(graph, self._rotary))
+        inputs = {"token_ids": token_ids.contiguous()}
+        outputs = {"drafts": torch.empty(len(token_ids), k, dtype=torch.int64)}
+        if race is not None:
+            inputs |= {"temperature": race[0], "noise": race[1]}
+        if race is not None or with_probs:
+            outputs["probs"] = torch.empty(len(token_ids), k, vocab_size)
+        window.run(inputs, rows, outputs)
+        return outputs["drafts"], outputs.get("probs")
 
     def forward(
         self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int, layers: Sequence[int] = ()

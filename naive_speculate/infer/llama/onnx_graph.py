@@ -41,9 +41,11 @@ class GraphBuilder:
         shape: Numbers of the layers.
         initializers: Weights by name.
         model: The ONNX model, once `_finish` was called.
+        num_forwards: How many forwards a run of it makes, each after the first with one token more a row.
     """
 
     model: onnx.ModelProto
+    num_forwards = 1
 
     def __init__(self, shape: LlamaShape) -> None:
         self.shape = shape

@@ -10,6 +10,7 @@ from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.models import ModelPair
 from naive_speculate.sampling.argmax import argmax
 from naive_speculate.sampling.distributions import batch_scores, usable_probabilities
+from naive_speculate.speculate.draft.one_call import draft_in_one_call
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal
 from naive_speculate.speculate.rules import pick
 from naive_speculate.speculate.sequence import SequenceState
@@ -23,7 +24,10 @@ class ModelDrafter(BatchDrafter):
 
     Attributes:
         slots: Each row's place in the draft model's cache.
+        same_tokens: Whether the model's tokens are the target's.
     """
+
+    same_tokens = True
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
         super().__init__(pair, vocab_size, device)
@@ -81,9 +85,11 @@ class ModelDrafter(BatchDrafter):
         return Proposal(found.token_ids[back], probs, [found.lengths[place] for place in back])
 
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
-        window = DrawnWindow(rows, limits, self.vocab_size)
         query = self._first_query(rows)
         places = self.pool.view([self.slots[row] for row in rows])
+        if self.same_tokens and (found := draft_in_one_call(self.pool.model, query, places, rows, limits, self.vocab_size)):
+            return found
+        window = DrawnWindow(rows, limits, self.vocab_size)
         while True:
             lengths = [query.shape[1] if drawing else 0 for drawing in window.drawing]
             logits = self.pool.forward(places, query, num_logits=1, lengths=lengths)
@@ -156,7 +162,7 @@ class DrawnWindow:
         else:
             token_ids = torch.stack([self._draw_row(place, scores[place]) for place in range(len(self._rows))])
         self._token_ids.append(token_ids)
-        self._find_ends(token_ids)
+        self._find_ends(token_ids, scores)
         return token_ids
 
     def proposal(self) -> Proposal:
@@ -173,13 +179,13 @@ class DrawnWindow:
             return argmax(scores)
         return self._rows[place].random.categorical(self._probs[-1][place])
 
-    def _find_ends(self, token_ids: torch.Tensor) -> None:
+    def _find_ends(self, token_ids: torch.Tensor, scores: torch.Tensor) -> None:
         drafted = len(self._token_ids)
         if token_ids.is_cuda and not self._adaptive and not self._needs_history:
             # Looking at the tokens would wait for the device; a window past a stop token is merely cut later.
             self.full = drafted >= max(self._limits)
             return
-        confidences = pick(self._probs[-1], token_ids).tolist() if self._adaptive else [1.0] * len(token_ids)
+        confidences = self._confidences(token_ids, scores) if self._adaptive else [1.0] * len(token_ids)
         for place, (token, confidence) in enumerate(zip(token_ids.tolist(), confidences, strict=True)):
             row = self._rows[place]
             if row.pipeline.needs_history:
@@ -189,3 +195,9 @@ class DrawnWindow:
                 if ends or not row.window.should_continue(confidence):
                     self._ends[place] = drafted
         self.full = all(end is not None for end in self._ends)
+
+    def _confidences(self, token_ids: torch.Tensor, scores: torch.Tensor) -> list[float]:
+        """What the draft gives its tokens; found without all other probabilities where nobody asks for these."""
+        if self._needs_probs:
+            return pick(self._probs[-1], token_ids).tolist()
+        return (pick(scores, token_ids) - scores.logsumexp(dim=-1)).exp().tolist()

@@ -28,6 +28,8 @@ class TranslatedDrafter(ModelDrafter):
         histories: What the draft model reads of each row, in its own tokens.
     """
 
+    same_tokens = False
+
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
         super().__init__(pair, vocab_size, device)
         assert pair.translation is not None

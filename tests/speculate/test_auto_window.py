@@ -1,0 +1,114 @@
+""" "auto" beside fixed windows, in the costs that it decides by; and windows that end behind a doubtful draft."""
+
+import random
+from dataclasses import dataclass
+
+import pytest
+
+from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder
+from naive_speculate.costs import CostTable
+from naive_speculate.speculate.window import AutoWindow, FixedWindow, Window
+from naive_speculate.testing import ToyModel, enumerate_outputs, largest_difference
+
+TABLES = {
+    "a CPU": CostTable(0.24, (1.0, 1.26, 1.31, 1.38, 1.48, 1.55, 1.72, 1.79, 1.88)),
+    "a cheap draft": CostTable(0.11, (1.0, 1.39, 1.47, 1.55, 1.64, 1.72, 1.80, 1.88, 1.96)),
+    "a GPU": CostTable(0.05, tuple(1 + 0.02 * k for k in range(9))),
+    "a costly draft": CostTable(0.5, tuple(1 + 0.05 * k for k in range(9))),
+    "lookup": CostTable(0.0, (1.0, 1.39, 1.47, 1.55, 1.64, 1.72, 1.80, 1.88, 1.96)),
+}
+
+
+@dataclass(frozen=True)
+class Text:
+    """A kind of text: how often the draft gives its token each probability, and how many of these are kept."""
+
+    confidences: tuple[float, ...]
+    shares: tuple[float, ...]
+    kept: tuple[float, ...]
+    greedy: bool = False
+
+
+CONFIDENCES = (0.05, 0.15, 0.3, 0.4, 0.6, 0.8, 0.9, 0.98)
+TEXTS = {  # as measured with the bundled pair
+    "greedy": Text(CONFIDENCES, (3, 9, 16, 7, 8, 6, 5, 46), (0.3, 0.35, 0.6, 0.85, 0.63, 0.95, 0.95, 0.94), True),
+    "T = 0.8": Text(CONFIDENCES, (12, 3, 3, 3, 3, 3, 4, 69), (0.65, 0.8, 0.78, 0.7, 0.66, 0.73, 0.81, 0.97)),
+    "T = 1.3": Text(CONFIDENCES, (75, 7, 6, 4, 3, 2, 1, 3), (0.66, 0.79, 0.73, 0.64, 0.6, 0.65, 0.8, 0.91)),
+    "a list": Text(CONFIDENCES, (15, 23, 12, 20, 10, 5, 0, 15), (0.34, 0.7, 0.83, 0.49, 0.27, 0.93, 0.9, 0.99), True),
+    "an odd prompt": Text(CONFIDENCES, (48, 8, 10, 8, 7, 6, 4, 9), (0.62, 0.69, 0.75, 0.63, 0.64, 0.75, 0.82, 0.96)),
+}
+COPIES = {"copied text": Text((1.0,), (1,), (0.94,), True), "other text": Text((1.0,), (1,), (0.3,), True)}
+
+
+def tokens_per_cost(window: Window, text: Text, costs: CostTable, dice: random.Random, tokens: int = 96) -> float:
+    """One run's."""
+    made, spent = 0, 0.0
+    while made < tokens:
+        limit, fates = min(window.max_drafts(), tokens - made - 1), []
+        while len(fates) < limit:
+            kind = dice.choices(range(len(text.kept)), text.shares)[0]
+            fates.append(dice.random() < text.kept[kind])
+            if not window.should_continue(text.confidences[kind]):
+                break
+        kept = [*fates, False].index(False)
+        window.learn(kept, min(kept + 1, len(fates)))
+        spent += len(fates) * costs.draft + costs.verify_cost(len(fates))
+        made += kept + 1
+    return made / spent
+
+
+def mean_rate(make, text: Text, costs: CostTable) -> float:
+    return 60 / sum(1 / tokens_per_cost(make(), text, costs, random.Random(seed)) for seed in range(60))
+
+
+CASES = [(table, name) for table in TABLES for name in (COPIES if table == "lookup" else TEXTS)]
+
+
+@pytest.mark.parametrize(("table", "name"), CASES)
+def test_auto_comes_near_the_best_fixed_window_or_passes_it(table, name):
+    costs, text = TABLES[table], (TEXTS | COPIES)[name]
+    best = max(mean_rate(lambda k=k: FixedWindow(k), text, costs) for k in range(1, 9))
+    assert mean_rate(lambda: AutoWindow(costs, greedy=text.greedy), text, costs) > 0.97 * best
+
+
+@pytest.mark.parametrize("strategy", ["speculative_sampling", "block_verification"])
+@pytest.mark.parametrize("window", [3, "auto"])
+def test_a_window_that_ends_behind_a_doubtful_draft_is_lossless(strategy, window):
+    pair = ModelPair(ToyModel(3, 1), ToyModel(3, 2), measured_costs=CostTable(0.01, (1.0, 1.01)))
+    params = SamplingParams(max_tokens=3)
+    options = {"num_draft_tokens": window, "draft_confidence": 0.6, "verify_strategy": strategy, "detail": "probs"}
+    found = enumerate_outputs(pair, [1, 2], params, **options)
+    plain = enumerate_outputs(pair, [1, 2], params, num_draft_tokens=0, detail="probs")
+    assert largest_difference(found, plain) < 1e-12
+
+
+@pytest.mark.parametrize("temperature", [0, 1])
+def test_draft_confidence_ends_a_window_behind_the_first_token_below_it(tiny_decoder, temperature):
+    params = SamplingParams(max_tokens=40, seed=1, temperature=temperature, ignore_eos=True)
+    wide = tiny_decoder.generate([1, 2], params, num_draft_tokens=4, detail="probs")
+    drawn = sorted(e.draft_prob for e in wide.trace if e.kind == EventKind.PROPOSED)
+    least = drawn[len(drawn) // 2]
+    found = tiny_decoder.generate([1, 2], params, num_draft_tokens=4, draft_confidence=least, detail="probs")
+    windows: dict[int, list[float]] = {}
+    for event in found.trace:
+        if event.kind == EventKind.PROPOSED:
+            windows.setdefault(event.step, []).append(event.draft_prob)
+    assert {len(window) for window in windows.values()} > {1}
+    for window in windows.values():
+        assert all(q >= least for q in window[:-1])
+    assert found.trace.events[0].settings["draft_confidence"] == least
+
+
+def test_greedy_auto_gives_the_same_with_and_without_probabilities_in_its_events(tiny_decoder):
+    params = SamplingParams(max_tokens=40, temperature=0, ignore_eos=True)
+    some, none = (tiny_decoder.generate([1, 2], params, num_draft_tokens="auto", detail=detail) for detail in ("probs", "none"))
+    assert some.token_ids == none.token_ids
+    sizes = [[e.num_draft for e in result.trace if e.kind == EventKind.STEP] for result in (some, none)]
+    assert sizes[0] == sizes[1]
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.5, True, "high", float("nan")])
+def test_a_draft_confidence_that_cannot_be_is_refused(value):
+    decoder = SpeculativeDecoder(ModelPair(ToyModel(3, 1), ToyModel(3, 2)))
+    with pytest.raises(ValueError, match="draft_confidence must be None or from 0 to 1, got"):
+        decoder.generate([1], draft_confidence=value)
