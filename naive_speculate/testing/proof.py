@@ -137,7 +137,7 @@ def prove_lossless(
     cases = list(_cases(pair, prompt, params, num_draft_tokens, vocab_size, with_head))
     with ExitStack() as registered:
         strategies: list[str] = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION]
-        drafters = [name for name in ("model", "prompt_lookup") if DRAFTERS[name].obstacle(cases[0].pair) is None]
+        drafters = [name for name in ("model", "suffix", "prompt_lookup") if DRAFTERS[name].obstacle(cases[0].pair) is None]
         if verifier is not None:
             strategies = [registered.enter_context(_verifier(verifier))]
         if drafter is not None:
