@@ -80,7 +80,7 @@ class Admission:
             "lossy": VERIFIERS[request.verify_strategy].lossy and not params.greedy,
         }
         texts, costs_told = self.vocabulary.texts(token_ids), costs.to_dict() if window_size is None else None
-        translated = window_size != 0 and issubclass(drafter_for(drafter, self.pair), TranslatedDrafter)
+        translated = window_size != 0 and drafter_for(drafter, self.pair) is TranslatedDrafter
         translation = self.pair.translation if translated else None
         rows, emitters = [], []
         for index in range(params.num_sequences):
