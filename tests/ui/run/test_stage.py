@@ -49,7 +49,7 @@ def test_the_browser_gets_what_it_missed():
     runs = Runs()
     mine = Run(run([(3, 1), (3, 3)]).events)
     runs.add("visitor", mine)
-    resync, trace, _ = _server_functions(runs)
+    resync, trace, *_ = _server_functions(runs)
     answer = json.loads(resync([mine.id, 4]))
     assert answer["first"] == 4
     assert len(answer["events"]) == len(mine.events) - 4
