@@ -122,9 +122,9 @@ export function waterfall(state) {
 
 function sentence(state, { tokens, speedup }) {
   const cost = state.check + state.k * state.draftCost;
-  const sum = `${tokens.toFixed(2)} tokens for the time of ${cost.toFixed(2)} plain ones`;
-  if (state.measured === null) return `${sum}: ${speedup.toFixed(2)}×${speedup < 1 ? ", slower than without drafts" : ""}`;
-  return `First ${state.timed} tokens, measured: ${sum} would be ${(tokens / cost).toFixed(2)}×; it was ${speedup.toFixed(2)}×`;
+  const sum = `a round gives ${tokens.toFixed(2)} tokens and takes as long as ${cost.toFixed(2)} plain passes`;
+  if (state.measured === null) return `Calculated: ${sum}, ${speedup.toFixed(2)}×${speedup < 1 ? ", slower than without drafts" : ""}`;
+  return `Measured over ${state.timed} tokens: ${sum}. That would be ${(tokens / cost).toFixed(2)}×, and was ${speedup.toFixed(2)}×`;
 }
 
 // What would have to change.

@@ -62,7 +62,7 @@ def test_the_bars_lead_from_tokens_to_the_measured_speedup(computed):
     for before, after in zip(range(3), range(1, 4), strict=True):  # each begins where the one before it ends
         at = bars.base[before] + bars.y[before]
         assert bars.base[after] == pytest.approx(at)
-    assert "First 60 tokens, measured: 3.10 tokens for the time of 1.65 plain ones" in figure.layout.meta
+    assert "Measured over 60 tokens: a round gives 3.10 tokens and takes as long as 1.65 plain passes" in figure.layout.meta
 
 
 def test_other_machines_are_calculated_and_have_no_other_bar(computed):
@@ -97,7 +97,7 @@ def test_the_recorded_run_carries_its_figure_and_sliders_need_no_server(page):
     expect(board.locator("figcaption")).to_contain_text("slower than without drafts")
     expect(board.locator("[data-machine=laptop]")).to_have_attribute("aria-pressed", "false")
     board.locator("[data-machine=here]").click()
-    expect(board.locator("figcaption")).to_contain_text("measured")
+    expect(board.locator("figcaption")).to_contain_text("Measured")
     assert asked == []
 
 

@@ -136,7 +136,7 @@ class Catalog:
         """
         engine = self._engine_for(pair, request)
         self._measuring.make_way()
-        return self._making_way(run_events(engine, request, cancel))
+        return run_events(engine, request, cancel)
 
     def start(self, pair: str, request: Request, cancel: CancelFlag, deliver: Deliver) -> None:
         """Decode for a visitor, and deliver the events from the decoding thread (see `Engine.start`).
@@ -161,12 +161,6 @@ class Catalog:
             engine.start(_suited(engine, request), cancel, told)
         except Unavailable as error:
             raise Trouble(str(error)) from None
-        self._measuring.make_way()  # one that began in between
-
-    def _making_way(self, events: Iterator[Event]) -> Iterator[Event]:
-        for event in events:
-            self._measuring.make_way()
-            yield event
 
     def _engine_for(self, pair: str, request: Request) -> Engine:
         if request.params.max_tokens is None or request.params.max_tokens > self.max_tokens:

@@ -80,10 +80,10 @@ class Measuring:
             # Where plain decoding would end its text is of no interest, only how long a token takes.
             plainly = replace(drafted.params, ignore_eos=True, stop=[], stop_token_ids=[])
             plain = replace(drafted, params=plainly, num_draft_tokens=0)
-            slow, fast = [_decode(engine, plain, cancel)], list[list[Event]]()
+            slow, fast = [self._decode(engine, plain, cancel)], list[list[Event]]()
             while len(fast) < MOST_TURNS:
-                fast.append(_decode(engine, drafted, cancel))
-                slow.append(_decode(engine, plain, cancel))
+                fast.append(self._decode(engine, drafted, cancel))
+                slow.append(self._decode(engine, plain, cancel))
                 rates = plain_rates(slow[-2:])
                 if rates and max(rates) < (1 + AGREE) * min(rates):
                     break
@@ -91,6 +91,22 @@ class Measuring:
         if found is None:
             raise NotMeasured(SHORT, again=False)
         return found
+
+    def _decode(self, engine: Engine, request: Request, cancel: threading.Event) -> list[Event]:
+        ended = threading.Event()
+        timer = threading.Timer(MOST_SECONDS, ended.set)
+        timer.start()
+        events: list[Event] = []
+        try:
+            for some in engine.submit(request, _Either(cancel, ended)):
+                events += some
+                if not cancel.is_set() and not self._quiet():  # whoever comes past `make_way` is seen here
+                    cancel.set()
+        finally:
+            timer.cancel()
+        if cancel.is_set():
+            raise NotMeasured(CAME)
+        return events
 
     @contextmanager
     def _alone(self, engine: Engine) -> Iterator[threading.Event]:
@@ -106,19 +122,6 @@ class Measuring:
         finally:
             self._cancel = self._engine = None
             self._turn.release()
-
-
-def _decode(engine: Engine, request: Request, cancel: threading.Event) -> list[Event]:
-    ended = threading.Event()
-    timer = threading.Timer(MOST_SECONDS, ended.set)
-    timer.start()
-    try:
-        events = [event for some in engine.submit(request, _Either(cancel, ended)) for event in some]
-    finally:
-        timer.cancel()
-    if cancel.is_set():
-        raise NotMeasured(CAME)
-    return events
 
 
 class _Either:

@@ -97,6 +97,21 @@ def test_a_visitor_who_comes_ends_it_at_once_and_is_counted_alone(catalog, engin
     assert catalog.measure("", REQUEST).value > 0
 
 
+def test_one_who_decodes_past_the_catalog_ends_it_too(catalog, engine):
+    cancel, others = threading.Event(), []
+
+    def come() -> None:
+        if not others:
+            others.append(engine.engine.submit(Request([1], SamplingParams(max_tokens=400, ignore_eos=True)), cancel))
+
+    engine.then = come
+    with pytest.raises(NotMeasured, match=CAME):
+        catalog.measure("", REQUEST)
+    assert len(engine.asked) == 1
+    cancel.set()
+    list(others[0])
+
+
 def test_a_pair_that_is_decoded_elsewhere_says_so(tiny_engine):
     with pytest.raises(NotMeasured) as why:
         Catalog({"pair": ServedPair(tiny_engine)}).measure("", REQUEST)
