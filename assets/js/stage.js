@@ -33,7 +33,7 @@ class Stage {
     this.player = new Player(() => performance.now());
     this.controls = new Controls(component, this.player, () => this.wake());
     this.clean = new Clean(this.root);
-    mountStats({ element });
+    mountStats({ element, measure: () => this.measure(true) });
     this.run = { id: "", serial: -1, live: false };
     this.frame = 0;
     this.told = { upto: -1, at: 0, event: -1 }; // what the rest of the page was told, and when; which event the inspector shows
@@ -60,8 +60,9 @@ class Stage {
     this.accept(message);
   }
 
-  begin({ run, serial, live, plain, title, warning }) {
-    this.run = { id: run, serial, live, plain };
+  begin({ run, serial, live, title, warning }) {
+    this.run = { id: run, serial, live };
+    this.unmeasured = null;    // why the run has no speedup, once it is known
     this.settings = {};
     this.find(".ns-warning").textContent = warning;
     this.find(".ns-warning").hidden = !warning;
@@ -98,8 +99,29 @@ class Stage {
       this.player.done = true;
       this.root.dataset.state = "done";
       this.announce();
+      if (!this.sums.finished?.speedup) this.measure(false);
     }
     this.wake();
+  }
+
+  // The speedup is measured after the run, by the server and while nobody else decodes.
+  async measure(asked) {
+    const { id, serial, live } = this.run;
+    const { finished } = this.sums;
+    const know = (unmeasured) => {
+      if (serial !== this.run.serial) return;
+      this.unmeasured = unmeasured;
+      if (this.told.upto >= 0) this.tell();
+    };
+    know({ measuring: live });
+    let answer;
+    try {
+      answer = JSON.parse(await this.server.speedup([id, asked]) || "null");
+    } catch {
+      // No connection.
+    }
+    if (finished && answer?.speedup) finished.speedup = answer.speedup;
+    know(answer ?? { reason: "The server does not answer.", again: true });
   }
 
   // The server answers with so many events at a time: ask until there is nothing more to be had.
@@ -177,8 +199,8 @@ class Stage {
   }
 
   summary(events) {
-    const { live, plain } = this.run;
-    return { ...this.sums.at(events, this.player.round(events)), live, plain };
+    const speedup = this.sums.finished?.speedup ?? null;
+    return { ...this.sums.at(events, this.player.round(events)), live: this.run.live, speedup, unmeasured: this.unmeasured };
   }
 
   show(n) {

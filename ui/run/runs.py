@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from secrets import token_urlsafe
 
-from naive_speculate.events import Event
+from naive_speculate.events import Event, MeasuredSpeedup
 from naive_speculate.events.trace import Trace
 from naive_speculate.serving.delivery import Inbox
 from naive_speculate.serving.protocol import Deliver
@@ -40,11 +40,10 @@ class Run:
     Attributes:
         id: Names the run towards the browser.
         serial: Later runs have larger ones.
-        events: What was emitted so far; only ever appended to.
+        events: What was emitted so far; only ever appended to, but for the last one's `speedup`.
         live: Whether a decoder made it here and now.
         title: Shown above its tokens.
-        plain_rate: Measured tokens a second of plain decoding that it is compared with; None where that is not known.
-        plain_where: Where that was measured.
+        measure: Measures what drafting gained; None for a run that was not decoded here.
         error: Why the run could not be or go on, when it did not end by itself.
     """
 
@@ -54,8 +53,7 @@ class Run:
         self.events: list[Event] = list(events)
         self.live = False
         self.title = title
-        self.plain_rate: float | None = None
-        self.plain_where = "on this machine"
+        self.measure: Callable[[], MeasuredSpeedup] | None = None
         self.error: Exception | None = None
         self.cancel = threading.Event()
         self.done = threading.Event()

@@ -8,10 +8,12 @@ import gradio as gr
 from naive_speculate.events import TOKEN_KINDS, EventKind
 from naive_speculate.events.trace import Trace
 from naive_speculate.palette import PROMPT, STYLES, Style
+from ui import labels
 from ui.assets import ROOT, mounting
 from ui.explain.glossary import link
 from ui.explain.inspector import to_json
 from ui.run.runs import Run, Runs
+from ui.run.speedup import speedup_of
 from ui.run.stats import headline
 from ui.run.wire import RESYNC_EVENTS, batch
 
@@ -107,4 +109,12 @@ def _server_functions(runs: Runs) -> list[Callable[..., str]]:
                     return to_json(Trace(run.events[:upto]), number)
         return ""
 
-    return [resync, trace, explain]
+    def speedup(request: object) -> str:
+        """What drafting gained, measured first where it was not: `[run id, whether the visitor asked]` → JSON (see
+        `speedup_of`), empty for an unknown run."""
+        match request:
+            case [run_id, bool(asked)] if run := runs.get(run_id):
+                return labels.to_json(speedup_of(run, asked=asked))
+        return ""
+
+    return [resync, trace, explain, speedup]

@@ -10,6 +10,7 @@ import gradio as gr
 from naive_speculate.events.trace import Trace
 from ui.assets import mounting
 from ui.charts.plot import build_board, load_plotly
+from ui.charts.waterfall import build_waterfall
 from ui.explain.models import build_models, models_in_short
 from ui.explain.panel import build_panel
 from ui.host.catalog import DECODING, Catalog
@@ -19,6 +20,7 @@ from ui.run.recorded import START
 from ui.run.replay import opened
 from ui.run.runs import Run, Runs
 from ui.run.settings import Settings, from_query
+from ui.run.speedup import seeded
 from ui.run.stage import build_stage
 from ui.run.stats import title
 from ui.run.wire import batch
@@ -71,6 +73,7 @@ class Workbench:
                     with gr.Column(elem_id="inspector", elem_classes="ns-inspector"):
                         build_panel(first.id, first.trace)
                 build_board()
+                build_waterfall()
                 load_plotly()
                 build_models(catalog)
         self.controls = made
@@ -103,15 +106,15 @@ class Workbench:
         session = request.session_hash or ""
         try:
             settings = parts.read(values)
-            begin = partial(self._catalog.start, settings.pair, settings.request())
-            plain_rate = self._catalog.of(settings.pair).plain_rate
+            wanted = settings.request()
+            begin = partial(self._catalog.start, settings.pair, wanted)
             queue = self._catalog.queue(settings.pair)
         except ValueError as error:
             warn(error)
             yield gr.skip()
             return
         run = Run()
-        run.plain_rate = plain_rate
+        run.measure = lambda: self._catalog.measure(settings.pair, seeded(wanted, run.events[0].seed))
         self._runs.add(session, run)
         run.start(begin)
         if queue:
