@@ -3,6 +3,7 @@
 import { Controls } from "./controls.js";
 import { Clean } from "./clean.js";
 import { tell } from "./cursor.js";
+import { Drafter } from "./drafter.js";
 import { percent } from "./format.js";
 import { inspect } from "./inspector.js";
 import { ending } from "./judged.js";
@@ -12,7 +13,7 @@ import { Rounds } from "./rounds.js";
 import { mount as mountStats } from "./stats.js";
 import { Sums } from "./summary.js";
 import { Tip, spoken } from "./tip.js";
-import { Flow, TOKEN, VERDICT, hush, repaint } from "./tokens.js";
+import { Flow, OUTPUT, TOKEN, VERDICT, hush, repaint } from "./tokens.js";
 
 const FRAME_MS = 8;   // of our work a frame; the rest belongs to the browser
 const TELL_MS = 250;  // numbers and charts follow the cursor at most four times a second
@@ -33,6 +34,7 @@ class Stage {
     this.player = new Player(() => performance.now());
     this.controls = new Controls(component, this.player, () => this.wake());
     this.clean = new Clean(this.root);
+    this.drafter = new Drafter(this.find(".ns-drafter"));
     mountStats({ element });
     this.run = { id: "", serial: -1, live: false };
     this.frame = 0;
@@ -66,6 +68,7 @@ class Stage {
     this.find(".ns-warning").textContent = warning;
     this.find(".ns-warning").hidden = !warning;
     this.clean.clear();
+    this.drafter.clear();
     this.sums = new Sums();
     this.player.reset();
     this.flow.clear();
@@ -184,7 +187,7 @@ class Stage {
   show(n) {
     const event = this.player.events[n];
     if (event.kind === "started") {
-      if (!this.shown[n]) this.flow.prompt(event), (this.shown[n] = {});
+      if (!this.shown[n]) this.drafter.begin(event, this.flow.prompt(event)), (this.shown[n] = {});
       this.settings = event.settings || {};
       this.controls.name(this.settings);
     } else if (event.kind === "step") {
@@ -213,6 +216,7 @@ class Stage {
       shown[n] = token;
       rounds.count(event, 1);
     }
+    if (OUTPUT.has(event.kind)) this.drafter.kept(event, shown[n]);
     this.controls.count(event.kind, 1);
   }
 
@@ -248,6 +252,7 @@ class Stage {
     const token = this.pinned || this.here();
     if (this.looked && this.looked !== token) mark(this.looked, "ns-pinned", false);
     this.looked = token;
+    this.sources();
     if (!token) return inspect(null);
     mark(token, "ns-pinned", true);
     const number = this.told.event = this.telling(token);
@@ -279,15 +284,26 @@ class Stage {
     return this.shown[newest] ?? null;
   }
 
+  // Of a drafter that copies: underlines where the inspected token's round was copied from, or the token that is pointed at.
+  sources(pointed = null) {
+    const { events, cursor, ends } = this.player;
+    if (pointed) return this.drafter.mark([events[pointed.born]]);
+    if (!this.looked) return this.drafter.mark([]);
+    const round = this.player.round(this.looked.born);
+    this.drafter.mark(events.slice(ends[round - 1] ?? 0, Math.min(cursor, ends[round] ?? cursor)));
+  }
+
   // Pointing at a token points at it in both views.
   point(token, at) {
     const { events } = this.player;
     this.tip.show(at, events[this.telling(token)], events[token.born], this.settings);
+    if (events[token.born].copied_from !== undefined) this.sources(token);
     mark(token, "ns-linked", true);
   }
 
   unpoint(token) {
     this.tip.hide();
+    this.sources();
     mark(token, "ns-linked", false);
   }
 

@@ -1,6 +1,7 @@
 """The stage: tokens, rounds and replay bar, one custom component on `gr.HTML` that is fed numbered batches of events."""
 
 import html
+import json
 from collections.abc import Callable
 
 import gradio as gr
@@ -8,6 +9,7 @@ import gradio as gr
 from naive_speculate.events import TOKEN_KINDS, EventKind
 from naive_speculate.events.trace import Trace
 from naive_speculate.palette import PROMPT, STYLES, Style
+from naive_speculate.speculate.draft import DRAFTERS
 from ui.assets import ROOT, mounting
 from ui.explain.glossary import link
 from ui.explain.inspector import to_json
@@ -51,7 +53,7 @@ def build_stage(runs: Runs, first: Run) -> gr.HTML:
 def template() -> str:
     """The component's markup; it never changes, so Gradio never touches what the script adds to it."""
     text = (ROOT / "stage.html").read_text(encoding="utf-8")
-    for place, markup in (("legend", legend()), ("meanings", meanings()), ("headline", headline())):
+    for place, markup in (("legend", legend()), ("meanings", meanings()), ("headline", headline()), ("drafters", drafters())):
         text = text.replace(f"<!-- {place} -->", markup)
     return text
 
@@ -69,6 +71,12 @@ def meanings() -> str:
         f"<div><dt>{html.escape(style.mark)} {_term(style.label)}</dt><dd>{html.escape(style.meaning)}</dd></div>"
         for style in styles
     )
+
+
+def drafters() -> str:
+    """What the script says of a run's drafter, by its name in the registry: JSON as an attribute's value."""
+    words = {name: (drafter.title or name, drafter.about) for name, drafter in DRAFTERS.items()}
+    return html.escape(json.dumps(words), quote=True)
 
 
 def _term(label: str) -> str:

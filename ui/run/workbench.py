@@ -61,7 +61,7 @@ class Workbench:
                 )
                 with gr.Column(elem_classes="ns-settings"):
                     made |= parts.build_main(START)
-                    made |= parts.build_more(START, chat_template=catalog.has_chat_template)
+                    made |= parts.build_more(START, chat_template=catalog.has_chat_template, drafters=catalog.drafters)
                     made |= parts.build_pair(list(catalog.pairs))
                     self.share = gr.Button("Copy link to these settings", size="sm", elem_id="share")
             with gr.Column(elem_classes="ns-show"):
