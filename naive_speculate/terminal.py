@@ -172,7 +172,7 @@ def drafter_lines(started: Event) -> str:
     if started.vocabularies is not None:
         shared, total = started.vocabularies.get("shared", 0), started.vocabularies.get("target", 0)
         lines.append(
-            f"The draft has another tokenizer and knows {shared:,} of the target's {total:,} tokens; the others are shown inverted."
+            f"The draft has another tokenizer and knows {shared:,} of the target's {total:,} tokens; the others stand inverted."
         )
     return "\n".join(lines)
 

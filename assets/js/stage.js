@@ -8,6 +8,7 @@ import { percent } from "./format.js";
 import { inspect } from "./inspector.js";
 import { ending } from "./judged.js";
 import { focusToken, moveByKey } from "./keys.js";
+import { Link } from "./link.js";
 import { Player } from "./player.js";
 import { Rounds } from "./rounds.js";
 import { mount as mountStats } from "./stats.js";
@@ -35,6 +36,7 @@ class Stage {
     this.controls = new Controls(component, this.player, () => this.wake());
     this.clean = new Clean(this.root);
     this.drafter = new Drafter(this.find(".ns-drafter"));
+    this.link = new Link(this);
     mountStats({ element });
     this.run = { id: "", serial: -1, live: false };
     this.frame = 0;
@@ -58,6 +60,7 @@ class Stage {
       return;
     }
     if (!message || message.serial < this.run.serial) return;
+    if (message.lost) return this.link.tell("");
     if (message.serial > this.run.serial) this.begin(message);
     this.accept(message);
   }
@@ -78,6 +81,7 @@ class Stage {
     this.shown = [];           // for every event that was ever shown, what it made: {flow, chip, event, born, judged}
     this.waiting = new Map();  // drafted tokens by "step:index"
     this.pinned = null;        // the token that the reader chose
+    this.asked = null;         // the number of an event whose token is to be chosen once it is shown
     this.looked = null;        // the token that the inspector shows
     inspect(null);
     this.resyncing = false;
@@ -86,6 +90,7 @@ class Stage {
     this.find(".ns-title").textContent = title;
     this.root.dataset.run = run;
     this.root.dataset.state = "running";
+    this.link.begin(run);
   }
 
   // Messages may have been dropped on the way (updates coalesce, a hidden panel gets none): then ask for the rest.
@@ -102,6 +107,7 @@ class Stage {
       this.root.dataset.state = "done";
       this.announce();
     }
+    this.link.arrive();
     this.wake();
   }
 
@@ -161,6 +167,7 @@ class Stage {
       this.flow.follow();
       this.rounds.follow();
     }
+    if (this.asked < player.cursor && this.shown[this.asked]?.flow) this.pin(this.shown[this.asked]), (this.asked = null);
     this.controls.draw(this.run.live);
     if (this.looked && this.told.event >= player.cursor) this.look(); // at once: that is not reached any more
     if (player.cursor !== this.told.upto && !this.timer) {
@@ -243,6 +250,12 @@ class Stage {
   pin(token) {
     this.pinned = token;
     this.look(true);
+  }
+
+  // The same for the token of an event, once playback has come there.
+  pinAt(number) {
+    this.asked = number;
+    this.wake();
   }
 
   // The inspector shows the token that the reader chose, and else where playback is; of either no more than is reached.

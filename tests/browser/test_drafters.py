@@ -1,4 +1,4 @@
-"""Where drafts come from: the menu, what a draft was copied from, the layers that a head reads, tokens that two models do not share."""
+"""Where drafts come from: the menu, what a draft was copied from, the layers that a head reads, tokens not shared."""
 
 from playwright.sync_api import expect
 

@@ -18,6 +18,7 @@ def recorded_run() -> Run:
     """The recorded run, with the speed of plain decoding that was recorded with it on the same machine."""
     trace = Trace.load(SPECULATIVE)
     run = Run(trace, id="recorded", title=title(trace))
+    run.settings = START
     run.plain_rate = Trace.load(PLAIN).metrics.tokens_per_second
     run.plain_where = "in the same recording"
     return run

@@ -13,6 +13,7 @@ from naive_speculate.events import Event
 from naive_speculate.events.trace import Trace
 from naive_speculate.serving.delivery import Inbox
 from naive_speculate.serving.protocol import Deliver
+from ui.run.settings import Settings
 
 Begin = Callable[[threading.Event, Deliver], None]
 """Starts a run: takes the event that cancels it, and what its events are delivered to."""
@@ -45,6 +46,7 @@ class Run:
         title: Shown above its tokens.
         plain_rate: Measured tokens a second of plain decoding that it is compared with; None where that is not known.
         plain_where: Where that was measured.
+        settings: What was asked for; None for a run that was opened.
         error: Why the run could not be or go on, when it did not end by itself.
     """
 
@@ -56,11 +58,18 @@ class Run:
         self.title = title
         self.plain_rate: float | None = None
         self.plain_where = "on this machine"
+        self.settings: Settings | None = None
         self.error: Exception | None = None
         self.cancel = threading.Event()
         self.done = threading.Event()
         self.done.set()
         self._inbox = Inbox()
+
+    def copy(self) -> "Run":
+        """The same run for another visitor, who keeps it when the first one goes."""
+        run = Run(self.events, title=self.title)
+        run.live, run.plain_rate, run.plain_where, run.settings = self.live, self.plain_rate, self.plain_where, self.settings
+        return run
 
     @property
     def trace(self) -> Trace:

@@ -14,6 +14,7 @@ from ui.assets import ROOT, mounting
 from ui.explain.glossary import link
 from ui.explain.inspector import to_json
 from ui.run.runs import Run, Runs
+from ui.run.settings import Settings, settings_of
 from ui.run.stats import headline
 from ui.run.wire import RESYNC_EVENTS, batch
 
@@ -38,11 +39,11 @@ TERMS_OF = {
 
 
 def build_stage(runs: Runs, first: Run) -> gr.HTML:
-    """The component, showing `first`; its events are `open` and `lost`."""
+    """The component, showing `first`; its events are `open`, `lost` and `follow`."""
     return gr.HTML(
         batch(first),
         html_template=template(),
-        js_on_load=mounting("stage", "open", "lost"),
+        js_on_load=mounting("stage", "open", "lost", "follow"),
         server_functions=_server_functions(runs),
         apply_default_css=False,
         elem_id="stage",
@@ -115,4 +116,10 @@ def _server_functions(runs: Runs) -> list[Callable[..., str]]:
                     return to_json(Trace(run.events[:upto]), number)
         return ""
 
-    return [resync, trace, explain]
+    def link(run_id: object) -> str:
+        """The query that repeats a run, empty for an unknown one."""
+        run = runs.get(run_id)
+        settings = run and (run.settings or settings_of(run.trace))
+        return settings.query(Settings(prompt="", seed=None)) if settings else ""
+
+    return [resync, trace, explain, link]
