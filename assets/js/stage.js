@@ -3,16 +3,18 @@
 import { Controls } from "./controls.js";
 import { Clean } from "./clean.js";
 import { tell } from "./cursor.js";
+import { Drafter } from "./drafter.js";
 import { percent } from "./format.js";
 import { inspect } from "./inspector.js";
 import { ending } from "./judged.js";
 import { focusToken, moveByKey } from "./keys.js";
+import { Link } from "./link.js";
 import { Player } from "./player.js";
 import { Rounds } from "./rounds.js";
 import { mount as mountStats } from "./stats.js";
 import { Sums } from "./summary.js";
 import { Tip, spoken } from "./tip.js";
-import { Flow, TOKEN, VERDICT, hush, repaint } from "./tokens.js";
+import { Flow, OUTPUT, TOKEN, VERDICT, hush, repaint } from "./tokens.js";
 
 const FRAME_MS = 8;   // of our work a frame; the rest belongs to the browser
 const TELL_MS = 250;  // numbers and charts follow the cursor at most four times a second
@@ -33,6 +35,8 @@ class Stage {
     this.player = new Player(() => performance.now());
     this.controls = new Controls(component, this.player, () => this.wake());
     this.clean = new Clean(this.root);
+    this.drafter = new Drafter(this.find(".ns-drafter"));
+    this.link = new Link(this);
     mountStats({ element, measure: () => this.measure(true) });
     this.run = { id: "", serial: -1, live: false };
     this.frame = 0;
@@ -56,6 +60,7 @@ class Stage {
       return;
     }
     if (!message || message.serial < this.run.serial) return;
+    if (message.lost) return this.link.tell("");
     if (message.serial > this.run.serial) this.begin(message);
     this.accept(message);
   }
@@ -67,6 +72,7 @@ class Stage {
     this.find(".ns-warning").textContent = warning;
     this.find(".ns-warning").hidden = !warning;
     this.clean.clear();
+    this.drafter.clear();
     this.sums = new Sums();
     this.player.reset();
     this.flow.clear();
@@ -76,6 +82,7 @@ class Stage {
     this.shown = [];           // for every event that was ever shown, what it made: {flow, chip, event, born, judged}
     this.waiting = new Map();  // drafted tokens by "step:index"
     this.pinned = null;        // the token that the reader chose
+    this.asked = null;         // the number of an event whose token is to be chosen once it is shown
     this.looked = null;        // the token that the inspector shows
     inspect(null);
     this.resyncing = false;
@@ -84,6 +91,7 @@ class Stage {
     this.find(".ns-title").textContent = title;
     this.root.dataset.run = run;
     this.root.dataset.state = "running";
+    this.link.begin(run);
   }
 
   // Messages may have been dropped on the way (updates coalesce, a hidden panel gets none): then ask for the rest.
@@ -101,6 +109,7 @@ class Stage {
       this.announce();
       if (!this.sums.finished?.speedup) this.measure(false);
     }
+    this.link.arrive();
     this.wake();
   }
 
@@ -180,6 +189,7 @@ class Stage {
       this.flow.follow();
       this.rounds.follow();
     }
+    if (this.asked < player.cursor && this.shown[this.asked]?.flow) this.pin(this.shown[this.asked]), (this.asked = null);
     this.controls.draw(this.run.live);
     if (this.looked && this.told.event >= player.cursor) this.look(); // at once: that is not reached any more
     if (player.cursor !== this.told.upto && !this.timer) {
@@ -206,7 +216,7 @@ class Stage {
   show(n) {
     const event = this.player.events[n];
     if (event.kind === "started") {
-      if (!this.shown[n]) this.flow.prompt(event), (this.shown[n] = {});
+      if (!this.shown[n]) this.drafter.begin(event, this.flow.prompt(event)), (this.shown[n] = {});
       this.settings = event.settings || {};
       this.controls.name(this.settings);
     } else if (event.kind === "step") {
@@ -235,6 +245,7 @@ class Stage {
       shown[n] = token;
       rounds.count(event, 1);
     }
+    if (OUTPUT.has(event.kind)) this.drafter.kept(event, shown[n]);
     this.controls.count(event.kind, 1);
   }
 
@@ -263,6 +274,12 @@ class Stage {
     this.look(true);
   }
 
+  // The same for the token of an event, once playback has come there.
+  pinAt(number) {
+    this.asked = number;
+    this.wake();
+  }
+
   // The inspector shows the token that the reader chose, and else where playback is; of either no more than is reached.
   look(chosen = false) {
     const { events, cursor, playing, following, done, ends } = this.player;
@@ -270,6 +287,7 @@ class Stage {
     const token = this.pinned || this.here();
     if (this.looked && this.looked !== token) mark(this.looked, "ns-pinned", false);
     this.looked = token;
+    this.sources();
     if (!token) return inspect(null);
     mark(token, "ns-pinned", true);
     const number = this.told.event = this.telling(token);
@@ -301,15 +319,26 @@ class Stage {
     return this.shown[newest] ?? null;
   }
 
+  // Of a drafter that copies: underlines where the inspected token's round was copied from, or the token that is pointed at.
+  sources(pointed = null) {
+    const { events, cursor, ends } = this.player;
+    if (pointed) return this.drafter.mark([events[pointed.born]]);
+    if (!this.looked) return this.drafter.mark([]);
+    const round = this.player.round(this.looked.born);
+    this.drafter.mark(events.slice(ends[round - 1] ?? 0, Math.min(cursor, ends[round] ?? cursor)));
+  }
+
   // Pointing at a token points at it in both views.
   point(token, at) {
     const { events } = this.player;
     this.tip.show(at, events[this.telling(token)], events[token.born], this.settings);
+    if (events[token.born].copied_from !== undefined) this.sources(token);
     mark(token, "ns-linked", true);
   }
 
   unpoint(token) {
     this.tip.hide();
+    this.sources();
     mark(token, "ns-linked", false);
   }
 

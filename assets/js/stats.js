@@ -4,6 +4,12 @@ import { follow } from "./cursor.js";
 import { make } from "./dom.js";
 import { count, percent } from "./format.js";
 
+const GUESSERS = new Map([
+  ["suffix", "A search in the text so far"],
+  ["prompt_lookup", "A search in the text so far"],
+  ["head", "A draft head on the target"],
+]);
+
 export function mount({ element, measure }) {
   const sentence = element.querySelector(".ns-sentence");
   const tiles = [...element.querySelectorAll(".ns-tiles dd")];
@@ -53,7 +59,7 @@ export function said({ sums, rounds, tokens, started, finished, live }) {
   if (!sums.drafted) {
     return [opened(`Plain decoding: the target model wrote ${written} in ${passes}, one token a pass.`), ending(finished)];
   }
-  const guesser = ["suffix", "prompt_lookup"].includes(started.settings?.drafter) ? "A search in the text so far" : "A small draft model";
+  const guesser = GUESSERS.get(started.settings?.drafter) || "A small draft model";
   return [
     opened(`${guesser} guessed ${count(sums.drafted, "token")} ahead; of these the target model ${fates(sums, isBlock(started))}: `),
     make("strong", "", `${written} in ${passes}`),

@@ -207,6 +207,8 @@ class Event:
         schema_version, prompt, prompt_token_ids, prompt_texts, settings, seed, models, device, cost_table: What a run
             started with.
         vocabularies: Of a run whose draft has another tokenizer: tokens both know ("shared"), the target and the draft.
+        head_layers, target_layers: Of a run whose drafter reads hidden states of the target: after how many of its layers each
+            was taken, and how many layers it has, where it tells.
         finish_reason, metrics, message: How it ended; `message` says what went wrong when it ended in an error.
         speedup: Of a run's end, where it was measured afterwards: what drafting gained.
         stop_reason: vLLM's: the stop string or the id of the stop token that ended it; None for the model's own end token.
@@ -256,6 +258,8 @@ class Event:
     vocabularies: dict[str, int] | None = None
     unknown_to_draft: bool | None = None
     speedup: MeasuredSpeedup | None = None
+    head_layers: list[int] | None = None
+    target_layers: int | None = None
 
     def to_dict(self, without: Collection[str] = ()) -> dict[str, Any]:
         """The event as plain JSON values, without the fields that do not apply, nor those named."""

@@ -11,6 +11,7 @@ from naive_speculate.infer.threads import leave_cores_to
 from naive_speculate.serving import Engine, Load, LocalEngine, Request, SoloEngine, Unavailable
 from naive_speculate.serving.observed import ObservedEngine, Observer
 from naive_speculate.serving.protocol import Deliver
+from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.speculate.sequence import CancelFlag
 from ui.host.configuration import MAX_TOKENS, Configuration
 from ui.host.measuring import Measuring, NotMeasured
@@ -18,6 +19,8 @@ from ui.host.zero import on_zero_gpu, zero_gpu
 
 DECODING = "decoding"
 """What Gradio's queue calls the runs that wait for a place."""
+NEEDS = {"model": "draft", "head": "head"}
+"""Which of a pair's models a drafter drafts with."""
 WARM_PROMPT = "Once upon a time there was"
 WARM_RUNS = 2
 WARM_TOKENS = 16
@@ -63,6 +66,12 @@ class Catalog:
     def has_chat_template(self) -> bool:
         """Whether prompts can be wrapped for chatting."""
         return any(served.engine.about.chat for served in self.pairs.values())
+
+    @property
+    def drafters(self) -> list[str]:
+        """The drafters of the registry that any pair has what it takes for."""
+        models = {role for served in self.pairs.values() for role in served.engine.about.models}
+        return [name for name in DRAFTERS if NEEDS.get(name, "target") in models]
 
     def of(self, name: str) -> ServedPair:
         """The pair of that name; the usual one for an empty name.

@@ -17,4 +17,6 @@ START = Settings(prompt=next(iter(EXAMPLES.values())), seed=1)
 def recorded_run() -> Run:
     """The recorded run; its end carries the speedup that was measured with it."""
     trace = Trace.load(SPECULATIVE)
-    return Run(trace, id="recorded", title=title(trace))
+    run = Run(trace, id="recorded", title=title(trace))
+    run.settings = START
+    return run

@@ -13,6 +13,7 @@ from naive_speculate.events import Event, MeasuredSpeedup
 from naive_speculate.events.trace import Trace
 from naive_speculate.serving.delivery import Inbox
 from naive_speculate.serving.protocol import Deliver
+from ui.run.settings import Settings
 
 Begin = Callable[[threading.Event, Deliver], None]
 """Starts a run: takes the event that cancels it, and what its events are delivered to."""
@@ -44,6 +45,7 @@ class Run:
         live: Whether a decoder made it here and now.
         title: Shown above its tokens.
         measure: Measures what drafting gained; None for a run that was not decoded here.
+        settings: What was asked for; None for a run that was opened.
         error: Why the run could not be or go on, when it did not end by itself.
     """
 
@@ -54,11 +56,18 @@ class Run:
         self.live = False
         self.title = title
         self.measure: Callable[[], MeasuredSpeedup] | None = None
+        self.settings: Settings | None = None
         self.error: Exception | None = None
         self.cancel = threading.Event()
         self.done = threading.Event()
         self.done.set()
         self._inbox = Inbox()
+
+    def copy(self) -> "Run":
+        """The same run for another visitor, who keeps it when the first one goes."""
+        run = Run(self.events, title=self.title)
+        run.live, run.settings, run.measure = self.live, self.settings, self.measure
+        return run
 
     @property
     def trace(self) -> Trace:
