@@ -12,14 +12,18 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from naive_speculate.events import MeasuredSpeedup
 from naive_speculate.events.trace import Trace
 from ui.experiments.batches import BatchSample, sizes_for, sweep_batches
+from ui.experiments.learn_recordings import FILE as LESSONS_FILE
+from ui.experiments.learn_recordings import record_lessons
+from ui.experiments.lessons import LESSONS
 from ui.experiments.race import SHOWN, race
 from ui.experiments.recordings import Exploration, save_race
 from ui.experiments.sweep import KS, PROMPTS, Sample, sweep
 from ui.host.catalog import Catalog, load_catalog
 from ui.host.configuration import Configuration, PairChoice
-from ui.run.recorded import FOLDER, PLAIN, SPECULATIVE, START
+from ui.run.recorded import FOLDER, SPECULATIVE, START
 from ui.run.settings import Settings
 
 Recording = Callable[[Catalog, Path], Iterator[tuple[int, int]]]
@@ -34,26 +38,19 @@ EXPLORE_TOKENS = 64
 
 
 def record_run(catalog: Catalog, folder: Path, settings: Settings = START, heats: int = HEATS) -> Iterator[tuple[int, int]]:
-    """The run that visitors meet first, and one of plain decoding with the same settings to compare it with.
+    """The run that visitors meet first.
 
-    A seed makes all runs of a kind alike but for their times, so the fastest of several, made in turn, tells best what the
-    decoder takes. The run's end carries the speedup, measured as after a visitor's run, when the machine was quietest.
+    A seed makes all runs alike but for their times, so the fastest of several tells best what the decoder takes. The run's end
+    carries the speedup, measured as after a visitor's run, when the machine was quietest.
     """
-    fastest: dict[int, Trace] = {}
-    windows = (settings.num_draft_tokens, 0)
-    for number, k in enumerate(windows * heats, start=1):
-        trace = Trace(catalog.stream("", replace(settings, num_draft_tokens=k).request(), threading.Event()))
-        if k not in fastest or _seconds(trace) < _seconds(fastest[k]):
-            fastest[k] = trace
-        yield number, heats * (len(windows) + 1)
-    measured = []
+    traces, measured = list[Trace](), list[MeasuredSpeedup]()
     for number in range(heats):
+        traces.append(Trace(catalog.stream("", settings.request(), threading.Event())))
         measured.append(catalog.measure("", settings.request()))
-        yield heats * len(windows) + number + 1, heats * (len(windows) + 1)
-    fastest[settings.num_draft_tokens][-1].speedup = min(measured, key=lambda found: found.high / found.low)
-    fastest[settings.num_draft_tokens].save(folder / SPECULATIVE.name)
-    # Of the plain one only its times are wanted.
-    Trace(replace(event, target_top=None) for event in fastest[0]).save(folder / PLAIN.name)
+        yield number + 1, heats
+    fastest = min(traces, key=_seconds)
+    fastest[-1].speedup = min(measured, key=lambda found: found.high / found.low)
+    fastest.save(folder / SPECULATIVE.name)
 
 
 def record_race(catalog: Catalog, folder: Path, settings: Settings = START, heats: int = HEATS) -> Iterator[tuple[int, int]]:
@@ -91,7 +88,20 @@ def record_exploration(
     Exploration(samples, batches, models, settings.max_tokens, settings.temperature).save(folder)
 
 
-RECORDINGS: dict[str, Recording] = {"run": record_run, "race": record_race, "explore": record_exploration}
+def record_learn(catalog: Catalog, folder: Path, settings: Settings = START) -> Iterator[tuple[int, int]]:
+    """The finished pictures that the lessons open with."""
+    yield 0, len(LESSONS)
+    for done, lesson in enumerate(LESSONS, start=1):
+        record_lessons(catalog, settings, folder / LESSONS_FILE.name, [lesson])
+        yield done, len(LESSONS)
+
+
+RECORDINGS: dict[str, Recording] = {
+    "run": record_run,
+    "race": record_race,
+    "explore": record_exploration,
+    "lessons": record_learn,
+}
 
 
 def record(catalog: Catalog, folder: Path, names: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""The recorded run that every visitor meets first: a real run of the bundled pair, beside one of plain decoding."""
+"""The recorded run that every visitor meets first: a real run of the bundled pair."""
 
 from naive_speculate.events.trace import Trace
 from ui.assets import ROOT
@@ -9,7 +9,6 @@ from ui.run.stats import title
 
 FOLDER = ROOT / "recorded"
 SPECULATIVE = FOLDER / "speculative.jsonl"
-PLAIN = FOLDER / "plain.jsonl"
 START = Settings(prompt=next(iter(EXAMPLES.values())), seed=1)
 """What was recorded, and what the controls hold at first."""
 
