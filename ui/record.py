@@ -17,7 +17,7 @@ from naive_speculate.events.trace import Trace
 from ui.experiments.batches import BatchSample, sizes_for, sweep_batches
 from ui.experiments.learn_recordings import FILE as LESSONS_FILE
 from ui.experiments.learn_recordings import record_lessons
-from ui.experiments.lessons import LESSONS
+from ui.experiments.lessons.course import LESSONS
 from ui.experiments.race import SHOWN, race
 from ui.experiments.recordings import Exploration, save_race
 from ui.experiments.sweep import KS, PROMPTS, Sample, sweep

@@ -1,5 +1,7 @@
 """The command that records every example anew: from any pair, into files that the page opens with."""
 
+import json
+
 import pytest
 
 from naive_speculate.events import EventKind
@@ -9,7 +11,7 @@ from ui.experiments.recordings import recorded_exploration, recorded_race
 from ui.experiments.sweep import cells
 from ui.experiments.verdict import shared_tokens, verdict
 from ui.host.catalog import Catalog, ServedPair
-from ui.run.recorded import PLAIN, SPECULATIVE
+from ui.run.recorded import SPECULATIVE
 from ui.run.settings import Settings
 
 SETTINGS = Settings(prompt="Once upon a time", max_tokens=16, num_draft_tokens=3, seed=2)
@@ -20,12 +22,17 @@ def catalog(bundled_engine) -> Catalog:
     return Catalog({"bundled": ServedPair(bundled_engine)})
 
 
-def test_the_first_run_is_recorded_with_a_plain_one(catalog, tmp_path):
-    assert list(record.record_run(catalog, tmp_path, SETTINGS, heats=2)) == [(n, 4) for n in range(1, 5)]
-    drafted, plain = Trace.load(tmp_path / SPECULATIVE.name), Trace.load(tmp_path / PLAIN.name)
-    assert drafted.metrics.num_draft_tokens > 0 == plain.metrics.num_draft_tokens
-    assert any(event.target_top for event in drafted)
-    assert not any(event.target_top for event in plain)
+def test_the_first_run_is_recorded_with_what_drafting_gained(catalog, tmp_path):
+    assert list(record.record_run(catalog, tmp_path, SETTINGS, heats=2)) == [(1, 2), (2, 2)]
+    found = Trace.load(tmp_path / SPECULATIVE.name)
+    assert any(event.target_top for event in found)
+    assert found[-1].speedup.low <= found[-1].speedup.value <= found[-1].speedup.high
+
+
+def test_lessons_are_recorded_where_they_are_asked_for(catalog, tmp_path, monkeypatch):
+    monkeypatch.setattr(record, "LESSONS", record.LESSONS[:1])
+    assert list(record.record_learn(catalog, tmp_path, SETTINGS)) == [(0, 1), (1, 1)]
+    assert set(json.loads((tmp_path / "lessons.json").read_text())) == {"1"}
 
 
 def test_the_race_is_recorded_at_temperature_0_where_both_write_the_same(catalog, tmp_path):
