@@ -84,7 +84,7 @@ def test_odd_questions_get_an_empty_answer():
         assert trace(odd) == ""
     runs, mine = Runs(), Run(run([(1, 1)]).events)
     runs.add("visitor", mine)
-    resync, _, explain = _server_functions(runs)
+    resync, _, explain, _ = _server_functions(runs)
     for odd in ([mine.id, 0, 3], [mine.id, 2, 2], [mine.id, -1, 3], [mine.id, 1, 10**9], [mine.id, "1", 3], [mine.id, 1.0, 3]):
         assert explain(odd) == ""
     assert resync([mine.id, -5]) == ""
