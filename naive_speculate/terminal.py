@@ -9,8 +9,10 @@ from rich.text import Text
 
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, Logprob
 from naive_speculate.palette import STYLES
+from naive_speculate.speculate.draft import DRAFTERS
 
 _SHOWN = (EventKind.ACCEPTED, EventKind.REJECTED, EventKind.RESAMPLED, EventKind.BONUS)
+_UNKNOWN = RichStyle(reverse=True)
 MAX_ALTERNATIVES = 20
 """Of a token's most probable alternatives, so many are printed."""
 
@@ -27,6 +29,7 @@ class TerminalView:
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or _Console(highlight=False, soft_wrap=True)
         self._logprobs: list[Mapping[int, Logprob] | None] = []
+        self._copies = Copies()
 
     def show(self, event: Event) -> None:
         """Print what one event adds."""
@@ -34,13 +37,19 @@ class TerminalView:
             self._plain(event)
         elif event.kind == EventKind.STARTED:
             self._legend()
-            if event.vocabularies is not None:
-                self.console.print(Text(_shared(event.vocabularies), style="dim"), end="\n\n")
+            self._copies = Copies(event.prompt_texts or [])
+            if drafter := drafter_lines(event):
+                self.console.print(Text(drafter, style="dim"), end="\n\n")
             self.console.print(Text("".join(event.prompt_texts or []), style="dim"), end="")
         elif event.kind in _SHOWN:
-            self.console.print(Text(_visible(event), style=token_style(event.kind)), end="")
+            unknown = _UNKNOWN if event.unknown_to_draft else RichStyle()
+            self.console.print(Text(_visible(event), style=token_style(event.kind) + unknown), end="")
         elif event.kind == EventKind.FINISHED:
             self._figures(event)
+            if copied := self._copies.text():
+                self.console.print("\nWhere the kept drafts were copied from is underlined:")
+                self.console.print(copied)
+        self._copies.add(event)
         if event.kind in OUTPUT_KINDS and event.logprobs is not None:
             self._logprobs.append(event.logprobs)
         elif event.kind == EventKind.FINISHED:
@@ -121,9 +130,51 @@ def token_style(kind: EventKind) -> RichStyle:
     )
 
 
-def _shared(vocabularies: Mapping[str, int]) -> str:
-    shared, total = vocabularies.get("shared", 0), vocabularies.get("target", 0)
-    return f"The draft has another tokenizer and knows {shared:,} of the target's {total:,} tokens."
+class Copies:
+    """Prompt and output of a run, and which of their tokens were copied into drafts that were kept.
+
+    Args:
+        texts: Those of the prompt's tokens.
+    """
+
+    def __init__(self, texts: Sequence[str] = ()) -> None:
+        self._texts = list(texts)
+        self._drafted: dict[tuple[int | None, int | None], int] = {}
+        self._sources: set[int] = set()
+
+    def add(self, event: Event) -> None:
+        """Take in the run's next event."""
+        if event.kind == EventKind.PROPOSED and event.copied_from is not None:
+            self._drafted[event.step, event.index] = event.copied_from
+        elif event.kind in OUTPUT_KINDS:
+            self._texts.append(event.text or "")
+            if event.kind == EventKind.ACCEPTED and (source := self._drafted.get((event.step, event.index))) is not None:
+                self._sources.add(source)
+
+    def text(self) -> Text | None:
+        """The text with its copied tokens underlined; None where none was."""
+        if not self._sources:
+            return None
+        pieces = ((text, "underline" if place in self._sources else "dim") for place, text in enumerate(self._texts))
+        return Text.assemble(*pieces)
+
+
+def drafter_lines(started: Event) -> str:
+    """What there is to say of a run's drafter: what it is, which layers it reads, how many tokens it shares with the target."""
+    settings = started.settings or {}
+    drafter = DRAFTERS.get(settings.get("drafter", "")) if settings.get("num_draft_tokens") != 0 else None
+    lines = [f"{drafter.title}: {drafter.about}"] if drafter is not None and drafter.title else []
+    if started.head_layers:
+        depth = started.target_layers or max(started.head_layers)
+        bars = "".join("█" if layer in started.head_layers else "░" for layer in range(depth + 1))
+        read = ", ".join(map(str, started.head_layers))
+        lines.append(f"It reads the target after layers {read} of {depth}: {bars}")
+    if started.vocabularies is not None:
+        shared, total = started.vocabularies.get("shared", 0), started.vocabularies.get("target", 0)
+        lines.append(
+            f"The draft has another tokenizer and knows {shared:,} of the target's {total:,} tokens; the others stand inverted."
+        )
+    return "\n".join(lines)
 
 
 def _visible(event: Event) -> str:

@@ -29,7 +29,8 @@ DELETE_CACHE = (600, 3600)
 HEADER = (
     f'<header class="ns-top"><h1>Naive Speculate</h1><p>{TAGLINE}</p>'
     '<span class="ns-top-buttons"><button type="button" data-glossary>Glossary</button>'
-    '<button type="button" class="ns-theme" aria-pressed="false">Dark</button></span></header>'
+    '<button type="button" class="ns-lecture-button" aria-pressed="false" title="Large type; arrow keys step, Escape leaves">'
+    'Lecture</button><button type="button" class="ns-theme" aria-pressed="false">Dark</button></span></header>'
 )
 
 
@@ -48,7 +49,8 @@ def build_page(catalog: Catalog, runs: Runs) -> gr.Blocks:
             runs.forget(request.session_hash)
 
     with Page(title="Naive Speculate", fill_width=True, analytics_enabled=False, delete_cache=DELETE_CACHE) as page:
-        gr.HTML(HEADER, html_template="${value}", js_on_load=mounting("theme"), apply_default_css=False)
+        header = mounting("theme") + mounting("views")
+        gr.HTML(HEADER, html_template="${value}", js_on_load=header, apply_default_css=False)
         gr.HTML(
             glossary(), html_template="${value}", js_on_load=mounting("glossary"), apply_default_css=False, elem_id="glossary"
         )

@@ -36,7 +36,7 @@ export class Clean {
 }
 
 // Without an encrypted connection a page has no clipboard of its own, and asks as pages did before.
-async function copied(text) {
+export async function copied(text) {
   try {
     await navigator.clipboard.writeText(text);
     return true;

@@ -28,7 +28,9 @@ export function chance(event) {
 export function inShort(event, drafted, settings) {
   const guess = `“${visible(drafted)}”`;
   switch (event.kind) {
-    case "proposed": return `The draft model's guess${gave(event)}. The target has not looked at it yet.`;
+    case "proposed":
+      if (event.copied_from !== undefined) return "A guess without a model: copied from earlier in the text, where it is underlined.";
+      return `The draft model's guess${gave(event)}. The target has not looked at it yet.`;
     case "resampled":
       if (isGreedy(settings)) return "The target's likeliest token, in the place of the refused guess.";
       if (settings.verify_strategy === "typical_acceptance") return "The target's own choice, in the place of the refused guess.";
@@ -52,6 +54,10 @@ export function inShort(event, drafted, settings) {
   }
   if (event.target_prob === undefined || event.draft_prob === undefined) return `The target ${kept ? "kept" : "refused"} the guess.`;
   const [p, q] = [percent(event.target_prob), percent(event.draft_prob)];
+  if (drafted.copied_from !== undefined) {
+    return `Copied from where it is underlined, as if certain; the target gives it ${p}: kept in ${percent(event.accept_prob)} of such cases. ` +
+      `The die fell in the ${kept ? "green: kept." : "red: refused."}`;
+  }
   if (event.accept_prob >= 1) return `The draft gave it ${q}, the target ${p}: no less, so it is kept wherever the die falls.`;
   return `The draft gave it ${q}, the target ${p.startsWith("under") ? "" : "only "}${p}: kept in ${percent(event.accept_prob)} of such cases. ` +
     `The die fell in the ${kept ? "green: kept." : "red: refused."}`;

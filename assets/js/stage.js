@@ -3,16 +3,18 @@
 import { Controls } from "./controls.js";
 import { Clean } from "./clean.js";
 import { tell } from "./cursor.js";
+import { Drafter } from "./drafter.js";
 import { percent } from "./format.js";
 import { inspect } from "./inspector.js";
 import { ending } from "./judged.js";
 import { focusToken, moveByKey } from "./keys.js";
+import { Link } from "./link.js";
 import { Player } from "./player.js";
 import { Rounds } from "./rounds.js";
 import { mount as mountStats } from "./stats.js";
 import { Sums } from "./summary.js";
 import { Tip, spoken } from "./tip.js";
-import { Flow, TOKEN, VERDICT, hush, repaint } from "./tokens.js";
+import { Flow, OUTPUT, TOKEN, VERDICT, hush, repaint } from "./tokens.js";
 
 const FRAME_MS = 8;   // of our work a frame; the rest belongs to the browser
 const TELL_MS = 250;  // numbers and charts follow the cursor at most four times a second
@@ -33,7 +35,9 @@ class Stage {
     this.player = new Player(() => performance.now());
     this.controls = new Controls(component, this.player, () => this.wake());
     this.clean = new Clean(this.root);
-    mountStats({ element });
+    this.drafter = new Drafter(this.find(".ns-drafter"));
+    this.link = new Link(this);
+    mountStats({ element, measure: () => this.measure(true) });
     this.run = { id: "", serial: -1, live: false };
     this.frame = 0;
     this.told = { upto: -1, at: 0, event: -1 }; // what the rest of the page was told, and when; which event the inspector shows
@@ -56,16 +60,19 @@ class Stage {
       return;
     }
     if (!message || message.serial < this.run.serial) return;
+    if (message.lost) return this.link.tell("");
     if (message.serial > this.run.serial) this.begin(message);
     this.accept(message);
   }
 
-  begin({ run, serial, live, plain, title, warning }) {
-    this.run = { id: run, serial, live, plain };
+  begin({ run, serial, live, title, warning }) {
+    this.run = { id: run, serial, live };
+    this.unmeasured = null;    // why the run has no speedup, once it is known
     this.settings = {};
     this.find(".ns-warning").textContent = warning;
     this.find(".ns-warning").hidden = !warning;
     this.clean.clear();
+    this.drafter.clear();
     this.sums = new Sums();
     this.player.reset();
     this.flow.clear();
@@ -75,6 +82,7 @@ class Stage {
     this.shown = [];           // for every event that was ever shown, what it made: {flow, chip, event, born, judged}
     this.waiting = new Map();  // drafted tokens by "step:index"
     this.pinned = null;        // the token that the reader chose
+    this.asked = null;         // the number of an event whose token is to be chosen once it is shown
     this.looked = null;        // the token that the inspector shows
     inspect(null);
     this.resyncing = false;
@@ -83,6 +91,7 @@ class Stage {
     this.find(".ns-title").textContent = title;
     this.root.dataset.run = run;
     this.root.dataset.state = "running";
+    this.link.begin(run);
   }
 
   // Messages may have been dropped on the way (updates coalesce, a hidden panel gets none): then ask for the rest.
@@ -98,8 +107,30 @@ class Stage {
       this.player.done = true;
       this.root.dataset.state = "done";
       this.announce();
+      if (!this.sums.finished?.speedup) this.measure(false);
     }
+    this.link.arrive();
     this.wake();
+  }
+
+  // The speedup is measured after the run, by the server and while nobody else decodes.
+  async measure(asked) {
+    const { id, serial, live } = this.run;
+    const { finished } = this.sums;
+    const know = (unmeasured) => {
+      if (serial !== this.run.serial) return;
+      this.unmeasured = unmeasured;
+      if (this.told.upto >= 0) this.tell();
+    };
+    know({ measuring: live });
+    let answer;
+    try {
+      answer = JSON.parse(await this.server.speedup([id, asked]) || "null");
+    } catch {
+      // No connection.
+    }
+    if (finished && answer?.speedup) finished.speedup = answer.speedup;
+    know(answer ?? { reason: "The server does not answer.", again: true });
   }
 
   // The server answers with so many events at a time: ask until there is nothing more to be had.
@@ -158,6 +189,7 @@ class Stage {
       this.flow.follow();
       this.rounds.follow();
     }
+    if (this.asked < player.cursor && this.shown[this.asked]?.flow) this.pin(this.shown[this.asked]), (this.asked = null);
     this.controls.draw(this.run.live);
     if (this.looked && this.told.event >= player.cursor) this.look(); // at once: that is not reached any more
     if (player.cursor !== this.told.upto && !this.timer) {
@@ -177,14 +209,14 @@ class Stage {
   }
 
   summary(events) {
-    const { live, plain } = this.run;
-    return { ...this.sums.at(events, this.player.round(events)), live, plain };
+    const speedup = this.sums.finished?.speedup ?? null;
+    return { ...this.sums.at(events, this.player.round(events)), live: this.run.live, speedup, unmeasured: this.unmeasured };
   }
 
   show(n) {
     const event = this.player.events[n];
     if (event.kind === "started") {
-      if (!this.shown[n]) this.flow.prompt(event), (this.shown[n] = {});
+      if (!this.shown[n]) this.drafter.begin(event, this.flow.prompt(event)), (this.shown[n] = {});
       this.settings = event.settings || {};
       this.controls.name(this.settings);
     } else if (event.kind === "step") {
@@ -213,6 +245,7 @@ class Stage {
       shown[n] = token;
       rounds.count(event, 1);
     }
+    if (OUTPUT.has(event.kind)) this.drafter.kept(event, shown[n]);
     this.controls.count(event.kind, 1);
   }
 
@@ -241,6 +274,12 @@ class Stage {
     this.look(true);
   }
 
+  // The same for the token of an event, once playback has come there.
+  pinAt(number) {
+    this.asked = number;
+    this.wake();
+  }
+
   // The inspector shows the token that the reader chose, and else where playback is; of either no more than is reached.
   look(chosen = false) {
     const { events, cursor, playing, following, done, ends } = this.player;
@@ -248,6 +287,7 @@ class Stage {
     const token = this.pinned || this.here();
     if (this.looked && this.looked !== token) mark(this.looked, "ns-pinned", false);
     this.looked = token;
+    this.sources();
     if (!token) return inspect(null);
     mark(token, "ns-pinned", true);
     const number = this.told.event = this.telling(token);
@@ -279,15 +319,26 @@ class Stage {
     return this.shown[newest] ?? null;
   }
 
+  // Of a drafter that copies: underlines where the inspected token's round was copied from, or the token that is pointed at.
+  sources(pointed = null) {
+    const { events, cursor, ends } = this.player;
+    if (pointed) return this.drafter.mark([events[pointed.born]]);
+    if (!this.looked) return this.drafter.mark([]);
+    const round = this.player.round(this.looked.born);
+    this.drafter.mark(events.slice(ends[round - 1] ?? 0, Math.min(cursor, ends[round] ?? cursor)));
+  }
+
   // Pointing at a token points at it in both views.
   point(token, at) {
     const { events } = this.player;
     this.tip.show(at, events[this.telling(token)], events[token.born], this.settings);
+    if (events[token.born].copied_from !== undefined) this.sources(token);
     mark(token, "ns-linked", true);
   }
 
   unpoint(token) {
     this.tip.hide();
+    this.sources();
     mark(token, "ns-linked", false);
   }
 

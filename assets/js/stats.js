@@ -4,19 +4,30 @@ import { follow } from "./cursor.js";
 import { make } from "./dom.js";
 import { count, percent } from "./format.js";
 
-export function mount({ element }) {
+const GUESSERS = new Map([
+  ["suffix", "A search in the text so far"],
+  ["prompt_lookup", "A search in the text so far"],
+  ["head", "A draft head on the target"],
+]);
+
+export function mount({ element, measure }) {
   const sentence = element.querySelector(".ns-sentence");
   const tiles = [...element.querySelectorAll(".ns-tiles dd")];
+  const again = element.querySelector("[data-measure]");
+  again.addEventListener("click", measure);
   follow((run) => {
     sentence.replaceChildren(...said(run));
     numbers(run).forEach(([value, note], n) => {
-      tiles[n].querySelector("b").textContent = value;
+      const [figure, range] = value.split(" (");
+      tiles[n].querySelector("b").replaceChildren(figure, ...(range ? [" ", make("small", "", `(${range}`)] : []));
       tiles[n].querySelector("span").textContent = note;
     });
+    element.querySelector("[data-rest]").hidden = !run.speedup || !run.sums.drafted;
+    again.hidden = Boolean(run.speedup) || !run.unmeasured?.again;
   });
 }
 
-export function numbers({ sums, rounds, tokens, plain, started }) {
+export function numbers({ sums, rounds, tokens, started, speedup, unmeasured }) {
   const block = isBlock(started);
   const rate = sums.time > 0 ? tokens / sums.time : 0;
   return [
@@ -24,10 +35,21 @@ export function numbers({ sums, rounds, tokens, plain, started }) {
       ? [percent(sums.accepted / sums.drafted), `${fates(sums, block)}. Of the ${amount(sums.judged)} that were judged, ${percent(sums.accepted / sums.judged)} were kept: α.`]
       : ["–", "nothing was drafted"],
     [rounds.length ? (1 + sums.accepted / rounds.length).toFixed(2) : "–", "plain decoding: 1"],
-    [rate ? rate.toFixed(0) : "–", plain.rate ? `plain decoding: ${plain.rate.toFixed(0)}, measured ${plain.where}` : "plain decoding: not measured"],
-    [rate && plain.rate ? `${(rate / plain.rate).toFixed(1)}×` : "–", "against plain decoding, measured"],
+    [rate ? rate.toFixed(0) : "–", "of this run, reading the prompt included"],
+    speedup ? [`${times(speedup.value)}× (${times(speedup.low)} to ${times(speedup.high)})`, measured(speedup)] : ["–", waiting(unmeasured, rounds)],
   ];
 }
+
+function measured({ plain_rate, rate, machine }) {
+  return `plain ${plain_rate.toFixed(0)}, with these drafts ${rate.toFixed(0)} tokens a second, the prompt apart. Measured on ${machine}`;
+}
+
+function waiting(unmeasured, rounds) {
+  if (unmeasured?.measuring) return "being measured: the same prompt, plain and with drafts …";
+  return unmeasured?.reason || (rounds.length ? "measured when the run has ended" : "against plain decoding");
+}
+
+const times = (factor) => factor.toFixed(factor < 9.95 ? 1 : 0);
 
 // Pieces of the sentence: text, and nodes.
 export function said({ sums, rounds, tokens, started, finished, live }) {
@@ -37,7 +59,7 @@ export function said({ sums, rounds, tokens, started, finished, live }) {
   if (!sums.drafted) {
     return [opened(`Plain decoding: the target model wrote ${written} in ${passes}, one token a pass.`), ending(finished)];
   }
-  const guesser = ["suffix", "prompt_lookup"].includes(started.settings?.drafter) ? "A search in the text so far" : "A small draft model";
+  const guesser = GUESSERS.get(started.settings?.drafter) || "A small draft model";
   return [
     opened(`${guesser} guessed ${count(sums.drafted, "token")} ahead; of these the target model ${fates(sums, isBlock(started))}: `),
     make("strong", "", `${written} in ${passes}`),

@@ -40,6 +40,8 @@ function describe(event, proposed, settings) {
   if (event.threshold !== undefined) lines.push(["needed at least", number(event.threshold)]);
   if (event.accept_prob !== undefined) lines.push(["chance to be kept", number(event.accept_prob)]);
   if (event.uniform !== undefined) lines.push(["the draw, u", number(event.uniform)]);
+  if (proposed?.copied_from !== undefined) lines.push(["copied from", `token ${proposed.copied_from + 1} of the text`]);
+  if (event.unknown_to_draft) lines.push(["∉", "a token that the draft does not know"]);
   if (event.reason) lines.push(["because", REASONS[event.reason] || event.reason]);
   lines.push(["token", `#${event.token_id}`]);
   return lines;

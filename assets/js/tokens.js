@@ -13,6 +13,7 @@ export class Flow extends Scroll {
     this.reset();
   }
 
+  // The elements of the prompt's tokens.
   prompt(event) {
     const ids = event.prompt_token_ids || [];
     const texts = event.prompt_texts || [];
@@ -24,7 +25,9 @@ export class Flow extends Scroll {
       pieces.append(node);
     });
     if (!ids.length && event.prompt) pieces.append(make("span", "ns-token ns-prompt", event.prompt));
+    const nodes = [...pieces.children];
     this.box.append(pieces);
+    return ids.length ? nodes : [];
   }
 
   // A new element for the token of this event.
@@ -78,6 +81,7 @@ export function mark(node, event) {
   node.dataset.step = event.step;
   node.dataset.index = event.index;
   node.dataset.tokenId = event.token_id;
+  if (event.unknown_to_draft) node.dataset.unknown = "";
   node.tabIndex = -1;
   hush(node, event.kind === "discarded");
   if (event.text && event.text.includes("\n")) node.dataset.break = "";

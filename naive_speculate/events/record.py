@@ -12,7 +12,8 @@ class RunInfo:
 
     Attributes:
         row: The sequence's number in its run.
-        prompt, prompt_token_ids, prompt_texts, settings, seed, models, device, cost_table, vocabularies: As in `Event`.
+        prompt, prompt_token_ids, prompt_texts, settings, seed, models, device, cost_table, vocabularies, head_layers,
+            target_layers: As in `Event`.
     """
 
     row: int
@@ -25,6 +26,8 @@ class RunInfo:
     device: str
     cost_table: dict[str, Any] | None
     vocabularies: dict[str, int] | None = None
+    head_layers: list[int] | None = None
+    target_layers: int | None = None
 
 
 @dataclass(slots=True, eq=False)

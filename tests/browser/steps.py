@@ -12,8 +12,10 @@ ENDED = ".ns-stage[data-state=done]"
 
 
 def set_number(page: Page, elem_id: str, value: object) -> None:
-    """Type into a number field, and leave it, so that the page knows."""
+    """Type into a number field, and leave it, so that the page knows; on a phone its sheet is brought up first."""
     field = page.locator(f"#{elem_id} input[type=number]").first
+    if page.locator(".ns-settings-open").is_visible() and not field.is_visible():
+        page.locator(".ns-settings-open").click()
     field.fill(str(value))
     field.press("Tab")
 

@@ -1,6 +1,7 @@
 """The controls: one component for every field of `Settings`, with a line of help each."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -8,6 +9,7 @@ import gradio as gr
 from gradio.components import Component
 from gradio.events import Dependency
 
+from naive_speculate.speculate.draft import DRAFTERS
 from ui.run.settings import Settings, checked
 
 EXAMPLES = {
@@ -24,7 +26,7 @@ STRATEGIES = [
     ("Block verification", "block_verification"),
     ("Typical acceptance (not lossless)", "typical_acceptance"),
 ]
-DRAFTERS = [("The pair's own", ""), ("Draft model", "model"), ("Suffix decoding", "suffix"), ("Prompt lookup", "prompt_lookup")]
+OWN_DRAFTER = ("The pair's own", "Its head where it has one, else its draft model.")
 
 Controls = dict[str, Component]
 """The components by the name of the `Settings` field that they hold."""
@@ -111,15 +113,22 @@ def build_main(start: Settings) -> Controls:
     return made
 
 
-def build_more(start: Settings, *, chat_template: bool) -> Controls:
-    """The less used controls."""
+def drafter_choices(names: Sequence[str]) -> list[tuple[str, str]]:
+    """A choice for each of these names of the registry, after the pair's own: two lines, the second says what it is."""
+    words = {"": OWN_DRAFTER} | {name: (DRAFTERS[name].title or name, DRAFTERS[name].about) for name in names}
+    return [(f"{title}\n{about}", name) for name, (title, about) in words.items()]
+
+
+def build_more(start: Settings, *, chat_template: bool, drafters: Sequence[str]) -> Controls:
+    """The less used controls; `drafters` are the names of those to choose from."""
     made: Controls = {}
     with gr.Accordion("More", open=False, elem_id="more"):
-        made["drafter"] = gr.Dropdown(
-            DRAFTERS,
+        made["drafter"] = gr.Radio(
+            drafter_choices(drafters),
             value=start.drafter,
             label="Drafter",
-            info="Who guesses: a small [model](#term-draft), or a [search](#term-lookup) in the text so far.",
+            info="Who [guesses](#term-draft). The text is the same kind with each.",
+            elem_id="drafter",
         )
         made["auto"] = gr.Checkbox(
             start.auto,

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 from pydantic import BeforeValidator, FiniteFloat, ValidationError
 from pydantic.dataclasses import dataclass
 
+from naive_speculate.events.trace import Trace
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.serving import Request
 from naive_speculate.speculate.sequence import Detail
@@ -108,6 +109,24 @@ def from_query(query: Mapping[str, str]) -> dict[str, Any]:
     linked = {field.name: query[field.name][:MAX_PROMPT_CHARACTERS] for field in fields(Settings) if field.name in query}
     settings = checked(linked)
     return {name: getattr(settings, name) for name in linked}
+
+
+def settings_of(trace: Trace) -> Settings | None:
+    """The settings that a run was made with, as far as its first event tells; None where that is too little to repeat it."""
+    started = trace.started
+    told = dict(started.settings or {}) if started else {}
+    if started is None or "verify_strategy" not in told:
+        return None
+    if told.get("num_draft_tokens") == "auto":
+        told |= {"auto": True, "num_draft_tokens": None}
+    if isinstance(stop := told.get("stop"), list):
+        told["stop"] = "\n".join(str(line).replace("\n", "\\n") for line in stop)
+    told |= {"prompt": started.prompt or "".join(started.prompt_texts or []), "seed": started.seed}
+    names = {field.name for field in fields(Settings)}
+    try:
+        return checked({name: value for name, value in told.items() if name in names and value is not None})
+    except ValueError:
+        return None
 
 
 def checked(values: Mapping[str, Any]) -> Settings:

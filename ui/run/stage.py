@@ -1,6 +1,7 @@
 """The stage: tokens, rounds and replay bar, one custom component on `gr.HTML` that is fed numbered batches of events."""
 
 import html
+import json
 from collections.abc import Callable
 
 import gradio as gr
@@ -8,10 +9,14 @@ import gradio as gr
 from naive_speculate.events import TOKEN_KINDS, EventKind
 from naive_speculate.events.trace import Trace
 from naive_speculate.palette import PROMPT, STYLES, Style
+from naive_speculate.speculate.draft import DRAFTERS
+from ui import labels
 from ui.assets import ROOT, mounting
 from ui.explain.glossary import link
 from ui.explain.inspector import to_json
 from ui.run.runs import Run, Runs
+from ui.run.settings import Settings, settings_of
+from ui.run.speedup import speedup_of
 from ui.run.stats import headline
 from ui.run.wire import RESYNC_EVENTS, batch
 
@@ -36,11 +41,11 @@ TERMS_OF = {
 
 
 def build_stage(runs: Runs, first: Run) -> gr.HTML:
-    """The component, showing `first`; its events are `open` and `lost`."""
+    """The component, showing `first`; its events are `open`, `lost` and `follow`."""
     return gr.HTML(
         batch(first),
         html_template=template(),
-        js_on_load=mounting("stage", "open", "lost"),
+        js_on_load=mounting("stage", "open", "lost", "follow"),
         server_functions=_server_functions(runs),
         apply_default_css=False,
         elem_id="stage",
@@ -51,7 +56,7 @@ def build_stage(runs: Runs, first: Run) -> gr.HTML:
 def template() -> str:
     """The component's markup; it never changes, so Gradio never touches what the script adds to it."""
     text = (ROOT / "stage.html").read_text(encoding="utf-8")
-    for place, markup in (("legend", legend()), ("meanings", meanings()), ("headline", headline())):
+    for place, markup in (("legend", legend()), ("meanings", meanings()), ("headline", headline()), ("drafters", drafters())):
         text = text.replace(f"<!-- {place} -->", markup)
     return text
 
@@ -69,6 +74,12 @@ def meanings() -> str:
         f"<div><dt>{html.escape(style.mark)} {_term(style.label)}</dt><dd>{html.escape(style.meaning)}</dd></div>"
         for style in styles
     )
+
+
+def drafters() -> str:
+    """What the script says of a run's drafter, by its name in the registry: JSON as an attribute's value."""
+    words = {name: (drafter.title or name, drafter.about) for name, drafter in DRAFTERS.items()}
+    return html.escape(json.dumps(words), quote=True)
 
 
 def _term(label: str) -> str:
@@ -107,4 +118,18 @@ def _server_functions(runs: Runs) -> list[Callable[..., str]]:
                     return to_json(Trace(run.events[:upto]), number)
         return ""
 
-    return [resync, trace, explain]
+    def speedup(request: object) -> str:
+        """What drafting gained, measured first where it was not: `[run id, whether the visitor asked]` → JSON (see
+        `speedup_of`), empty for an unknown run."""
+        match request:
+            case [run_id, bool(asked)] if run := runs.get(run_id):
+                return labels.to_json(speedup_of(run, asked=asked))
+        return ""
+
+    def link(run_id: object) -> str:
+        """The query that repeats a run, empty for an unknown one."""
+        run = runs.get(run_id)
+        settings = run and (run.settings or settings_of(run.trace))
+        return settings.query(Settings(prompt="", seed=None)) if settings else ""
+
+    return [resync, trace, explain, speedup, link]

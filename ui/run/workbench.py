@@ -1,15 +1,18 @@
 """The first tab: prompt and controls, the run's tokens and rounds, its numbers, the inspector, the charts."""
 
-from collections.abc import AsyncIterator
-from dataclasses import fields
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from dataclasses import fields, replace
 from functools import partial
 from typing import Any
+from urllib.parse import parse_qsl
 
 import gradio as gr
 
 from naive_speculate.events.trace import Trace
 from ui.assets import mounting
 from ui.charts.plot import build_board, load_plotly
+from ui.charts.waterfall import build_waterfall
 from ui.explain.models import build_models, models_in_short
 from ui.explain.panel import build_panel
 from ui.host.catalog import DECODING, Catalog
@@ -18,12 +21,15 @@ from ui.run import controls as parts
 from ui.run.recorded import START
 from ui.run.replay import opened
 from ui.run.runs import Run, Runs
-from ui.run.settings import Settings, from_query
+from ui.run.settings import MAX_PROMPT_CHARACTERS, Settings, from_query, settings_of
+from ui.run.speedup import seeded
 from ui.run.stage import build_stage
 from ui.run.stats import title
 from ui.run.wire import batch
 
 NO_RUN = "This run is no longer kept on the server. Press Run to make a new one."
+LOST_LINK = '{"lost": true}'
+"""What the stage is told where a link leads nowhere."""
 SETTINGS = '<button type="button" class="ns-settings-open" aria-expanded="false">Settings</button>'
 COPY_LINK = """(query) => {
     const link = location.origin + location.pathname + (query ? "?" + query : "");
@@ -61,7 +67,7 @@ class Workbench:
                 )
                 with gr.Column(elem_classes="ns-settings"):
                     made |= parts.build_main(START)
-                    made |= parts.build_more(START, chat_template=catalog.has_chat_template)
+                    made |= parts.build_more(START, chat_template=catalog.has_chat_template, drafters=catalog.drafters)
                     made |= parts.build_pair(list(catalog.pairs))
                     self.share = gr.Button("Copy link to these settings", size="sm", elem_id="share")
             with gr.Column(elem_classes="ns-show"):
@@ -71,6 +77,7 @@ class Workbench:
                     with gr.Column(elem_id="inspector", elem_classes="ns-inspector"):
                         build_panel(first.id, first.trace)
                 build_board()
+                build_waterfall()
                 load_plotly()
                 build_models(catalog)
         self.controls = made
@@ -94,24 +101,57 @@ class Workbench:
                 self._decode, self.settings, self.stage, trigger_mode="multiple", **decoding
             )
         self.stop.click(self._halt, None, None, trigger_mode="multiple", **direct)
-        self.stage.open(self._open, None, self.stage, **quiet)
+        self.stage.open(self._open, None, [self.stage, *self.settings], **quiet)
+        self.stage.follow(self._follow, None, self.stage, trigger_mode="multiple", **decoding)
         self.stage.lost(lambda: gr.Warning(NO_RUN), None, None, **quiet)
         self.share.click(self._link, self.settings, link, **quiet).success(None, link, None, js=COPY_LINK, **quiet)
 
     async def _decode(self, request: gr.Request, *values: Any) -> AsyncIterator[Any]:
-        """Run: decode, and hand over what came, some 20 times a second."""
-        session = request.session_hash or ""
+        """Run: decode what the controls hold."""
         try:
             settings = parts.read(values)
-            begin = partial(self._catalog.start, settings.pair, settings.request())
-            plain_rate = self._catalog.of(settings.pair).plain_rate
+        except ValueError as error:
+            warn(error)
+            yield gr.skip()
+            return
+        async with aclosing(self._stream(request.session_hash or "", settings)) as stream:
+            async for said in stream:
+                yield said
+
+    async def _follow(self, event: gr.EventData, request: gr.Request) -> AsyncIterator[Any]:
+        """A link was followed: show its run where it is kept, else run it again."""
+        asked, session = _asked(event), request.session_hash or ""
+        kept = self._runs.get(asked.get("run"))
+        if kept is not None and kept.done.is_set():
+            run = kept.copy()
+            self._runs.add(session, run)
+            yield batch(run)
+            return
+        try:
+            linked = from_query(dict(parse_qsl(str(asked.get("query"))[:MAX_PROMPT_CHARACTERS], keep_blank_values=True)))
+            if "prompt" not in linked:
+                raise ValueError("the link's run is no longer kept here, and the link does not say how to repeat it")
+        except ValueError as error:
+            warn(error)
+            yield LOST_LINK
+            return
+        async with aclosing(self._stream(session, replace(START, **linked))) as stream:
+            async for said in stream:
+                yield said
+
+    async def _stream(self, session: str, settings: Settings) -> AsyncGenerator[Any]:
+        """Decode, and hand over what came, some 20 times a second."""
+        try:
+            wanted = settings.request()
+            begin = partial(self._catalog.start, settings.pair, wanted)
             queue = self._catalog.queue(settings.pair)
         except ValueError as error:
             warn(error)
             yield gr.skip()
             return
         run = Run()
-        run.plain_rate = plain_rate
+        run.measure = lambda: self._catalog.measure(settings.pair, seeded(wanted, run.events[0].seed))
+        run.settings = settings
         self._runs.add(session, run)
         run.start(begin)
         if queue:
@@ -134,15 +174,17 @@ class Workbench:
         self._runs.cancel(request.session_hash or "")
 
     def _open(self, event: gr.EventData, request: gr.Request) -> Any:
-        """Replay a dropped trace file."""
+        """Replay a dropped trace file, and set the controls as its run had them."""
         asked = _asked(event)
         try:
             run = opened(asked.get("name"), asked.get("text"))
         except ValueError as error:
             warn(error)
-            return gr.skip()
+            return [gr.skip()] * (1 + len(self.settings))
         self._runs.add(request.session_hash or "", run)
-        return batch(run)
+        settings = settings_of(run.trace)
+        values = [getattr(settings, field.name) if settings else gr.skip() for field in fields(Settings)]
+        return [batch(run), *values]
 
     def _link(self, *values: Any) -> Any:
         try:

@@ -55,6 +55,9 @@ class HeadDrafter(BatchDrafter):
     drafted itself is forgotten after each step, and the same places are read again with the target's states.
     """
 
+    title = "Draft head"
+    about = "One layer that reads the target's own hidden states. Cheap and good guesses, from a head trained for this target."
+
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
         super().__init__(pair, vocab_size, device)
         assert pair.head is not None

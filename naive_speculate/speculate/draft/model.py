@@ -27,6 +27,9 @@ class ModelDrafter(BatchDrafter):
         same_tokens: Whether the model's tokens are the target's.
     """
 
+    title = "Draft model"
+    about = "A smaller model writes ahead. For any text that it was taught, too."
+
     same_tokens = True
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:

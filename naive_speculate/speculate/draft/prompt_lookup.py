@@ -43,6 +43,9 @@ class NgramIndex:
 class PromptLookupDrafter(CopyingDrafter[NgramIndex]):
     """Drafts what followed the last three tokens, or two or one, where they last occurred before; see `BatchDrafter`."""
 
+    title = "Prompt lookup"
+    about = "No model: copies what followed the last few words where they last stood. For texts that repeat the prompt."
+
     def new_index(self, token_ids: list[int]) -> NgramIndex:
         """See `CopyingDrafter.new_index`."""
         return NgramIndex(token_ids)

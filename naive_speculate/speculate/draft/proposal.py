@@ -43,10 +43,13 @@ class BatchDrafter:
         device: Where they are needed.
 
     Attributes:
+        title, about: What people see in menus: a name, and in a line what it drafts from and when to take it.
         layers: Of the target, whose hidden states `observe` and `commit` want to see; the embeddings are layer 0.
         earlier: What was generated before, where the decoder keeps it; set after the drafter was made.
     """
 
+    title: str = ""
+    about: str = ""
     layers: tuple[int, ...] = ()
     earlier: EarlierOutputs | None = None
 

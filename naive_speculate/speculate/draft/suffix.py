@@ -46,6 +46,9 @@ class SuffixDrafter(CopyingDrafter[SuffixIndex]):
             text (`benchmarks/drafters.py`) 8 gives more tokens a forward, at a little more waste.
     """
 
+    title = "Suffix decoding"
+    about = "No model: copies what most often followed the longest match with earlier text. For lists, code, quotations."
+
     max_spec_factor = 8.0
 
     def new_index(self, token_ids: list[int]) -> SuffixIndex:

@@ -1,0 +1,96 @@
+// Where a run's drafts came from: a line on its drafter, a picture of the layers that a head reads, how many tokens two
+// vocabularies share, and, of a drafter that copies, the places of the text that it copied from.
+
+import { make } from "./dom.js";
+import { percent } from "./format.js";
+
+const SVG = "http://www.w3.org/2000/svg";
+export const COPYING = new Set(["suffix", "prompt_lookup"]);
+const MOST_LAYERS = 512; // a loaded trace may claim what it likes
+
+export class Drafter {
+  constructor(place) {
+    this.place = place;
+    this.names = JSON.parse(place.dataset.drafters);
+    this.clear();
+  }
+
+  clear() {
+    this.prompt = [];  // elements of the prompt's tokens
+    this.output = [];  // tokens of the output, by position
+    this.marked = [];
+    this.place.hidden = true;
+  }
+
+  // What the run's first event tells of it; `prompt` are the elements of the prompt's tokens.
+  begin(started, prompt) {
+    this.prompt = prompt;
+    const settings = started.settings || {};
+    const [title, about] = Object.hasOwn(this.names, settings.drafter) ? this.names[settings.drafter] : ["", ""];
+    const more = [];
+    if (COPYING.has(settings.drafter)) more.push(make("p", "", "What the drafts of a round were copied from has a bar below it: choose one."));
+    if (started.head_layers?.length) more.push(...layersRead(started));
+    if (started.vocabularies) more.push(shared(started.vocabularies));
+    const line = make("p");
+    if (title) line.append(make("b", "", title), `: ${about}`);
+    this.place.replaceChildren(line, ...more);
+    this.place.hidden = !more.length || settings.num_draft_tokens === 0;
+  }
+
+  kept(event, token) {
+    if (Number.isInteger(event.position)) this.output[event.position] = token;
+  }
+
+  // Underline where the drafts of these events were copied from.
+  mark(events) {
+    for (const node of this.marked) node.classList.remove("ns-source");
+    this.marked = events.map((event) => this.source(event)).filter(Boolean);
+    for (const node of this.marked) node.classList.add("ns-source");
+  }
+
+  // The element that a draft was copied from; none where that is not the same token after all.
+  source({ copied_from: place, token_id: token }) {
+    if (!Number.isInteger(place)) return null;
+    const node = place < this.prompt.length ? this.prompt[place] : this.output[place - this.prompt.length]?.flow;
+    return node && node.dataset.tokenId === String(token) ? node : null;
+  }
+}
+
+// The target's layers from left to right, the embeddings first; those read are filled, and lead into the head.
+function layersRead({ head_layers: layers, target_layers: known }) {
+  const depth = Math.min(MOST_LAYERS, Math.max(known || 0, ...layers));
+  const [width, gap] = [Math.max(3, Math.min(16, 300 / (depth + 1) - 2)), 2];
+  const at = (layer) => layer * (width + gap);
+  const all = at(depth) + width;
+  const svg = draw("svg", { viewBox: `0 0 ${all} 66`, width: all, height: 66, class: "ns-layers", "aria-hidden": "true" });
+  for (let layer = 0; layer <= depth; layer += 1) {
+    const read = layers.includes(layer);
+    if (read) svg.append(draw("path", { d: `M${at(layer) + width / 2} 24V34L${all / 2} 44`, class: "ns-layer-line" }));
+    svg.append(draw("rect", { x: at(layer), y: 2, width, height: 22, rx: 2, class: read ? "ns-layer-read" : "ns-layer" }));
+  }
+  const box = Math.min(all, 60);
+  svg.append(draw("rect", { x: (all - box) / 2, y: 44, width: box, height: 20, rx: 4, class: "ns-layer-head" }));
+  const name = draw("text", { x: all / 2, y: 58, class: "ns-layer-name" });
+  name.textContent = "head";
+  svg.append(name);
+  const said = make("p", "", `It reads the target after ${listed(layers)} of its ${depth} layers.`);
+  return [svg, said];
+}
+
+function listed(numbers) {
+  const last = numbers[numbers.length - 1];
+  return numbers.length > 1 ? `${numbers.slice(0, -1).join(", ")} and ${last}` : `${last}`;
+}
+
+function draw(name, attributes) {
+  const node = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  return node;
+}
+
+function shared({ shared: both, target }) {
+  const line = make("p", "", `Draft and target are of different families: of the target's ${Number(target).toLocaleString("en")} tokens the draft ` +
+    `knows ${percent(both / target)}. The others are marked `);
+  line.append(make("b", "ns-unknown-key", "∉"), ".");
+  return line;
+}

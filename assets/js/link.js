@@ -1,0 +1,107 @@
+// A link that restores a view: which run, its settings to run it again, a digest of its tokens, how far it was shown, and the
+// token that was looked at. Settings are the server's (ui/run/settings.py); the rest is added and read here.
+
+import { copied } from "./clean.js";
+import { count } from "./format.js";
+import { OUTPUT } from "./tokens.js";
+
+const VIEW = ["run", "round", "at", "token", "digest"];
+
+// How many tokens a run has, and a hash of their ids (FNV-1a, 32 bits): enough to tell that a rerun went another way.
+export function digest(events, most = Infinity) {
+  let hash = 0x811c9dc5, amount = 0;
+  for (const event of events) {
+    if (!OUTPUT.has(event.kind) || amount >= most) continue;
+    for (const byte of new TextEncoder().encode(`${event.token_id} `)) hash = Math.imul(hash ^ byte, 0x01000193) >>> 0;
+    amount += 1;
+  }
+  return `${amount}-${hash.toString(16).padStart(8, "0")}`;
+}
+
+// What the page's address asks for; null where it names no run.
+export function asked(search) {
+  const query = new URLSearchParams(search);
+  if (!query.get("run")) return null;
+  const whole = (name) => (/^\d{1,7}$/.test(query.get(name) ?? "") ? Number(query.get(name)) : null);
+  const told = /^\d{1,7}-[0-9a-f]{8}$/.test(query.get("digest") ?? "") ? query.get("digest") : "";
+  return { run: query.get("run"), round: whole("round"), at: whole("at"), token: whole("token"), digest: told };
+}
+
+export class Link {
+  constructor(stage) {
+    this.stage = stage;
+    this.wanted = asked(location.search);
+    this.note = stage.find(".ns-link-note");
+    this.button = stage.find("[data-act='link']");
+    this.button.addEventListener("click", () => this.copy());
+  }
+
+  // A run begins on the stage: the linked one, where one is wanted and this is no other.
+  begin(run) {
+    const first = this.run === undefined;
+    this.run = run;
+    this.tell("");
+    if (!this.wanted) return;
+    if (this.wanted.run === run) this.rerun = false;
+    else if (first) {
+      this.rerun = true;
+      this.tell("Opening the linked run…");
+      // Not before the page listens.
+      setTimeout(() => this.stage.trigger("follow", { run: this.wanted.run, query: location.search.slice(1) }));
+      return;
+    }
+    this.here = true;
+  }
+
+  // More of the run has come: go to the linked place once it is there, and say at the end whether it is the linked run.
+  arrive() {
+    const { wanted, stage: { player } } = this;
+    if (!wanted || !this.here) return;
+    const place = wanted.at ?? (wanted.round === null ? null : wanted.round === 0 ? 1 : player.ends[wanted.round - 1]);
+    if (place !== null && !this.there && (place <= player.length || player.done)) {
+      this.there = true;
+      player.seek(place ?? player.length);
+      player.following = false; // it stands there, though more of the run may come
+    }
+    if (!player.done) return;
+    this.wanted = null;
+    const amount = parseInt(wanted.digest, 10);
+    if (wanted.token !== null) this.stage.pinAt(wanted.token);
+    if (!wanted.digest) return;
+    if (digest(player.events, amount) !== wanted.digest) {
+      this.tell("These are not the linked run's tokens: the models, the code or the machine are others than when the link was made.", true);
+    } else if (this.rerun) {
+      this.tell(`The linked run, with the same ${count(amount, "token")}.`);
+    }
+  }
+
+  tell(text, alarming = false) {
+    this.note.textContent = text;
+    this.note.hidden = !text;
+    this.note.classList.toggle("ns-warning", alarming);
+  }
+
+  // The address of what is on the stage now; empty where the server has forgotten the run.
+  async address() {
+    const { run, player, pinned } = this.stage;
+    const settings = await this.stage.server.link(run.id);
+    if (!settings) return "";
+    const query = new URLSearchParams(settings);
+    const round = player.round(player.cursor);
+    const view = {
+      run: run.id, round, at: player.cursor === (round ? player.ends[round - 1] : 1) ? null : player.cursor,
+      token: pinned ? this.stage.telling(pinned) : null, digest: digest(player.events),
+    };
+    for (const name of VIEW) if (view[name] !== null) query.set(name, view[name]);
+    for (const name of ["embed", "lecture"]) if (new URLSearchParams(location.search).has(name)) query.set(name, "1");
+    return `${location.origin}${location.pathname}?${query}`;
+  }
+
+  async copy() {
+    const address = await this.address();
+    if (!address) return this.stage.trigger("lost", {});
+    history.replaceState(null, "", address);
+    this.button.textContent = (await copied(address)) ? "Link copied" : "It is in the address bar";
+    setTimeout(() => { this.button.textContent = "Copy link"; }, 2000);
+  }
+}

@@ -1,0 +1,65 @@
+"""Where drafts come from: the menu, what a draft was copied from, the layers that a head reads, tokens not shared."""
+
+from playwright.sync_api import expect
+
+from naive_speculate import Trace
+from naive_speculate.speculate.draft import DRAFTERS
+from tests.browser.steps import another_run, ended, run, shown_run, trace
+from ui.run.recorded import SPECULATIVE
+
+
+def open_trace(page, events, path) -> None:
+    Trace(events).save(path)
+    before = shown_run(page)
+    page.locator(".ns-file").set_input_files(path)
+    another_run(page, before)
+    ended(page)
+
+
+def test_each_drafter_of_the_menu_says_what_it_is_and_copied_drafts_show_where_from(page):
+    page.locator("#more button").first.click()
+    menu = page.locator("#drafter")
+    for name in ("model", "suffix", "prompt_lookup"):
+        expect(menu).to_contain_text(DRAFTERS[name].about)
+    expect(menu).not_to_contain_text(DRAFTERS["head"].title)  # the bundled pair has none
+    menu.get_by_label(DRAFTERS["suffix"].title).check()
+    run(page, "apples, pears, plums, apples, pears, plums, apples,", max_tokens=40, temperature=0, seed=1)
+    expect(page.locator(".ns-drafter")).to_contain_text(DRAFTERS["suffix"].about)
+
+    events = list(trace(page))
+    drafted = {(e.step, e.index): e for e in events if e.kind == "proposed"}
+    accepted = next(e for e in events if e.kind == "accepted" and drafted[e.step, e.index].copied_from is not None)
+    step = [e for e in drafted.values() if e.step == accepted.step]
+    started = events[0]
+    texts = [*started.prompt_texts, *(e.text for e in events if e.kind in ("accepted", "resampled", "bonus"))]
+    page.locator(f"#tokens [data-kind=accepted][data-step='{accepted.step}'][data-index='{accepted.index}']").click()
+    sources = page.locator("#tokens .ns-source")
+    page.mouse.move(0, 0)
+    expect(sources).to_have_text([texts[e.copied_from] for e in step])
+    assert page.locator(".ns-short").inner_text()
+
+
+def test_a_head_s_layers_and_unknown_tokens_are_marked(page, tmp_path):
+    ended(page)
+    expect(page.locator(".ns-drafter")).to_be_hidden()  # of a draft model with the same tokens there is nothing to see
+    events = list(Trace.load(SPECULATIVE))
+    started = events[0]
+    started.settings |= {"drafter": "head"}
+    started.head_layers, started.target_layers = [2, 6, 9], 12
+    open_trace(page, events, tmp_path / "head.jsonl")
+    expect(page.locator(".ns-drafter")).to_contain_text("after 2, 6 and 9 of its 12 layers")
+    assert page.locator(".ns-layer-read").count() == 3
+    assert page.locator(".ns-layer").count() == 13 - 3
+
+    started.settings |= {"drafter": "model"}
+    started.head_layers = started.target_layers = None
+    started.vocabularies = {"shared": 30, "target": 90, "draft": 40}
+    unknown = next(event for event in events if event.kind == "resampled")
+    unknown.unknown_to_draft = True
+    open_trace(page, events, tmp_path / "family.jsonl")
+    expect(page.locator(".ns-drafter")).to_contain_text("knows 33%")
+    marked = page.locator("#tokens [data-unknown]")
+    expect(marked).to_have_text(unknown.text)
+    assert "∉" in marked.evaluate("(node) => getComputedStyle(node, '::after').content")
+    marked.hover()
+    expect(page.locator(".ns-tip")).to_contain_text("the draft does not know")

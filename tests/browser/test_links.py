@@ -1,0 +1,123 @@
+"""Links that restore a view, lecture mode, and the page as a part of another."""
+
+from playwright.sync_api import expect
+
+from naive_speculate import Trace
+from tests.browser.steps import another_run, ended, run, shown_run, text, trace
+from ui.run.recorded import SPECULATIVE
+
+NOTE = ".ns-link-note"
+
+
+def copy_link(page) -> str:
+    before = page.url
+    page.get_by_role("button", name="Copy link", exact=True).click()
+    page.wait_for_function("(before) => location.href !== before", arg=before)
+    return page.url
+
+
+def opened(page, link: str) -> None:
+    """Leave the page and follow a link to a run."""
+    page.goto("about:blank")
+    page.goto(link)
+    page.wait_for_selector("#tokens [data-step]")
+
+
+def looked_at(page) -> tuple[str, str, str]:
+    """The round, the token that was chosen, and the text so far."""
+    clock = page.locator(".ns-clock").inner_text().split(" · ")[0]
+    chosen = page.locator("#tokens .ns-pinned")
+    expect(chosen).to_have_count(1)
+    return clock, chosen.evaluate("(n) => n.dataset.kind + n.dataset.step + ':' + n.dataset.index"), text(page)
+
+
+def test_a_link_runs_its_run_again_and_shows_the_same_round_and_token(page):
+    run(page, "There was once a king who", max_tokens=40, seed=5)
+    for _ in range(2):
+        page.get_by_role("button", name="One round back", exact=True).click()
+    page.locator("#rounds .ns-round:not([hidden]) .ns-chip").nth(6).click()
+    tokens = trace(page).token_ids
+    link, before = copy_link(page), looked_at(page)
+
+    opened(page, link)  # its run went with its visitor, so it is decoded once more
+    expect(page.locator(NOTE)).to_have_text("The linked run, with the same 40 tokens.")
+    assert looked_at(page) == before
+    assert trace(page).token_ids == tokens
+    expect(page.locator("#prompt textarea")).to_have_value("There was once a king who")
+
+    opened(page, link.replace("seed=5", "seed=6"))
+    expect(page.locator(NOTE)).to_contain_text("These are not the linked run's tokens")
+
+    opened(page, f"{link.split('?')[0]}?run=gone")
+    expect(page.get_by_test_id("toast-body")).to_contain_text("no longer kept")
+    expect(page.locator(NOTE)).to_be_hidden()
+    assert shown_run(page) == "recorded"
+
+
+def test_a_link_to_a_run_that_is_still_there_shows_it_as_it_was(page, chromium):
+    run(page, "There was once a king who", max_tokens=30, seed=5)
+    link, shown = copy_link(page), text(page)
+    other = chromium.new_page()
+    other.goto(link)
+    other.wait_for_selector("#tokens [data-step]")
+    another_run(other, "recorded")
+    ended(other)
+    assert text(other) == shown
+    assert trace(other).events == trace(page).events  # its times, too, so it was not decoded again
+    expect(other.locator(NOTE)).to_have_text("The linked run, with the same 30 tokens.")
+    other.close()
+
+
+def test_a_link_to_the_recorded_run_needs_no_decoding(page):
+    ended(page)
+    recorded = Trace.load(SPECULATIVE)
+    refused = next(n for n, event in enumerate(recorded) if event.kind == "rejected" and event.step == 1)
+    opened(page, f"{page.url}?run=recorded&round=3&token={refused}&digest=120-00000000")
+    expect(page.locator(".ns-clock")).to_contain_text("round 3 of")
+    expect(page.locator("#tokens .ns-pinned")).to_have_text(recorded[refused].text)
+    expect(page.locator(NOTE)).to_contain_text("These are not the linked run's tokens")
+
+
+def test_an_opened_trace_sets_the_controls_as_its_run_had_them(page, tmp_path):
+    ended(page)
+    events = list(Trace.load(SPECULATIVE))
+    events[0].settings |= {"temperature": 0.3, "num_draft_tokens": 3, "verify_strategy": "block_verification", "stop": ["a\nb"]}
+    events[0].prompt, events[0].seed = "Somebody else's words", 77
+    Trace(events).save(tmp_path / "theirs.jsonl")
+    page.locator(".ns-file").set_input_files(tmp_path / "theirs.jsonl")
+    another_run(page, "recorded")
+    expect(page.locator("#prompt textarea")).to_have_value("Somebody else's words")
+    expect(page.locator("#seed input")).to_have_value("77")
+    expect(page.locator("#temperature input[type=number]")).to_have_value("0.3")
+    expect(page.locator("#k input[type=number]")).to_have_value("3")
+    expect(page.locator("#strategy input")).to_have_value("Block verification")
+
+
+def test_lecture_mode_is_large_and_steps_with_the_arrows(page):
+    ended(page)
+    size = "() => parseFloat(getComputedStyle(document.querySelector('#tokens')).fontSize)"
+    small = page.evaluate(size)
+    page.get_by_role("button", name="Lecture", exact=True).click()
+    assert page.evaluate(size) > 1.2 * small
+    assert "lecture=1" in page.url
+    bar = page.locator(".ns-player").bounding_box()
+    assert bar["y"] + bar["height"] == page.viewport_size["height"]
+    page.evaluate("document.activeElement.blur()")
+    last = int(page.locator(".ns-clock").inner_text().split()[1])
+    for key, shown in (("ArrowLeft", last - 1), ("ArrowLeft", last - 2), ("ArrowRight", last - 1), ("Home", 0), ("End", last)):
+        page.keyboard.press(key)
+        expect(page.locator(".ns-clock")).to_contain_text(f"round {shown} of")
+    page.keyboard.press("Escape")
+    assert page.evaluate(size) == small
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator(".ns-clock")).to_contain_text(f"round {last} of")
+
+
+def test_embedded_there_is_the_run_and_nothing_else(open_page):
+    page = open_page("?embed=1&run=recorded&round=2", width=800, height=600)
+    expect(page.locator(".ns-clock")).to_contain_text("round 2 of")
+    expect(page.locator("#inspector h3")).to_be_visible()
+    for rest in (".ns-top", "#prompt", "#run", "[role=tab]", "#charts", "footer"):
+        assert not any(node.is_visible() for node in page.locator(rest).all()), rest
+    whole = page.get_by_role("link", name="Open the whole page")
+    assert whole.get_attribute("href").endswith("?run=recorded&round=2")
