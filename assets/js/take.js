@@ -1,6 +1,7 @@
 // Pictures and data to take away: charts as PNG and SVG, the coloured text as SVG, and what the server makes files of.
 
 const SVG = "http://www.w3.org/2000/svg";
+const WIDTH = 720; // at least, for a picture's legend to stand in one row
 const NAME = "naive-speculate";
 const DASHES = { dotted: "1.5 2.5", dashed: "5 3", solid: "" };
 
@@ -48,17 +49,19 @@ async function savePicture(place, format) {
   if (!layout) return;
   const [title, takeaway] = [...place.previousElementSibling.children].map(({ textContent }) => textContent);
   const name = title || place.previousElementSibling.textContent;
-  const height = place.clientHeight + 60;
+  const said = (takeaway || "").replace(/(.{80,100}) /g, "$1\n").split("\n");
+  const headline = 34 + 18 * said.length;
+  const [width, height] = [Math.max(WIDTH, place.clientWidth), place.clientHeight + headline];
   const ground = color("--ns-page");
-  const plain = (text) => (text || "").replace(/&/g, "&amp;").replace(/</g, "&lt;");
+  const plain = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;");
   const words = {
-    text: `<b>${plain(name)}</b><br><span style="font-size:13px">${plain(takeaway)}</span>`,
+    text: `<b>${plain(name)}</b><br><span style="font-size:13px">${said.map(plain).join("<br>")}</span>`,
     x: 0.02, xanchor: "left", y: 1 - 12 / height, yanchor: "top", font: { size: 16, color: color("--ns-ink") },
   };
   const picture = {
-    data, layout: { ...layout, height, title: words, paper_bgcolor: ground, plot_bgcolor: ground, margin: { ...layout.margin, t: (layout.margin?.t ?? 30) + 60 } },
+    data, layout: { ...layout, height, title: words, paper_bgcolor: ground, plot_bgcolor: ground, margin: { ...layout.margin, t: (layout.margin?.t ?? 30) + headline } },
   };
-  const address = await window.Plotly.toImage(picture, { format, width: place.clientWidth, height, scale: format === "png" ? 2 : 1 });
+  const address = await window.Plotly.toImage(picture, { format, width, height, scale: format === "png" ? 2 : 1 });
   const file = (name || "chart").toLowerCase().replace(/[^a-z0-9]+/g, "-");
   download(`${NAME}-${file}.${format}`, await blobOf(address, format));
 }
