@@ -6,6 +6,7 @@ unit; here the cost can be given as measured, since it is what the paper's speed
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 VerifyCosts = float | Sequence[float] | Mapping[int, float] | Callable[[int], float]
 """The cost of verifying k drafts (a target forward over k + 1 tokens): one number for every k, a list or table indexed by k,
@@ -74,6 +75,81 @@ def best_k(alpha: float, draft_cost: float, verify_costs: VerifyCosts = 1.0, max
     if max_k < 0:
         raise ValueError(f"max_k must not be negative, got {max_k}")
     return max(range(max_k + 1), key=lambda k: speedup(alpha, k, draft_cost, verify_costs))
+
+
+class Breakdown(NamedTuple):
+    """Where the tokens of a round go on the way to a speedup: the parts add up to it.
+
+    Attributes:
+        tokens: Tokens a round, which the speedup would be if a round cost no more than one plain pass.
+        check: What checking the drafts costs more than a plain pass, 0 or less; above 0 where it costs less.
+        drafting: What drafting takes of the rest, 0 or less.
+        other: What is left between that and a measured speedup.
+        speedup: What remains.
+    """
+
+    tokens: float
+    check: float
+    drafting: float
+    other: float
+    speedup: float
+
+
+def breakdown(tokens: float, k: float, draft_cost: float, verify_cost: float = 1.0, measured: float | None = None) -> Breakdown:
+    """From tokens a round to the speedup: divided by the cost of the check, then by that of the whole round.
+
+    Args:
+        tokens: Tokens a round, the extra one included: `expected_tokens`, or as measured.
+        k: Drafts a round; a mean where rounds differ.
+        draft_cost: Cost of one draft forward.
+        verify_cost: Cost of the check.
+        measured: A measured speedup; None for the one expected.
+
+    Raises:
+        ValueError: If a cost is not positive.
+    """
+    if not verify_cost > 0 or not verify_cost + k * draft_cost > 0:
+        raise ValueError(f"costs must be positive, got draft_cost={draft_cost} and verify_cost={verify_cost}")
+    checked, drafted = tokens / verify_cost, tokens / (verify_cost + k * draft_cost)
+    left = drafted if measured is None else measured
+    return Breakdown(tokens, checked - tokens, drafted - checked, left - drafted, left)
+
+
+def break_even_alpha(k: int, draft_cost: float, verify_cost: VerifyCosts = 1.0) -> float | None:
+    """The share of kept drafts above which drafting is faster than plain decoding; None where it never is.
+
+    Args:
+        k: Number of drafts a step, 1 or more.
+        draft_cost: Cost of one draft forward.
+        verify_cost: Cost of verifying k drafts.
+
+    Raises:
+        ValueError: As `step_cost`.
+    """
+    cost = step_cost(k, draft_cost, verify_cost)
+    if k + 1 < cost:
+        return None
+    low, high = 0.0, 1.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if expected_tokens(middle, k) < cost else (low, middle)
+    return high
+
+
+def pass_seconds(tokens: int, *, weight_bytes: float, bandwidth: float, parameters: float, flops: float) -> float:
+    """Least time of a forward over some tokens: each weight is read once, and multiplied and added once a token.
+
+    Args:
+        tokens: Tokens of the forward; reading the weights is shared by all of them.
+        weight_bytes: Size of the weights, in bytes.
+        bandwidth: Bytes that the memory gives a second.
+        parameters: Number of weights.
+        flops: Operations a second.
+
+    Returns:
+        float: Seconds, of reading or of computing, whichever takes longer (the roofline model, Williams et al. 2009).
+    """
+    return max(weight_bytes / bandwidth, 2 * parameters * tokens / flops)
 
 
 def _verify(k: int, cost: VerifyCosts) -> float:

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from naive_speculate.theory import best_k, expected_tokens, speedup, step_cost
+from naive_speculate.theory import (
+    best_k,
+    break_even_alpha,
+    breakdown,
+    expected_tokens,
+    pass_seconds,
+    speedup,
+    step_cost,
+)
 
 ALPHAS = st.floats(0, 1, allow_nan=False)
 
@@ -86,3 +94,53 @@ def test_drafting_that_does_not_pay_is_best_left() -> None:
 def test_arguments_out_of_range_are_named(call: Callable[[], float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+# --- where the tokens of a step go
+
+COSTS = {"draft_cost": st.floats(0.001, 2), "verify_cost": st.floats(0.2, 6)}
+
+
+@given(tokens=st.floats(1, 17), k=st.floats(0, 16), measured=st.none() | st.floats(0.01, 10), **COSTS)
+def test_the_parts_of_a_breakdown_add_up_to_the_speedup(tokens, k, measured, draft_cost, verify_cost) -> None:
+    parts = breakdown(tokens, k, draft_cost, verify_cost, measured)
+    assert parts.tokens + parts.check + parts.drafting + parts.other == pytest.approx(parts.speedup)
+    assert parts.drafting <= 0
+    assert (parts.check <= 0) == (verify_cost >= 1)
+
+
+@given(alpha=ALPHAS, k=st.integers(0, 16), **COSTS)
+def test_a_breakdown_of_what_is_expected_has_no_other_part(alpha, k, draft_cost, verify_cost) -> None:
+    parts = breakdown(expected_tokens(alpha, k), k, draft_cost, verify_cost)
+    assert parts.other == 0
+    assert parts.speedup == pytest.approx(speedup(alpha, k, draft_cost, verify_cost))
+
+
+def test_a_breakdown_is_what_simulated_steps_cost() -> None:
+    draw, alpha, k, draft_cost, verify_cost = random.Random(11), 0.8, 5, 0.07, 1.4
+    tokens, clock = 0, 0.0
+    for _ in range(40_000):
+        clock += k * draft_cost + verify_cost
+        tokens += 1 + next((n for n in range(k) if draw.random() >= alpha), k)
+    assert breakdown(expected_tokens(alpha, k), k, draft_cost, verify_cost).speedup == pytest.approx(tokens / clock, rel=0.02)
+
+
+@given(k=st.integers(1, 16), **COSTS)
+def test_at_the_break_even_alpha_drafting_is_as_fast_as_plain_decoding(k, draft_cost, verify_cost) -> None:
+    alpha = break_even_alpha(k, draft_cost, verify_cost)
+    if alpha is None:
+        assert speedup(1.0, k, draft_cost, verify_cost) < 1
+    elif step_cost(k, draft_cost, verify_cost) >= 1:
+        assert speedup(alpha, k, draft_cost, verify_cost) == pytest.approx(1, rel=1e-6)
+    else:  # cheaper than plain decoding even where nothing is kept
+        assert alpha == pytest.approx(0, abs=1e-9)
+
+
+def test_a_pass_takes_as_long_as_reading_its_weights_until_multiplying_takes_longer() -> None:
+    machine = {"weight_bytes": 10.0, "bandwidth": 5.0, "parameters": 10.0, "flops": 40.0}
+    assert [pass_seconds(tokens, **machine) for tokens in (1, 4, 8)] == [2.0, 2.0, 4.0]
+
+
+def test_costs_of_nothing_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"costs must be positive, got draft_cost=0\.1 and verify_cost=0"):
+        breakdown(3.0, 4, 0.1, 0)

@@ -8,7 +8,7 @@ from starlette.routing import BaseRoute
 
 from ui.assets import mounting, scripts, styles
 from ui.experiments.explore import build_explore
-from ui.experiments.learn import Places, build_learn
+from ui.experiments.learn import build_learn, lesson_in
 from ui.experiments.race import build_race
 from ui.explain.glossary import glossary
 from ui.explain.models import documents
@@ -60,13 +60,19 @@ def build_page(catalog: Catalog, runs: Runs) -> gr.Blocks:
             with gr.Tab("Race", id="race"):
                 build_race(catalog, workbench.controls)
             with gr.Tab("Explore", id="explore"):
-                explore = build_explore(catalog, workbench.controls)
+                build_explore(catalog, workbench.controls)
             with gr.Tab("Learn", id="learn"):
-                build_learn(catalog, Places(tabs, workbench.controls, explore))
+                build_learn(catalog, workbench.controls)
+        page.load(_open_lesson, None, tabs, show_progress="hidden", api_visibility="private")
         page.load(workbench.follow_link, None, workbench.settings, show_progress="hidden", api_visibility="private")
         page.unload(forget)
         add_api(catalog)
     return page
+
+
+def _open_lesson(request: gr.Request) -> Any:
+    """A link to a lesson opens its tab; `assets/js/learn.js` goes to the step."""
+    return gr.Tabs(selected="learn") if lesson_in(request.query_params) else gr.skip()
 
 
 def open_queue(page: gr.Blocks, size: int) -> None:

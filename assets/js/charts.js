@@ -4,6 +4,7 @@
 import { follow } from "./cursor.js";
 import { count, milliseconds, percent } from "./format.js";
 import { plot } from "./plot.js";
+import { checkOf, gain } from "./theory.js";
 
 const WAITING = "No round has ended yet.";
 const NO_DRAFTS = "Nothing was drafted in this run: plain decoding, one token a round.";
@@ -19,11 +20,11 @@ export function mount({ element }) {
   });
 }
 
-function figure(takeaway, xaxis, yaxis, data, layout) {
+export function figure(takeaway, xaxis, yaxis, data, layout) {
   return { data, layout: { meta: takeaway, xaxis, yaxis, ...layout } };
 }
 
-function note(text) {
+export function note(text) {
   const hidden = { visible: false, range: [0, 1] };
   const lines = text.replace(/(.{30,44}) /g, "$1<br>");
   return figure(text, hidden, hidden, [], { annotations: [{ text: lines, xref: "paper", yref: "paper", x: 0.5, y: 0.5 }] });
@@ -150,40 +151,44 @@ export function timing({ rounds, sums }) {
 
 // Speedup against the number of drafts k: Theorem 3.8 of Leviathan et al. 2023 (arXiv 2211.17192) and this run.
 //
-// The theorem needs two numbers, both measured in the run itself: α, how often a draft is kept, and c, what a drafted token
-// costs in target steps. It takes a verification of k tokens to cost what one token costs, which is nearly so on a GPU and
-// much less so on a CPU. Where plain decoding was measured, a second curve counts what verifying cost in this run. Both take
-// acceptances as independent; the run's own point does not, which is why it need not lie on either.
-export function speedup({ rounds, sums, plain }) {
-  const costs = costsOf(rounds.filter(({ drafted }) => drafted), plain.rate);
+// The theorem needs two numbers: α, how often a draft is kept, which the run itself tells, and c, what a drafted token costs in
+// target passes. It takes the check of k tokens to cost what one token costs, which is nearly so on a GPU and much less so on a
+// CPU. Once the run has been decoded plain too (see stage.js), c, the check's cost and the run's own point are those measured
+// then; until then c is estimated and there is no more than the theorem. Both curves take acceptances as independent; the run's
+// own point does not, which is why it need not lie on either.
+export function speedup({ rounds, sums, speedup: found }) {
+  const costs = costsOf(rounds.filter(({ drafted }) => drafted), found);
   if (!costs) return note(!rounds.length ? WAITING : sums.drafted ? NO_TIMES : NO_DRAFTS);
-  const { alpha, draftCost, verifyCost, drafts, measured } = costs;
+  const { alpha, draftCost, verifyCost, drafts } = costs;
   const ks = upTo(Math.max(MOST_K, Math.round(drafts) + 2));
-  const expected = (k, verifying) => sum(upTo(k).map((n) => alpha ** n)) / (k * draftCost + verifying);
-  const theorem = ks.map((k) => expected(k, 1));
+  const theorem = ks.map((k) => gain(alpha, k, draftCost, 1));
+  const curves = [curve("Theorem 3.8, Leviathan et al. 2023", ks, theorem, TARGET, found ? "dash" : "solid")];
   // As measured for as many drafts as the run had, and on a straight line else.
-  const here = ks.map((k) => expected(k, Math.max(1e-6, 1 + (verifyCost - 1) * k / drafts)));
-  const curves = [curve("Theorem 3.8, Leviathan et al. 2023", ks, theorem, TARGET, plain.rate ? "dash" : "solid")];
-  if (plain.rate) curves.push(curve("costs as here", ks, here, ACCEPTED, "solid"));
-  const gains = plain.rate ? here : theorem;
-  const gain = Math.max(...gains);
+  const here = found ? ks.map((k) => gain(alpha, k, draftCost, checkOf(k, verifyCost, drafts))) : theorem;
+  if (found) curves.push(curve("costs as measured here", ks, here, ACCEPTED, "solid"), ownPoint(drafts, found));
+  const best = Math.max(...here);
+  const words = `α = ${alpha.toFixed(2)}, c = ${draftCost.toFixed(2)}: best k = ${here.indexOf(best)}, ${best.toFixed(2)} × plain`;
   return figure(
-    `α = ${alpha.toFixed(2)}, c = ${draftCost.toFixed(2)}: best k = ${gains.indexOf(gain)}, ${gain.toFixed(2)} × plain`,
+    found ? words : `${words}, if checks cost nothing extra`,
     { title: { text: "drafts a round, k" }, range: [-0.4, ks.length - 0.6], dtick: 2 },
-    { range: [0, Math.max(2, Math.ceil(1.05 * Math.max(...theorem, gain, measured)))], ticksuffix: "×" },
+    { range: [0, Math.max(2, Math.ceil(1.05 * Math.max(...theorem, best, found?.high ?? 0)))], ticksuffix: "×" },
     [
       ...curves,
-      {
-        type: "scatter", mode: "markers", name: plain.rate ? "this run" : "this run, estimated", x: [drafts], y: [measured],
-        hovertemplate: "this run, %{x:.1f} drafts a round: %{y:.2f} ×<extra></extra>",
-        marker: { color: RESAMPLED, size: 14, symbol: "star", line: { color: INK, width: 1 } },
-      },
       {
         type: "scatter", mode: "lines", x: [0, ks.length - 1], y: [1, 1], showlegend: false, hoverinfo: "skip",
         line: { color: MUTED, width: 2, dash: "dot" },
       },
     ],
   );
+}
+
+function ownPoint(drafts, { value, low, high }) {
+  return {
+    type: "scatter", mode: "markers", name: "this run, measured", x: [drafts], y: [value],
+    error_y: { type: "data", symmetric: false, array: [high - value], arrayminus: [value - low], color: INK, thickness: 1.5 },
+    hovertemplate: `this run: ${value.toFixed(2)} × (${low.toFixed(2)} to ${high.toFixed(2)})<extra></extra>`,
+    marker: { color: INK, size: 12, symbol: "diamond" },
+  };
 }
 
 function curve(name, x, y, color, dash) {
@@ -194,18 +199,19 @@ function curve(name, x, y, color, dash) {
   };
 }
 
-// The numbers that the theorem needs, in units of a plain target step; where that was not measured, a verification stands for
-// it. Null where the run has no drafts, no verdicts or no times.
-export function costsOf(drafting, plainRate) {
+// The numbers that the theorem needs, in units of a target pass over one token; where that was not measured, a verification
+// stands for it. Null where the run has no drafts, no verdicts or no times.
+function costsOf(drafting, found) {
   const total = (name) => sum(drafting.map((round) => round[name]));
-  const step = plainRate ? 1 / plainRate : total("verify") / drafting.length;
-  if (!total("judged") || !total("seconds") || !(step > 0)) return null;
+  const drafts = total("drafted") / drafting.length;
+  const estimate = total("draft") / total("drafted") / (total("verify") / drafting.length);
+  const draftCost = found?.draft_cost ?? estimate;
+  if (!total("judged") || !Number.isFinite(draftCost)) return null;
   return {
     alpha: total("accepted") / total("judged"),
-    draftCost: Math.max(1e-6, total("draft") / total("drafted") / step), // theory wants it positive
-    verifyCost: plainRate ? Math.max(1e-6, (total("seconds") - total("draft")) / drafting.length / step) : 1,
-    drafts: total("drafted") / drafting.length,
-    measured: (total("accepted") + drafting.length) / total("seconds") * step,
+    draftCost: Math.max(1e-6, draftCost), // theory wants it positive
+    verifyCost: Math.max(1e-6, found?.verify_cost ?? 1),
+    drafts: found?.num_draft_tokens || drafts,
   };
 }
 

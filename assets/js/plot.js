@@ -23,8 +23,8 @@ export function plot(place, figure) {
 // A component with a single figure: it is unseen until there is one.
 export function mount({ element, props, watch }) {
   const show = () => {
+    element.querySelector(".ns-chart").hidden = !props.value;
     if (!props.value) return;
-    element.querySelector(".ns-chart").hidden = false;
     plot(element.querySelector(".ns-plot"), JSON.parse(props.value));
   };
   watch("value", show);

@@ -1,8 +1,11 @@
-// Replays two recorded runs side by side, both on one clock that runs at their true speed or slower.
+// Replays two recorded runs side by side, both on one clock that runs at their true speed or slower. Refused drafts are left
+// out, so that what both wrote stands at the same places.
 
 import { make } from "./dom.js";
 import { Player } from "./player.js";
 import { Flow, OUTPUT } from "./tokens.js";
+
+const STRETCHED = 8; // seconds that the slower run is stretched to, where it took less
 
 export function mount({ element, props, watch }) {
   const race = new Race(element.querySelector(".ns-race"));
@@ -18,29 +21,47 @@ class Race {
     this.lanes = [...root.querySelectorAll(".ns-lane")].map((box) => new Lane(box, () => this.now));
     this.speed = root.querySelector(".ns-race-speed");
     this.speed.addEventListener("change", () => this.change());
-    root.querySelector(".ns-race-again").addEventListener("click", () => this.run && this.begin());
+    this.again = root.querySelector(".ns-race-again");
+    this.again.addEventListener("click", () => {
+      if (!this.run) return;
+      if (this.root.dataset.state === "running") this.end(); else this.begin();
+    });
   }
 
   receive(run) {
     if (this.run?.serial === run.serial) return;
     this.run = run;
     this.root.hidden = false;
+    this.root.dataset.serial = run.serial;
+    this.root.querySelector(".ns-race-source").hidden = !run.recorded;
+    for (const lane of this.lanes) lane.name(run[lane.side]);
+    this.judge(run.recorded); // a visitor's own race keeps its verdict for the end
     this.begin();
   }
 
   begin() {
     cancelAnimationFrame(this.frame);
     this.root.dataset.state = "running";
-    this.root.querySelector(".ns-verdict").replaceChildren();
-    const still = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+    this.again.textContent = "Skip to the end";
     this.now = performance.now();
-    for (const lane of this.lanes) lane.begin(this.run[lane.name], still);
+    for (const lane of this.lanes) lane.begin(this.run[lane.side].events, this.run.shared);
     this.change();
+    if (window.matchMedia("(prefers-reduced-motion: reduce)").matches) this.end(); else this.draw(this.now);
+  }
+
+  end() {
+    cancelAnimationFrame(this.frame);
+    for (const { player } of this.lanes) player.end();
     this.draw(this.now);
   }
 
   change() {
-    for (const { player } of this.lanes) player.change(Number(this.speed.value), false);
+    const longest = Math.max(...this.lanes.map(({ seconds }) => seconds));
+    const speed = this.speed.value === "stretched" ? Math.min(1, longest / STRETCHED) : Number(this.speed.value);
+    for (const { player } of this.lanes) player.change(speed, false);
+    const slower = 1 / speed;
+    this.root.querySelector(".ns-race-pace").textContent =
+      speed < 0.99 ? `${slower.toFixed(slower < 10 ? 1 : 0)} times slower than it was` : "";
   }
 
   draw(now) {
@@ -52,33 +73,51 @@ class Race {
       return;
     }
     this.root.dataset.state = "done";
-    this.root.querySelector(".ns-verdict").replaceChildren(...this.run.verdict.map((sentence) => make("p", "", sentence)));
+    this.again.textContent = "Replay";
+    this.judge(true);
+  }
+
+  judge(shown) {
+    const [winner, ...reasons] = shown ? this.run.verdict : [""];
+    this.root.querySelector(".ns-verdict").textContent = winner;
+    this.root.querySelector(".ns-reasons").replaceChildren(...reasons.map((sentence) => make("p", "", sentence)));
   }
 }
 
 class Lane {
   constructor(box, now) {
     this.box = box;
-    this.name = box.dataset.lane;
+    this.side = box.dataset.lane;
     this.player = new Player(now);
     this.flow = new Flow(box.querySelector(".ns-lane-text"));
   }
 
-  begin(events, still) {
+  name({ title, note, drafts }) {
+    this.box.toggleAttribute("data-drafts", drafts);
+    this.box.querySelector("h3 span").textContent = title;
+    this.box.querySelector("h3 small").textContent = note;
+  }
+
+  begin(events, shared) {
     this.box.dataset.state = "running";
     this.flow.clear();
     this.player.reset();
     this.player.add(events);
     this.player.done = true;
     this.tokens = 0;
+    this.shared = shared;
     this.all = events.filter(({ kind }) => OUTPUT.has(kind)).length;
-    if (still) this.player.end(); else this.player.play();
+    this.player.play();
+  }
+
+  // Seconds that the run took.
+  get seconds() {
+    return this.player.due(this.player.length - 1);
   }
 
   // Seconds on the clock, which stops at the run's end.
   get time() {
-    const { player } = this;
-    return player.playing ? player.clock : player.due(player.length - 1);
+    return this.player.playing ? this.player.clock : this.seconds;
   }
 
   draw() {
@@ -86,8 +125,10 @@ class Lane {
     const target = player.aim();
     for (; player.cursor < target; player.cursor += 1) {
       const event = player.events[player.cursor];
-      this.tokens += OUTPUT.has(event.kind);
-      if (event.text !== undefined) this.flow.add(event);
+      if (!OUTPUT.has(event.kind)) continue;
+      const node = this.flow.add(event);
+      if (this.tokens === this.shared) node.dataset.parts = "";
+      this.tokens += 1;
     }
     this.flow.follow();
     if (!player.playing) this.box.dataset.state = "done";

@@ -39,7 +39,7 @@ class Stage {
     this.drafter = new Drafter(this.find(".ns-drafter"));
     this.link = new Link(this);
     new Take(this);
-    mountStats({ element });
+    mountStats({ element, measure: () => this.measure(true) });
     this.run = { id: "", serial: -1, live: false };
     this.frame = 0;
     this.told = { upto: -1, at: 0, event: -1 }; // what the rest of the page was told, and when; which event the inspector shows
@@ -67,8 +67,9 @@ class Stage {
     this.accept(message);
   }
 
-  begin({ run, serial, live, plain, title, warning }) {
-    this.run = { id: run, serial, live, plain };
+  begin({ run, serial, live, title, warning }) {
+    this.run = { id: run, serial, live };
+    this.unmeasured = null;    // why the run has no speedup, once it is known
     this.settings = {};
     this.find(".ns-warning").textContent = warning;
     this.find(".ns-warning").hidden = !warning;
@@ -108,9 +109,30 @@ class Stage {
       this.player.done = true;
       this.root.dataset.state = "done";
       this.announce();
+      if (!this.sums.finished?.speedup) this.measure(false);
     }
     this.link.arrive();
     this.wake();
+  }
+
+  // The speedup is measured after the run, by the server and while nobody else decodes.
+  async measure(asked) {
+    const { id, serial, live } = this.run;
+    const { finished } = this.sums;
+    const know = (unmeasured) => {
+      if (serial !== this.run.serial) return;
+      this.unmeasured = unmeasured;
+      if (this.told.upto >= 0) this.tell();
+    };
+    know({ measuring: live });
+    let answer;
+    try {
+      answer = JSON.parse(await this.server.speedup([id, asked]) || "null");
+    } catch {
+      // No connection.
+    }
+    if (finished && answer?.speedup) finished.speedup = answer.speedup;
+    know(answer ?? { reason: "The server does not answer.", again: true });
   }
 
   // The server answers with so many events at a time: ask until there is nothing more to be had.
@@ -189,8 +211,8 @@ class Stage {
   }
 
   summary(events) {
-    const { live, plain } = this.run;
-    return { ...this.sums.at(events, this.player.round(events)), live, plain };
+    const speedup = this.sums.finished?.speedup ?? null;
+    return { ...this.sums.at(events, this.player.round(events)), live: this.run.live, speedup, unmeasured: this.unmeasured };
   }
 
   show(n) {

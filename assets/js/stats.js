@@ -10,19 +10,24 @@ const GUESSERS = new Map([
   ["head", "A draft head on the target"],
 ]);
 
-export function mount({ element }) {
+export function mount({ element, measure }) {
   const sentence = element.querySelector(".ns-sentence");
   const tiles = [...element.querySelectorAll(".ns-tiles dd")];
+  const again = element.querySelector("[data-measure]");
+  again.addEventListener("click", measure);
   follow((run) => {
     sentence.replaceChildren(...said(run));
     numbers(run).forEach(([value, note], n) => {
-      tiles[n].querySelector("b").textContent = value;
+      const [figure, range] = value.split(" (");
+      tiles[n].querySelector("b").replaceChildren(figure, ...(range ? [" ", make("small", "", `(${range}`)] : []));
       tiles[n].querySelector("span").textContent = note;
     });
+    element.querySelector("[data-rest]").hidden = !run.speedup || !run.sums.drafted;
+    again.hidden = Boolean(run.speedup) || !run.unmeasured?.again;
   });
 }
 
-export function numbers({ sums, rounds, tokens, plain, started }) {
+export function numbers({ sums, rounds, tokens, started, speedup, unmeasured }) {
   const block = isBlock(started);
   const rate = sums.time > 0 ? tokens / sums.time : 0;
   return [
@@ -30,10 +35,21 @@ export function numbers({ sums, rounds, tokens, plain, started }) {
       ? [percent(sums.accepted / sums.drafted), `${fates(sums, block)}. Of the ${amount(sums.judged)} that were judged, ${percent(sums.accepted / sums.judged)} were kept: α.`]
       : ["–", "nothing was drafted"],
     [rounds.length ? (1 + sums.accepted / rounds.length).toFixed(2) : "–", "plain decoding: 1"],
-    [rate ? rate.toFixed(0) : "–", plain.rate ? `plain decoding: ${plain.rate.toFixed(0)}, measured ${plain.where}` : "plain decoding: not measured"],
-    [rate && plain.rate ? `${(rate / plain.rate).toFixed(1)}×` : "–", "against plain decoding, measured"],
+    [rate ? rate.toFixed(0) : "–", "of this run, reading the prompt included"],
+    speedup ? [`${times(speedup.value)}× (${times(speedup.low)} to ${times(speedup.high)})`, measured(speedup)] : ["–", waiting(unmeasured, rounds)],
   ];
 }
+
+function measured({ plain_rate, rate, machine }) {
+  return `plain ${plain_rate.toFixed(0)}, with these drafts ${rate.toFixed(0)} tokens a second, the prompt apart. Measured on ${machine}`;
+}
+
+function waiting(unmeasured, rounds) {
+  if (unmeasured?.measuring) return "being measured: the same prompt, plain and with drafts …";
+  return unmeasured?.reason || (rounds.length ? "measured when the run has ended" : "against plain decoding");
+}
+
+const times = (factor) => factor.toFixed(factor < 9.95 ? 1 : 0);
 
 // Pieces of the sentence: text, and nodes.
 export function said({ sums, rounds, tokens, started, finished, live }) {

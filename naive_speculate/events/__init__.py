@@ -8,6 +8,7 @@ from naive_speculate.events.event import (
     EventKind,
     FinishReason,
     Logprob,
+    MeasuredSpeedup,
     TokenProb,
     TopTokens,
 )
@@ -20,6 +21,7 @@ __all__ = [
     "EventKind",
     "FinishReason",
     "Logprob",
+    "MeasuredSpeedup",
     "TokenProb",
     "TopTokens",
 ]

@@ -5,12 +5,12 @@ else. One flat record serves every kind; fields that do not apply are None and a
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from operator import attrgetter
-from typing import Any, overload
+from typing import Annotated, Any, overload
 
-from pydantic import ConfigDict, with_config
+from pydantic import ConfigDict, Field, with_config
 
 SCHEMA_VERSION = 1
 
@@ -141,6 +141,42 @@ def _restored_top(token_ids: list[int], probs: list[float], texts: list[str]) ->
     return TopTokens(token_ids, probs, dict(zip(token_ids, texts, strict=True)).__getitem__)
 
 
+_Cost = Annotated[float, Field(ge=0, le=1e4)]
+_Rate = Annotated[float, Field(ge=0, le=1e9)]
+
+
+@_FINITE
+@dataclass(slots=True)
+class MeasuredSpeedup:
+    """How much sooner the same text came with drafts than without, measured by decoding it both ways (see `speedup.py`).
+
+    Costs are in passes of the target over one token.
+
+    Attributes:
+        value, low, high: Plain seconds a token ÷ seconds a token with drafts, and the range in which it lies for 9 of 10
+            draws among the rounds that were timed.
+        plain_rate, rate: Tokens a second of either, the prompt apart.
+        tokens_per_round: Tokens that a round with drafts gave on average.
+        num_draft_tokens: Drafts a round, on average.
+        verify_cost: Checking a round's drafts.
+        draft_cost: Drafting one token; None where nothing was drafted.
+        tokens: How many tokens with drafts were timed.
+        machine: What computed.
+    """
+
+    value: _Cost
+    low: _Cost
+    high: _Cost
+    plain_rate: _Rate
+    rate: _Rate
+    tokens_per_round: _Cost
+    num_draft_tokens: _Cost
+    verify_cost: _Cost
+    draft_cost: _Cost | None
+    tokens: Annotated[int, Field(ge=0, le=10**9)]
+    machine: Annotated[str, Field(max_length=120)]
+
+
 @_FINITE
 @dataclass(slots=True)
 class Event:
@@ -174,6 +210,7 @@ class Event:
         head_layers, target_layers: Of a run whose drafter reads hidden states of the target: after how many of its layers each
             was taken, and how many layers it has, where it tells.
         finish_reason, metrics, message: How it ended; `message` says what went wrong when it ended in an error.
+        speedup: Of a run's end, where it was measured afterwards: what drafting gained.
         stop_reason: vLLM's: the stop string or the id of the stop token that ended it; None for the model's own end token.
     """
 
@@ -220,6 +257,7 @@ class Event:
     copied_from: int | None = None
     vocabularies: dict[str, int] | None = None
     unknown_to_draft: bool | None = None
+    speedup: MeasuredSpeedup | None = None
     head_layers: list[int] | None = None
     target_layers: int | None = None
 
@@ -264,6 +302,7 @@ _PLAIN: dict[str, Callable[[Any], Any]] = {
     "target_top": _plain_top,
     "residual_top": _plain_top,
     "logprobs": plain_logprobs,
+    "speedup": asdict,
     "prompt_logprobs": lambda entries: [None if entry is None else plain_logprobs(entry) for entry in entries],
 }
 """How fields that hold more than plain JSON values become them."""

@@ -11,7 +11,7 @@ from naive_speculate.sampling.guided import GrammarCompiler, GuidedDecodingParam
 from naive_speculate.sampling.params import SamplingParams, check_unicode
 from naive_speculate.sampling.pipeline import LogitsPipeline
 from naive_speculate.sampling.random_source import RandomSource, SeededRandom, fresh_seed
-from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, HeadDrafter, TranslatedDrafter, drafter_for
+from naive_speculate.speculate.draft import DRAFTERS, HeadDrafter, TranslatedDrafter, drafter_for
 from naive_speculate.speculate.request import Prompt, Request, check_confidence, check_window
 from naive_speculate.speculate.run import Run
 from naive_speculate.speculate.sequence import CancelFlag, SequenceState
@@ -80,9 +80,9 @@ class Admission:
             "lossy": VERIFIERS[request.verify_strategy].lossy and not params.greedy,
         }
         texts, costs_told = self.vocabulary.texts(token_ids), costs.to_dict() if window_size is None else None
-        drafting = drafter_for(drafter, self.pair) if window_size != 0 else BatchDrafter
-        translation = self.pair.translation if issubclass(drafting, TranslatedDrafter) else None
-        head = self.pair.head if issubclass(drafting, HeadDrafter) else None
+        drafting = drafter_for(drafter, self.pair) if window_size != 0 else None
+        translation = self.pair.translation if drafting is TranslatedDrafter else None
+        head = self.pair.head if drafting is HeadDrafter else None
         rows, emitters = [], []
         for index in range(params.num_sequences):
             rows.append(

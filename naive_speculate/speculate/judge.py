@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from naive_speculate.infer.device import on_device
+from naive_speculate.sampling.argmax import argmax
 from naive_speculate.sampling.distributions import batch_scores, usable_probabilities, usable_scores
 from naive_speculate.speculate.draft.proposal import Proposal
 from naive_speculate.speculate.rules import Verdict, count_leading
@@ -53,17 +54,21 @@ def distributions(rows: Sequence[SequenceState], logits: torch.Tensor, draft: Pr
 def uniforms(rows: Sequence[SequenceState], lengths: Sequence[int], p: Distributions) -> list[list[float]]:
     """A uniform draw for each draft whose verifier wants one, by row; 0 elsewhere."""
     k = p.scores.shape[1] - 1
+    if k == 0:
+        return [[] for _ in rows]
     draws = [
         [row.random.uniform() for _ in range(length)] + [0.0] * (k - length) if row.verifier.needs_uniforms else [0.0] * k
         for row, length in zip(rows, lengths, strict=True)
     ]
-    drawn = k > 0 and any(row.verifier.needs_uniforms for row in rows)
+    drawn = any(row.verifier.needs_uniforms for row in rows)
     return _rounded_down(draws) if drawn and p.best_known.dtype != torch.float64 else draws
 
 
 def judge(rows: Sequence[SequenceState], p: Distributions, draft: Proposal, r: list[list[float]]) -> Verdict:
     """Each row's verifier on its window."""
     k, device = draft.token_ids.shape[1], p.scores.device
+    if k == 0:
+        return _next_tokens(rows, p)
     q = p.best_known[:, :k] if draft.probs is None else draft.probs
     table, lengths = on_device(r, device, p.best_known.dtype), on_device(draft.lengths, device)
     if p.num_places is not None:
@@ -91,6 +96,14 @@ def draw(rows: Sequence[SequenceState], verdict: Verdict) -> torch.Tensor:
             for place, row in enumerate(rows)
         ]
     )
+
+
+def _next_tokens(rows: Sequence[SequenceState], p: Distributions) -> Verdict:
+    """Where nothing was drafted there is nothing to judge: the next token is the target's."""
+    drawn = [not row.verifier.greedy for row in rows]
+    best = argmax(p.scores[:, 0])
+    nothing = torch.zeros_like(best)
+    return Verdict(nothing, p.best_known[:, 0] if any(drawn) else None, best, p.best_known[:, :0, 0], None, drawn)
 
 
 def _rounded_down(draws: list[list[float]]) -> list[list[float]]:

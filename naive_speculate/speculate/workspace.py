@@ -145,7 +145,8 @@ class Workspace:
         self.watch.verify()
         last = on_device([[row.token_ids[-1]] for row in rows], draft.token_ids.device)
         places = self.target.view([self.slots[row] for row in rows])
-        query, lengths = torch.cat([last, draft.token_ids], dim=1), [1 + length for length in draft.lengths]
+        query = torch.cat([last, draft.token_ids], dim=1) if draft.token_ids.shape[1] else last
+        lengths = [1 + length for length in draft.lengths]
         logits, features = self.target.forward_with_features(places, query, self._layers(rows), lengths)
         return logits[..., : self.vocab_size], features
 

@@ -12,10 +12,11 @@ import torch
 from naive_speculate.models import ModelPair
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.decoder import SpeculativeDecoder
-from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter
+from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, HeadDrafter
 from naive_speculate.speculate.verify import VERIFIERS, Verifier, VerifyStrategy
 from naive_speculate.testing.enumeration import Enumeration, Outputs, enumerate_paths, largest_difference
 from naive_speculate.testing.paths import Deviation, Path, number, numbers
+from naive_speculate.testing.toy_head import pair_with_head
 from naive_speculate.testing.toys import ToyModel
 
 MAX_VOCABULARY = 8
@@ -113,7 +114,7 @@ def prove_lossless(
         verifier: A name in `VERIFIERS`, a class or an instance; by default, both lossless ones with uniform draws.
         drafter: A name in `DRAFTERS`, a class or an instance (for as many tokens as it was made for, at most 8); by default,
             with a verifier given, a draft model and prompt lookup.
-        pair: Models of few tokens to enumerate with, instead of several pairs of toys.
+        pair: Models of few tokens to enumerate with, instead of several pairs of toys (for "head", those with one).
         prompt: Token ids that begin every sequence, instead of two.
         params: How tokens are chosen, instead of several ways.
         num_draft_tokens: Tokens to draft, instead of 1 to 3.
@@ -132,10 +133,11 @@ def prove_lossless(
             f"params must sample, got temperature={params.temperature}: greedy decoding matches, whatever the verifier"
         )
     vocab_size = drafter.vocab_size if isinstance(drafter, BatchDrafter) else None
-    cases = list(_cases(pair, prompt, params, num_draft_tokens, vocab_size))
+    with_head = drafter in ("head", HeadDrafter)
+    cases = list(_cases(pair, prompt, params, num_draft_tokens, vocab_size, with_head))
     with ExitStack() as registered:
         strategies: list[str] = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION]
-        drafters = [name for name in ("model", "prompt_lookup") if DRAFTERS[name].obstacle(cases[0].pair) is None]
+        drafters = [name for name in ("model", "suffix", "prompt_lookup") if DRAFTERS[name].obstacle(cases[0].pair) is None]
         if verifier is not None:
             strategies = [registered.enter_context(_verifier(verifier))]
         if drafter is not None:
@@ -173,6 +175,7 @@ def _cases(
     params: SamplingParams | None,
     num_draft_tokens: int | str | None,
     vocab_size: int | None,
+    with_head: bool,
 ) -> Iterator[_Case]:
     """What is enumerated."""
     if pair is not None:
@@ -193,7 +196,8 @@ def _cases(
             draft = target
         name = f"toys of {size} tokens (seeds {seeds[0]} and {seeds[1]})"
         window_size = window if num_draft_tokens is None else num_draft_tokens
-        yield _Case(ModelPair(target, draft), params or SamplingParams(**own), window_size, _first(prompt, size), name)
+        toys = pair_with_head(size, seeds[0]) if with_head else ModelPair(target, draft)
+        yield _Case(toys, params or SamplingParams(**own), window_size, _first(prompt, size), name)
 
 
 def _first(prompt: Sequence[int] | None, vocab_size: int) -> tuple[int, ...]:

@@ -4,9 +4,10 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
 from benchmarks.server import Server
+from ui.assets import ROOT
 
 CHROMIUM = [
     "--no-sandbox",
@@ -34,6 +35,24 @@ def chromium() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=path, args=CHROMIUM)
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="module")
+def scripts(chromium: Browser) -> Iterator[Page]:
+    """An empty page that can import the page's scripts."""
+    page = chromium.new_page()
+
+    def serve(route: Route) -> None:
+        name = route.request.url.rsplit("/", 1)[-1]
+        if name:
+            route.fulfill(path=ROOT / "js" / name, content_type="text/javascript")
+        else:
+            route.fulfill(body="<!doctype html><body></body>", content_type="text/html")
+
+    page.route("http://page.test/**", serve)
+    page.goto("http://page.test/")
+    yield page
+    page.close()
 
 
 @pytest.fixture(scope="module")

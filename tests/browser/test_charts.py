@@ -4,19 +4,19 @@ The browser makes them of the run's events; here it is given runs made by hand, 
 """
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 import pytest
-from playwright.sync_api import Browser, Page, Route
+from playwright.sync_api import Page
 
-from naive_speculate.events import Event, EventKind, FinishReason
+from naive_speculate.events import Event, EventKind, FinishReason, MeasuredSpeedup
 from naive_speculate.events.trace import Trace
 from naive_speculate.theory import speedup as expected_speedup
 from tests.ui.drawn import drawn
 from tests.ui.handmade import run
-from ui.assets import ROOT
 from ui.charts.plot import BOARD
 from ui.labels import percent
 from ui.run.wire import HEAVY
@@ -36,13 +36,26 @@ DEGENERATE = {
     "one draft": run([(1, 0)]),
     "plain at last": run([(4, 2), (0, 0)]),
 }
-SHOW = """async ([events, upto, plain, live]) => {
+MEASURED = MeasuredSpeedup(
+    value=1.6,
+    low=1.45,
+    high=1.84,
+    plain_rate=100.0,
+    rate=160.0,
+    tokens_per_round=3.1,
+    num_draft_tokens=3.6,
+    verify_cost=1.36,
+    draft_cost=0.08,
+    tokens=60,
+    machine="a machine",
+)
+SHOW = """async ([events, upto, speedup, unmeasured, live]) => {
     const [{ Player }, { Sums }, { CHARTS }, { numbers, said }] =
         await Promise.all(["player", "summary", "charts", "stats"].map((name) => import(`/${name}.js`)));
     const [player, sums] = [new Player(() => 0), new Sums()];
     player.add(events);
     for (const event of events) sums.add(event);
-    const shown = { ...sums.at(upto, player.round(upto)), plain: { rate: plain, where: "here" }, live };
+    const shown = { ...sums.at(upto, player.round(upto)), speedup, unmeasured, live };
     const figures = Object.fromEntries(Object.entries(CHARTS).map(([name, chart]) => [name, chart(shown)]));
     return [JSON.parse(JSON.stringify(figures)), numbers(shown), said(shown).map((part) => part.textContent ?? part).join("")];
 }"""
@@ -57,30 +70,21 @@ class Shown(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def scripts(chromium: Browser) -> Iterator[Page]:
-    """An empty page that can import the page's scripts."""
-    page = chromium.new_page()
-
-    def serve(route: Route) -> None:
-        name = route.request.url.rsplit("/", 1)[-1]
-        if name:
-            route.fulfill(path=ROOT / "js" / name, content_type="text/javascript")
-        else:
-            route.fulfill(body="<!doctype html><body></body>", content_type="text/html")
-
-    page.route("http://page.test/**", serve)
-    page.goto("http://page.test/")
-    yield page
-    page.close()
-
-
-@pytest.fixture(scope="module")
 def show(scripts: Page) -> Any:
-    """What the page's own scripts make of a trace: `show(trace, upto=…, plain=…, live=…)`."""
+    """What the page's own scripts make of a trace: `show(trace, upto=…, speedup=…, unmeasured=…, live=…)`."""
 
-    def shown(trace: Trace, *, upto: int | None = None, plain: float | None = None, live: bool = True) -> Shown:
+    def shown(
+        trace: Trace,
+        *,
+        upto: int | None = None,
+        speedup: MeasuredSpeedup | None = None,
+        unmeasured: Any = None,
+        live: bool = True,
+    ) -> Shown:
         events = [event.to_dict(without=HEAVY) for event in trace]
-        figures, numbers, sentence = scripts.evaluate(SHOW, [events, len(events) if upto is None else upto, plain, live])
+        upto = len(events) if upto is None else upto
+        given = [events, upto, asdict(speedup) if speedup else None, unmeasured, live]
+        figures, numbers, sentence = scripts.evaluate(SHOW, given)
         return Shown({name: drawn(figure) for name, figure in figures.items()}, [tuple(pair) for pair in numbers], sentence)
 
     return shown
@@ -168,24 +172,35 @@ def test_one_slow_step_does_not_squash_the_others(chart):
     assert chart("timing", trace).layout.yaxis.range[1] <= 20
 
 
-def test_speedup_draws_theory_from_measured_numbers_and_the_runs_own_point(chart):
+def test_speedup_draws_theory_from_measured_costs_and_the_measured_point(chart):
     trace = run(USUAL)
-    theorem, here, point, plain = chart("speedup", trace, plain=80.0).data
-    alpha, draft_cost = trace.metrics.alpha, 0.001 * 80
-    assert [theorem.y[k] for k in (0, 3)] == pytest.approx([1.0, expected_speedup(alpha, 3, draft_cost)])
-    # A verification of the run's 3.6 drafts on average cost 0.88 plain steps, so one of 2 drafts is taken to cost 0.93.
-    assert here.y[2] == pytest.approx(expected_speedup(alpha, 2, draft_cost, 1 - 0.12 * 2 / 3.6))
-    assert point.x[0] == pytest.approx(18 / 5)
-    # 15 tokens in 5 × 11 ms + 18 ms, against 80 a second
-    assert point.y[0] == pytest.approx(15 / 0.073 / 80)
+    theorem, here, point, plain = chart("speedup", trace, speedup=MEASURED).data
+    alpha = trace.metrics.alpha
+    assert [theorem.y[k] for k in (0, 3)] == pytest.approx([1.0, expected_speedup(alpha, 3, 0.08)])
+    # The check of 3.6 drafts was measured as 1.36, so that one of 2 drafts is taken to cost 1.2.
+    assert here.y[2] == pytest.approx(expected_speedup(alpha, 2, 0.08, 1.2))
+    assert (list(point.x), list(point.y)) == ([3.6], [1.6])
+    assert (point.error_y.array[0], point.error_y.arrayminus[0]) == pytest.approx((0.24, 0.15))
     assert list(plain.y) == [1, 1]
 
 
-def test_speedup_says_when_the_plain_speed_was_not_measured(chart):
+def test_drafts_that_are_nearly_all_kept_are_never_advised_against(chart):
+    """A slow start or a long prompt once made plain decoding look faster than it was, and best k = 0 at α = 0.93."""
+    trace = run([(5, 5)] * 12 + [(5, 4)])
+    assert trace.metrics.alpha > 0.93
+    for event in trace:
+        event.time += 3.0  # seconds that the prompt took
+    for speedup in (None, MEASURED):
+        said = chart("speedup", trace, speedup=speedup).layout.meta
+        assert int(said.split("best k = ")[1].split(",")[0]) >= 4
+
+
+def test_speedup_says_when_it_was_not_measured(chart):
     named = [line.name for line in chart("speedup", run(USUAL)).data if line.name]
-    assert named == ["Theorem 3.8, Leviathan et al. 2023", "this run, estimated"]
-    named = [line.name for line in chart("speedup", run(USUAL), plain=80.0).data if line.name]
-    assert named == ["Theorem 3.8, Leviathan et al. 2023", "costs as here", "this run"]
+    assert named == ["Theorem 3.8, Leviathan et al. 2023"]
+    assert "if checks cost nothing extra" in chart("speedup", run(USUAL)).layout.meta
+    named = [line.name for line in chart("speedup", run(USUAL), speedup=MEASURED).data if line.name]
+    assert named == ["Theorem 3.8, Leviathan et al. 2023", "costs as measured here", "this run, measured"]
 
 
 def test_axes_stay_while_a_run_goes_on(show):
@@ -214,11 +229,14 @@ def test_a_trace_that_claims_nonsense_is_drawn_within_bounds(chart):
 
 def test_the_headline_says_what_the_metrics_say(show):
     trace = run([(4, 4), (4, 0)])  # 6 tokens; 4 of 8 drafts; 30 ms
-    assert show(trace, plain=100).numbers == [
+    assert show(trace, speedup=MEASURED).numbers == [
         ("50%", "kept 4, refused 1 and never reached 3. Of the 5 that were judged, 80% were kept: α."),
         ("3.00", "plain decoding: 1"),
-        ("200", "plain decoding: 100, measured here"),
-        ("2.0×", "against plain decoding, measured"),
+        ("200", "of this run, reading the prompt included"),
+        (
+            "1.6× (1.4 to 1.8)",
+            "plain 100, with these drafts 160 tokens a second, the prompt apart. Measured on a machine",
+        ),
     ]
     assert "guessed 8 tokens ahead; of these the target model kept 4, refused 1 and never reached 3" in show(trace).sentence
     assert "6 tokens in 2 passes of the target model instead of 6" in show(trace).sentence
@@ -236,10 +254,11 @@ def test_browser_and_server_write_a_share_in_the_same_way(percents):
     assert percents(shares) == [percent(share) for share in shares]
 
 
-def test_without_a_measured_rate_there_is_no_speedup(show):
-    numbers = show(run([(4, 4)])).numbers
-    assert numbers[2][1] == "plain decoding: not measured"
-    assert numbers[3][0] == "–"
+def test_without_a_measurement_the_speedup_is_a_dash_with_the_reason(show):
+    trace = run([(4, 4)])
+    assert show(trace).numbers[3] == ("–", "measured when the run has ended")
+    assert "being measured" in show(trace, unmeasured={"measuring": True}).numbers[3][1]
+    assert show(trace, unmeasured={"reason": "Others are decoding.", "again": True}).numbers[3] == ("–", "Others are decoding.")
 
 
 def test_plain_decoding_is_called_so(show):

@@ -1,20 +1,32 @@
 """Explore in the browser: a real sweep, its maps, its table and its file."""
 
 import csv
+import re
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.steps import toast
+from tests.browser.steps import scrolls_sideways, toast
+from ui.experiments.recordings import recorded_exploration
+from ui.experiments.sweep import TEMPERATURES as OFFERED
+from ui.experiments.sweep import cells
 
 KS, TEMPERATURES = ("1", "4"), ("0", "1")
+TEMPERATURE_PLACES = {temperature: place for place, temperature in enumerate(OFFERED)}
 ROWS = "#explore-table [role=row][data-index]"
 
 
-def open_explore(page: Page, ks: tuple[str, ...] = KS, temperatures: tuple[str, ...] = TEMPERATURES, tokens: int = 16) -> None:
+def open_explore(
+    page: Page,
+    ks: tuple[str, ...] = KS,
+    temperatures: tuple[str, ...] = TEMPERATURES,
+    tokens: int = 16,
+    prompts: str = "The fox said",
+) -> None:
     page.get_by_role("tab", name="Explore").click()
     page.locator("#explore-run").wait_for()
+    page.locator("#explore-prompts textarea").fill(prompts)
     for elem_id, wanted in (("explore-k", ks), ("explore-temperature", temperatures)):
         for box in page.locator(f"#{elem_id} label:has(input[type=checkbox])").all():
             box.locator("input").set_checked(box.inner_text().strip() in wanted)
@@ -28,15 +40,32 @@ def texts(page: Page, chart: str) -> list[str]:
     return page.locator(f"#{chart} .heatmaplayer text").all_text_contents()
 
 
-def test_a_sweep_fills_maps_table_and_file(page):
-    open_explore(page)
+def explore(page: Page) -> None:
+    """Explore, and wait until the last word is said: the recorded maps are there before."""
     page.locator("#explore-run").click()
-    page.locator("#explore-csv").wait_for()
-    expect(page.locator("#explore-status")).to_contain_text("Best k:")
-    speedups = texts(page, "explore-speedup")
-    assert len(speedups) == 4
-    assert sum("★" in text for text in speedups) == 2
-    assert len(texts(page, "explore-acceptance")) == 4
+    expect(page.locator("#explore-status")).to_contain_text(re.compile("^At temperature"))
+
+
+def test_the_tab_opens_with_recorded_maps_curves_and_a_table(page):
+    page.get_by_role("tab", name="Explore").click()
+    recorded = recorded_exploration()
+    made = cells(recorded.samples)
+    assert len(texts(page, "explore-speedup")) >= len(made)
+    expect(page.locator("#explore-status")).to_contain_text("Recorded beforehand with the bundled pair")
+    expect(page.locator("#explore-curves .ns-chart:visible")).to_have_count(len({cell.temperature for cell in made}))
+    expect(page.locator(f"#explore-curve-{TEMPERATURE_PLACES[made[0].temperature]} .errorbar")).to_have_count(
+        sum(cell.temperature == made[0].temperature for cell in made)
+    )
+    batches = {(s.size, s.k) for s in recorded.batches if s.k}
+    assert len(texts(page, "explore-batches")) >= len(batches)
+    expect(page.locator("#explore-csv")).to_be_visible()
+    assert not scrolls_sideways(page)
+
+
+def test_a_sweep_fills_maps_curves_table_and_file(page):
+    open_explore(page)
+    explore(page)
+    expect(page.locator("#explore-curves .ns-chart:visible")).to_have_count(2)
     rows = page.locator(ROWS)
     expect(rows).to_have_count(4)
     with page.expect_download() as download:
@@ -44,22 +73,31 @@ def test_a_sweep_fills_maps_table_and_file(page):
     with Path(download.value.path()).open(encoding="utf-8") as file:
         saved = list(csv.DictReader(file))
     assert [(float(r["temperature"]), int(r["k"])) for r in saved] == [(0, 1), (0, 4), (1, 1), (1, 4)]
+    assert {r["prompts"] for r in saved} == {"2"}
     for row, line in zip(rows.all_inner_texts(), saved, strict=True):
         assert f"{float(line['acceptance_rate']):.1%}" in row
         assert f"{float(line['speedup']):.2f}×" in row
+    shown = "".join(texts(page, "explore-speedup"))
+    assert all(f"{float(line['speedup']):.2f}" in shown for line in saved)
+
+
+def test_batches_are_measured_and_mapped(page):
+    open_explore(page, ks=("2",))
+    page.locator("#explore-batch-run").click()
+    expect(page.locator("#explore-batch-status")).to_contain_text(re.compile("^(Drafting pays|No k is seen)"))
+    expect(page.locator("#explore-batches .ytick")).to_have_count(5)
 
 
 def test_stop_keeps_what_was_run(page):
     open_explore(page, ks=("1", "2", "3", "4", "5", "6", "8", "12"), temperatures=("0", "0.7", "1", "1.3"), tokens=256)
     page.locator("#explore-run").click()
-    expect(page.locator(ROWS).first).to_be_visible()
+    expect(page.locator("#explore-status")).to_contain_text(re.compile(r"^([3-9]|\d\d) of 72 runs done"))
     page.locator("#explore-stop").click()
     expect(page.locator("#explore-status")).to_contain_text("Stopped")
     kept = page.locator(ROWS).count()
     assert 1 <= kept < 32
     open_explore(page, ks=("1",), temperatures=("0",))
-    page.locator("#explore-run").click()  # the sweep before has really ended: this one gets its turn
-    page.locator("#explore-csv").wait_for()
+    explore(page)  # the sweep before has really ended: this one gets its turn
     expect(page.locator(ROWS)).to_have_count(1)
 
 
@@ -72,10 +110,9 @@ def test_nothing_chosen_is_refused(page):
 @pytest.mark.parametrize("width", [1440, 390])
 def test_the_maps_fit_the_page_in_both_themes(open_page, width):
     page = open_page(width=width, color_scheme="dark", query="?__theme=dark")
-    open_explore(page, ks=("1",), temperatures=("0",))
-    page.locator("#explore-run").click()
-    page.locator("#explore-csv").wait_for()
-    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    page.get_by_role("tab", name="Explore").click()
+    assert texts(page, "explore-speedup")
+    assert not scrolls_sideways(page)
     title = page.locator("#explore-speedup .xtitle")
     dark = title.evaluate("(e) => getComputedStyle(e).fill")
     page.evaluate("document.body.classList.remove('dark')")

@@ -4,11 +4,18 @@ import re
 from itertools import pairwise
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.steps import as_soon_as, set_number, toast
+from ui.experiments.recordings import recorded_race
 
 PROMPT = "Once upon a time there was a fox who"
+
+
+@pytest.fixture
+def page(open_page) -> Page:
+    """Without motion, so that a race is over at once."""
+    return open_page(reduced_motion="reduce")
 
 
 def open_race(page: Page, **numbers: object) -> None:
@@ -19,37 +26,97 @@ def open_race(page: Page, **numbers: object) -> None:
     page.locator("#race-run").wait_for()
 
 
-def over(page: Page) -> None:
-    page.locator(".ns-race[data-state=done]").wait_for()
+def go(page: Page) -> None:
+    """Race, and wait until it is over."""
+    page.locator(".ns-race").wait_for()
+    before = page.locator(".ns-race").get_attribute("data-serial")
+    page.locator("#race-run").click()
+    page.locator(f".ns-race[data-state=done]:not([data-serial='{before}'])").wait_for()
 
 
 def lane_text(page: Page, lane: str) -> str:
-    spans = f".ns-lane[data-lane={lane}] .ns-token:not([data-kind=rejected])"
+    spans = f".ns-lane[data-lane={lane}] .ns-token"
     return page.evaluate("(s) => [...document.querySelectorAll(s)].map((e) => e.textContent).join('')", spans)
+
+
+def numbers(page: Page, lane: str) -> Locator:
+    return page.locator(f".ns-lane[data-lane={lane}] .ns-lane-numbers")
+
+
+def choose(page: Page, elem_id: str, name: str) -> None:
+    page.locator(f"#{elem_id} input").click()
+    page.get_by_role("option", name=name, exact=True).click()
+
+
+def test_the_tab_opens_with_a_finished_race_whose_texts_stand_side_by_side(page):
+    page.get_by_role("tab", name="Race").click()
+    page.locator(".ns-race[data-state=done]").wait_for()
+    left, right = recorded_race()
+    verdict = page.locator("#race-verdict")
+    expect(verdict).to_contain_text(re.compile("passes of the target saved"))
+    assert verdict.bounding_box()["y"] < page.locator(".ns-lanes").bounding_box()["y"]
+    expect(page.locator(".ns-race-source")).to_be_visible()
+    assert lane_text(page, "left") == left.text == right.text == lane_text(page, "right")
+    places = [
+        page.evaluate(
+            """(s) => {
+                const box = document.querySelector(s).getBoundingClientRect();
+                return [...document.querySelectorAll(`${s} .ns-token`)].map((e) => {
+                    const { left, top } = e.getBoundingClientRect();
+                    return [Math.round(left - box.left), Math.round(top - box.top)];
+                });
+            }""",
+            f".ns-lane[data-lane={lane}] .ns-lane-text",
+        )
+        for lane in ("left", "right")
+    ]
+    assert places[0] == places[1]
+
+
+def test_a_race_is_stretched_to_eight_seconds_and_can_be_skipped(open_page):
+    page = open_page()
+    page.get_by_role("tab", name="Race").click()
+    expect(page.locator("#race-again")).to_have_text("Skip to the end")
+    seconds = max(trace[-1].time for trace in recorded_race())
+    pace = page.locator(".ns-race-pace")
+    assert float(re.match(r"[\d.]+", pace.inner_text())[0]) == pytest.approx(8 / seconds, rel=0.05)
+    page.locator("#race-again").click()
+    expect(page.locator("#race-again")).to_have_text("Replay")
+    assert lane_text(page, "left") == recorded_race()[0].text
 
 
 def test_a_greedy_race_ends_with_the_same_text_and_a_verdict_in_numbers(page):
     open_race(page, temperature=0, max_tokens=32, k=3)
-    page.locator("#race-run").click()
-    over(page)
-    assert lane_text(page, "plain") == lane_text(page, "speculative") != ""
-    expect(page.locator("#race-verdict")).to_contain_text(re.compile(r"\d+ tokens a second against \d+"))
-    expect(page.locator("#race-verdict")).to_contain_text("The texts are the same, token for token: all 32")
-    expect(page.locator(".ns-lane[data-lane=plain] .ns-lane-numbers")).to_contain_text("32 tokens · 32 passes")
+    go(page)
+    expect(page.locator(".ns-race-source")).to_be_hidden()
+    assert lane_text(page, "left") == lane_text(page, "right") != ""
+    expect(page.locator("#race-reasons")).to_contain_text(re.compile(r"\d+ tokens a second with drafts, \d+ without"))
+    expect(page.locator("#race-reasons")).to_contain_text("The texts are the same, token for token: all 32")
+    expect(numbers(page, "left")).to_contain_text("32 tokens · 32 passes")
 
 
-def test_a_sampled_race_explains_that_the_texts_may_differ(page):
+def test_a_sampled_race_explains_that_the_texts_may_differ_and_shows_where(page):
     open_race(page, temperature=1, max_tokens=16, k=2)
-    page.locator("#race-run").click()
-    over(page)
-    expect(page.locator("#race-verdict")).to_contain_text("a fair sample of the same distribution")
+    go(page)
+    expect(page.locator("#race-reasons")).to_contain_text("a fair sample of the same distribution")
+    parts = page.locator(".ns-lane [data-parts]")
+    assert parts.count() == (0 if lane_text(page, "left") == lane_text(page, "right") else 2)
+
+
+def test_two_drafters_can_race_against_each_other(page):
+    open_race(page, temperature=0, max_tokens=16, k=3)
+    choose(page, "race-left", "Suffix decoding")
+    choose(page, "race-right", "Prompt lookup")
+    go(page)
+    expect(page.locator(".ns-lane[data-lane=left] h3")).to_contain_text("Suffix decoding")
+    expect(page.locator(".ns-lane[data-lane=right] h3")).to_contain_text("Prompt lookup")
+    assert lane_text(page, "left") == lane_text(page, "right") != ""
 
 
 def test_both_lanes_are_replayed_at_their_recorded_pace(page):
     open_race(page, temperature=0, max_tokens=24, k=3)
-    page.locator("#race-speed").wait_for(state="attached")
-    page.locator("#race-run").click()
-    over(page)
+    go(page)
+    page.emulate_media(reduced_motion="no-preference")
     page.locator("#race-speed").select_option("0.2")
     # Followed frame by frame, 4 ms each: every lane's count grows with the clock, and never runs ahead of the recorded times.
     early = page.evaluate(
@@ -76,14 +143,6 @@ def test_both_lanes_are_replayed_at_their_recorded_pace(page):
     assert any(0 < plain < 24 for _, plain, _ in early)
 
 
-def test_with_reduced_motion_the_result_is_there_at_once(open_page):
-    page = open_page(reduced_motion="reduce")
-    open_race(page, temperature=0, max_tokens=16, k=2)
-    page.locator("#race-run").click()
-    over(page)
-    expect(page.locator(".ns-lane[data-lane=plain] .ns-lane-numbers")).to_contain_text("16 tokens")
-
-
 def test_a_race_without_drafts_or_prompt_is_refused_and_the_page_stays_usable(page):
     open_race(page, k=0, max_tokens=16, temperature=0)
     page.locator("#race-run").click()
@@ -96,8 +155,7 @@ def test_a_race_without_drafts_or_prompt_is_refused_and_the_page_stays_usable(pa
     toast(page, "prompt is empty")
     page.get_by_role("tab", name="Run").click()
     open_race(page)
-    page.locator("#race-run").click()
-    over(page)
+    go(page)
 
 
 def test_stop_ends_the_race_and_another_can_begin(page):
@@ -108,14 +166,12 @@ def test_stop_ends_the_race_and_another_can_begin(page):
     expect(page.locator("#race-status")).to_have_text("Stopped.")
     page.get_by_role("tab", name="Run").click()
     open_race(page, max_tokens=8)
-    page.locator("#race-run").click()
-    over(page)
+    go(page)
 
 
 @pytest.mark.parametrize("width", [1440, 390])
 def test_the_race_fits_its_page(open_page, width):
-    page = open_page(width=width)
-    open_race(page, temperature=0, max_tokens=16, k=2)
-    page.locator("#race-run").click()
-    over(page)
+    page = open_page(width=width, reduced_motion="reduce")
+    page.get_by_role("tab", name="Race").click()
+    page.locator(".ns-race[data-state=done]").wait_for()
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")

@@ -142,9 +142,11 @@ def test_the_draft_model_s_rows_stay_side_by_side_when_others_leave(tiny_pair):
     batch.release([rows.pop(1)])
     pool = batch.workspace.drafters["model"].pool
     forward = pool.forward
-    pool.forward = lambda view, *args, **options: (runs.append(view.contiguous), forward(view, *args, **options))[1]
+    pool.forward = lambda view, *args, **options: (runs.append(view), forward(view, *args, **options))[1]
     while not all(row.ended for row in rows):
         batch.step(row for row in rows if not row.ended)
         batch.release(row for row in rows if row.ended)
-    assert all(runs)
+    together = [view.contiguous for view in runs if len(view.indices) == len(rows)]  # at its end a row has nothing to draft
+    assert len(together) > 10
+    assert all(together)
     assert [row.output_token_ids for row in rows] == alone

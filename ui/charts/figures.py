@@ -13,6 +13,7 @@ from naive_speculate.events import EventKind
 Figure = dict[str, Any]
 
 ACCEPTED, RESAMPLED, RESIDUAL = (f"var(--ns-{kind})" for kind in (EventKind.ACCEPTED, EventKind.RESAMPLED, EventKind.RESAMPLED))
+REJECTED = f"var(--ns-{EventKind.REJECTED})"
 DRAFT, TARGET = f"var(--ns-{EventKind.PROPOSED})", f"var(--ns-{EventKind.BONUS})"
 INK, MUTED, PAGE = "var(--ns-ink)", "var(--ns-muted)", "var(--ns-page)"
 

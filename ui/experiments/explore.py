@@ -1,4 +1,7 @@
-"""The Explore tab: sweeps k and temperature with real runs, and maps acceptance and speedup."""
+"""The Explore tab: sweeps k, temperature and batch size with real runs, and maps acceptance and speedup.
+
+It opens with maps that were recorded with the bundled pair (`ui.experiments.recordings`).
+"""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -7,21 +10,29 @@ from typing import Any
 
 import gradio as gr
 
+from ui.charts.figures import Figure
 from ui.charts.plot import build_plot
-from ui.experiments.heatmaps import acceptance_map, speedup_map
-from ui.experiments.sweep import Cell, best_cells, sweep, to_csv, to_frame
+from ui.experiments.batches import BatchSample, sizes_for, sweep_batches, where_it_pays
+from ui.experiments.curves import speedup_curve
+from ui.experiments.heatmaps import acceptance_map, batch_map, speedup_map
+from ui.experiments.recordings import recorded_exploration
+from ui.experiments.sweep import KS, PROMPTS, TEMPERATURES, Cell, Sample, cells, finding, sweep, to_csv, to_frame
 from ui.host.catalog import Catalog
-from ui.labels import to_json
+from ui.labels import count, to_json
 from ui.notify import warn
 from ui.run import controls as parts
 from ui.run.settings import Settings
 
 INTRO = (
-    "How many tokens should the draft guess at once? Every field of these maps is a real run with the prompt and settings "
-    "of the Run tab, measured against a plain run at the same temperature."
+    "How many tokens should the draft guess at once? Every field of these maps is measured: several prompts, each decoded "
+    "plainly and with k guesses a round. Below the mean stands how far it may be off, a 95% interval over the prompts. "
+    "A star marks every k that may be the fastest."
 )
-KS = [1, 2, 3, 4, 5, 6, 8, 12]
-TEMPERATURES = [0.0, 0.3, 0.7, 1.0, 1.3, 1.6]
+BATCHES = (
+    "<b>Many texts at once.</b> A server decodes many texts together. Then the target has no idle time left for checking "
+    "guesses. With how many texts does drafting stop paying? Measured at the Run tab's temperature."
+)
+MOST_PROMPTS = 32
 SHOWN = {
     "temperature": ("temperature", "{:g}"),
     "k": ("k", "{}"),
@@ -29,6 +40,10 @@ SHOWN = {
     "tokens_per_pass": ("tokens a pass", "{:.2f}"),
     "tokens_per_second": ("tokens/s", "{:.0f}"),
     "plain_tokens_per_second": ("plain tokens/s", "{:.0f}"),
+    "prompts": ("prompts", "{}"),
+    "runs": ("runs", "{}"),
+    "speedup_low": ("at least", "{:.2f}×"),
+    "speedup_high": ("at most", "{:.2f}×"),
     "speedup": ("speedup", "{:.2f}×"),
 }
 """The table's columns on the page: their headings, and how their numbers are written."""
@@ -40,6 +55,8 @@ SAVE = """(csv) => {
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }"""
 """The browser makes the file, so that none is left on the server."""
+QUIET: dict[str, Any] = {"api_visibility": "private"}
+MEASURING: dict[str, Any] = {"concurrency_id": "measuring", "concurrency_limit": 1, **QUIET}
 
 
 def build_explore(catalog: Catalog, controls: parts.Controls) -> parts.Controls:
@@ -52,6 +69,7 @@ def build_explore(catalog: Catalog, controls: parts.Controls) -> parts.Controls:
     Returns:
         dict: The tab's own controls, "ks", "temperatures" and "tokens", for whoever wants to turn them.
     """
+    recorded = recorded_exploration()
     with gr.Column(elem_classes="ns-experiment"):
         gr.HTML(f'<p class="ns-intro">{INTRO}</p>', apply_default_css=False)
         with gr.Row():
@@ -67,93 +85,232 @@ def build_explore(catalog: Catalog, controls: parts.Controls) -> parts.Controls:
             tokens = gr.Slider(
                 16, 256, 64, step=16, label="Tokens a run", info="More take longer and say more.", elem_id="explore-tokens"
             )
+        with gr.Row():
+            prompts = gr.Textbox(
+                "\n".join(prompt.replace("\n", "\\n") for prompt in PROMPTS),
+                label="Prompts, one a line, beside the Run tab's",
+                lines=3,
+                max_lines=8,
+                info="Fewer are quicker; more say more surely what holds for texts of this kind. \\n is a line break.",
+                elem_id="explore-prompts",
+                scale=2,
+            )
+            seeds = gr.Slider(
+                1,
+                4,
+                1,
+                step=1,
+                label="Seeds a prompt",
+                info="Each prompt is continued so many times. At temperature 0 once: a seed changes nothing there.",
+                elem_id="explore-seeds",
+            )
         with gr.Row(elem_classes="ns-go"):
             run = gr.Button("Explore", variant="primary", elem_id="explore-run")
             stop = gr.Button("Stop", elem_id="explore-stop")
-        status = gr.HTML(
-            elem_id="explore-status", apply_default_css=False, html_template='<p role="status">${value}</p>', min_height=40
-        )
+        shown = _figures(recorded.samples)
+        made = cells(recorded.samples)
+        status = _status("explore-status", recorded.about(_conclusion(recorded.samples, made)))
         with gr.Row(elem_id="explore-heatmap", elem_classes="ns-maps"):
-            faster = build_plot("explore-speedup", "Speedup over plain decoding; ★ marks the best k")
-            kept = build_plot("explore-acceptance", "Share of drafts kept")
+            maps = [
+                build_plot("explore-speedup", "Speedup over plain decoding", shown[0]),
+                build_plot("explore-acceptance", "Share of drafts kept", shown[1]),
+            ]
+        with gr.Row(elem_id="explore-curves", elem_classes="ns-maps ns-curves"):
+            curves = [
+                build_plot(f"explore-curve-{place}", f"Temperature {temperature:g}", figure)
+                for place, (temperature, figure) in enumerate(zip(TEMPERATURES, shown[2:], strict=True))
+            ]
         table = gr.Dataframe(
-            label="Measured runs", show_label=False, interactive=False, visible=False, buttons=[], elem_id="explore-table"
+            _styled(made) if made else None,
+            label="Measured runs",
+            show_label=False,
+            interactive=False,
+            visible=bool(made),
+            buttons=[],
+            elem_id="explore-table",
         )
-        download = gr.Button("Download as CSV", visible=False, elem_id="explore-csv", size="sm", elem_classes="ns-small")
-        csv = gr.Textbox(visible=False)
-        outputs = [status, faster, kept, table, csv, download]
+        download = gr.Button("Download as CSV", visible=bool(made), elem_id="explore-csv", size="sm", elem_classes="ns-small")
+        csv = gr.Textbox(to_csv(made) if made else "", visible=False)
+        gr.HTML(f'<p class="ns-intro ns-part">{BATCHES}</p>', apply_default_css=False)
+        with gr.Row(elem_classes="ns-go"):
+            together = gr.Button("Measure batches", variant="primary", elem_id="explore-batch-run")
+            stop_together = gr.Button("Stop", elem_id="explore-batch-stop")
+        batches = recorded.batches
+        batch_status = _status("explore-batch-status", recorded.about(f"{where_it_pays(batches)}.") if batches else "")
+        with gr.Row(elem_classes="ns-maps"):
+            batch_plot = build_plot("explore-batches", "Speedup over plain decoding, by batch", _batch_figure(batches))
 
-    def start(chosen_ks: list[int], chosen: list[float], amount: int, *values: Any, progress: Any = gr.Progress()) -> Any:  # noqa: B008
-        yield "Starting …", *[gr.skip()] * 5
+    outputs = [status, *maps, *curves, table, csv, download]
+
+    def start(
+        chosen_ks: list[int],
+        chosen: list[float],
+        amount: int,
+        lines: str,
+        each: int,
+        *values: Any,
+        progress: Any = gr.Progress(),  # noqa: B008
+    ) -> Any:
+        skip = [gr.skip()] * (len(outputs) - 1)
+        yield "Starting …", *skip
         try:
             settings = replace(parts.read(values), max_tokens=int(amount))
-            yield from _explore(catalog, settings, sorted(chosen_ks), sorted(chosen), progress)
+            texts = read_prompts(settings.prompt, lines)
+            yield from _explore(catalog, settings, texts, int(each), sorted(chosen_ks), sorted(chosen), progress)
         except ValueError as error:
             warn(error)
-            yield "", *[gr.skip()] * 5
+            yield "", *skip
 
-    quiet: dict[str, Any] = {"api_visibility": "private"}
-    going = run.click(
-        start,
-        [ks, temperatures, tokens, *parts.ordered(controls)],
-        outputs,
-        show_progress_on=status,
-        concurrency_id="measuring",
-        concurrency_limit=1,
-        **quiet,
-    )
-    download.click(None, csv, None, js=SAVE, show_progress="hidden", **quiet)
+    def start_batches(
+        chosen_ks: list[int],
+        amount: int,
+        lines: str,
+        *values: Any,
+        progress: Any = gr.Progress(),  # noqa: B008
+    ) -> Any:
+        yield "Starting …", gr.skip()
+        try:
+            settings = replace(parts.read(values), max_tokens=int(amount))
+            yield from _batches(catalog, settings, read_prompts(settings.prompt, lines), sorted(chosen_ks), progress)
+        except ValueError as error:
+            warn(error)
+            yield "", gr.skip()
+
+    inputs = parts.ordered(controls)
+    going = run.click(start, [ks, temperatures, tokens, prompts, seeds, *inputs], outputs, show_progress_on=status, **MEASURING)
+    download.click(None, csv, None, js=SAVE, show_progress="hidden", **QUIET)
     parts.build_stop(stop, going, status, "Stopped; the maps show what was run.")
+    going = together.click(
+        start_batches,
+        [ks, tokens, prompts, *inputs],
+        [batch_status, batch_plot],
+        show_progress_on=batch_status,
+        **MEASURING,
+    )
+    parts.build_stop(stop_together, going, batch_status, "Stopped; the map shows what was run.")
     return {"ks": ks, "temperatures": temperatures, "tokens": tokens}
 
 
+def _status(elem_id: str, value: str) -> gr.HTML:
+    return gr.HTML(
+        value, elem_id=elem_id, apply_default_css=False, html_template='<p role="status">${value}</p>', min_height=40
+    )
+
+
+def read_prompts(first: str, lines: str) -> list[str]:
+    """The Run tab's prompt and the others, one a line, each once.
+
+    Raises:
+        ValueError: If there are too many.
+    """
+    others = [line.strip().replace("\\n", "\n") for line in (lines or "").split("\n")]
+    found = list(dict.fromkeys(prompt for prompt in (first, *others) if prompt.strip()))
+    if len(found) > MOST_PROMPTS:
+        raise ValueError(f"prompts may be {MOST_PROMPTS} at most, the Run tab's included, got {len(found)}")
+    return found or [first]
+
+
 def _explore(
-    catalog: Catalog, settings: Settings, ks: Sequence[int], temperatures: Sequence[float], progress: Any
+    catalog: Catalog,
+    settings: Settings,
+    prompts: Sequence[str],
+    seeds: int,
+    ks: Sequence[int],
+    temperatures: Sequence[float],
+    progress: Any,
 ) -> Iterator[tuple[Any, ...]]:
     if not ks or not temperatures:
         raise ValueError("choose at least one k and one temperature to explore")
     cancel = threading.Event()
-    shown: list[Cell] | None = None
+    shown: object = None
     try:
-        for place in sweep(catalog, settings, ks, temperatures, cancel):
+        for place in sweep(catalog, settings, prompts, seeds, ks, temperatures, cancel):
             progress((place.done, place.total), desc=place.running, unit="runs")
-            if place.running and place.cells == shown:
+            made = cells(place.samples)
+            if place.running and made == shown:
                 continue
-            shown = place.cells
-            said = (
-                f"{place.done} of {place.total} runs done; now {place.running}." if place.running else _conclusion(place.cells)
-            )
-            yield (said, *_maps(place.cells, ks, temperatures), _table(place.cells), *_file(place.cells, bool(place.running)))
+            shown = made
+            figures = [to_json(figure) if figure else "" for figure in _figures(place.samples, ks, temperatures)]
+            said = _conclusion(place.samples, made)
+            if place.running:
+                said = f"{place.done} of {place.total} runs done; now {place.running}."
+            yield (said, *figures, _table(made), *_file(made, bool(place.running)))
     finally:
         cancel.set()
 
 
-def _maps(cells: list[Cell], ks: Sequence[int], temperatures: Sequence[float]) -> tuple[str, str]:
-    return to_json(speedup_map(cells, ks, temperatures)), to_json(acceptance_map(cells, ks, temperatures))
+def _figures(
+    samples: Sequence[Sample], ks: Sequence[int] | None = None, temperatures: Sequence[float] | None = None
+) -> list[Figure | None]:
+    """Both maps, and a curve for every temperature that can be chosen; None where nothing was run."""
+    made = cells(samples)
+    if not made and ks is None:
+        return [None] * (2 + len(TEMPERATURES))
+    ks = sorted({cell.k for cell in made}) if ks is None else ks
+    temperatures = sorted({cell.temperature for cell in made}) if temperatures is None else temperatures
+    known = {cell.temperature for cell in made}
+    return [
+        speedup_map(made, ks, temperatures),
+        acceptance_map(made, ks, temperatures),
+        *(speedup_curve(samples, t) if t in known else None for t in TEMPERATURES),
+    ]
 
 
-def _conclusion(cells: Sequence[Cell]) -> str:
-    if not cells:
+def _conclusion(samples: Sequence[Sample], made: Sequence[Cell]) -> str:
+    if not made:
         return "No run gave a token, so there is nothing to compare."
-    best = best_cells(cells)
-    parts_ = [f"{cell.k} at temperature {temperature:g} ({cell.speedup:.2f}×)" for temperature, cell in sorted(best.items())]
-    slower = sum(cell.speedup < 1 for cell in cells)
-    said = "Best k: " + ", ".join(parts_) + "."
-    return said + (f" In {slower} of {len(cells)} fields drafting was slower than plain decoding." if slower else "")
+    temperatures = sorted({cell.temperature for cell in made})
+    said = "; ".join(f"at temperature {temperature:g}, {finding(samples, temperature)}" for temperature in temperatures)
+    slower = sum(cell.speedup.high is not None and cell.speedup.high < 1 for cell in made)
+    return f"{said[0].upper()}{said[1:]}." + (
+        f" In {slower} of {count(len(made), 'field')} drafting was slower than plain decoding." if slower else ""
+    )
 
 
-def _file(cells: Sequence[Cell], running: bool) -> tuple[Any, Any]:
+def _batches(
+    catalog: Catalog, settings: Settings, prompts: Sequence[str], ks: Sequence[int], progress: Any
+) -> Iterator[tuple[Any, Any]]:
+    if not ks:
+        raise ValueError("choose at least one k to measure batches with")
+    sizes = sizes_for(catalog, settings.pair)
+    if not sizes:
+        raise ValueError("this host does not decode texts together in one process, so there are no batches to measure")
+    cancel = threading.Event()
+    shown = 0
+    samples: list[BatchSample] = []
+    try:
+        for place in sweep_batches(catalog, settings, prompts, ks, sizes, cancel):
+            progress((place.done, place.total), desc=place.running, unit="batches")
+            samples = place.samples
+            if place.running and len(samples) == shown:
+                continue
+            shown = len(samples)
+            yield f"{place.done} of {place.total} batches done; now {place.running}.", to_json(batch_map(samples, ks, sizes))
+    finally:
+        cancel.set()
+    yield f"{where_it_pays(samples)}." if samples else "No batch gave a token, so there is nothing to compare.", gr.skip()
+
+
+def _batch_figure(samples: Sequence[BatchSample]) -> Figure | None:
+    if not samples:
+        return None
+    return batch_map(samples, sorted({s.k for s in samples} - {0}), sorted({s.size for s in samples}))
+
+
+def _file(made: Sequence[Cell], running: bool) -> tuple[Any, Any]:
     """The text of the file, and the button that saves it."""
-    if running or not cells:
+    if running or not made:
         return gr.skip(), gr.skip()
-    return to_csv(cells), gr.Button(visible=True)
+    return to_csv(made), gr.Button(visible=True)
 
 
-def _table(cells: Sequence[Cell]) -> gr.Dataframe:
-    """The table with a star at the best k of every temperature; sorting goes by the numbers."""
-    best = best_cells(cells)
-    starred = [row for row, cell in enumerate(cells) if best[cell.temperature] is cell]
-    frame = to_frame(cells)[list(SHOWN)].rename(columns={name: heading for name, (heading, _) in SHOWN.items()})
+def _table(made: Sequence[Cell]) -> gr.Dataframe:
+    return gr.Dataframe(_styled(made), visible=True) if made else gr.Dataframe(visible=False)
+
+
+def _styled(made: Sequence[Cell]) -> Any:
+    """The table with a star at every k that may be the best at its temperature; sorting goes by the numbers."""
+    starred = [row for row, cell in enumerate(made) if cell.best and cell.prompts > 1]
+    frame = to_frame(made)[list(SHOWN)].rename(columns={name: heading for name, (heading, _) in SHOWN.items()})
     heading, form = SHOWN["speedup"]
-    written = frame.style.format(dict(SHOWN.values())).format("★ " + form, subset=(starred, [heading]))
-    return gr.Dataframe(written, visible=bool(cells))
+    return frame.style.format(dict(SHOWN.values()), na_rep="–").format("★ " + form, subset=(starred, [heading]))

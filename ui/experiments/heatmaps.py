@@ -1,9 +1,11 @@
-"""Heat maps of a sweep over k and temperature."""
+"""Heat maps of what sweeps measured, over k and temperature or batch size."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ui.charts.figures import MUTED, Figure, empty, figure
-from ui.experiments.sweep import Cell, best_cells
+from ui.experiments.batches import BatchSample, batch_speedups, where_it_pays
+from ui.experiments.spread import Estimate
+from ui.experiments.sweep import Cell
 from ui.labels import percent
 
 NOTHING_YET = "Nothing has been run yet."
@@ -12,6 +14,10 @@ INK = "#17181c"
 KEPT = [(0.0, "#f0f7f2"), (1.0, "#4fb477")]
 SLOWER_FASTER = [(0.0, "#e8a24a"), (0.5, "#f5f3ee"), (1.0, "#6ea8ff")]
 """Amber is slower than plain decoding and blue is faster, which colour-blind readers tell apart, too."""
+FEW_COLUMNS = 5
+"""With more, there is no room for a spread on one line."""
+
+Field = tuple[float, int]
 
 
 def acceptance_map(cells: Sequence[Cell], ks: Sequence[int], temperatures: Sequence[float]) -> Figure:
@@ -19,13 +25,14 @@ def acceptance_map(cells: Sequence[Cell], ks: Sequence[int], temperatures: Seque
     if not cells:
         return empty(NOTHING_YET)
     values = {(c.temperature, c.k): c.acceptance_rate for c in cells}
-    texts = {key: percent(value) for key, value in values.items()}
-    low, high = min(values.values()), max(values.values())
+    texts = {key: _with_spread(percent(value.mean), _share_spread(value), len(ks)) for key, value in values.items()}
+    low, high = min(value.mean for value in values.values()), max(value.mean for value in values.values())
     return _heat_map(
-        values,
+        {key: value.mean for key, value in values.items()},
         texts,
         ks,
         temperatures,
+        rows_are="temperature",
         takeaway=f"Between {percent(low)} and {percent(high)} of the drafts were kept",
         scale=KEPT,
         low=0.0,
@@ -34,44 +41,93 @@ def acceptance_map(cells: Sequence[Cell], ks: Sequence[int], temperatures: Seque
 
 
 def speedup_map(cells: Sequence[Cell], ks: Sequence[int], temperatures: Sequence[float]) -> Figure:
-    """Speed as a multiple of plain decoding's, for each k and temperature; the best k of every temperature has a star."""
+    """Speed as a multiple of plain decoding's, for each k and temperature; every k that may be the best has a star."""
     if not cells:
         return empty(NOTHING_YET)
-    values = {(c.temperature, c.k): c.speedup for c in cells}
-    stars = {(c.temperature, c.k) for c in best_cells(cells).values()}
-    texts = {key: f"<b>★ {value:.2f}</b>" if key in stars else f"{value:.2f}" for key, value in values.items()}
-    best = max(cells, key=lambda c: c.speedup)
-    reach = max(0.5, *(abs(value - 1) for value in values.values()))
-    return _heat_map(
-        values,
-        texts,
+    stars = {(c.temperature, c.k) for c in cells if c.best and c.prompts > 1}
+    best = max(cells, key=lambda c: c.speedup.mean)
+    return _speedups(
+        {(c.temperature, c.k): c.speedup for c in cells},
+        stars,
         ks,
         temperatures,
-        takeaway=f"Best: k = {best.k} at temperature {best.temperature:g}, {best.speedup:.2f} × plain",
+        rows_are="temperature",
+        takeaway=f"At most {best.speedup.mean:.2f} × plain, with k = {best.k} at temperature {best.temperature:g}",
+    )
+
+
+def batch_map(samples: Sequence[BatchSample], ks: Sequence[int], sizes: Sequence[int]) -> Figure:
+    """Speed of all texts together as a multiple of plain decoding's, for each k and number of texts decoded at once."""
+    speedups = batch_speedups(samples)
+    if not speedups:
+        return empty(NOTHING_YET)
+    values: dict[Field, Estimate] = {(size, k): value for (size, k), value in speedups.items()}
+    return _speedups(values, set(), ks, sizes, rows_are="texts at once", takeaway=where_it_pays(samples))
+
+
+def _speedups(
+    values: Mapping[Field, Estimate],
+    stars: set[Field],
+    ks: Sequence[int],
+    rows: Sequence[float],
+    *,
+    rows_are: str,
+    takeaway: str,
+) -> Figure:
+    reach = max(0.5, *(abs(value.mean - 1) for value in values.values()))
+    texts = {
+        key: _with_spread(f"<b>★ {value.mean:.2f}</b>" if key in stars else f"{value.mean:.2f}", _spread(value), len(ks))
+        for key, value in values.items()
+    }
+    return _heat_map(
+        {key: value.mean for key, value in values.items()},
+        texts,
+        ks,
+        rows,
+        rows_are=rows_are,
+        takeaway=takeaway,
         scale=SLOWER_FASTER,
         low=1 - reach,
         high=1 + reach,
     )
 
 
+def _spread(value: Estimate) -> str:
+    return "" if value.low is None or value.high is None else f"{value.low:.2f}–{value.high:.2f}"
+
+
+def _share_spread(value: Estimate) -> str:
+    if value.low is None or value.high is None:
+        return ""
+    return f"{100 * value.low:.0f}–{100 * value.high:.0f}%"
+
+
+def _with_spread(text: str, spread: str, columns: int) -> str:
+    """A field's number, with the interval below it in small."""
+    if not spread:
+        return text
+    return f'{text}<br><span style="font-size:{10 if columns <= FEW_COLUMNS else 9}px">{spread}</span>'
+
+
 def _heat_map(
-    values: dict[tuple[float, int], float],
-    texts: dict[tuple[float, int], str],
+    values: Mapping[Field, float],
+    texts: Mapping[Field, str],
     ks: Sequence[int],
-    temperatures: Sequence[float],
+    rows: Sequence[float],
     *,
+    rows_are: str,
     takeaway: str,
     scale: list[tuple[float, str]],
     low: float,
     high: float,
 ) -> Figure:
-    columns, rows = list(range(len(ks))), list(range(len(temperatures)))
+    columns, lines = list(range(len(ks))), list(range(len(rows)))
     fields = {
         "type": "heatmap",
         "x": columns,
-        "y": rows,
-        "z": [[values.get((t, k)) for k in ks] for t in temperatures],
-        "text": [[texts.get((t, k), "") for k in ks] for t in temperatures],
+        "y": lines,
+        "z": [[values.get((row, k)) for k in ks] for row in rows],
+        "text": [[texts.get((row, k), "") for k in ks] for row in rows],
         "texttemplate": "%{text}",
         "textfont": {"size": 13, "color": INK},
         "xgap": 3,
@@ -95,11 +151,11 @@ def _heat_map(
         },
         y={
             **ticks,
-            "tickvals": rows,
-            "ticktext": [f"{t:g}" for t in temperatures],
-            "title": {"text": "temperature"},
-            "range": [-0.5, len(temperatures) - 0.5],
+            "tickvals": lines,
+            "ticktext": [f"{row:g}" for row in rows],
+            "title": {"text": rows_are},
+            "range": [-0.5, len(rows) - 0.5],
         },
-        height=98 + 46 * len(temperatures),
+        height=98 + 46 * len(rows),
         margin={"l": 8, "r": 8, "t": 18, "b": 8},
     )

@@ -1,76 +1,121 @@
 """A sweep over k and temperature: the runs, what they measured, and the table of it."""
 
+import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean, median
 
 import pandas
 
+from naive_speculate.events import EventKind
 from naive_speculate.events.trace import Trace
-from ui.experiments.measured import Measured, step_times
+from ui.experiments.measured import draft_seconds, round_seconds
+from ui.experiments.spread import Estimate, may_be_best, mean_of, ratio_of, share_of
 from ui.host.catalog import Catalog
+from ui.run.controls import EXAMPLES
 from ui.run.settings import Settings
 
-REPEATS = 2
-COLUMNS = (
-    "temperature",
-    "k",
-    "acceptance_rate",
-    "alpha",
-    "tokens_per_pass",
-    "tokens_per_second",
-    "plain_tokens_per_second",
-    "speedup",
-    "tokens",
-    "seed",
-)
+KS = [1, 2, 3, 4, 5, 6, 8, 12]
+TEMPERATURES = [0.0, 0.3, 0.7, 1.0, 1.3, 1.6]
+PROMPTS = [
+    *EXAMPLES.values(),
+    "The old woman looked out of the window and",
+    "One winter morning the door of the school",
+    '"I do not believe you," said the',
+    "When they came to the top of the hill they saw",
+]
+"""Beginnings of texts that are continued beside the visitor's own."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """What the run with one k at one temperature measured.
+class Sample:
+    """What one run measured.
 
     Attributes:
-        temperature, k, seed: What it was run with.
-        acceptance_rate, alpha, tokens_per_pass, tokens: Of the run; see `Metrics`.
-        tokens_per_second: Tokens a round over what its quicker rounds took, so that other programs do not count.
-        plain_tokens_per_second: The same of the plain run at this temperature.
+        temperature, k, prompt, seed: What it was run with; the prompt by its number, k = 0 for plain decoding.
+        rounds, drafted, accepted, rejected: Counts of the run.
+        whole: Rounds that drafted k tokens, and not fewer.
+        round_seconds: What an undisturbed round takes.
+        draft_seconds: What the undisturbed drafting of one token takes; 0 where nothing was drafted.
     """
 
     temperature: float
     k: int
-    acceptance_rate: float
-    alpha: float
-    tokens_per_pass: float
-    tokens_per_second: float
-    plain_tokens_per_second: float
-    tokens: int
+    prompt: int
     seed: int
+    rounds: int
+    drafted: int
+    accepted: int
+    rejected: int
+    whole: int
+    round_seconds: float
+    draft_seconds: float
 
     @property
-    def speedup(self) -> float:
-        """How many times as fast as plain decoding."""
-        return self.tokens_per_second / self.plain_tokens_per_second
+    def tokens_per_pass(self) -> float:
+        """Tokens that a pass of the target gave on average."""
+        return (self.accepted + self.rounds) / self.rounds
+
+    @property
+    def speed(self) -> float:
+        """Tokens a second, had all rounds been as quick as the quicker ones, so that other programs do not count."""
+        return self.tokens_per_pass / self.round_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What the runs with one k at one temperature measured.
+
+    Attributes:
+        temperature, k: What they were run with.
+        prompts, runs: How many there were.
+        acceptance_rate, tokens_per_pass: Means over the prompts; see `Metrics`.
+        speedup: Times plain decoding of the same prompt with the same seed: geometric mean over the prompts.
+        tokens_per_second, plain_tokens_per_second: Medians over the runs.
+        best: Whether this k may be the best at its temperature, plain decoding included in the choice.
+    """
+
+    temperature: float
+    k: int
+    prompts: int
+    runs: int
+    acceptance_rate: Estimate
+    tokens_per_pass: Estimate
+    speedup: Estimate
+    tokens_per_second: float
+    plain_tokens_per_second: float
+    best: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A place in the sweep: cells so far, how much is done, and what is being run."""
+    """A place in the sweep: what was measured so far, how much is done, and what is being run."""
 
-    cells: list[Cell]
+    samples: list[Sample]
     done: int
     total: int
     running: str
 
 
 def sweep(
-    catalog: Catalog, settings: Settings, ks: Sequence[int], temperatures: Sequence[float], cancel: threading.Event
+    catalog: Catalog,
+    settings: Settings,
+    prompts: Sequence[str],
+    seeds: int,
+    ks: Sequence[int],
+    temperatures: Sequence[float],
+    cancel: threading.Event,
 ) -> Iterator[Progress]:
-    """Run every k at every temperature, each temperature plainly first; then all of it again, for steadier times.
+    """Run every prompt at every temperature plainly and with every k, one right after the other; then with the next seed.
+
+    At temperature 0 a seed changes nothing, so there is one.
 
     Args:
         catalog: The models.
-        settings: Prompt, seed and everything that is not swept.
+        settings: Everything that is not swept.
+        prompts: The texts to continue.
+        seeds: Seeds a prompt.
         ks: Numbers of drafted tokens, from 1.
         temperatures: Temperatures, from 0.
         cancel: Set it to end the sweep.
@@ -78,62 +123,152 @@ def sweep(
     Raises:
         ValueError: Names the setting that cannot be.
     """
-    seed = settings.seed or 0
-    order = [(temperature, k) for temperature in temperatures for k in (0, *ks)] * REPEATS
-    known: dict[tuple[float, int], Measured] = {}
-    _run(catalog, replace(settings, max_tokens=8, auto=False, seed=seed), cancel)  # warms up
-    for done, (temperature, k) in enumerate(order):
-        name = f"temperature {temperature:g}, " + (f"k = {k}" if k else "plain")
-        yield Progress(_cells(known, seed), done, len(order), name)
-        chosen = replace(settings, temperature=temperature, num_draft_tokens=k, auto=False, seed=seed)
-        trace = _run(catalog, chosen, cancel)
-        if cancel.is_set():
-            return
-        before = known.get((temperature, k))
-        # The seed repeats the tokens, so that only the times are new the second time.
-        known[temperature, k] = Measured(trace.metrics, (before.times if before else []) + step_times(trace))
-    yield Progress(_cells(known, seed), len(order), len(order), "")
+    first = settings.seed or 0
+    order = [
+        (seed, prompt, temperature)
+        for seed in range(first, first + seeds)
+        for prompt in range(len(prompts))
+        for temperature in temperatures
+        if temperature or seed == first
+    ]
+    windows = (0, *ks)
+    samples: list[Sample] = []
+    done, total = 0, len(order) * len(windows)
+    _run(catalog, replace(settings, max_tokens=8, auto=False, seed=first, prompt=prompts[0]), cancel)  # warms up
+    for seed, prompt, temperature in order:
+        for k in windows:
+            name = f"prompt {prompt + 1}, temperature {temperature:g}, " + (f"k = {k}" if k else "plain")
+            yield Progress(list(samples), done, total, name)
+            chosen = replace(
+                settings, prompt=prompts[prompt], temperature=temperature, num_draft_tokens=k, auto=False, seed=seed
+            )
+            trace = _run(catalog, chosen, cancel)
+            if cancel.is_set():
+                return
+            done += 1
+            if sample := measure(trace, temperature, k, prompt, seed):
+                samples.append(sample)
+    yield Progress(list(samples), total, total, "")
 
 
 def _run(catalog: Catalog, settings: Settings, cancel: threading.Event) -> Trace:
     return Trace(catalog.stream(settings.pair, settings.request("none"), cancel))
 
 
-def _cells(known: dict[tuple[float, int], Measured], seed: int) -> list[Cell]:
-    cells = []
-    for (temperature, k), run in known.items():
-        plain, m = known[temperature, 0].speed, run.metrics
-        if k and plain and run.speed:
-            cells.append(
-                Cell(
-                    temperature=temperature,
-                    k=k,
-                    acceptance_rate=m.draft_acceptance_rate or 0.0,
-                    alpha=m.alpha or 0.0,
-                    tokens_per_pass=m.mean_acceptance_length or 0.0,
-                    tokens_per_second=run.speed,
-                    plain_tokens_per_second=plain,
-                    tokens=m.num_generated_tokens,
-                    seed=seed,
-                )
-            )
-    return cells
+def measure(trace: Trace, temperature: float, k: int, prompt: int, seed: int) -> Sample | None:
+    """What a run says; None where it had no round."""
+    seconds = round_seconds(trace)
+    if seconds is None:
+        return None
+    m = trace.metrics
+    return Sample(
+        temperature=temperature,
+        k=k,
+        prompt=prompt,
+        seed=seed,
+        rounds=m.num_spec_steps,
+        drafted=m.num_draft_tokens,
+        accepted=m.num_accepted_draft_tokens,
+        rejected=m.num_rejected_draft_tokens,
+        whole=sum(event.kind == EventKind.STEP and event.num_draft == k for event in trace),
+        round_seconds=seconds,
+        draft_seconds=draft_seconds(trace),
+    )
 
 
-def best_cells(cells: Sequence[Cell]) -> dict[float, Cell]:
-    """The fastest cell of every temperature."""
-    best: dict[float, Cell] = {}
-    for cell in cells:
-        if cell.temperature not in best or cell.speedup > best[cell.temperature].speedup:
-            best[cell.temperature] = cell
-    return best
+def gains(samples: Sequence[Sample], temperature: float) -> dict[int, dict[Hashable, float]]:
+    """For every k and prompt the logarithm of its speedup, averaged over the seeds; of plain decoding, k = 0, it is 0."""
+    plain = {(s.prompt, s.seed): s.speed for s in samples if s.temperature == temperature and s.k == 0}
+    found: dict[int, dict[Hashable, list[float]]] = {}
+    for s in samples:
+        if s.temperature == temperature and (s.prompt, s.seed) in plain:
+            of_k = found.setdefault(s.k, {})
+            of_k.setdefault(s.prompt, []).append(math.log(s.speed / plain[s.prompt, s.seed]))
+    return {k: {prompt: fmean(logs) for prompt, logs in found[k].items()} for k in sorted(found)}
 
 
-def to_frame(cells: Sequence[Cell]) -> pandas.DataFrame:
-    """The table, a row a cell."""
-    return pandas.DataFrame([[getattr(cell, name) for name in COLUMNS] for cell in cells], columns=list(COLUMNS))
+def best_ks(samples: Sequence[Sample], temperature: float) -> list[int]:
+    """The k that may be the best at this temperature; 0, plain decoding, may be among them."""
+    return may_be_best(gains(samples, temperature))
 
 
-def to_csv(cells: Sequence[Cell]) -> str:
+def cells(samples: Sequence[Sample]) -> list[Cell]:
+    """A cell for every k from 1 on and temperature that was run beside plain decoding; by temperature, then by k."""
+    made = []
+    for temperature in sorted({s.temperature for s in samples}):
+        found = gains(samples, temperature)
+        best = may_be_best(found)
+        here = [s for s in samples if s.temperature == temperature]
+        plain = [s.speed for s in here if s.k == 0]
+        for k, of_k in found.items():
+            if k:
+                made.append(_cell([s for s in here if s.k == k], list(of_k.values()), median(plain), k in best))
+    return made
+
+
+def _cell(runs: Sequence[Sample], logs: Sequence[float], plain: float, best: bool) -> Cell:
+    of_prompt: dict[int, list[Sample]] = {}
+    for s in runs:
+        of_prompt.setdefault(s.prompt, []).append(s)
+    drafted = [group for group in of_prompt.values() if any(s.drafted for s in group)]
+    kept = [sum(s.accepted for s in group) / sum(s.drafted for s in group) for group in drafted]
+    lengths = [fmean(s.tokens_per_pass for s in group) for group in of_prompt.values()]
+    return Cell(
+        temperature=runs[0].temperature,
+        k=runs[0].k,
+        prompts=len(of_prompt),
+        runs=len(runs),
+        acceptance_rate=share_of(kept or [0.0]),
+        tokens_per_pass=mean_of(lengths),
+        speedup=ratio_of(logs),
+        tokens_per_second=median(s.speed for s in runs),
+        plain_tokens_per_second=plain,
+        best=best,
+    )
+
+
+def ks_in_words(ks: Sequence[int], among: Sequence[int]) -> str:
+    """Several k, for people: `4`, `4 to 8` where all that were tried between are meant, `1, 4 and 8`.
+
+    Args:
+        ks: Those that are meant, ascending.
+        among: Those that were tried, ascending.
+    """
+    first, last = among.index(ks[0]), among.index(ks[-1])
+    if len(ks) > 2 and list(among[first : last + 1]) == list(ks):
+        return f"{ks[0]} to {ks[-1]}"
+    return ", ".join(map(str, ks[:-1])) + f" and {ks[-1]}" if len(ks) > 1 else str(ks[0])
+
+
+def finding(samples: Sequence[Sample], temperature: float) -> str:
+    """Which k is the best at a temperature, as far as the samples can say; begins with a small letter."""
+    ks = sorted({s.k for s in samples if s.temperature == temperature} - {0})
+    best = best_ks(samples, temperature)
+    drafting = [k for k in best if k]
+    if len({s.prompt for s in samples if s.temperature == temperature}) < 2:
+        return "one prompt says nothing of the spread, so no k can be preferred"
+    if not drafting:
+        return "plain decoding is the fastest"
+    words = ks_in_words(drafting, ks)
+    if 0 in best:
+        return f"k = {words} and plain decoding cannot be told apart"
+    return f"k = {words} is the fastest" if len(drafting) == 1 else f"k = {words} cannot be told apart"
+
+
+def to_frame(made: Sequence[Cell]) -> pandas.DataFrame:
+    """The table, a row a cell; intervals in columns of their own, empty where one prompt was run."""
+    return pandas.DataFrame([_row(cell) for cell in made])
+
+
+def _row(cell: Cell) -> dict[str, float | int | bool | None]:
+    row: dict[str, float | int | bool | None] = {"temperature": cell.temperature, "k": cell.k}
+    for name in ("acceptance_rate", "tokens_per_pass", "speedup"):
+        row[name], row[f"{name}_low"], row[f"{name}_high"] = getattr(cell, name)
+    for name in ("tokens_per_second", "plain_tokens_per_second", "prompts", "runs", "best"):
+        row[name] = getattr(cell, name)
+    return row
+
+
+def to_csv(made: Sequence[Cell]) -> str:
     """The table as CSV text, one line a cell."""
-    return str(to_frame(cells).to_csv(index=False, float_format="%.6g", lineterminator="\n"))
+    return str(to_frame(made).to_csv(index=False, float_format="%.6g", lineterminator="\n"))

@@ -1,11 +1,11 @@
-"""The catalog: the model pairs that are served here, loaded once and shared, each with its measured speed of plain decoding."""
+"""The catalog: the model pairs that are served here, loaded once and shared."""
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
-from naive_speculate.events import Event, FinishReason
+from naive_speculate.events import Event, FinishReason, MeasuredSpeedup
 from naive_speculate.events.trace import Trace
 from naive_speculate.infer.threads import leave_cores_to
 from naive_speculate.serving import Engine, Load, LocalEngine, Request, SoloEngine, Unavailable
@@ -14,6 +14,7 @@ from naive_speculate.serving.protocol import Deliver
 from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.speculate.sequence import CancelFlag
 from ui.host.configuration import MAX_TOKENS, Configuration
+from ui.host.measuring import Measuring, NotMeasured
 from ui.host.zero import on_zero_gpu, zero_gpu
 
 DECODING = "decoding"
@@ -21,9 +22,10 @@ DECODING = "decoding"
 NEEDS = {"model": "draft", "head": "head"}
 """Which of a pair's models a drafter drafts with."""
 WARM_PROMPT = "Once upon a time there was"
-PLAIN_RUNS = 5
-PLAIN_TOKENS = 32
-PLAIN_SECONDS = 5.0
+WARM_RUNS = 2
+WARM_TOKENS = 16
+WARM_SECONDS = 5.0
+ELSEWHERE = "It is decoded elsewhere, and what else is done there is not known here."
 
 
 class Trouble(ValueError):
@@ -36,11 +38,11 @@ class ServedPair:
 
     Attributes:
         engine: What decodes with it; shared by all visitors, whose runs share no state.
-        plain_rate: Tokens a second of plain decoding, measured once on this machine; None where it was not.
+        unobserved: The same without observers, for measurements; None where this process cannot measure it.
     """
 
     engine: Engine
-    plain_rate: float | None = None
+    unobserved: Engine | None = None
 
 
 @dataclass
@@ -56,6 +58,9 @@ class Catalog:
     pairs: dict[str, ServedPair]
     max_tokens: int = MAX_TOKENS
     concurrency: int = 16
+
+    def __post_init__(self) -> None:
+        self._measuring = Measuring(self._quiet)
 
     @property
     def has_chat_template(self) -> bool:
@@ -81,7 +86,7 @@ class Catalog:
 
     def load(self) -> Load:
         """How busy all of it is."""
-        every = [served.engine.load() for served in self.pairs.values()]
+        every = [self._load_of(served) for served in self.pairs.values()]
         return Load(
             ready=any(load.ready for load in every),
             running=sum(load.running for load in every),
@@ -92,7 +97,7 @@ class Catalog:
 
     def queue(self, pair: str) -> str:
         """What a visitor is told whose run will have to wait; empty where it will not."""
-        load = self.of(pair).engine.load()
+        load = self._load_of(self.of(pair))
         if load.ready and load.running + load.waiting < load.capacity:
             return ""
         if load.capacity == 0:
@@ -100,8 +105,29 @@ class Catalog:
         others = f", and {load.waiting} wait" if load.waiting else ""
         return f"All {load.capacity} places are taken{others}. Your run begins as soon as one is free."
 
+    def measure(self, pair: str, request: Request) -> MeasuredSpeedup:
+        """What drafting gains for this prompt and these settings, measured while nobody decodes.
+
+        Raises:
+            ValueError: Names the setting that cannot be.
+            NotMeasured: Says why there is no figure.
+        """
+        served = self.of(pair)
+        if served.unobserved is None:
+            raise NotMeasured(ELSEWHERE, again=False)
+        return self._measuring.speedup(served.unobserved, _suited(served.unobserved, request))
+
+    def _load_of(self, served: ServedPair) -> Load:
+        load = served.engine.load()
+        return load if served.unobserved is None else self._measuring.without(served.unobserved, load)
+
+    def _quiet(self) -> bool:
+        load = self.load()
+        return load.running + load.waiting == 0
+
     def close(self) -> None:
         """Cancel what runs; the server stops."""
+        self._measuring.make_way()
         for served in self.pairs.values():
             served.engine.close()
 
@@ -117,7 +143,9 @@ class Catalog:
             ValueError: Names the setting that cannot be.
             Trouble: If nothing decodes, or decoding failed; then after the run's last event.
         """
-        return run_events(self._engine_for(pair, request), request, cancel)
+        engine = self._engine_for(pair, request)
+        self._measuring.make_way()
+        return run_events(engine, request, cancel)
 
     def start(self, pair: str, request: Request, cancel: CancelFlag, deliver: Deliver) -> None:
         """Decode for a visitor, and deliver the events from the decoding thread (see `Engine.start`).
@@ -137,6 +165,7 @@ class Catalog:
                 said = Trouble(str(said))
             deliver(_trouble(last) if said is None else said)
 
+        self._measuring.make_way()
         try:
             engine.start(_suited(engine, request), cancel, told)
         except Unavailable as error:
@@ -177,7 +206,7 @@ def run_events(engine: Engine, request: Request, cancel: CancelFlag | None = Non
 
 
 def join_catalog(configuration: Configuration, engines: Mapping[str, Engine], observers: Sequence[Observer] = ()) -> Catalog:
-    """The catalog of a cluster's engines; measures their plain decoding.
+    """The catalog of a cluster's engines.
 
     All runs are passed on at once, as many as may wait too, when the cluster is as large as it may become: it grows by those
     that wait in it.
@@ -185,13 +214,13 @@ def join_catalog(configuration: Configuration, engines: Mapping[str, Engine], ob
     capacity = sum(engine.about.capacity for engine in engines.values())
     catalog = Catalog({}, max_tokens=configuration.max_tokens, concurrency=capacity + configuration.queue_size)
     for name, engine in engines.items():
-        rate = measure_plain(engine)
-        catalog.pairs[name] = ServedPair(ObservedEngine(engine, observers) if observers else engine, rate)
+        warm_up(engine)
+        catalog.pairs[name] = ServedPair(ObservedEngine(engine, observers) if observers else engine)
     return catalog
 
 
 def load_catalog(configuration: Configuration, observers: Sequence[Observer] = ()) -> Catalog:
-    """Load the operator's pairs, warm them up and measure their plain decoding.
+    """Load the operator's pairs and warm them up.
 
     Raises:
         ValueError: If a pair cannot be loaded.
@@ -203,39 +232,31 @@ def load_catalog(configuration: Configuration, observers: Sequence[Observer] = (
         leave_cores_to(pair.target)
         decoder = SpeculativeDecoder(pair)
         engine: Engine
-        if zero_gpu():  # there is no GPU outside of a run, so nothing can be measured now
-            engine, rate = SoloEngine(decoder, wrap=on_zero_gpu, max_prompt_tokens=configuration.max_prompt_tokens), None
+        if zero_gpu():  # there is no GPU outside of a run, so nothing can be warmed up or measured
+            engine, unobserved = SoloEngine(decoder, wrap=on_zero_gpu, max_prompt_tokens=configuration.max_prompt_tokens), None
         else:
-            engine = LocalEngine(
+            engine = unobserved = LocalEngine(
                 decoder,
                 max_rows=configuration.concurrency,
                 max_prompt_tokens=configuration.max_prompt_tokens,
             )
-            rate = measure_plain(engine)
-        catalog.pairs[choice.name] = ServedPair(ObservedEngine(engine, observers) if observers else engine, rate)
+            warm_up(engine)
+        catalog.pairs[choice.name] = ServedPair(ObservedEngine(engine, observers) if observers else engine, unobserved)
     return catalog
 
 
-def measure_plain(engine: Engine) -> float | None:
-    """Tokens a second of plain decoding: the best of a few short runs, none longer than `PLAIN_SECONDS`.
-
-    The first one warms up and is left out, unless it took all of its time.
-    """
-    rates: list[float] = []
-    for number in range(PLAIN_RUNS):
-        trace = Trace(plain_run(engine, WARM_PROMPT, PLAIN_TOKENS))
-        slow = trace.finished is not None and trace.finished.finish_reason == FinishReason.CANCELLED
-        if trace.metrics.tokens_per_second and (number > 0 or slow):
-            rates.append(trace.metrics.tokens_per_second)
-        if slow:
-            break
-    return max(rates, default=None)  # other work slows some runs down; the best flatters speculation least
+def warm_up(engine: Engine) -> None:
+    """Let the first visitor find nothing that is done for the first time."""
+    for _ in range(WARM_RUNS):
+        trace = Trace(plain_run(engine, WARM_PROMPT, WARM_TOKENS))
+        if trace.finished is not None and trace.finished.finish_reason == FinishReason.CANCELLED:
+            return
 
 
 def plain_run(engine: Engine, prompt: str, tokens: int) -> Iterator[Event]:
-    """A plain autoregressive run, ended after `PLAIN_SECONDS`."""
+    """A plain autoregressive run, ended after `WARM_SECONDS`."""
     cancel = threading.Event()
-    timer = threading.Timer(PLAIN_SECONDS, cancel.set)
+    timer = threading.Timer(WARM_SECONDS, cancel.set)
     timer.start()
     try:
         params = SamplingParams(max_tokens=tokens, seed=0, ignore_eos=True)

@@ -4,6 +4,7 @@ What was sent may be a prompt, which the log never tells, and it may be long. Gr
 them and prints them with their traceback; so do FastAPI and the libraries below.
 """
 
+import inspect
 import logging
 import os
 import traceback
@@ -18,6 +19,8 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 
 LOGGER = logging.getLogger("naive_speculate.server")
+ENDPOINT = "generate"
+"""The one for programs."""
 MOST_CHARACTERS = 300
 """Of an error's message. Ours name the field and quote at most its first 80 characters."""
 
@@ -28,9 +31,14 @@ class Page(gr.Blocks):
     def validate_inputs(self, block_fn: Any, inputs: list[Any]) -> None:
         """Check the number of inputs; Gradio's own complaint quotes them all.
 
+        A program may leave out the last ones, as it may in Python: those that an endpoint gained since it was written.
+
         Raises:
             gr.Error: If there are too few.
         """
+        if block_fn.api_name == ENDPOINT:
+            left_out = list(inspect.signature(block_fn.fn).parameters.values())[len(inputs) :]
+            inputs += [parameter.default for parameter in left_out if parameter.default is not parameter.empty]
         if len(inputs) < len(block_fn.inputs):
             raise gr.Error(f"not enough inputs: the call takes {len(block_fn.inputs)}, got {len(inputs)}")
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from secrets import token_urlsafe
 
-from naive_speculate.events import Event
+from naive_speculate.events import Event, MeasuredSpeedup
 from naive_speculate.events.trace import Trace
 from naive_speculate.serving.delivery import Inbox
 from naive_speculate.serving.protocol import Deliver
@@ -41,11 +41,10 @@ class Run:
     Attributes:
         id: Names the run towards the browser.
         serial: Later runs have larger ones.
-        events: What was emitted so far; only ever appended to.
+        events: What was emitted so far; only ever appended to, but for the last one's `speedup`.
         live: Whether a decoder made it here and now.
         title: Shown above its tokens.
-        plain_rate: Measured tokens a second of plain decoding that it is compared with; None where that is not known.
-        plain_where: Where that was measured.
+        measure: Measures what drafting gained; None for a run that was not decoded here.
         settings: What was asked for; None for a run that was opened.
         error: Why the run could not be or go on, when it did not end by itself.
     """
@@ -56,8 +55,7 @@ class Run:
         self.events: list[Event] = list(events)
         self.live = False
         self.title = title
-        self.plain_rate: float | None = None
-        self.plain_where = "on this machine"
+        self.measure: Callable[[], MeasuredSpeedup] | None = None
         self.settings: Settings | None = None
         self.error: Exception | None = None
         self.cancel = threading.Event()
@@ -68,7 +66,7 @@ class Run:
     def copy(self) -> "Run":
         """The same run for another visitor, who keeps it when the first one goes."""
         run = Run(self.events, title=self.title)
-        run.live, run.plain_rate, run.plain_where, run.settings = self.live, self.plain_rate, self.plain_where, self.settings
+        run.live, run.settings, run.measure = self.live, self.settings, self.measure
         return run
 
     @property

@@ -11,12 +11,14 @@ from naive_speculate.events.trace import Trace
 from naive_speculate.notebook import to_html
 from naive_speculate.palette import PROMPT, STYLES, Style
 from naive_speculate.speculate.draft import DRAFTERS
+from ui import labels
 from ui.assets import ROOT, mounting
 from ui.explain.glossary import link
 from ui.explain.inspector import to_json
 from ui.run.offline import document, offline_page
 from ui.run.runs import Run, Runs
 from ui.run.settings import Settings, settings_of
+from ui.run.speedup import speedup_of
 from ui.run.stats import headline
 from ui.run.wire import RESYNC_EVENTS, batch
 
@@ -118,6 +120,14 @@ def _server_functions(runs: Runs) -> list[Callable[..., str]]:
                     return to_json(Trace(run.events[:upto]), number)
         return ""
 
+    def speedup(request: object) -> str:
+        """What drafting gained, measured first where it was not: `[run id, whether the visitor asked]` → JSON (see
+        `speedup_of`), empty for an unknown run."""
+        match request:
+            case [run_id, bool(asked)] if run := runs.get(run_id):
+                return labels.to_json(speedup_of(run, asked=asked))
+        return ""
+
     def link(run_id: object) -> str:
         """The query that repeats a run, empty for an unknown one."""
         run = runs.get(run_id)
@@ -133,4 +143,4 @@ def _server_functions(runs: Runs) -> list[Callable[..., str]]:
                 return document(run.title or "A run", to_html(run.events))
         return ""
 
-    return [resync, trace, explain, link, file]
+    return [resync, trace, explain, speedup, link, file]

@@ -10,11 +10,19 @@ TILES = {
     "Speedup": "speedup",
 }
 """The numbers, each with its term in the glossary."""
+MEASURE = (
+    '<a href="#chart-waterfall" data-rest hidden>Where did the rest go?</a>'
+    '<button type="button" data-measure hidden>Measure</button>'
+)
+"""What the speedup's place offers: the way to the waterfall, or to measure where it was not."""
 
 
 def headline() -> str:
     """The markup: a sentence on what is seen, and four numbers."""
-    tiles = "".join(f"<div><dt>{link(name, term)}</dt><dd><b>–</b><span></span></dd></div>" for name, term in TILES.items())
+    tiles = "".join(
+        f"<div><dt>{link(name, term)}</dt><dd><b>–</b><span></span>{MEASURE if name == 'Speedup' else ''}</dd></div>"
+        for name, term in TILES.items()
+    )
     return f'<div id="stats"><p class="ns-sentence"></p><dl class="ns-tiles">{tiles}</dl></div>'
 
 

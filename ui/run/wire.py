@@ -36,7 +36,6 @@ def batch(run: Run, first: int = 0, most: int | None = None) -> str:
         "events": [event.to_dict(without=HEAVY) for event in events],
         "done": done and first + len(events) == len(run.events),
         "live": run.live,
-        "plain": {"rate": run.plain_rate, "where": run.plain_where},
         "title": run.title,
         "warning": warning((run.events[0].settings if run.events else None) or {}),
     }

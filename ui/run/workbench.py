@@ -12,6 +12,7 @@ import gradio as gr
 from naive_speculate.events.trace import Trace
 from ui.assets import mounting
 from ui.charts.plot import build_board, load_plotly
+from ui.charts.waterfall import build_waterfall
 from ui.explain.models import build_models, models_in_short
 from ui.explain.panel import build_panel
 from ui.host.catalog import DECODING, Catalog
@@ -21,6 +22,7 @@ from ui.run.recorded import START
 from ui.run.replay import opened
 from ui.run.runs import Run, Runs
 from ui.run.settings import MAX_PROMPT_CHARACTERS, Settings, from_query, settings_of
+from ui.run.speedup import seeded
 from ui.run.stage import build_stage
 from ui.run.stats import title
 from ui.run.wire import batch
@@ -75,6 +77,7 @@ class Workbench:
                     with gr.Column(elem_id="inspector", elem_classes="ns-inspector"):
                         build_panel(first.id, first.trace)
                 build_board()
+                build_waterfall()
                 load_plotly()
                 build_models(catalog)
         self.controls = made
@@ -139,15 +142,16 @@ class Workbench:
     async def _stream(self, session: str, settings: Settings) -> AsyncGenerator[Any]:
         """Decode, and hand over what came, some 20 times a second."""
         try:
-            begin = partial(self._catalog.start, settings.pair, settings.request())
-            plain_rate = self._catalog.of(settings.pair).plain_rate
+            wanted = settings.request()
+            begin = partial(self._catalog.start, settings.pair, wanted)
             queue = self._catalog.queue(settings.pair)
         except ValueError as error:
             warn(error)
             yield gr.skip()
             return
         run = Run()
-        run.plain_rate, run.settings = plain_rate, settings
+        run.measure = lambda: self._catalog.measure(settings.pair, seeded(wanted, run.events[0].seed))
+        run.settings = settings
         self._runs.add(session, run)
         run.start(begin)
         if queue:

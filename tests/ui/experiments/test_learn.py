@@ -1,7 +1,6 @@
-"""The lessons' experiments, on real models, and their texts."""
+"""The lessons' experiments with draws and passes, on real models."""
 
 import math
-import re
 import threading
 from itertools import islice
 
@@ -11,21 +10,12 @@ from naive_speculate import SamplingParams
 from naive_speculate.events import TokenProb
 from naive_speculate.serving import Request
 from tests.ui.drawn import drawn
-from ui.experiments.learn import LESSONS, text_of
 from ui.experiments.lossless import Census, conclusion, convergence, draw, shares, total_variation
 from ui.experiments.passes import WIDTHS, costs_in_words, measure_passes, pass_costs
 from ui.host.catalog import Catalog, ServedPair
 from ui.run.settings import Settings
 
 PROMPT = [5, 17, 60, 3]
-
-
-def test_there_are_six_lessons_and_each_is_short():
-    texts = [text_of(lesson) for lesson in range(1, LESSONS + 1)]
-    assert len({text.splitlines()[0] for text in texts}) == 6
-    words = [len(re.findall(r"[A-Za-z']+", text)) for text in texts]  # a table's bars and figures are none
-    assert all(text.startswith("## ") for text in texts)
-    assert all(60 < count < 200 for count in words), words
 
 
 def request(temperature: float, seed: int) -> Request:

@@ -8,13 +8,14 @@ import pytest
 from naive_speculate.events import OUTPUT_KINDS, EventKind
 from naive_speculate.events.trace import Trace
 from tests.ui.handmade import run
-from ui.experiments.race import lane, message, race, verdict
+from ui.experiments.race import choices, lane, message, race
+from ui.experiments.verdict import shared_tokens, verdict
 from ui.host.catalog import Catalog, ServedPair
 from ui.run.settings import Settings
 
-PLAIN = run([(0, 0)] * 12)
+PLAIN = run([(0, 0)] * 12, num_draft_tokens=0)
 DRAFTED = run([(5, 3)] * 3)
-LANES = ("plain", "speculative")
+LANES = ("left", "right")
 
 
 def text_of(events: list[dict[str, Any]]) -> str:
@@ -28,24 +29,47 @@ def words(plain: Trace = PLAIN, speculative: Trace = DRAFTED, **settings) -> str
 
 
 def test_a_lane_holds_every_token_and_round_at_its_recorded_time():
-    sent = lane(DRAFTED)
+    sent = lane(DRAFTED)["events"]
     assert text_of(sent) == DRAFTED.text
     assert [event["time"] for event in sent] == sorted(event["time"] for event in sent)
     assert sum(event["kind"] == "step" for event in sent) == 3
     assert sent[-1]["time"] == pytest.approx(DRAFTED[-1].time)
 
 
+def test_a_lane_is_named_after_what_drafts():
+    plain, head = run([(0, 0)], num_draft_tokens=0, drafter="model"), run([(4, 1)], num_draft_tokens=4, drafter="head")
+    assert (lane(plain)["title"], lane(plain)["drafts"]) == ("Plain", False)
+    assert (lane(head)["title"], lane(head)["note"], lane(head)["drafts"]) == ("Draft head", "up to 4 drafts a pass", True)
+    assert lane(run([(4, 1)], num_draft_tokens="auto"))["title"] == "Speculative"
+
+
 def test_the_verdict_counts_speed_passes_and_drafts():
     # 12 tokens in 12 × 11 ms against 12 in 3 × 16 ms
     said = words()
-    assert "With drafts it was 2.75 times as fast: 250 tokens a second against 91." in said
+    assert said.startswith("2.75 times as fast with drafts: 9 passes of the target saved.")
+    assert "250 tokens a second with drafts, 91 without." in said
     assert "12 passes of the target for 12 tokens, speculative decoding 3 passes for 12 tokens" in said
     assert "keeping 60% of its drafts" in said
+
+
+def test_the_verdict_says_why_fewer_passes_are_not_as_many_times_the_speed():
+    assert "A pass with drafts gave 4.0 tokens but took 1.5 times as long as a plain one" in words()
 
 
 def test_a_lost_race_is_called_lost():
     assert "Here drafting did not pay" in words(PLAIN, run([(9, 0)] * 12))
     assert "A draw" in words(PLAIN, run([(0, 0)] * 12))
+
+
+def test_either_lane_may_be_the_plain_one():
+    assert verdict(DRAFTED, PLAIN)[0] == verdict(PLAIN, DRAFTED)[0]
+
+
+def test_two_drafters_are_compared_by_name():
+    suffix = run([(5, 1)] * 6, drafter="suffix")
+    said = verdict(run([(5, 3)] * 3, drafter="model"), suffix)
+    assert said[0] == "2.00 times as fast: the draft model beats suffix decoding."
+    assert "suffix decoding: 125 tokens a second, 6 passes of the target for 12 tokens, keeping 20% of its drafts" in said[1]
 
 
 def test_sampled_texts_are_said_to_share_a_distribution_not_a_text():
@@ -54,10 +78,12 @@ def test_sampled_texts_are_said_to_share_a_distribution_not_a_text():
 
 
 def test_greedy_texts_are_compared_token_for_token():
-    same, twin = run([(0, 0)] * 4, temperature=0), run([(0, 0)] * 4, temperature=0)
+    same, twin = (run([(0, 0)] * 4, temperature=0, num_draft_tokens=0) for _ in range(2))
+    assert shared_tokens(same, twin) == 4
     assert "The texts are the same, token for token: all 4 of them." in " ".join(verdict(same, twin))
     outputs = [event for event in twin if event.kind == EventKind.BONUS]
     outputs[2].token_id = 77
+    assert shared_tokens(same, twin) == 2
     assert "part at token 3" in " ".join(verdict(same, twin))
     assert "all of the 3 tokens that both have" in " ".join(verdict(same, run([(0, 0)] * 3, temperature=0)))
 
@@ -73,7 +99,7 @@ def test_nothing_in_a_message_can_pass_for_a_tag():
             event.text = "</script><img src=x>"
     sent = message(3, PLAIN, trace)
     assert "<" not in sent
-    assert next(event for event in json.loads(sent)["speculative"] if "text" in event)["text"] == "</script><img src=x>"
+    assert next(event for event in json.loads(sent)["right"]["events"] if "text" in event)["text"] == "</script><img src=x>"
 
 
 @pytest.fixture(scope="module")
@@ -83,14 +109,34 @@ def catalog(bundled_engine) -> Catalog:
 
 def test_a_real_race_runs_both_and_greedy_texts_agree(catalog):
     settings = Settings(prompt="Once upon a time there was a fox", temperature=0.0, max_tokens=24, num_draft_tokens=3)
-    *_, (_, sent) = race(catalog, settings)
-    data = json.loads(sent)
-    texts, passes = zip(*((text_of(data[name]), sum(e["kind"] == "step" for e in data[name])) for name in LANES), strict=True)
+    *_, found = race(catalog, settings)
+    data = json.loads(message(1, *found))
+    sent = [data[name]["events"] for name in LANES]
+    texts, passes = zip(*((text_of(events), sum(e["kind"] == "step" for e in events)) for events in sent), strict=True)
     assert texts[0] == texts[1] != ""
     assert passes[0] == 24 > passes[1]
+    assert data["shared"] == 24
     assert "token for token: all 24" in " ".join(data["verdict"])
 
 
-def test_a_race_of_plain_against_plain_is_refused(catalog):
+def test_two_drafters_race_and_write_the_same_greedily(catalog):
+    settings = Settings(prompt="Ha, ha, ha, ha,", temperature=0.0, max_tokens=16, num_draft_tokens=3)
+    *_, found = race(catalog, settings, ("model", "suffix"), heats=1)
+    left, right = found
+    assert (lane(left)["title"], lane(right)["title"]) == ("Draft model", "Suffix decoding")
+    assert left.token_ids == right.token_ids
+
+
+def test_only_what_a_pair_here_has_can_be_put_into_a_lane(catalog):
+    roles = catalog.of("").engine.about.models
+    offered = {value for _, value in choices(catalog)}
+    assert {"none", "run", "suffix", "prompt_lookup"} <= offered
+    assert offered & {"model", "head"} == {name for name, role in (("model", "draft"), ("head", "head")) if role in roles}
+
+
+def test_a_race_of_plain_against_plain_or_of_twins_is_refused(catalog):
     with pytest.raises(ValueError, match="k is 0"):
         list(race(catalog, Settings(prompt="Once", num_draft_tokens=0)))
+    for opponents in (("none", "none"), ("suffix", "suffix")):
+        with pytest.raises(ValueError, match="both lanes are the same"):
+            list(race(catalog, Settings(prompt="Once"), opponents))

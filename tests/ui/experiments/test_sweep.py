@@ -1,7 +1,8 @@
-"""The sweep over k and temperature: real runs, their table and their maps."""
+"""The sweep over k and temperature: real runs, what they say together, their table, maps and curves."""
 
 import csv
 import io
+import math
 import threading
 
 import pytest
@@ -9,19 +10,34 @@ import pytest
 from tests.ui.drawn import drawn
 from tests.ui.handmade import run
 from ui.experiments import explore
+from ui.experiments.curves import speedup_curve, theory_of
 from ui.experiments.heatmaps import NOTHING_YET, acceptance_map, speedup_map
-from ui.experiments.sweep import COLUMNS, Cell, Measured, Progress, best_cells, step_times, sweep, to_csv
+from ui.experiments.measured import draft_seconds, round_seconds
+from ui.experiments.sweep import Progress, Sample, best_ks, cells, finding, gains, ks_in_words, measure, sweep, to_csv
 from ui.host.catalog import Catalog, ServedPair
 from ui.run.settings import Settings
 
 KS, TEMPERATURES = [1, 4], [0.0, 1.0]
 
 
-def cell(temperature: float, k: int, speed: float, rate: float = 0.5) -> Cell:
-    return Cell(temperature, k, rate, rate, 1 + k * rate, speed, 100.0, 64, 7)
+def sample(temperature: float, k: int, speed: float, prompt: int = 0, seed: int = 0, accepted: int = 0) -> Sample:
+    """Ten rounds, so quick that the speed is this."""
+    length = (accepted + 10) / 10
+    return Sample(temperature, k, prompt, seed, 10, 10 * k, accepted, min(10, 10 * k - accepted), 10, length / speed, 0.001)
 
 
-CELLS = [cell(0.0, 1, 130.0), cell(0.0, 4, 180.0), cell(1.0, 1, 90.0), cell(1.0, 4, 60.0, rate=0.1)]
+def samples_of(speeds: dict[int, list[float]], temperature: float = 0.0) -> list[Sample]:
+    """By k the speeds with each prompt, plain decoding's being 100."""
+    found = []
+    for prompt in range(len(next(iter(speeds.values())))):
+        found.append(sample(temperature, 0, 100.0, prompt))
+        found += [sample(temperature, k, of_k[prompt], prompt, accepted=5 * k) for k, of_k in speeds.items()]
+    return found
+
+
+CLEAR = samples_of({1: [130.0, 128.0, 131.0], 4: [180.0, 182.0, 179.0]}) + samples_of(
+    {1: [90.0, 60.0, 99.0], 4: [50.0, 55.0, 60.0]}, 1.0
+)
 
 
 @pytest.fixture(scope="module")
@@ -29,54 +45,105 @@ def catalog(bundled_engine) -> Catalog:
     return Catalog({"bundled": ServedPair(bundled_engine)})
 
 
-def test_a_sweep_runs_every_cell_and_tells_how_far_it_is(catalog):
-    settings = Settings(prompt="Once upon a time", max_tokens=12, seed=1)
-    places = list(sweep(catalog, settings, KS, TEMPERATURES, threading.Event()))
-    assert [place.done for place in places] == list(range(13))
-    assert places[0].running == "temperature 0, plain"
+def test_a_sweep_runs_every_prompt_with_every_k_and_one_seed_is_enough_at_temperature_0(catalog):
+    settings = Settings(max_tokens=12, seed=3)
+    places = list(sweep(catalog, settings, ["Once upon a time", "The fox"], 2, KS, TEMPERATURES, threading.Event()))
+    total = 3 * (2 + 4)  # plain and both k, of two prompts; with one seed at temperature 0 and two at 1
+    assert [place.done for place in places] == list(range(total + 1))
+    assert places[0].running == "prompt 1, temperature 0, plain"
     assert places[-1].running == ""
-    cells = places[-1].cells
-    assert [(c.temperature, c.k) for c in cells] == [(t, k) for t in TEMPERATURES for k in KS]
-    assert all(0 <= c.acceptance_rate <= c.alpha <= 1 and c.tokens == 12 and c.speedup > 0 for c in cells)
+    runs = [(s.seed, s.prompt, s.temperature, s.k) for s in places[-1].samples]
+    assert len(set(runs)) == len(runs) == total
+    assert [(c.temperature, c.k, c.prompts, c.runs) for c in cells(places[-1].samples)] == [
+        (0.0, 1, 2, 2),
+        (0.0, 4, 2, 2),
+        (1.0, 1, 2, 4),
+        (1.0, 4, 2, 4),
+    ]
 
 
 def test_a_cancelled_sweep_ends_with_what_it_has(catalog):
     cancel = threading.Event()
     places = []
-    for place in sweep(catalog, Settings(prompt="Once", max_tokens=8), KS, TEMPERATURES, cancel):
+    for place in sweep(catalog, Settings(max_tokens=8), ["Once"], 1, KS, TEMPERATURES, cancel):
         places.append(place)
         if place.done == 2:
             cancel.set()
     assert places[-1].done == 2
-    assert len(places[-1].cells) == 1
+    assert len(cells(places[-1].samples)) == 1
 
 
 def test_a_hiccup_of_the_machine_does_not_count():
     trace = run([(4, 2)] * 20)
-    times = step_times(trace)
-    quiet = Measured(trace.metrics, times).speed
-    assert quiet == pytest.approx(3 / 0.015)
-    assert Measured(trace.metrics, [time * 50 for time in times[:10]] + times[10:]).speed == quiet
-    assert Measured(run([]).metrics, []).speed is None
+    assert round_seconds(trace) == pytest.approx(0.015)
+    assert draft_seconds(trace) == pytest.approx(0.001)
+    for event in trace.events[: len(trace) // 2]:
+        event.total_seconds = event.total_seconds and 50 * event.total_seconds
+    assert round_seconds(trace) == pytest.approx(0.015)
+    assert round_seconds(run([])) is None
+    assert measure(run([]), 0.0, 1, 0, 0) is None
 
 
-def test_the_best_k_is_found_for_every_temperature():
-    assert {t: c.k for t, c in best_cells(CELLS).items()} == {0.0: 4, 1.0: 1}
+def test_short_rounds_do_not_pass_for_undisturbed_long_ones():
+    # 11 ms without drafts, 21 with ten: the mean of both, not the quick ones alone.
+    assert round_seconds(run([(0, 0), (10, 2)] * 10)) == pytest.approx(0.016)
 
 
-def test_the_speedup_map_marks_the_best_k_of_each_temperature():
-    figure = drawn(speedup_map(CELLS, KS, TEMPERATURES))
-    assert [list(row) for row in figure.data[0].z] == [[1.3, 1.8], [0.9, 0.6]]
-    assert [list(row) for row in figure.data[0].text] == [["1.30", "<b>★ 1.80</b>"], ["<b>★ 0.90</b>", "0.60"]]
-    assert figure.layout.meta == "Best: k = 4 at temperature 0, 1.80 × plain"
+def test_speedups_are_of_the_same_prompt_and_seed_and_seeds_of_a_prompt_are_averaged():
+    samples = [
+        sample(1.0, 0, 100.0, prompt=0, seed=0),
+        sample(1.0, 0, 50.0, prompt=0, seed=1),
+        sample(1.0, 2, 200.0, prompt=0, seed=0),
+        sample(1.0, 2, 400.0, prompt=0, seed=1),
+        sample(1.0, 2, 900.0, prompt=1, seed=0),  # not run plainly, so it is compared with nothing
+    ]
+    assert gains(samples, 1.0)[2] == {0: pytest.approx(math.log(4))}
+    (cell,) = cells(samples[:-1])
+    assert cell.speedup == (pytest.approx(4.0), None, None)
+    assert (cell.prompts, cell.runs) == (1, 2)
+
+
+def test_the_best_k_is_named_where_it_can_be_told():
+    assert best_ks(CLEAR, 0.0) == [4]
+    assert finding(CLEAR, 0.0) == "k = 4 is the fastest"
+    assert finding(CLEAR, 1.0) == "k = 1 and plain decoding cannot be told apart"
+    slow = samples_of({1: [80.0, 81.0, 80.0], 4: [50.0, 51.0, 50.0]})
+    assert finding(slow, 0.0) == "plain decoding is the fastest"
+
+
+def test_k_that_differ_by_chance_cannot_be_told_apart():
+    close = samples_of({1: [120, 121, 122], 4: [200, 220, 190], 6: [210, 190, 215], 8: [195, 222, 189]})
+    assert finding(close, 0.0) == "k = 4 to 8 cannot be told apart"
+    assert [cell.best for cell in cells(close)] == [False, True, True, True]
+
+
+def test_one_prompt_prefers_no_k():
+    assert "no k can be preferred" in finding(samples_of({1: [120.0], 4: [300.0]}), 0.0)
+
+
+def test_several_k_are_a_range_only_where_nothing_between_is_left_out():
+    assert ks_in_words([4], [1, 4, 8]) == "4"
+    assert ks_in_words([4, 6, 8], [1, 4, 6, 8]) == "4 to 8"
+    assert ks_in_words([1, 4, 8], [1, 4, 6, 8]) == "1, 4 and 8"
+    assert ks_in_words([4, 8], [1, 4, 8]) == "4 and 8"
+
+
+def test_the_speedup_map_marks_each_k_that_may_be_the_best_and_shows_the_spread():
+    figure = drawn(speedup_map(cells(CLEAR), KS, TEMPERATURES))
+    (first, second), (third, _) = figure.data[0].text
+    assert "★" not in first
+    assert second.startswith("<b>★ 1.80</b><br>")
+    assert "1.77–1.84" in second
+    assert third.startswith("<b>★ 0.8")
+    assert figure.layout.meta == "At most 1.80 × plain, with k = 4 at temperature 0"
 
 
 def test_a_map_keeps_its_axes_while_it_fills():
-    few, all_ = (drawn(acceptance_map(cells, KS, TEMPERATURES)) for cells in (CELLS[:1], CELLS))
+    few, all_ = (drawn(acceptance_map(made, KS, TEMPERATURES)) for made in (cells(CLEAR)[:1], cells(CLEAR)))
     assert few.layout.xaxis.range == all_.layout.xaxis.range == (-0.5, 1.5)
     assert few.layout.yaxis.ticktext == all_.layout.yaxis.ticktext == ("0", "1")
     assert [list(row) for row in few.data[0].z] == [[0.5, None], [None, None]]
-    assert all_.layout.meta == "Between 10% and 50% of the drafts were kept"
+    assert all_.layout.meta == "Between 50% and 50% of the drafts were kept"
 
 
 @pytest.mark.parametrize("make", [acceptance_map, speedup_map])
@@ -84,29 +151,65 @@ def test_before_the_first_run_a_map_says_so(make):
     assert drawn(make([], KS, TEMPERATURES)).layout.meta == NOTHING_YET
 
 
+def test_theory_takes_alpha_and_costs_from_the_runs():
+    # A plain round takes 10 ms, one with k drafts 10 + 3k, of which 1 a draft is drafting; of the judged a half is kept.
+    runs = [Sample(0.0, 0, 0, 0, 20, 0, 0, 0, 20, 0.010, 0.0)]
+    runs += [Sample(0.0, k, 0, 0, 10, 10 * k, 8, 8, 10, 0.010 + 0.003 * k, 0.001) for k in (2, 4)]
+    theory = theory_of(runs, 0.0)
+    assert theory is not None
+    assert (theory.alpha, theory.draft) == pytest.approx((0.5, 0.1))
+    assert theory.verify == pytest.approx({0: 1.0, 2: 1.4, 4: 1.8})
+    assert theory.speedup(0) == pytest.approx(1.0)
+    assert theory.speedup(3) == pytest.approx((1 + 0.5 + 0.25 + 0.125) / (3 * 0.1 + 1.6))
+
+
+def test_theory_says_nothing_of_windows_of_changing_length_or_without_plain_runs():
+    assert theory_of([s for s in CLEAR if s.k], 0.0) is None
+    varying = [sample(0.0, 0, 100.0), Sample(0.0, 4, 0, 0, 10, 13, 5, 3, 2, 0.02, 0.0)]
+    assert theory_of(varying, 0.0) is None
+
+
+def test_the_curve_shows_points_with_intervals_over_theory_and_says_what_can_be_told():
+    figure = drawn(speedup_curve(CLEAR, 0.0))
+    plain, theory, measured = figure.data
+    assert list(plain.y) == [1, 1]
+    assert len(theory.y) == 5
+    assert theory.y[0] == pytest.approx(1.0)
+    assert list(measured.x) == [1, 4]
+    assert all(up > 0 and down > 0 for up, down in zip(measured.error_y.array, measured.error_y.arrayminus, strict=True))
+    assert list(measured.marker.symbol) == ["circle-open", "circle"]
+    assert figure.layout.meta == "k = 4 is the fastest"
+
+
 def test_the_csv_has_a_line_for_every_cell():
-    rows = list(csv.DictReader(io.StringIO(to_csv(CELLS))))
-    assert tuple(rows[0]) == COLUMNS
-    assert [(float(r["temperature"]), int(r["k"]), float(r["speedup"])) for r in rows] == [
-        (0.0, 1, 1.3),
-        (0.0, 4, 1.8),
-        (1.0, 1, 0.9),
-        (1.0, 4, 0.6),
+    rows = list(csv.DictReader(io.StringIO(to_csv(cells(CLEAR)))))
+    assert [(float(r["temperature"]), int(r["k"]), r["best"]) for r in rows] == [
+        (0.0, 1, "False"),
+        (0.0, 4, "True"),
+        (1.0, 1, "True"),
+        (1.0, 4, "False"),
     ]
+    assert all(float(r["speedup_low"]) < float(r["speedup"]) < float(r["speedup_high"]) for r in rows)
 
 
 def test_the_last_word_is_said_even_when_the_last_run_changed_no_figure(catalog, monkeypatch):
-    places = [Progress(CELLS, 3, 4, "temperature 1, k = 4"), Progress(CELLS, 4, 4, "")]
+    places = [Progress(CLEAR, 3, 4, "temperature 1, k = 4"), Progress(CLEAR, 4, 4, "")]
     monkeypatch.setattr(explore, "sweep", lambda *_: iter(places))
-    *_, last = explore._explore(catalog, Settings(), [1, 4], [0.0, 1.0], lambda *_, **__: None)
-    assert last[0].startswith("Best k: 4 at temperature 0")
+    *_, last = explore._explore(catalog, Settings(), ["Once"], 1, [1, 4], [0.0, 1.0], lambda *_, **__: None)
+    assert last[0].startswith("At temperature 0, k = 4 is the fastest; at temperature 1, k = 1 and plain")
     assert last[-1].visible
 
 
 def test_the_table_holds_numbers_to_sort_by_and_shows_them_written_with_the_best_k_starred():
-    shown = explore._table(CELLS).value
+    shown = explore._table(cells(CLEAR)).value
     assert shown["headers"][-1] == "speedup"
-    assert [row[-1] for row in shown["data"]] == [1.3, 1.8, 0.9, 0.6]
-    assert [row[-1] for row in shown["metadata"]["display_value"]] == ["1.30×", "★ 1.80×", "★ 0.90×", "0.60×"]
+    assert [row[-1] for row in shown["data"]][:2] == pytest.approx([1.297, 1.803], abs=1e-3)
+    assert [row[-1] for row in shown["metadata"]["display_value"]][:2] == ["1.30×", "★ 1.80×"]
     assert shown["metadata"]["display_value"][0][2] == "50.0%"
     assert not explore._table([]).visible
+
+
+def test_prompts_are_the_visitors_and_the_listed_ones_each_once():
+    assert explore.read_prompts("Once", "The fox\n\n Once \nA\\nB") == ["Once", "The fox", "A\nB"]
+    with pytest.raises(ValueError, match="at most, the Run tab's included, got 33"):
+        explore.read_prompts("Once", "\n".join(map(str, range(32))))

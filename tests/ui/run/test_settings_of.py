@@ -41,7 +41,7 @@ def test_a_link_repeats_prompt_and_seed_even_where_they_are_as_usual():
     mine = Run(run([(2, 1)]).events)
     mine.settings = Settings(prompt="Once", seed=1)
     runs.add("visitor", mine)
-    link = _server_functions(runs)[3]
+    link = _server_functions(runs)[4]
     assert link(mine.id) == "prompt=Once&seed=1"
     assert link("another") == link(None) == ""
     linked = from_query(dict(part.split("=") for part in link(mine.id).split("&")))
@@ -51,12 +51,12 @@ def test_a_link_repeats_prompt_and_seed_even_where_they_are_as_usual():
 def test_a_copy_of_a_run_outlives_its_first_visitor():
     runs = Runs()
     mine = Run(run([(2, 1)]).events, title="t")
-    mine.settings, mine.plain_rate = Settings(prompt="Once"), 7.0
+    mine.settings, mine.measure = Settings(prompt="Once"), list
     runs.add("first", mine)
     theirs = mine.copy()
     runs.add("second", theirs)
     runs.forget("first")
     assert runs.get(mine.id) is None
     kept = runs.get(theirs.id)
-    assert (kept.events, kept.settings, kept.plain_rate, kept.title) == (mine.events, mine.settings, 7.0, "t")
+    assert (kept.events, kept.settings, kept.measure, kept.title) == (mine.events, mine.settings, list, "t")
     assert kept.id != mine.id

@@ -18,7 +18,6 @@ def test_a_batch_holds_the_events_and_where_they_begin():
     assert (message["run"], message["serial"], message["first"]) == (mine.id, mine.serial, 2)
     assert [event["kind"] for event in message["events"]] == [event.kind for event in mine.events[2:5]]
     assert (message["done"], message["live"], message["title"]) == (False, False, "a title")
-    assert message["plain"] == {"rate": None, "where": "on this machine"}
 
 
 def test_the_last_event_comes_with_the_word_that_it_is_the_last():

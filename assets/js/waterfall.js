@@ -1,0 +1,139 @@
+// The waterfall from tokens a round to the speedup: of the run on the stage, once it has been measured, or of what the sliders
+// say. All of it is computed here, by the formulas of naive_speculate/theory.py (see theory.js).
+
+import { figure, note } from "./charts.js";
+import { follow } from "./cursor.js";
+import { plot } from "./plot.js";
+import { breakEven, breakdown, checkOf, expectedTokens, gain } from "./theory.js";
+
+const UNMEASURED = "This machine's bars come once a run with drafts has been measured. The other machines can be tried now.";
+const MOST_K = 16;
+const [ACCEPTED, DRAFT, TARGET, INK, MUTED] =
+  ["accepted", "proposed", "bonus", "ink", "muted"].map((name) => `var(--ns-${name})`);
+
+export function mount({ element }) {
+  const root = element.querySelector(".ns-waterfall");
+  const machines = machinesOf(JSON.parse(root.dataset.presets));
+  const chart = root.querySelector(".ns-plot");
+  const sliders = [...root.querySelectorAll("[data-value]")];
+  const buttons = [...root.querySelectorAll("[data-machine]")];
+  const caption = root.querySelector("figcaption").firstChild;
+  let [chosen, state] = ["here", null];
+
+  const draw = () => {
+    for (const button of buttons) {
+      button.setAttribute("aria-pressed", String(button.dataset.machine === chosen));
+      button.disabled = button.dataset.machine === "here" && !machines.here;
+    }
+    for (const slider of sliders) {
+      const value = state?.[slider.dataset.value];
+      slider.disabled = !state;
+      if (state && Number(slider.value) !== value) slider.value = value;
+      slider.parentElement.querySelector("output").textContent = state ? shown(value) : "";
+    }
+    caption.textContent = state ? `Where did ${tokensOf(state).toFixed(1)} tokens a pass go?` : "Where did the tokens of a pass go?";
+    root.querySelector(".ns-what-if > p").textContent = state ? advice(state) : "";
+    plot(chart, state ? waterfall(state) : note(UNMEASURED));
+  };
+  const choose = (name) => {
+    chosen = name;
+    state = machines[name] ?? null;
+    draw();
+  };
+  for (const button of buttons) button.addEventListener("click", () => choose(button.dataset.machine));
+  for (const slider of sliders) {
+    slider.addEventListener("input", () => {
+      state = changed(state, slider.dataset.value, Number(slider.value));
+      chosen = "";
+      draw();
+    });
+  }
+  let known;
+  follow((run) => {
+    const here = measuredHere(run);
+    if (JSON.stringify(here) === known) return;
+    known = JSON.stringify(here);
+    machines.here = here;
+    if (chosen === "here") choose("here"); else draw();
+  });
+}
+
+const shown = (value) => value.toFixed(Number.isInteger(value) || value >= 10 ? 0 : 2);
+
+// Presets as states; what a check costs there grows once multiplying takes longer than reading the weights.
+export function machinesOf(presets) {
+  return Object.fromEntries(Object.entries(presets).map(([name, { alpha, k, draftCost, computeShare }]) => {
+    const checks = (drafts) => Math.max(1, (drafts + 1) * computeShare) / Math.max(1, computeShare);
+    return [name, { alpha, k, draftCost, check: checks(k), checks, measured: null, tokens: null }];
+  }));
+}
+
+// The run's own numbers; null where it had no drafts or was not measured.
+export function measuredHere({ sums, speedup }) {
+  if (!speedup || !(speedup.draft_cost >= 0) || !sums.judged) return null;
+  const { num_draft_tokens: k, draft_cost: draftCost, verify_cost: check, tokens_per_round: tokens, value: measured, tokens: timed } = speedup;
+  return { alpha: sums.accepted / sums.judged, k, draftCost, check, tokens, measured, timed, checks: null };
+}
+
+// What a slider makes of a state: from then on it is calculated, not measured.
+export function changed(state, name, value) {
+  const next = { ...state, [name]: value, measured: null, tokens: null };
+  if (name === "check") next.checks = null;
+  if (name === "k") next.check = state.checks ? state.checks(value) : checkOf(value, state.check, state.k);
+  return next;
+}
+
+export function tokensOf({ tokens, alpha, k }) {
+  return tokens ?? expectedTokens(alpha, k);
+}
+
+export function waterfall(state) {
+  const { k, draftCost, check, measured } = state;
+  const parts = breakdown(tokensOf(state), k, draftCost, check, measured);
+  const bars = [
+    { name: "tokens<br>a pass", base: 0, height: parts.tokens, color: ACCEPTED, said: "if a round cost no more than a plain pass" },
+    { name: "check", base: parts.tokens, height: parts.check, color: TARGET, said: `checking costs ${check.toFixed(2)} plain passes` },
+    { name: "drafting", base: parts.tokens + parts.check, height: parts.drafting, color: DRAFT, said: `drafting costs ${(k * draftCost).toFixed(2)} plain passes` },
+    ...(measured === null ? [] : [{ name: "other", base: parts.speedup - parts.other, height: parts.other, color: MUTED, said: "what these do not explain" }]),
+    { name: measured === null ? "speedup<br>calculated" : "speedup<br>measured", base: 0, height: parts.speedup, color: INK, said: "against plain decoding" },
+  ];
+  const last = bars.length - 1;
+  const label = ({ height }, n) => n === 0 ? height.toFixed(2) : n === last ? `${height.toFixed(2)}×` : `${height < 0 ? "−" : "+"}${Math.abs(height).toFixed(2)}`;
+  const top = Math.max(...bars.map(({ base, height }) => Math.max(base, base + height)), 1);
+  return figure(
+    sentence(state, parts),
+    { type: "category", range: [-0.6, last + 0.6], fixedrange: true },
+    { range: [0, 1.12 * top], title: { text: "× plain decoding" } },
+    [
+      {
+        type: "bar", x: bars.map(({ name }) => name), y: bars.map(({ height }) => height), base: bars.map(({ base }) => base),
+        marker: { color: bars.map(({ color }) => color), pattern: { shape: bars.map((_, n) => n && n < last ? "/" : ""), size: 6, solidity: 0.25 } },
+        text: bars.map(label), textposition: "outside", cliponaxis: false, showlegend: false, width: 0.62,
+        hovertext: bars.map(({ said }) => said), hovertemplate: "%{hovertext}<extra></extra>",
+      },
+      {
+        type: "scatter", mode: "lines", x: bars.map(({ name }) => name), y: bars.map(() => 1), name: "as fast as plain decoding", showlegend: true,
+        hoverinfo: "skip", line: { color: MUTED, width: 2, dash: "dot" },
+      },
+    ],
+    { height: 340 },
+  );
+}
+
+function sentence(state, { tokens, speedup }) {
+  const cost = state.check + state.k * state.draftCost;
+  const sum = `a round gives ${tokens.toFixed(2)} tokens and takes as long as ${cost.toFixed(2)} plain passes`;
+  if (state.measured === null) return `Calculated: ${sum}, ${speedup.toFixed(2)}×${speedup < 1 ? ", slower than without drafts" : ""}`;
+  return `Measured over ${state.timed} tokens: ${sum}. That would be ${(tokens / cost).toFixed(2)}×, and was ${speedup.toFixed(2)}×`;
+}
+
+// What would have to change.
+export function advice({ alpha, k, draftCost, check, checks }) {
+  const [whole, need] = [Math.max(1, Math.round(k)), breakEven(Math.max(1, Math.round(k)), draftCost, check)];
+  const pays = need === null
+    ? `A round with ${whole} drafts costs more than it can ever give, even if all are kept.`
+    : `At these costs, ${whole} draft${whole > 1 ? "s" : ""} a round pay as soon as more than ${Math.ceil(100 * need)}% of those looked at are kept.`;
+  const every = Array.from({ length: MOST_K + 1 }, (_, n) => gain(alpha, n, draftCost, !n ? 1 : checks ? checks(n) : checkOf(n, check, k)));
+  const best = every.indexOf(Math.max(...every));
+  return best ? `${pays} Best would be k = ${best}: ${every[best].toFixed(2)}×.` : `${pays} Here nothing is won by drafting, whatever k.`;
+}

@@ -1,0 +1,65 @@
+"""A target with hidden states and a draft head for it, both small and random, in float64."""
+
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from naive_speculate.infer.head.model import DraftHead
+from naive_speculate.infer.head.weights import HeadWeights
+from naive_speculate.infer.llama.weights import LlamaLayer, LlamaShape, RotaryTable
+from naive_speculate.infer.transformers_model import TransformersLanguageModel
+from naive_speculate.models import ModelPair
+from naive_speculate.testing.toys import EOS
+
+_WIDTH, _HEADS, _HEAD_DIM = 8, 2, 4
+
+
+def pair_with_head(vocab_size: int, seed: int) -> ModelPair:
+    """The target is a Llama of two layers; the head knows all tokens but the last."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        config = LlamaConfig(
+            vocab_size=vocab_size,
+            hidden_size=_WIDTH,
+            intermediate_size=12,
+            num_hidden_layers=2,
+            num_attention_heads=_HEADS,
+            max_position_embeddings=64,
+            initializer_range=0.6,
+            bos_token_id=None,
+            eos_token_id=EOS,
+        )
+        target = TransformersLanguageModel(LlamaForCausalLM(config).double())
+        return ModelPair(target, head=_head(vocab_size, vocab_size - 1))
+
+
+def _head(vocab_size: int, known: int) -> DraftHead:
+    def random(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, dtype=torch.float64) * 0.5 + (1 if len(shape) == 1 else 0)
+
+    d = _WIDTH
+    layer = LlamaLayer(
+        attention_norm=random(d),
+        qkv=random(3 * d, 2 * d),
+        qkv_bias=None,
+        q_norm=None,
+        k_norm=None,
+        output=random(d, d),
+        output_bias=None,
+        mlp_norm=random(d),
+        gate_up=random(24, d),
+        down=random(d, 12),
+    )
+    weights = HeadWeights(
+        embedding=random(vocab_size, d),
+        input_norm=None,
+        fuse=random(d, 3 * d),
+        hidden_norm=random(d),
+        layer=layer,
+        norm=random(d),
+        head=random(known, d),
+        token_ids=torch.arange(known),
+        norm_before_residual=False,
+    )
+    shape = LlamaShape(known, d, 1, _HEADS, _HEADS, _HEAD_DIM, 1e-6, (None,))
+    rotary = RotaryTable(1e4 ** -(torch.arange(0, _HEAD_DIM, 2) / _HEAD_DIM), 1.0)
+    return DraftHead(weights, shape, rotary, (0, 1, 2), "toy head")

@@ -1,0 +1,149 @@
+"""The waterfall and the measured speedup: its formulas are the library's, its sliders need no server, its figure is kept."""
+
+import json
+import re
+from dataclasses import asdict
+from itertools import product
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from naive_speculate import Trace
+from naive_speculate.theory import best_k, break_even_alpha, breakdown, expected_tokens
+from tests.browser.steps import another_run, as_soon_as, ended, run, start, trace
+from tests.browser.test_charts import MEASURED
+from tests.ui.drawn import drawn
+from ui.charts.waterfall import ALPHA, PRESETS
+from ui.run.recorded import SPECULATIVE
+
+PROMPT = "Once upon a time there was a fox who"
+SPEEDUP = "#stats .ns-tiles > div:nth-child(4)"
+FIGURE = r"^\d+(\.\d)?× \(\d+(\.\d)? to \d+(\.\d)?\)$"
+COMPUTE = """async ([presets, speedup, moves]) => {
+    const { changed, machinesOf, measuredHere, waterfall, advice } = await import("/waterfall.js");
+    const { breakdown, breakEven, expectedTokens } = await import("/theory.js");
+    const here = measuredHere({ sums: { accepted: 9, judged: 12 }, speedup });
+    const all = { ...machinesOf(presets), here };
+    return {
+        figures: Object.fromEntries(Object.entries(all).map(([name, state]) => [name, waterfall(state)])),
+        advice: Object.fromEntries(Object.entries(all).map(([name, state]) => [name, advice(state)])),
+        moved: waterfall(moves.reduce((state, [name, value]) => changed(state, name, value), all.laptop)),
+        grid: [0, 0.3, 0.75, 1].flatMap((alpha) => [1, 4, 9].flatMap((k) => [[0.1, 1], [0.4, 2.5]].map(([c, check]) => [
+            expectedTokens(alpha, k), Object.values(breakdown(2.5, k, c, check)), breakEven(k, c, check)]))),
+        checks: [1, 5, 16].map((k) => all.laptop.checks(k)),
+    };
+}"""
+
+
+@pytest.fixture(scope="module")
+def computed(scripts: Page):
+    """What the scripts make of the presets, of a measured run, and of a laptop whose sliders were moved."""
+    presets = {
+        preset.key: {"alpha": ALPHA, "k": preset.k, "draftCost": preset.draft_cost, "computeShare": preset.compute_share}
+        for preset in PRESETS
+    }
+    return scripts.evaluate(COMPUTE, [presets, asdict(MEASURED), [["k", 8], ["alpha", 0.5], ["draftCost", 0.3]]])
+
+
+def test_the_browser_computes_what_the_library_does(computed):
+    cases = list(product([0, 0.3, 0.75, 1], [1, 4, 9], [(0.1, 1), (0.4, 2.5)]))
+    for (alpha, k, (draft_cost, check)), (tokens, parts, even) in zip(cases, computed["grid"], strict=True):
+        assert tokens == pytest.approx(expected_tokens(alpha, k))
+        assert parts == pytest.approx(list(breakdown(2.5, k, draft_cost, check)))
+        assert even == pytest.approx(break_even_alpha(k, draft_cost, check), abs=1e-6)
+    laptop = PRESETS[1]
+    assert computed["checks"] == pytest.approx([laptop.check(k) for k in (1, 5, 16)])
+
+
+def test_the_bars_lead_from_tokens_to_the_measured_speedup(computed):
+    figure = drawn(computed["figures"]["here"])
+    bars = figure.data[0]
+    assert list(bars.y) == pytest.approx(list(breakdown(3.1, 3.6, 0.08, 1.36, 1.6)))
+    for before, after in zip(range(3), range(1, 4), strict=True):  # each begins where the one before it ends
+        at = bars.base[before] + bars.y[before]
+        assert bars.base[after] == pytest.approx(at)
+    assert "Measured over 60 tokens: a round gives 3.10 tokens and takes as long as 1.65 plain passes" in figure.layout.meta
+
+
+def test_other_machines_are_calculated_and_have_no_other_bar(computed):
+    for preset in PRESETS:
+        bars = drawn(computed["figures"][preset.key]).data[0]
+        found = breakdown(expected_tokens(ALPHA, preset.k), preset.k, preset.draft_cost, preset.check(preset.k))
+        assert list(bars.y) == pytest.approx([found.tokens, found.check, found.drafting, found.speedup])
+        best = best_k(ALPHA, preset.draft_cost, [preset.check(k) for k in range(17)])
+        assert f"Best would be k = {best}" in computed["advice"][preset.key]
+
+
+def test_a_moved_slider_calculates_anew_from_the_machine_s_costs(computed):
+    found = breakdown(expected_tokens(0.5, 8), 8, 0.3, PRESETS[1].check(8))
+    assert list(drawn(computed["moved"]).data[0].y) == pytest.approx([found.tokens, found.check, found.drafting, found.speedup])
+    assert "slower than without drafts" in drawn(computed["moved"]).layout.meta
+
+
+# --- on the page
+
+
+def test_the_recorded_run_carries_its_figure_and_sliders_need_no_server(page):
+    recorded = Trace.load(SPECULATIVE)[-1].speedup
+    expect(page.locator(f"{SPEEDUP} b")).to_contain_text(f"{recorded.value:.1f}×")
+    expect(page.locator(SPEEDUP)).to_contain_text(recorded.machine)
+    board = page.locator("#waterfall")
+    expect(board.locator("figcaption")).to_contain_text(f"{recorded.tokens_per_round:.1f} tokens a pass")
+    expect(page.locator("#chart-waterfall .main-svg").first).to_be_attached()
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    board.locator("[data-machine=laptop]").click()
+    board.locator("[data-value=alpha]").fill("0.4")
+    expect(board.locator("figcaption")).to_contain_text("slower than without drafts")
+    expect(board.locator("[data-machine=laptop]")).to_have_attribute("aria-pressed", "false")
+    board.locator("[data-machine=here]").click()
+    expect(board.locator("figcaption")).to_contain_text("Measured")
+    assert asked == []
+
+
+def test_a_run_is_measured_once_it_has_ended_and_its_trace_keeps_the_figure(page):
+    run(page, PROMPT, max_tokens=60, seed=3, k=3)
+    expect(page.locator(f"{SPEEDUP} b")).to_have_text(re.compile(FIGURE))
+    saved = trace(page)
+    assert saved.metrics.tokens_per_second
+    found = saved[-1].speedup
+    assert found.low <= found.value <= found.high
+    assert found.machine
+    expect(page.locator("#chart-speedup")).to_contain_text("this run, measured")
+    jsonl = json.dumps([saved.to_jsonl(), "kept.jsonl"])
+    before = page.locator(".ns-stage").get_attribute("data-run")
+    page.evaluate(
+        f"""() => {{
+            const [text, name] = {jsonl};
+            const files = new DataTransfer();
+            files.items.add(new File([text], name));
+            const input = document.querySelector(".ns-file");
+            input.files = files.files;
+            input.dispatchEvent(new Event("change", {{ bubbles: true }}));
+        }}"""
+    )
+    another_run(page, before)
+    ended(page)
+    expect(page.locator(f"{SPEEDUP} b")).to_have_text(f"{found.value:.1f}× ({found.low:.1f} to {found.high:.1f})")
+
+
+def test_plain_decoding_is_about_as_fast_as_itself(page):
+    run(page, PROMPT, max_tokens=60, seed=3, k=0)
+    expect(page.locator(f"{SPEEDUP} b")).to_have_text(re.compile(FIGURE))
+    found = trace(page)[-1].speedup
+    assert found.draft_cost is None
+    assert found.low <= 1.25
+    assert found.high >= 0.8
+
+
+def test_a_stopped_run_is_measured_when_the_visitor_asks(page):
+    page.locator("#more button").first.click()
+    page.get_by_label("Go on after the end").check()  # else the model may end the text before Stop does
+    as_soon_as(page, "stage.dataset.run !== 'recorded'", "document.querySelector('#stop').click()")
+    another_run(page, start(page, PROMPT, max_tokens=900, k=4))
+    ended(page)
+    expect(page.locator(SPEEDUP)).to_contain_text("The run was stopped.")
+    expect(page.locator(f"{SPEEDUP} b")).to_have_text("–")
+    page.locator(f"{SPEEDUP} button").click()
+    expect(page.locator(f"{SPEEDUP} b")).to_have_text(re.compile(FIGURE))
+    expect(page.locator(f"{SPEEDUP} button")).to_be_hidden()

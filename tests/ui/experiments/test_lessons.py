@@ -1,0 +1,228 @@
+"""The lessons: their words, steps and views belong together, and are made of what was found, recorded or live."""
+
+import json
+import re
+import threading
+
+import pytest
+
+from naive_speculate.events.trace import Trace
+from tests.ui.drawn import drawn
+from tests.ui.handmade import run
+from ui.experiments import learn
+from ui.experiments.learn_recordings import record_lessons, recorded_lesson
+from ui.experiments.lessons import accept, drafters, guesses, slower, unchanged, verify
+from ui.experiments.lessons.course import LESSONS, content, titles
+from ui.experiments.lessons.lesson import Trial, end_of, showing
+from ui.experiments.lessons.places import ABOUT_A_THIRD, OPEN
+from ui.experiments.lessons.tally import Tally
+from ui.experiments.lessons.text import filled, inline, parse, read_steps, to_html
+from ui.host.catalog import Catalog, ServedPair
+from ui.run.settings import Settings
+
+NUMBERS = [lesson.number for lesson in LESSONS]
+PROMPT = "Once upon a time there was a little fox who lived"
+
+
+@pytest.fixture(scope="module")
+def catalog(bundled_engine) -> Catalog:
+    return Catalog({"bundled": ServedPair(bundled_engine)})
+
+
+def trial(catalog: Catalog, seen: frozenset[str] = frozenset()) -> Trial:
+    return Trial(catalog, Settings(prompt=PROMPT, seed=5), threading.Event(), seen)
+
+
+def test_a_text_is_cut_into_steps_with_their_questions():
+    question = "? What now,\nand why?\n- this\n- {that}\n"
+    text = f"## Title\n\nIt *begins*.\n\n### One\n\nWords.\n\n{question}\n### Two\n\n- a list\n- of words\n"
+    first, one, two = parse(text)
+    assert (first.title, first.text, first.question) == ("Title", "It *begins*.", None)
+    assert (one.title, one.text) == ("One", "Words.")
+    assert one.question.ask == "What now, and why?"
+    assert one.question.choices == ("this", "{that}")
+    assert two.question is None
+    assert "of words" in two.text
+    with pytest.raises(ValueError, match="must begin with a line '## Title', got 'Words'"):
+        parse("Words")
+
+
+def test_what_a_model_wrote_is_text_and_never_markup():
+    words = {"guess": "<b>*x*</b>"}
+    assert to_html("A **{guess}**.", words) == "<p>A <strong>&lt;b&gt;*x*&lt;/b&gt;</strong>.</p>\n"
+    assert inline("{guess}?", words) == "&lt;b&gt;*x*&lt;/b&gt;?"
+    assert filled("{guess}", words) == "<b>*x*</b>"
+    with pytest.raises(KeyError, match="unknown"):
+        to_html("{unknown}", words)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_lesson_has_a_view_for_every_step_and_an_answer_for_every_question(number):
+    told = json.loads(learn.recorded(number))
+    steps = told["steps"]
+    assert 4 <= len(steps) <= 8
+    assert told["source"] == learn.RECORDED
+    for step in steps:
+        assert step["title"]
+        if step["question"]:
+            assert 0 <= step["question"]["right"] < len(step["question"]["choices"])
+            assert step is not steps[-1]  # the step after tells what comes of it
+        assert set(step["view"]) in ({"figure"}, {"shown", "lit"})
+        if "figure" in step["view"]:
+            assert drawn(step["view"]["figure"]).data
+    assert any(step["question"] for step in steps)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_every_step_is_short(number):
+    for step in read_steps(number):
+        asked = f"{step.question.ask} {' '.join(step.question.choices)}" if step.question else ""
+        assert 10 < len(re.findall(r"[A-Za-z']+", f"{step.text} {asked}")) < 130, step.title
+
+
+@pytest.mark.parametrize("number", [lesson.number for lesson in LESSONS if lesson.markup])
+def test_views_speak_of_parts_that_the_picture_has_and_the_opening_shows_all(number):
+    told = json.loads(learn.recorded(number))
+    parts = set(re.findall(r'data-part="(\w+)"', told["markup"]))
+    opening, *others = (step["view"] for step in told["steps"])
+    assert set(opening["shown"]) | {"before"} >= parts
+    for view in others:
+        assert set(view["shown"]) | set(view["lit"]) <= parts
+        assert view["lit"]
+    assert others[-1]["shown"] == opening["shown"]
+
+
+def test_titles_differ_and_a_lesson_that_is_not_there_is_none():
+    assert len(set(titles())) == len(LESSONS)
+    for number in (0, len(LESSONS) + 1, "1; drop", None, [1], 1.5):
+        assert learn.recorded(number) == ""
+    assert learn.lesson_in({"lesson": "3", "step": "2"}) == 3
+    assert [learn.lesson_in({"lesson": wrong}) for wrong in ("0", "99", "x", "-1", "²")] == [None] * 5
+
+
+def test_a_lesson_that_does_not_fit_its_text_is_refused():
+    lesson = LESSONS[0]
+    data = recorded_lesson(1)
+    broken = type(lesson)(
+        **{**{name: getattr(lesson, name) for name in lesson.__dataclass_fields__}, "right": lambda _: [0, 0]}
+    )
+    with pytest.raises(ValueError, match="lesson 1 has more answers than questions"):
+        content(broken, data, "")
+
+
+def test_what_was_recorded_is_at_places_that_teach():
+    guess = recorded_lesson(3)
+    assert OPEN[0] <= guess["keep"] <= OPEN[1]
+    assert guess["u"] >= guess["keep"]
+    assert guess["keep"] == pytest.approx(guess["p"] / guess["q"], rel=1e-3)
+    fork = recorded_lesson(4)
+    assert ABOUT_A_THIRD[0] <= fork["share"] <= ABOUT_A_THIRD[1]
+    census = unchanged.census_of(fork)
+    assert census.draws == unchanged.DRAWS
+    assert census.replaced.total() / census.draws == pytest.approx(fork["share"], abs=0.06)
+    kinds = [draft["kind"] for draft in recorded_lesson(2)["rounds"][0]["drafts"]]
+    assert kinds.count("accepted") >= 2
+    assert kinds.count("rejected") == 1
+
+
+def test_another_refusal_is_another_token(catalog):
+    *_, first = accept.measure(trial(catalog))
+    *_, second = accept.measure(trial(catalog, frozenset([first.data["key"]])))
+    assert first.data["guess"] != second.data["guess"]
+    for found in (first.data, second.data):
+        assert OPEN[0] <= found["keep"] <= OPEN[1]
+        assert sum(row["left"] for row in found["tokens"]) <= 1 + 1e-9
+        own = next(row for row in found["tokens"] if row["text"] == found["guess"])
+        assert own["left"] == 0  # what is refused is never drawn in its own place
+
+
+def test_the_place_to_draw_from_replaces_about_a_third(catalog):
+    fork = unchanged.find_fork(trial(catalog))
+    assert ABOUT_A_THIRD[0] <= fork.share <= ABOUT_A_THIRD[1]
+
+
+def test_recording_a_lesson_keeps_the_others_and_an_experiment_without_result_is_refused(catalog, tmp_path):
+    file = tmp_path / "lessons.json"
+    file.write_text('{"9": {}}')
+    assert record_lessons(catalog, Settings(prompt=PROMPT, seed=1), file, [verify.LESSON])[0].startswith("lesson 2: ")
+    found = json.loads(file.read_text())
+    assert set(found) == {"2", "9"}
+    assert content(verify.LESSON, found["2"], "")["lesson"] == 2
+    with pytest.raises(ValueError, match="prompt is empty"):
+        record_lessons(catalog, Settings(prompt=" "), file, [verify.LESSON])
+
+
+def test_going_live_tells_of_errors_and_of_results_and_leaves_other_lessons_alone(catalog):
+    values = tuple(getattr(Settings(prompt=PROMPT, temperature=0.0), name) for name in Settings.__dataclass_fields__)
+    *_, last = learn.go_live(catalog, {"lesson": 2, "seen": []}, values)
+    told = json.loads(last)
+    assert told["done"]
+    assert told["content"]["source"] == learn.LIVE
+    assert list(learn.go_live(catalog, {"lesson": 99}, values)) == []
+    assert list(learn.go_live(catalog, "hostile", values)) == []
+
+
+def test_rounds_add_up():
+    tally = Tally()
+    tally.add(run([(4, 2), (4, 4), (4, 0)]))
+    found = tally.result()
+    assert (found["rounds"], found["drafted"], found["kept"], found["judged"]) == (3, 12, 6, 8)
+    assert found["kept_at"] == [2, 2, 1, 1]
+    assert found["tokens_a_pass"] == 3
+    assert found["alpha"] == 6 / 8
+    assert found["speed"] == pytest.approx(3 / 0.015)
+    assert Tally().result() == {}
+    tally.add(Trace())
+    assert tally.speeds == [found["speed"]]
+
+
+def known(**speeds: float) -> dict[str, object]:
+    return {"known": {name.removeprefix("k"): _run(speed) for name, speed in speeds.items()}}
+
+
+def _run(speed: float) -> dict[str, object]:
+    return {
+        "speed": speed,
+        "speeds": [0.95 * speed, 1.05 * speed],
+        "kept": 3,
+        "judged": 4,
+        "tokens_a_pass": 2.0,
+        "kept_share": 0.5,
+    }
+
+
+def test_the_best_k_is_the_fastest_and_what_cannot_be_told_from_it_is_said():
+    data = known(k0=100, k1=120, k4=200, k6=195, k12=150)
+    assert guesses.best(data) == 4
+    assert guesses.alike(data) == [4, 6]
+    assert guesses.right(data) == [1, 1]
+    assert guesses.right(known(k0=100, k1=90, k12=80))[1] == 2
+    assert guesses.right(known(k0=100, k1=90, k12=180))[1] == 0
+
+
+def test_answers_follow_what_was_measured():
+    calm, wild, many = (slower._name(*case) for case in slower.CASES)
+    plain = {slower._name(0, slower.CALM): _run(100), slower._name(0, slower.WILD): _run(100)}
+    assert slower.right({"known": {**plain, calm: _run(200), wild: _run(150), many: _run(60)}}) == [2, 1]
+    assert slower.right({"known": {**plain, calm: _run(150), wild: _run(151), many: _run(120)}}) == [1, 0]
+
+
+def test_a_pair_is_measured_with_the_drafters_that_it_has(catalog):
+    assert {"model", "suffix", "prompt_lookup"} <= set(drafters.drafters(trial(catalog))) <= set(drafters.NAMES)
+    data = recorded_lesson(7)
+    assert set(drafters.measured(data)) >= {"model", "suffix", "prompt_lookup"}
+    slow = {name: {**run, "speed": 1.0 if "plain" not in name else 2.0} for name, run in data["known"].items()}
+    assert drafters.words({"known": slow})["best_new"] == "plain decoding"
+
+
+def test_a_long_text_keeps_its_last_words_whole():
+    assert end_of("a fox") == "a fox"
+    assert end_of("once " * 40) == "… " + "once " * 13
+
+
+def test_a_view_hides_and_dims_traces():
+    figure = {"data": [{"name": "a"}, {"name": "b"}, {"name": "c"}], "layout": {"meta": "all"}}
+    shown = showing(figure, "a", "b", lit=["b"], takeaway="some")["figure"]
+    assert [(trace["name"], trace.get("opacity", 1) == 1) for trace in shown["data"]] == [("a", False), ("b", True)]
+    assert shown["layout"]["meta"] == "some"
+    assert figure["layout"]["meta"] == "all"

@@ -1,0 +1,66 @@
+"""What a few samples can say: Student's t, paired comparisons, and which choices may be the best."""
+
+import math
+from random import Random
+
+import pytest
+
+from ui.experiments.spread import lies_above, may_be_best, mean_of, quantile, ratio_of, share_of
+
+# Two-sided 95% and 99%, from the tables of any textbook.
+TABLE = {1: (12.706, 63.657), 2: (4.303, 9.925), 3: (3.182, 5.841), 4: (2.776, 4.604), 7: (2.365, 3.499), 30: (2.042, 2.750)}
+
+
+@pytest.mark.parametrize("degrees", TABLE)
+def test_quantiles_are_those_of_the_tables(degrees):
+    assert (quantile(0.95, degrees), quantile(0.99, degrees)) == pytest.approx(TABLE[degrees], abs=1e-3)
+
+
+def test_an_interval_is_students_and_one_value_has_none():
+    mean, low, high = mean_of([1.0, 2.0, 3.0])
+    assert (mean, high - mean) == pytest.approx((2.0, 4.303 / math.sqrt(3)), abs=1e-3)
+    assert low == 0.0  # cut off, where the quantity cannot be negative
+    assert mean_of([2.0]) == (2.0, None, None)
+    assert share_of([0.9, 0.99, 1.0]).high == 1.0
+
+
+def test_a_ratio_is_a_geometric_mean_whose_interval_is_as_wide_either_way():
+    mean, low, high = ratio_of([math.log(2), math.log(8)])
+    assert mean == pytest.approx(4)
+    assert low * high == pytest.approx(16)
+
+
+def test_the_interval_of_few_samples_holds_the_truth_in_95_of_100_cases():
+    random = Random(1)
+    held = 0
+    for _ in range(4000):
+        _, low, high = ratio_of([random.gauss(0.3, 0.2) for _ in range(4)])
+        held += low <= math.exp(0.3) <= high
+    assert 0.94 < held / 4000 < 0.96
+
+
+def test_choices_are_compared_sample_by_sample():
+    # The samples differ far more among themselves than the choices do, but b is better on each of them by as much.
+    a = {n: 10.0 * n for n in range(5)}
+    b = {n: 10.0 * n + 1 + 0.01 * n for n in range(5)}
+    assert may_be_best({"a": a, "b": b}) == ["b"]
+    assert not lies_above([*b.values()], 20.0)
+
+
+def test_what_differs_by_chance_cannot_be_told_apart():
+    assert may_be_best({"a": {0: 1.0, 1: 2.0, 2: 1.0}, "b": {0: 1.1, 1: 1.9, 2: 1.2}}) == ["a", "b"]
+
+
+def test_a_single_sample_or_none_in_common_tells_nothing_apart():
+    assert may_be_best({"a": {0: 1.0}, "b": {0: 9.0}}) == ["a", "b"]
+    assert may_be_best({"a": {0: 1.0, 1: 1.0}, "b": {2: 9.0, 3: 9.0}}) == ["a", "b"]
+    assert may_be_best({"a": {0: 1.0}}) == ["a"]
+
+
+def test_the_truly_best_choice_is_kept_in_at_least_95_of_100_cases_even_among_equals():
+    random = Random(2)
+    lost = 0
+    for _ in range(1500):
+        scores = {k: {n: random.gauss(0.0, 1.0) for n in range(4)} for k in range(5)}  # all alike, so each is the best
+        lost += 0 not in may_be_best(scores)
+    assert lost / 1500 < 0.06

@@ -1,0 +1,155 @@
+"""Measurements make way for visitors, are no runs, and say why where there is no figure."""
+
+import threading
+
+import pytest
+
+from naive_speculate import SamplingParams
+from naive_speculate.events import EventKind, FinishReason
+from naive_speculate.serving import Request
+from naive_speculate.serving.observed import ObservedEngine
+from ui.host.catalog import ELSEWHERE, Catalog, ServedPair
+from ui.host.measuring import BUSY, CAME, MOST_TOKENS, SHORT, NotMeasured
+from ui.run.runs import Run
+from ui.run.speedup import NONE_SAVED, STOPPED, speedup_of
+
+REQUEST = Request([1, 2, 3], SamplingParams(max_tokens=200, seed=5, ignore_eos=True), num_draft_tokens=3)
+
+
+class Watched:
+    """An engine that notes what it is asked for, and calls `then` with every list of events."""
+
+    def __init__(self, engine):
+        self.engine, self.asked, self.then = engine, [], lambda: None
+
+    def submit(self, request, cancel=None):
+        self.asked.append(request)
+        for events in self.engine.submit(request, cancel):
+            yield events
+            self.then()
+
+    def __getattr__(self, name):
+        return getattr(self.engine, name)
+
+
+@pytest.fixture
+def engine(tiny_engine):
+    return Watched(tiny_engine)
+
+
+@pytest.fixture
+def records():
+    return []
+
+
+@pytest.fixture
+def catalog(engine, records):
+    return Catalog({"pair": ServedPair(ObservedEngine(engine, [records.append]), engine)})
+
+
+def test_the_same_prompt_is_decoded_plain_with_drafts_and_plain_again(catalog, engine, records):
+    found = catalog.measure("", REQUEST)
+    assert [request.num_draft_tokens for request in engine.asked[:3]] == [0, 3, 0]
+    assert all(request.prompt == REQUEST.prompt and request.params.seed == 5 for request in engine.asked)
+    assert all(request.params.max_tokens == MOST_TOKENS for request in engine.asked)
+    assert 0 < found.low <= found.value <= found.high
+    assert found.machine
+    assert records == []  # it is no run
+
+
+def test_plain_decoding_against_itself_is_about_one(catalog):
+    plain = Request([1, 2, 3], SamplingParams(max_tokens=64, seed=5, ignore_eos=True), num_draft_tokens=0)
+    found = catalog.measure("", plain)
+    assert found.low <= 1.5
+    assert found.high >= 0.67
+    assert (found.tokens_per_round, found.num_draft_tokens, found.draft_cost) == (1, 0, None)
+
+
+def test_while_others_decode_nothing_is_measured(catalog, engine):
+    cancel = threading.Event()
+    lists = engine.engine.submit(Request([1], SamplingParams(max_tokens=400, ignore_eos=True)), cancel)
+    next(lists)
+    with pytest.raises(NotMeasured, match=BUSY) as why:
+        catalog.measure("", REQUEST)
+    assert why.value.again
+    assert engine.asked == []
+    cancel.set()
+    list(lists)
+
+
+def test_a_visitor_who_comes_ends_it_at_once_and_is_counted_alone(catalog, engine, records):
+    loads, came = [], threading.Event()
+
+    def come() -> None:
+        loads.append(catalog.load())
+        if not came.is_set():
+            came.set()
+            assert list(catalog.stream("", Request([4], SamplingParams(max_tokens=5, ignore_eos=True)), threading.Event()))
+
+    engine.then = come
+    with pytest.raises(NotMeasured, match=CAME) as why:
+        catalog.measure("", REQUEST)
+    assert why.value.again
+    assert (loads[0].running, loads[0].waiting) == (0, 0)
+    assert len(records) == 1
+    assert [request.num_draft_tokens for request in engine.asked].count(3) == 0  # nothing after the one that was cut
+    engine.then = lambda: None
+    assert catalog.measure("", REQUEST).value > 0
+
+
+def test_one_who_decodes_past_the_catalog_ends_it_too(catalog, engine):
+    cancel, others = threading.Event(), []
+
+    def come() -> None:
+        if not others:
+            others.append(engine.engine.submit(Request([1], SamplingParams(max_tokens=400, ignore_eos=True)), cancel))
+
+    engine.then = come
+    with pytest.raises(NotMeasured, match=CAME):
+        catalog.measure("", REQUEST)
+    assert len(engine.asked) == 1
+    cancel.set()
+    list(others[0])
+
+
+def test_a_pair_that_is_decoded_elsewhere_says_so(tiny_engine):
+    with pytest.raises(NotMeasured) as why:
+        Catalog({"pair": ServedPair(tiny_engine)}).measure("", REQUEST)
+    assert (str(why.value), why.value.again) == (ELSEWHERE, False)
+
+
+def test_a_text_that_is_too_short_says_so(catalog):
+    with pytest.raises(NotMeasured, match=SHORT):
+        catalog.measure("", Request([1], SamplingParams(max_tokens=3, ignore_eos=True), num_draft_tokens=0))
+
+
+@pytest.fixture
+def ended(catalog, tiny_decoder):
+    """A run that has ended, and can be measured."""
+    run = Run(tiny_decoder.generate([1, 2, 3], REQUEST.params, num_draft_tokens=3).trace)
+    run.measure = lambda: catalog.measure("", REQUEST)
+    return run
+
+
+def test_a_run_is_measured_once_and_its_trace_keeps_it(ended, engine):
+    said = speedup_of(ended, asked=False)
+    assert said["speedup"]["value"] > 0
+    count = len(engine.asked)
+    assert speedup_of(ended, asked=True) == said
+    assert len(engine.asked) == count
+    assert ended.trace[-1].speedup.value == said["speedup"]["value"]
+    reopened = Run(type(ended.trace).from_jsonl(ended.trace.to_jsonl()))
+    assert speedup_of(reopened, asked=False) == said
+
+
+def test_a_stopped_run_is_measured_for_whoever_asks(ended):
+    ended.events[-1].finish_reason = FinishReason.CANCELLED
+    assert speedup_of(ended, asked=False) == {"reason": STOPPED, "again": True}
+    assert "speedup" in speedup_of(ended, asked=True)
+
+
+def test_a_trace_without_a_figure_says_so(ended):
+    ended.measure = None
+    assert speedup_of(ended, asked=True) == {"reason": NONE_SAVED, "again": False}
+    ended.events = [event for event in ended.events if event.kind != EventKind.FINISHED]
+    assert "reason" in speedup_of(ended, asked=True)

@@ -1,0 +1,58 @@
+"""The course: all lessons in their order, and what the browser is told of one."""
+
+from typing import Any
+
+from ui.experiments.lessons import accept, drafters, guesses, slow, slower, unchanged, verify
+from ui.experiments.lessons.lesson import Data, Lesson
+from ui.experiments.lessons.text import filled, inline, read_steps, to_html
+
+LESSONS: tuple[Lesson, ...] = (
+    slow.LESSON,
+    verify.LESSON,
+    accept.LESSON,
+    unchanged.LESSON,
+    guesses.LESSON,
+    slower.LESSON,
+    drafters.LESSON,
+)
+
+
+def titles() -> list[str]:
+    """The titles of all lessons."""
+    return [read_steps(lesson.number)[0].title for lesson in LESSONS]
+
+
+def content(lesson: Lesson, data: Data, source: str) -> dict[str, Any]:
+    """A lesson with what was found, for `assets/js/learn.js`.
+
+    Args:
+        lesson: The lesson.
+        data: What its experiment found, recorded or live.
+        source: Where that comes from, in a sentence.
+
+    Raises:
+        ValueError: If the lesson has not as many views as steps, or not as many answers as questions.
+    """
+    steps = read_steps(lesson.number)
+    words, views, answers = lesson.words(data), lesson.views(data), iter(lesson.right(data))
+    told = []
+    for step, view in zip(steps, views, strict=True):
+        asked = step.question
+        question = asked and {
+            "ask": inline(asked.ask, words),
+            "choices": [filled(choice, words) for choice in asked.choices],
+            "right": next(answers),
+        }
+        told.append({"title": step.title, "html": to_html(step.text, words), "question": question, "view": view})
+    if next(answers, None) is not None:
+        raise ValueError(f"lesson {lesson.number} has more answers than questions")
+    return {
+        "lesson": lesson.number,
+        "steps": told,
+        "markup": lesson.markup(data) if lesson.markup else "",
+        "source": source,
+        "button": lesson.button,
+        "note": lesson.note,
+        "timed": lesson.timed,
+        "key": data.get("key", ""),
+    }

@@ -1,0 +1,154 @@
+"""Lesson 7: which drafter suits which text: each that the pair has, on a new text and on one that repeats itself."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from ui.charts.figures import ACCEPTED, INK, MUTED, figure, nice_ceiling
+from ui.experiments.lessons.lesson import DIM, Data, Lesson, Progress, Trial, View
+from ui.experiments.lessons.tally import tally_up
+
+NAMES = {"model": "draft model", "head": "draft head", "suffix": "suffix decoding", "prompt_lookup": "prompt lookup"}
+"""The drafters by their names in the library, in the order of the steps."""
+SPOKEN = NAMES | {"model": "the draft model", "head": "the draft head"}
+_CRY = '"Run, run, as fast as you can! You cannot catch me, I am the gingerbread man!" said the gingerbread man to the '
+REPEATING = f'{_CRY}old woman. {_CRY}cow. "Run, run, as fast'
+TEXTS = {"new": "a new text", "repeating": "a text that repeats itself"}
+K = 4
+TOKENS = 48
+DRAW = 0.03
+
+
+def drafters(trial: Trial) -> list[str]:
+    """Those that the pair has: what copies needs no model."""
+    models = trial.catalog.of(trial.settings.pair).engine.about.models
+    return [name for name in NAMES if name in ("suffix", "prompt_lookup") or ("draft" if name == "model" else name) in models]
+
+
+def _name(drafter: str, text: str) -> str:
+    return f"{drafter}@{text}"
+
+
+def measure(trial: Trial) -> Iterator[Progress]:
+    """Run every drafter on both texts, and plainly to compare."""
+    prompts = {"new": trial.settings.prompt, "repeating": REPEATING}
+    cases: dict[str, dict[str, Any]] = {}
+    for text, prompt in prompts.items():
+        cases[_name("plain", text)] = {"prompt": prompt, "num_draft_tokens": 0}
+        for drafter in drafters(trial):
+            cases[_name(drafter, text)] = {"prompt": prompt, "num_draft_tokens": K, "drafter": drafter}
+    common = {"auto": False, "verify_strategy": "speculative_sampling", "temperature": 0.0, "ignore_eos": True, "chat": False}
+    for name, known in tally_up(trial, cases, **common, max_tokens=TOKENS):
+        drafter, _, text = name.partition("@")
+        done = len(known) == len(cases) and all(run["speed"] for run in known.values())
+        said = f"Running {NAMES.get(drafter, drafter)} on {TEXTS[text]} …" if name else "Done."
+        yield Progress(said, {"known": known} if done else None)
+
+
+def measured(data: Data) -> list[str]:
+    """The drafters that were measured, in the order of the steps."""
+    return [name for name in NAMES if _name(name, "new") in data["known"]]
+
+
+def gain(data: Data, drafter: str, text: str) -> float:
+    """How many times as fast as plain decoding of the same text."""
+    known = data["known"]
+    return float(known[_name(drafter, text)]["speed"] / known[_name("plain", text)]["speed"])
+
+
+def pace(data: Data, drafter: str, text: str) -> float:
+    """Tokens a pass of the target."""
+    return float(data["known"][_name(drafter, text)]["tokens_a_pass"])
+
+
+def _paces(data: Data, drafter: str) -> str:
+    return (
+        f"{pace(data, drafter, 'new'):.1f} tokens a pass on {TEXTS['new']}, {pace(data, drafter, 'repeating'):.1f} on the other"
+    )
+
+
+def words(data: Data) -> dict[str, str]:
+    here = measured(data)
+    model = f"Here it gave {_paces(data, 'model')}." if "model" in here else "This pair has none."
+    head = (
+        f"This pair has one: {_paces(data, 'head')}."
+        if "head" in here
+        else "This pair has none, so the chart has no bar for it."
+    )
+    found = {"model_here": model, "head_here": head}
+    for text in TEXTS:
+        gains = {"plain decoding": 1.0} | {SPOKEN[name]: gain(data, name, text) for name in here}
+        fastest = max(gains, key=lambda name: gains[name])
+        found |= {f"best_{text}": fastest, f"gain_{text}": f"{gains[fastest]:.2f}"}
+    for name in ("suffix", "prompt_lookup"):
+        found[f"{name}_new"] = f"{pace(data, name, 'new'):.1f}"
+        found[f"{name}_repeating"] = f"{pace(data, name, 'repeating'):.1f}"
+    return found
+
+
+def right(data: Data) -> list[int]:
+    new, repeating = pace(data, "suffix", "new"), pace(data, "suffix", "repeating")
+    return [1 if repeating > new * (1 + DRAW) else 0 if repeating < new * (1 - DRAW) else 2]
+
+
+def views(data: Data) -> list[View]:
+    return [
+        _chart(data, measured(data)),
+        _chart(data, ["model"]),
+        _chart(data, ["model", "head"], lit=["head"] if "head" in measured(data) else ()),
+        _chart(data, measured(data), lit=["suffix", "prompt_lookup"]),
+        _chart(data, ["model", "head"], lit=["model"]),
+        _chart(data, measured(data)),
+    ]
+
+
+def _chart(data: Data, shown: list[str], lit: Any = ()) -> View:
+    here = measured(data)
+    places = list(range(len(here)))
+    bars = [
+        {
+            "type": "bar",
+            "name": said,
+            "x": places,
+            "y": [pace(data, name, text) if name in shown else None for name in here],
+            "text": [f"{pace(data, name, text):.1f}" if name in shown else "" for name in here],
+            "textposition": "outside",
+            "cliponaxis": False,
+            "textangle": 0,
+            "marker": {
+                "color": color,
+                "opacity": [DIM if lit and name not in lit else 1 for name in here],
+                "pattern": {"shape": shape, "size": 6, "solidity": 0.3},
+            },
+            "customdata": [gain(data, name, text) for name in here],
+            "hovertemplate": f"{said}: %{{y:.2f}} tokens a pass, %{{customdata:.2f}} times as fast as plain<extra></extra>",
+        }
+        for text, said, color, shape in (("new", TEXTS["new"], ACCEPTED, ""), ("repeating", TEXTS["repeating"], MUTED, "/"))
+    ]
+    plain = {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "plain decoding",
+        "x": [-0.6, len(here) - 0.4],
+        "y": [1, 1],
+        "line": {"color": INK, "width": 2, "dash": "dot"},
+        "hoverinfo": "skip",
+    }
+    top = nice_ceiling(1.12 * max(pace(data, name, text) for name in here for text in TEXTS))
+    ticks = [NAMES[name].replace(" ", "<br>") for name in here]
+    x = {"tickvals": places, "ticktext": ticks, "range": [-0.6, len(here) - 0.4]}
+    said = f"Tokens a pass of the target, at most {K} guesses a round"
+    y = {"range": [0, top], "title": {"text": "tokens a pass"}}
+    return {"figure": figure([*bars, plain], takeaway=said, x=x, y=y, height=340, bargroupgap=0.08)}
+
+
+LESSON = Lesson(
+    number=7,
+    button="Measure them on this machine",
+    note="Runs every drafter of the pair after the prompt of the Run tab, and on a cry that repeats itself.",
+    measure=measure,
+    words=words,
+    right=right,
+    views=views,
+    chart="Drafters on two texts",
+    timed=True,
+)

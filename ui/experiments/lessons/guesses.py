@@ -1,0 +1,206 @@
+"""Lesson 5: tokens a pass grow with k, ever more slowly; the speed has a best k."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from ui.charts.figures import ACCEPTED, INK, MUTED, PAGE, RESAMPLED, TARGET, figure, nice_ceiling
+from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View
+from ui.experiments.lessons.tally import tally_up
+from ui.labels import number, percent
+
+KS = (1, 2, 3, 4, 6, 8, 12)
+TOKENS = 64
+
+
+def measure(trial: Trial) -> Iterator[Progress]:
+    """Run plainly and with every k, with several seeds each."""
+    cases = {str(k): {"num_draft_tokens": k} for k in (0, *KS)}
+    common = {"auto": False, "drafter": "model", "verify_strategy": "speculative_sampling", "temperature": 0.7}
+    for name, known in tally_up(trial, cases, **common, max_tokens=TOKENS):
+        data = {"known": known} if known.get("0") and len(known) > 2 else None
+        yield Progress(f"Running k = {name} …" if name else "Done.", data)
+
+
+def gains(data: Data) -> dict[int, float]:
+    """How many times as fast as plain decoding, by k."""
+    known = data["known"]
+    plain = known["0"]["speed"]
+    return {int(k): run["speed"] / plain for k, run in known.items() if k != "0" and run["speed"]}
+
+
+def best(data: Data) -> int:
+    """The k with the highest speed."""
+    found = gains(data)
+    return max(found, key=lambda k: found[k])
+
+
+def alike(data: Data) -> list[int]:
+    """Every k that cannot be told from the best: one of its runs was as fast as one of the best k's."""
+    least = spread(data, best(data))[0]
+    return [k for k in gains(data) if spread(data, k)[1] >= least]
+
+
+def spread(data: Data, k: int) -> tuple[float, float]:
+    """The slowest and the fastest of the runs with a k, beside plain decoding."""
+    plain, speeds = data["known"]["0"]["speed"], data["known"][str(k)]["speeds"]
+    return min(speeds) / plain, max(speeds) / plain
+
+
+def _widest(data: Data) -> dict[str, Any]:
+    known = data["known"]
+    found: dict[str, Any] = known[str(max(map(int, known)))]
+    return found
+
+
+def alpha(data: Data) -> float:
+    """The share of the judged guesses that were kept, over all runs."""
+    drafting = [run for k, run in data["known"].items() if k != "0"]
+    return sum(run["kept"] for run in drafting) / max(1, sum(run["judged"] for run in drafting))
+
+
+def words(data: Data) -> dict[str, str]:
+    found, a = gains(data), alpha(data)
+    top, near = best(data), alike(data)
+    few, many = min(found), max(found)
+    others = [str(k) for k in near if k != top]
+    return {
+        "alpha": number(a, 2),
+        "third": percent(a**3),
+        "last": percent(a**many),
+        "many": str(many),
+        "half": str(many // 2),
+        "pace": f"{data['known'][str(many)]['tokens_a_pass']:.1f}",
+        "pace_half": f"{data['known'][str(many // 2)]['tokens_a_pass']:.1f}" if str(many // 2) in data["known"] else "–",
+        "best": str(top),
+        "gain": f"{found[top]:.2f}",
+        "few": str(few),
+        "gain_few": f"{found[few]:.2f}",
+        "gain_many": f"{found[many]:.2f}",
+        "alike": f"k = {', '.join(others)} cannot be told from it: some of their runs were as fast."
+        if others
+        else "The others are clearly slower.",
+    }
+
+
+def right(data: Data) -> list[int]:
+    found = gains(data)
+    top = best(data)
+    return [1, 0 if top == max(found) else 2 if top == min(found) else 1]
+
+
+def views(data: Data) -> list[View]:
+    return [_speeds(data), _survival(data), _pace(data), _speeds(data)]
+
+
+def _axis(ks: list[int]) -> dict[str, Any]:
+    places = list(range(len(ks)))
+    ticks = [str(k) for k in ks]
+    return {"tickvals": places, "ticktext": ticks, "range": [-0.6, len(ks) - 0.4], "title": {"text": "guesses a round, k"}}
+
+
+def _survival(data: Data) -> View:
+    run, a = _widest(data), alpha(data)
+    places = list(range(1, len(run["kept_at"]) + 1))
+    measured = [kept / run["rounds"] for kept in run["kept_at"]]
+    bars = {
+        "type": "bar",
+        "name": "kept in so many rounds",
+        "x": places,
+        "y": measured,
+        "marker": {"color": ACCEPTED},
+        "hovertemplate": "guess %{x}: %{y:.0%} of the rounds<extra></extra>",
+    }
+    line = {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": "αⁿ",
+        "x": places,
+        "y": [a**place for place in places],
+        "line": {"color": INK, "width": 2, "dash": "dash"},
+        "hovertemplate": "α to the power of %{x}: %{y:.0%}<extra></extra>",
+    }
+    x = {"title": {"text": "place in the round"}, "range": [0.4, len(places) + 0.6], "dtick": 1}
+    said = f"A guess counts only if all before it were kept: α = {number(a, 2)}"
+    return {"figure": figure([bars, line], takeaway=said, x=x, y={"range": [0, 1.02], "tickformat": ".0%"}, height=320)}
+
+
+def _pace(data: Data) -> View:
+    a = alpha(data)
+    ks = sorted(int(k) for k in data["known"] if k != "0")
+    places = list(range(len(ks)))
+    pace = [data["known"][str(k)]["tokens_a_pass"] for k in ks]
+    formula = [sum(a**n for n in range(k + 1)) for k in ks]
+    bars = {
+        "type": "bar",
+        "name": "measured",
+        "x": places,
+        "y": pace,
+        "text": [f"{value:.1f}" for value in pace],
+        "textposition": "inside",
+        "insidetextanchor": "start",
+        "textangle": 0,
+        "marker": {"color": TARGET},
+        "hovertemplate": "%{text} tokens a pass<extra></extra>",
+    }
+    line = {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": "(1 − αᵏ⁺¹) ÷ (1 − α)",
+        "x": places,
+        "y": formula,
+        "line": {"color": INK, "width": 2, "dash": "dash"},
+        "hovertemplate": "by the formula: %{y:.2f}<extra></extra>",
+    }
+    top = nice_ceiling(max(*pace, *formula) * 1.05)
+    y = {"range": [0, top], "title": {"text": "tokens a pass"}}
+    return {"figure": figure([bars, line], takeaway="Tokens a pass, by k", x=_axis(ks), y=y, height=320)}
+
+
+def _speeds(data: Data) -> View:
+    found, top, near = gains(data), best(data), alike(data)
+    ks = sorted(found)
+    places = list(range(len(ks)))
+    below = [max(0.0, found[k] - spread(data, k)[0]) for k in ks]
+    above = [max(0.0, spread(data, k)[1] - found[k]) for k in ks]
+    bars = {
+        "type": "bar",
+        "name": "times as fast as plain",
+        "x": places,
+        "y": [found[k] for k in ks],
+        "text": [("★ " if k == top else "") + f"{found[k]:.2f}×" for k in ks],
+        "textposition": "inside",
+        "insidetextanchor": "start",
+        "textangle": 0,
+        "constraintext": "none",
+        "textfont": {"color": PAGE},
+        "error_y": {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "color": INK, "thickness": 1.5},
+        "marker": {"color": [RESAMPLED if k == top else ACCEPTED if k in near else MUTED for k in ks]},
+        "hovertemplate": "k = %{x}: %{text}<extra></extra>",
+        "showlegend": False,
+    }
+    plain = {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "plain decoding",
+        "x": [-0.6, len(ks) - 0.4],
+        "y": [1, 1],
+        "line": {"color": INK, "width": 2, "dash": "dot"},
+        "hoverinfo": "skip",
+    }
+    said = f"Best k = {top}: {found[top]:.2f} times as fast as plain decoding"
+    y = {"range": [0, 1.1 * max(*(spread(data, k)[1] for k in ks), 1)], "ticksuffix": "×"}
+    return {"figure": figure([bars, plain], takeaway=said, x=_axis(ks), y=y, height=320)}
+
+
+LESSON = Lesson(
+    number=5,
+    button="Try k from 1 to 12",
+    note="Runs the prompt of the Run tab with every k at temperature 0.7, and plainly to compare. The Explore tab does it for "
+    "many temperatures.",
+    measure=measure,
+    words=words,
+    right=right,
+    views=views,
+    chart="What more guesses bring",
+    timed=True,
+)

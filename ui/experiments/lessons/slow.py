@@ -1,0 +1,77 @@
+"""Lesson 1: a pass over many tokens takes hardly longer than one over a single token."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, showing
+from ui.experiments.passes import costs_in_words, measure_passes, pass_costs
+from ui.labels import milliseconds
+
+
+def measure(trial: Trial) -> Iterator[Progress]:
+    """Time passes of the target; see `measure_passes`."""
+    known: dict[int, float] = {}
+    for known in measure_passes(trial.catalog, trial.settings, trial.cancel):
+        yield Progress("Measuring …", _data(known) if 1 in known else None)
+    if known:
+        yield Progress(f"{costs_in_words(known)}.", _data(known))
+
+
+def _data(known: Mapping[int, float]) -> Data:
+    return {"seconds": {str(width): seconds for width, seconds in known.items()}}
+
+
+def _known(data: Data) -> dict[int, float]:
+    return {int(width): seconds for width, seconds in data["seconds"].items()}
+
+
+def words(data: Data) -> dict[str, str]:
+    known = _known(data)
+    widest = max(known)
+    return {
+        "one": milliseconds(known[1]),
+        "widest": str(widest),
+        "many": milliseconds(known[widest]),
+        "singly": milliseconds(widest * known[1]),
+        "times": f"{known[widest] / known[1]:.1f}",
+        "left": f"{widest * known[1] / known[widest]:.1f}",
+    }
+
+
+def right(data: Data) -> list[int]:
+    known = _known(data)
+    share = known[max(known)] / known[1] / max(known)
+    return [0 if share > 0.75 else 1 if share > 0.4 else 2]
+
+
+def views(data: Data) -> list[View]:
+    known = _known(data)
+    whole = pass_costs(known)
+    places = len(known)
+    whole["layout"]["xaxis"]["range"] = [-0.6, places - 0.4]
+    first = _only_first(whole["data"][0], places)
+    alone = {**whole, "data": [first]}
+    return [
+        showing(whole),
+        showing(alone, takeaway=f"One token: {milliseconds(known[1])}"),
+        showing(whole, "measured"),
+        showing(whole, lit=["one by one"]),
+    ]
+
+
+def _only_first(bars: dict[str, Any], places: int) -> dict[str, Any]:
+    hidden = [None] * (places - 1)
+    return {**bars, "y": [bars["y"][0], *hidden], "text": [bars["text"][0], *hidden]}
+
+
+LESSON = Lesson(
+    number=1,
+    button="Measure it on this machine",
+    note="Times the target here and now, with your prompt before every pass. It takes some seconds.",
+    measure=measure,
+    words=words,
+    right=right,
+    views=views,
+    chart="Time of one pass of the target",
+    timed=True,
+)

@@ -1,0 +1,118 @@
+"""Lesson 6: bad guesses, and too many of them, cost more than they bring."""
+
+from collections.abc import Iterator
+
+from ui.charts.figures import ACCEPTED, INK, REJECTED, figure
+from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View
+from ui.experiments.lessons.tally import tally_up
+from ui.labels import percent
+
+CALM, WILD = 0.7, 2.0
+FEW, MANY = 4, 16
+CASES = ((FEW, CALM), (FEW, WILD), (MANY, WILD))
+TOKENS = 64
+DRAW = 0.03
+"""Within this share of plain decoding's speed nobody can tell who is faster."""
+
+
+def _name(k: int, temperature: float) -> str:
+    return f"{k}@{temperature:g}"
+
+
+def measure(trial: Trial) -> Iterator[Progress]:
+    """Run few and many guesses a round, calmly and wildly, each beside a plain run at its temperature."""
+    cases = {
+        _name(k, temperature): {"num_draft_tokens": k, "temperature": temperature}
+        for k, temperature in ((0, CALM), (0, WILD), *CASES)
+    }
+    common = {"auto": False, "drafter": "model", "verify_strategy": "speculative_sampling", "ignore_eos": True}
+    for name, known in tally_up(trial, cases, **common, max_tokens=TOKENS):
+        k, _, temperature = name.partition("@")
+        done = len(known) == len(cases) and all(run["speed"] for run in known.values())
+        yield Progress(
+            f"Running k = {k} at temperature {temperature} …" if name else "Done.", {"known": known} if done else None
+        )
+
+
+def gain(data: Data, k: int, temperature: float) -> float:
+    """How many times as fast as plain decoding at the same temperature."""
+    known = data["known"]
+    return float(known[_name(k, temperature)]["speed"] / known[_name(0, temperature)]["speed"])
+
+
+def words(data: Data) -> dict[str, str]:
+    known = data["known"]
+    found = {
+        "few": str(FEW),
+        "many": str(MANY),
+        "calm": f"{CALM:g}",
+        "wild": f"{WILD:g}",
+        "wasted": percent(1 - (known[_name(MANY, WILD)]["kept_share"] or 0)),
+    }
+    for name, (k, temperature) in zip(("calmly", "wildly", "many_wildly"), CASES, strict=True):
+        times = gain(data, k, temperature)
+        found |= {
+            f"gain_{name}": f"{times:.2f}",
+            f"kept_{name}": percent(known[_name(k, temperature)]["kept_share"] or 0),
+            f"verdict_{name}": _verdict(times),
+        }
+    return found
+
+
+def _verdict(times: float) -> str:
+    return "faster than plain decoding" if times > 1 + DRAW else "slower than plain decoding" if times < 1 - DRAW else "a draw"
+
+
+def right(data: Data) -> list[int]:
+    calm, wild, many = (gain(data, k, temperature) for k, temperature in CASES)
+    return [0 if wild > calm * (1 + DRAW) else 2 if wild < calm * (1 - DRAW) else 1, 0 if many > 1 + DRAW else 1]
+
+
+def views(data: Data) -> list[View]:
+    return [_chart(data, 3), _chart(data, 1), _chart(data, 2), _chart(data, 3), _chart(data, 3)]
+
+
+def _chart(data: Data, shown: int) -> View:
+    times = [gain(data, k, temperature) for k, temperature in CASES]
+    names = [f"k = {k},<br>temperature {temperature:g}" for k, temperature in CASES]
+    places = list(range(len(CASES)))
+    bars = {
+        "type": "bar",
+        "name": "with drafts",
+        "x": places[:shown],
+        "y": times[:shown],
+        "text": [f"{value:.2f}×" for value in times[:shown]],
+        "textposition": "outside",
+        "cliponaxis": False,
+        "marker": {"color": [ACCEPTED if value >= 1 else REJECTED for value in times[:shown]]},
+        "width": 0.55,
+        "hovertemplate": "%{text} the speed of plain decoding<extra></extra>",
+        "showlegend": False,
+    }
+    plain = {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "plain decoding",
+        "x": [-0.6, len(CASES) - 0.4],
+        "y": [1, 1],
+        "line": {"color": INK, "width": 2, "dash": "dot"},
+        "hoverinfo": "skip",
+    }
+    k, temperature = CASES[shown - 1]
+    said = f"k = {k} at temperature {temperature:g}: {times[shown - 1]:.2f} times the speed of plain decoding"
+    x = {"tickvals": places, "ticktext": names, "range": [-0.6, len(CASES) - 0.4]}
+    y = {"range": [0, 1.2 * max(*times, 1)], "ticksuffix": "×"}
+    return {"figure": figure([bars, plain], takeaway=said, x=x, y=y, height=320)}
+
+
+LESSON = Lesson(
+    number=6,
+    button="Measure it on this machine",
+    note="Runs the prompt of the Run tab with few and with many guesses a round, and plainly to compare.",
+    measure=measure,
+    words=words,
+    right=right,
+    views=views,
+    chart="Speed beside plain decoding",
+    timed=True,
+)

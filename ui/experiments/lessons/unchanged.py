@@ -1,0 +1,131 @@
+"""Lesson 4: one token drawn many times with the real decoder, at a place where a third of the draws are replacements."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+
+from naive_speculate.events import TokenProb
+from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, end_of, showing, spoken
+from ui.experiments.lessons.places import THIRD, Fork, teaching_fork
+from ui.experiments.lossless import TOP_K, Census, conclusion, convergence, draw, shares
+from ui.labels import number, percent
+
+DRAWS = 1500
+TOKENS = 60
+TRIES = 12
+K = 4
+
+
+def measure(trial: Trial) -> Iterator[Progress]:
+    """Look for a place that teaches, then draw there; see `draw`."""
+    yield Progress("Looking for a place where the two models disagree, but not too much …")
+    fork = find_fork(trial)
+    if trial.cancel.is_set():
+        return
+    if fork is None:
+        yield Progress("Nowhere had the target more than two likely tokens. Try another prompt.")
+        return
+    settings = replace(trial.settings, temperature=1.0)
+    request = replace(settings.request(), prompt=fork.token_ids, chat=False)
+    census = None
+    engine = trial.catalog.of(trial.settings.pair).engine
+    for census in draw(engine, request, DRAWS, trial.cancel):
+        yield Progress(f"{census.draws:,} of {DRAWS:,} drawn …", _data(trial, fork, census))
+    if census is not None:
+        yield Progress(conclusion(census), _data(trial, fork, census))
+
+
+def find_fork(trial: Trial) -> Fork | None:
+    """A place that follows the prompt, or follows from it, where the share of replacements is about a third.
+
+    The first that is near enough, and else the nearest of all; None where there is none to choose from.
+    """
+    best: Fork | None = None
+    for seed in trial.seeds(TRIES):
+        trace = trial.run(
+            "full",
+            num_draft_tokens=K,
+            auto=False,
+            drafter="model",
+            verify_strategy="speculative_sampling",
+            temperature=1.0,
+            top_k=TOP_K,
+            max_tokens=TOKENS,
+            seed=seed,
+        )
+        found = teaching_fork(trace)
+        if found and (best is None or abs(found.share - THIRD) < abs(best.share - THIRD)):
+            best = found
+        if trial.cancel.is_set() or (best and best.teaches):
+            break
+    return best
+
+
+def _data(trial: Trial, fork: Fork, census: Census) -> Data:
+    return {
+        "before": end_of(trial.settings.prompt + fork.before),
+        "share": fork.share,
+        "target": [asdict(entry) for entry in census.target],
+        "draft": {str(token): prob for token, prob in census.draft.items()},
+        "kept": {str(token): amount for token, amount in census.kept.items()},
+        "replaced": {str(token): amount for token, amount in census.replaced.items()},
+        "distances": [list(pair) for pair in census.distances],
+    }
+
+
+def census_of(data: Data) -> Census:
+    """The census that was saved."""
+    return Census(
+        [TokenProb(**entry) for entry in data["target"]],
+        {int(token): prob for token, prob in data["draft"].items()},
+        Counter({int(token): amount for token, amount in data["kept"].items()}),
+        Counter({int(token): amount for token, amount in data["replaced"].items()}),
+        [(draws, distance) for draws, distance in data["distances"]],
+    )
+
+
+def words(data: Data) -> dict[str, str]:
+    census = census_of(data)
+    most = max(census.target, key=lambda entry: census.draft.get(entry.token_id, 0.0) - entry.prob)
+    q = census.draft.get(most.token_id, 0.0)
+    return {
+        "before": data["before"].replace("\n", " "),
+        "overrated": spoken(most.text),
+        "p": percent(most.prob),
+        "q": percent(q),
+        "product": percent(most.prob * q),
+        "share": percent(data["share"]),
+        "draws": f"{census.draws:,}",
+        "distance": number(census.distance, 2),
+        "chance": number(census.by_chance(census.draws), 2),
+        "blind": number(census.draft_distance, 2),
+    }
+
+
+def right(_data: Data) -> list[int]:
+    return [1]
+
+
+def views(data: Data) -> list[View]:
+    census = census_of(data)
+    whole = shares(census)
+    marks = ("target, p", "draft, q")
+    return [
+        showing(whole),
+        showing(whole, *marks, takeaway="What each model holds likely for the next token"),
+        showing(whole, *marks, "kept drafts", lit=["kept drafts", "target, p"], takeaway="Kept: the smaller of p and q"),
+        showing(whole, lit=["replacements", "target, p"], takeaway="Kept and added together: p"),
+        {"figure": convergence(census, DRAWS)},
+    ]
+
+
+LESSON = Lesson(
+    number=4,
+    button=f"Draw {DRAWS:,} tokens",
+    note="Looks for such a place after the prompt of the Run tab, and draws there; the chart grows as it draws.",
+    measure=measure,
+    words=words,
+    right=right,
+    views=views,
+    chart="The next token, counted",
+)

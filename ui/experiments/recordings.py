@@ -1,0 +1,93 @@
+"""What the Race and Explore tabs open with: recorded with `python -m ui.record`, and read here."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from naive_speculate.events.trace import Trace
+from ui.experiments.batches import BatchSample
+from ui.experiments.sweep import Sample
+from ui.labels import count
+from ui.run.recorded import FOLDER
+
+EXPLORE = "explore.json"
+RACE = ("race-left.jsonl", "race-right.jsonl")
+_DIGITS = 6
+S = TypeVar("S", Sample, BatchSample)
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """What Explore measured.
+
+    Attributes:
+        samples: Runs over k and temperature.
+        batches: Batches over k and size.
+        models: Names of the models, by their part.
+        tokens: Tokens a run.
+        temperature: Of the batches.
+    """
+
+    samples: list[Sample] = field(default_factory=list)
+    batches: list[BatchSample] = field(default_factory=list)
+    models: dict[str, str] = field(default_factory=dict)
+    tokens: int = 0
+    temperature: float = 0.0
+
+    def about(self, said: str) -> str:
+        """A finding, after a word on where it comes from, in plain text; nothing where nothing was recorded."""
+        if not self.samples:
+            return ""
+        prompts = len({s.prompt for s in self.samples})
+        return (
+            f"Recorded beforehand with the bundled pair, {count(prompts, 'prompt')} of {count(self.tokens, 'token')}; "
+            f"the button measures anew, with your prompt. {said}"
+        )
+
+    def save(self, folder: Path) -> None:
+        """Write it down, a column a quantity, which takes a fraction of the space."""
+        columns = {"samples": _columns(self.samples), "batches": _columns(self.batches)}
+        rest = {"models": self.models, "tokens": self.tokens, "temperature": self.temperature}
+        text = json.dumps(columns | rest, separators=(",", ":")).replace('],"', '],\n"')
+        (folder / EXPLORE).write_text(text + "\n", encoding="utf-8")
+
+
+def recorded_exploration(folder: Path = FOLDER) -> Exploration:
+    """The recorded exploration; an empty one where none was recorded."""
+    path = folder / EXPLORE
+    if not path.exists():
+        return Exploration()
+    data = json.loads(path.read_text(encoding="utf-8"))
+    return Exploration(**{**data, "samples": _rows(Sample, data["samples"]), "batches": _rows(BatchSample, data["batches"])})
+
+
+def save_race(left: Trace, right: Trace, folder: Path) -> None:
+    """Write a race's two runs down."""
+    for name, trace in zip(RACE, (left, right), strict=True):
+        trace.save(folder / name)
+
+
+def recorded_race(folder: Path = FOLDER) -> tuple[Trace, Trace] | None:
+    """The recorded race's two runs; None where none was recorded."""
+    left, right = (folder / name for name in RACE)
+    return (Trace.load(left), Trace.load(right)) if left.exists() and right.exists() else None
+
+
+def _columns(samples: Sequence[Sample] | Sequence[BatchSample]) -> dict[str, list[Any]]:
+    rows = [asdict(sample) for sample in samples]
+    return {name: [_short(row[name]) for row in rows] for name in (rows[0] if rows else ())}
+
+
+def _short(value: Any) -> Any:
+    return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value
+
+
+def _rows(kind: type[S], columns: dict[str, list[Any]]) -> list[S]:
+    names = [f.name for f in fields(kind)]
+    return (
+        [kind(**dict(zip(names, row, strict=True))) for row in zip(*(columns[n] for n in names), strict=True)]
+        if columns
+        else []
+    )
