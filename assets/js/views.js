@@ -29,13 +29,7 @@ export function mount({ element }) {
 
 // One run, or one lesson, and a link to the whole page.
 function embed() {
-  const lesson = /^\d{1,2}$/.exec(query.get("lesson") ?? "")?.[0];
   document.body.classList.add("ns-embed");
-  if (lesson) {
-    const style = document.createElement("style");
-    style.textContent = `.ns-lessons > .ns-lesson:not(:nth-child(${lesson} of .ns-lesson)) { display: none !important; }`;
-    document.head.append(style);
-  }
   const whole = new URL(location.href);
   whole.searchParams.delete("embed");
   const link = document.createElement("a");

@@ -42,6 +42,12 @@ class Trace:
         """The events of one sequence of a batch."""
         return Trace(event for event in self.events if event.row == row)
 
+    def _repr_html_(self) -> str:
+        """How a notebook shows it."""
+        from naive_speculate.notebook import to_html  # which draws events, and so imports them
+
+        return to_html(self.events)
+
     @property
     def text(self) -> str:
         """The generated text."""
