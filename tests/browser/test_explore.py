@@ -85,7 +85,7 @@ def test_batches_are_measured_and_mapped(page):
     open_explore(page, ks=("2",))
     page.locator("#explore-batch-run").click()
     expect(page.locator("#explore-batch-status")).to_contain_text(re.compile("^(Drafting pays|No k is seen)"))
-    expect(page.locator("#explore-batches .ytick")).to_have_count(5)
+    expect(page.locator("#explore-batches .xtick")).to_have_count(5)
 
 
 def test_stop_keeps_what_was_run(page):
