@@ -47,6 +47,7 @@ def test_where_drafting_stops_paying_is_told():
     assert where_it_pays(samples({(1, 2): FAST, (8, 2): FAST, (1, 4): SLOW, (8, 4): SLOW})) == (
         "Drafting pays at every size; with 8 texts at once, with k = 2"
     )
+    assert where_it_pays([BatchSample(1, 0, 0, 100.0)]).startswith("No batch was long enough")
     assert where_it_pays(samples({(1, 2): EVEN})) == "No k is seen to be faster than plain decoding"
 
 
