@@ -65,7 +65,7 @@ def test_the_browser_gets_both_files_of_a_run_that_it_may_see():
     runs = Runs()
     mine = Run(run([(3, 1)]).events, title=EVIL)
     runs.add("visitor", mine)
-    file = _server_functions(runs)[5]
+    *_, file = _server_functions(runs)
     assert "importmap" in file([mine.id, "replay"])
     assert Trace(mine.events)._repr_html_() in file([mine.id, "html"])
     assert "<script>" not in file([mine.id, "html"])
