@@ -47,22 +47,22 @@ export function offerPicture(place) {
 async function savePicture(place, format) {
   const { data, layout } = place;
   if (!layout) return;
-  const [title, takeaway] = [...place.previousElementSibling.children].map(({ textContent }) => textContent);
-  const name = title || place.previousElementSibling.textContent;
-  const said = (takeaway || "").replace(/(.{80,100}) /g, "$1\n").split("\n");
-  const headline = 34 + 18 * said.length;
+  const caption = place.previousElementSibling; // the title, as text or as a link, and what the chart says
+  const [name, takeaway] = [caption.firstChild.textContent, caption.lastElementChild.textContent];
+  const said = takeaway.replace(/(.{80,100}) /g, "$1\n").split("\n");
+  const headline = 44 + 18 * said.length;
   const [width, height] = [Math.max(WIDTH, place.clientWidth), place.clientHeight + headline];
   const ground = color("--ns-page");
   const plain = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;");
   const words = {
     text: `<b>${plain(name)}</b><br><span style="font-size:13px">${said.map(plain).join("<br>")}</span>`,
-    x: 0.02, xanchor: "left", y: 1 - 12 / height, yanchor: "top", font: { size: 16, color: color("--ns-ink") },
+    x: 0.02, xanchor: "left", y: 1 - 24 / height, yanchor: "top", font: { size: 16, color: color("--ns-ink") },
   };
   const picture = {
     data, layout: { ...layout, height, title: words, paper_bgcolor: ground, plot_bgcolor: ground, margin: { ...layout.margin, t: (layout.margin?.t ?? 30) + headline } },
   };
   const address = await window.Plotly.toImage(picture, { format, width, height, scale: format === "png" ? 2 : 1 });
-  const file = (name || "chart").toLowerCase().replace(/[^a-z0-9]+/g, "-");
+  const file = name.toLowerCase().replace(/[^a-z0-9]+/g, "-");
   download(`${NAME}-${file}.${format}`, await blobOf(address, format));
 }
 

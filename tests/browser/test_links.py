@@ -119,5 +119,13 @@ def test_embedded_there_is_the_run_and_nothing_else(open_page):
     expect(page.locator("#inspector h3")).to_be_visible()
     for rest in (".ns-top", "#prompt", "#run", "[role=tab]", "#charts", "footer"):
         assert not any(node.is_visible() for node in page.locator(rest).all()), rest
+    page.goto(page.url.split("?")[0] + "?embed=1&lesson=3&step=1")
+    expect(page.locator(".ns-lesson-title")).to_be_visible()
+    for rest in (".ns-top", "[role=tab]", ".ns-course", "#tokens", "footer"):
+        assert not any(node.is_visible() for node in page.locator(rest).all()), rest
+
+
+def test_an_embedded_run_leads_to_the_whole_page(open_page):
+    page = open_page("?embed=1&run=recorded&round=2", width=800, height=600)
     whole = page.get_by_role("link", name="Open the whole page")
     assert whole.get_attribute("href").endswith("?run=recorded&round=2")
