@@ -12,12 +12,12 @@ from naive_speculate.events import TOKEN_KINDS, EventKind
 from naive_speculate.events.trace import Trace
 from ui.assets import ROOT, styles
 from ui.explain.glossary import glossary
-from ui.explain.inspector import to_json
+from ui.explain.inspector import words
 from ui.explain.panel import panel
 from ui.run.runs import Run
 from ui.run.wire import batch
 
-MAX_EXPLAINED = 6000
+MAX_EXPLAINED = 2000
 """Of longer runs, so many events, the words of the inspector stay behind; its bar and its sentence do not."""
 ENTRIES = ("stage", "inspector", "glossary", "offline")
 _IMPORT = re.compile(r'((?:from|import) )"\./([\w-]+)\.js"')
@@ -77,15 +77,15 @@ def _words(trace: Trace) -> dict[int, object]:
     """What the inspector says of each token, as soon as its round is over."""
     if len(trace) > MAX_EXPLAINED:
         return {}
-    words: dict[int, object] = {}
+    told: dict[int, object] = {}
     end = len(trace)
     for number in reversed(range(len(trace))):
         kind = trace[number].kind
         if kind == EventKind.STEP:
             end = number + 1
         elif kind in TOKEN_KINDS:
-            words[number] = json.loads(to_json(Trace(trace.events[:end]), number))["words"]
-    return words
+            told[number] = words(Trace(trace.events[:end]), number)
+    return told
 
 
 def _in_script(value: object) -> str:
