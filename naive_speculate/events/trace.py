@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from naive_speculate.events.event import OUTPUT_KINDS, SCHEMA_VERSION, Event, EventKind
 from naive_speculate.events.metrics import Metrics, summarize
+from naive_speculate.events.notebook import to_html
 
 MAX_LINE_BYTES = 4 * 1024 * 1024
 MAX_WINDOW = 1024
@@ -44,8 +45,6 @@ class Trace:
 
     def _repr_html_(self) -> str:
         """How a notebook shows it."""
-        from naive_speculate.notebook import to_html  # which draws events, and so imports them
-
         return to_html(self.events)
 
     @property

@@ -33,7 +33,7 @@ def build_panel(run: str, trace: Trace) -> gr.HTML:
 
 def panel() -> str:
     """The panel's markup."""
-    marks = html.escape(json.dumps({kind.value: style.mark for kind, style in STYLES.items()}), quote=True)
+    marks = html.escape(json.dumps({kind: style.mark for kind, style in STYLES.items()}), quote=True)
     figure = place("", "What could have come here", "ns-chart ns-chart-alone")
     template = (ROOT / "inspector.html").read_text(encoding="utf-8")
     return template.replace("@MARKS@", marks).replace("@DISTRIBUTIONS@", figure)

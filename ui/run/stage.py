@@ -7,8 +7,8 @@ from collections.abc import Callable
 import gradio as gr
 
 from naive_speculate.events import TOKEN_KINDS, EventKind
+from naive_speculate.events.notebook import to_html
 from naive_speculate.events.trace import Trace
-from naive_speculate.notebook import to_html
 from naive_speculate.palette import PROMPT, STYLES, Style
 from naive_speculate.speculate.draft import DRAFTERS
 from ui import labels

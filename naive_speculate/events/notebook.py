@@ -4,7 +4,7 @@ import html
 from collections.abc import Iterable
 from itertools import groupby
 
-from naive_speculate.events import OUTPUT_KINDS, TOKEN_KINDS, Event, EventKind
+from naive_speculate.events.event import OUTPUT_KINDS, TOKEN_KINDS, Event, EventKind
 from naive_speculate.events.metrics import Metrics, summarize
 from naive_speculate.palette import LIGHT, PROMPT, STYLES, Style
 

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 from naive_speculate import SamplingParams, Trace
 from naive_speculate.events import Event, EventKind
-from naive_speculate.notebook import MAX_TOKENS
+from naive_speculate.events.notebook import MAX_TOKENS
 
 EVIL = "<img src=x onerror='alert(1)'>\"&"
 
