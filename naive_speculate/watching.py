@@ -72,7 +72,7 @@ def watch(
         prompt=inputs if isinstance(inputs, str) else None,
         prompt_token_ids=prompt,
         prompt_texts=vocabulary.texts(prompt),
-        settings=_settings(config, recorder.window, len(prompt), any(step.outcome.uniforms for step in recorder.steps)),
+        settings=_settings(recorder, len(prompt)),
         seed=seed,
         models=names,
         device=str(model.device),
@@ -129,7 +129,8 @@ class _Recorder:
     def __init__(self, model: Any, text_of: Callable[[int], str]) -> None:
         self.steps: list[_Step] = []
         self.config: Any = None
-        self.window: Any = None
+        self.window: int | None = None
+        self.confidence: float | None = None
         self._model, self._text_of = model, text_of
         self._draws: _Draws | None = None
         self._drafting = False
@@ -158,6 +159,7 @@ class _Recorder:
         generator = self._make(*args, **kwargs)
         self.config = kwargs["generation_config"]
         self.window = getattr(generator, "num_assistant_tokens", None) or getattr(generator, "num_output_tokens", None)
+        self.confidence = getattr(generator, "assistant_confidence_threshold", None) or None
         propose, update = generator.get_candidates, generator.update_candidate_strategy
         generator.get_candidates = lambda input_ids, **more: self._propose(propose, input_ids, more)
         generator.update_candidate_strategy = lambda *step: self._update(update, *step)
@@ -273,9 +275,10 @@ def _told(info: RunInfo, steps: Sequence[_Step], reason: FinishReason, ended_at:
     return trace
 
 
-def _settings(config: Any, window: Any, num_prompt_tokens: int, speculative_sampling: bool) -> dict[str, Any]:
+def _settings(recorder: _Recorder, num_prompt_tokens: int) -> dict[str, Any]:
     """transformers' options under this library's names."""
-    sampled = bool(config.do_sample)
+    config = recorder.config
+    sampled, judged = bool(config.do_sample), any(step.outcome.uniforms for step in recorder.steps)
     params = SamplingParams(
         max_tokens=config.max_length - num_prompt_tokens,
         temperature=float(config.temperature or 1.0) if sampled else 0.0,
@@ -284,9 +287,9 @@ def _settings(config: Any, window: Any, num_prompt_tokens: int, speculative_samp
     )
     copied = config.prompt_lookup_num_tokens is not None
     return params.to_dict() | {
-        "num_draft_tokens": None if window is None else int(window),
-        "draft_confidence": None,
-        "verify_strategy": "speculative_sampling" if speculative_sampling else "greedy_match",
+        "num_draft_tokens": None if recorder.window is None else int(recorder.window),
+        "draft_confidence": recorder.confidence,
+        "verify_strategy": "speculative_sampling" if judged else "greedy_match",
         "drafter": "prompt_lookup" if copied else "model",
         "detail": "full",
         "lossy": False,

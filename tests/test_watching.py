@@ -1,5 +1,7 @@
 """`watch` runs transformers' own assisted generation, and tells what that did."""
 
+from pathlib import Path
+
 import pytest
 import torch
 import transformers.generation.utils as theirs
@@ -10,6 +12,7 @@ from naive_speculate.events.metrics import summarize
 from tests.tiny import save_model, tiny_llama
 from ui.run.replay import opened
 
+README = Path(__file__).parents[1] / "README.md"
 PROMPT = [5, 17, 33, 5, 17, 33, 5, 17]
 OPTIONS = {
     "greedy": {"do_sample": False},
@@ -155,6 +158,16 @@ def test_texts_are_the_tokenizers(models, tmp_path):
     assert trace.started.prompt == "w5 w17 w33"
     assert trace.text.strip() == tokenizer.decode(trace.token_ids)
     assert all(entry.text == f"w{entry.token_id}" for event in trace for entry in event.target_top or ())
+
+
+def test_the_lines_of_the_readme_do_it(tmp_path, monkeypatch):
+    (lines,) = (block for block in README.read_text(encoding="utf-8").split("```") if "import watch" in block)
+    (tmp_path / "assets").symlink_to(README.parent / "assets")
+    monkeypatch.chdir(tmp_path)
+    exec(lines.removeprefix("python\n"), {})
+    trace = Trace.load(tmp_path / "transformers.jsonl")
+    assert trace.text
+    assert {"accepted", "proposed"} <= {event.kind for event in trace}
 
 
 def test_what_cannot_be_watched_is_refused(models):

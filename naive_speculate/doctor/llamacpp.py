@@ -19,7 +19,7 @@ _STATISTICS = re.compile(
     r"#gen tokens = +(\d+), #acc tokens = +(\d+)(.*)"
 )
 _REQUEST = re.compile(
-    r"(?<!prompt) {2,}eval time = +[\d.]+ ms / +(\d+) tokens"
+    r"(?<!prompt )\beval time = +[\d.]+ ms / +(\d+) tokens"
     r"|draft acceptance(?: rate)? = +[\d.]+ \( *(\d+) accepted / +(\d+) generated\)(?:, mean len = +([\d.]+))?"
     r"|acc per pos = \(([\d., ]*)\)"
 )

@@ -13,7 +13,7 @@ _ENGINES = {
     "vllm": ("vLLM", "vllm/v1/spec_decode/metrics.py, SpecDecodingProm (ee4ceaae5953)", "num_requests_running"),
     "llamacpp": ("llama.cpp", "tools/server, GET /metrics (2026)", "requests_processing"),
 }
-_LINE = re.compile(r"^(vllm|llamacpp):(\w+)(\{[^}]*\})?\s+(\S+)", re.MULTILINE)
+_LINE = re.compile(r"^(vllm|llamacpp):(\w+)(\{[^}\n]*\})?\s+(\S+)", re.MULTILINE)
 _PLACE = re.compile(r'position="(\d{1,3})"')
 _NAMES = ("drafts", "draft_tokens", "accepted_tokens", "accepted_tokens_per_pos")
 

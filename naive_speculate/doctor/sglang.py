@@ -15,7 +15,7 @@ LOG_SOURCE = "python/sglang/srt/managers/scheduler_metrics_mixin.py (78ac30c2056
 _ACCEPTED = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
 _DRAFTED = ("spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")
 _HISTOGRAM = ("spec_correct_drafts_histogram", "spec_accept_histogram")
-_LINE = re.compile(r"Decode batch.*?#running-req: (\d+).*?accept len: ([\d.]+)(?:, accept rate: ([\d.]+))?")
+_FIELDS = tuple(re.compile(rf"{name}: (\d+(?:\.\d+)?)") for name in ("#running-req", "accept len", "accept rate"))
 _TREES = "With topk above 1 SGLang drafts trees, which it does not say: what it counts as drafted are then all their branches."
 
 
@@ -75,8 +75,12 @@ def read_meta_info(text: str) -> Reading | None:
 
 def read_log(text: str) -> Reading | None:
     """The mean of all lines, each weighted by its requests; None where there is none."""
-    lines = [(int(running), float(length), rate and float(rate)) for running, length, rate in _LINE.findall(text)]
-    lines = [line for line in lines if line[0] and line[1] >= 1]
+    lines = []
+    for line in text.splitlines():
+        if "Decode batch" in line and "accept len: " in line:
+            running, length, rate = (float(found[1]) if (found := field.search(line)) else None for field in _FIELDS)
+            if running and length and length >= 1:
+                lines.append((running, length, rate))
     if not lines:
         return None
     weight = sum(running for running, _, _ in lines)
