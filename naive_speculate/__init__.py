@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from naive_speculate.speculate.decoder import SpeculativeDecoder
     from naive_speculate.speculate.result import GenerationResult
     from naive_speculate.speculate.verify import VerifyStrategy
+    from naive_speculate.watching import watch
 
 __version__ = "0.1.0"
 
@@ -31,6 +32,7 @@ __all__ = [
     "Trace",
     "VerifyStrategy",
     "load_pair",
+    "watch",
 ]
 
 _MODULES = {
@@ -45,6 +47,7 @@ _MODULES = {
     "Trace": "events.trace",
     "VerifyStrategy": "speculate.verify",
     "load_pair": "models",
+    "watch": "watching",
 }
 
 

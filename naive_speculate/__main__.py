@@ -1,4 +1,4 @@
-"""The command line: `python -m naive_speculate generate "PROMPT"`, `… bench` and `… prove MODULE:NAME`."""
+"""The command line: `python -m naive_speculate generate "PROMPT"`, `… bench`, `… prove MODULE:NAME` and `… doctor < LOG`."""
 
 import argparse
 import contextlib
@@ -55,6 +55,8 @@ def _parser() -> argparse.ArgumentParser:
     generate.add_argument("--json", action="store_true", help="print the events, one JSON object a line, and nothing else")
     bench = commands.add_parser("bench", add_help=False, help="measure this decoder against transformers' generation")
     bench.add_argument("rest", nargs=argparse.REMAINDER)
+    doctor = commands.add_parser("doctor", add_help=False, help="what an engine's log says of its speculative decoding")
+    doctor.add_argument("rest", nargs=argparse.REMAINDER)
     prove = commands.add_parser("prove", help="enumerate whether a verifier or a drafter is lossless")
     what = "a class or an instance, importable from here, such as my_drafter:MyDrafter; or a registered name"
     prove.add_argument("name", metavar="MODULE:NAME", help=what)
@@ -210,6 +212,12 @@ def _bench(arguments: Sequence[str]) -> int:
     return main(arguments)
 
 
+def _doctor(arguments: Sequence[str]) -> int:
+    from naive_speculate.doctor.command import main
+
+    return main(arguments)
+
+
 def _prove(arguments: Sequence[str]) -> int:
     args = _parser().parse_args(arguments)
     from naive_speculate.testing.command import prove
@@ -243,6 +251,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             if arguments[:1] == ["bench"]:
                 return _bench(arguments[1:])
+            if arguments[:1] == ["doctor"]:
+                return _doctor(arguments[1:])
             return _prove(arguments) if arguments[:1] == ["prove"] else _generate(arguments)
         finally:
             print(end="", flush=True)  # what cannot be written is known now, and not after the last word

@@ -1,0 +1,9 @@
+"""What an engine says of its speculative decoding, and what follows from it: `python -m naive_speculate doctor < log`."""
+
+from naive_speculate.doctor.costs import estimated, given
+from naive_speculate.doctor.diagnosis import Diagnosis, Window, diagnose
+from naive_speculate.doctor.formats import read
+from naive_speculate.doctor.reading import Reading
+from naive_speculate.doctor.suspects import Suspect
+
+__all__ = ["Diagnosis", "Reading", "Suspect", "Window", "diagnose", "estimated", "given", "read"]

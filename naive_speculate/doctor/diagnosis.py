@@ -1,0 +1,225 @@
+"""What follows from an engine's account: α, rates by place, the best window, and where drafting breaks even.
+
+The formulas are those of `naive_speculate.theory` (Leviathan et al. 2023, arXiv 2211.17192). Where the rates of single places
+are known the tokens of a shorter window follow from them without α: 1 + the sum of the rates up to its end.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from naive_speculate.costs import CostTable
+from naive_speculate.doctor.reading import Reading
+from naive_speculate.doctor.suspects import Suspect, suspects
+from naive_speculate.theory import break_even_alpha, expected_tokens, step_cost
+
+MAX_K = 16
+"""The largest window that is tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What a window would give.
+
+    Attributes:
+        k: Drafts a step.
+        tokens: Tokens a step, the target's own included.
+        measured: Whether the rates of all its places were told; otherwise the last of them, or α, is taken for the rest.
+        break_even_draft_cost: The cost of a draft forward below which it is faster than plain decoding; None where it never is.
+        break_even_alpha: The α above which it is, for the given costs.
+        speedup: Expected with the given costs.
+    """
+
+    k: int
+    tokens: float
+    measured: bool
+    break_even_draft_cost: float | None
+    break_even_alpha: float | None = None
+    speedup: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What follows from an engine's account.
+
+    Attributes:
+        reading: The account.
+        alpha: Probability that a draft is kept, given that all before it were: accepted ÷ (accepted + rejected). None where it
+            does not follow.
+        alpha_error: Its standard error; None where the steps are unknown.
+        alpha_assumes_one: Whether α was worked out from means, as if it were the same at every place.
+        conditional: By place, the share kept of the windows whose drafts before it were all kept.
+        unconditional: By place, the share of all steps.
+        num_draft_tokens: The window: k, or its mean.
+        mean_acceptance_length: Tokens a step, the target's own included.
+        draft_acceptance_rate: Accepted ÷ drafted.
+        costs: What windows were weighed with; None where nobody said.
+        windows: What each window would give, from k = 1.
+        best_k: Of those the fastest; 0 where drafting does not pay, None without costs.
+        speedup: Of the present window, expected with these costs.
+        suspects: What may be wrong, the likeliest first.
+    """
+
+    reading: Reading
+    alpha: float | None
+    alpha_error: float | None
+    alpha_assumes_one: bool
+    conditional: tuple[float | None, ...]
+    unconditional: tuple[float, ...]
+    num_draft_tokens: float | None
+    mean_acceptance_length: float | None
+    draft_acceptance_rate: float | None
+    costs: CostTable | None
+    windows: tuple[Window, ...]
+    best_k: int | None
+    speedup: float | None
+    suspects: tuple[Suspect, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        plain: dict[str, Any] = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        for name in ("conditional", "unconditional"):
+            plain[name] = list(plain[name])
+        for name in ("windows", "suspects"):
+            plain[name] = [part.to_dict() for part in plain[name]]
+        return plain | {"reading": self.reading.to_dict(), "costs": self.costs and self.costs.to_dict()}
+
+
+def diagnose(reading: Reading, costs: CostTable | None = None, *, num_draft_tokens: int | None = None) -> Diagnosis:
+    """What follows from an engine's account.
+
+    Args:
+        reading: The account.
+        costs: What a draft forward and a verification cost.
+        num_draft_tokens: The window, where the account does not tell it.
+
+    Raises:
+        ValueError: If `num_draft_tokens` is no window, or the numbers contradict one another.
+    """
+    if num_draft_tokens is not None and num_draft_tokens < 1:
+        raise ValueError(f"num_draft_tokens must be 1 or more, got {num_draft_tokens}")
+    accepted = reading.accepted_per_step
+    width = reading.drafted_per_step or num_draft_tokens
+    if accepted is None and width and reading.num_accepted_tokens is not None and reading.num_draft_tokens:
+        accepted = reading.num_accepted_tokens / reading.num_draft_tokens * width
+    if accepted is not None and width is not None and accepted > width * (1 + 1e-3) + 0.01:
+        raise ValueError(f"{reading.format}: {accepted:.2f} accepted a step of {width:.2f} drafted cannot be")
+    conditional = _conditional(reading.rates)
+    alpha, assumed = _alpha(reading, accepted, width)
+    whole = _whole(reading.rates, width)
+    rates = reading.rates if whole else ()
+    windows = tuple(_window(k, rates, conditional, alpha, costs) for k in range(1, MAX_K + 1) if alpha is not None)
+    best = max(windows, key=lambda window: window.speedup or 0.0) if windows and costs else None
+    present = None
+    if costs is not None and accepted is not None and width is not None:
+        present = (1 + accepted) / _cost(width, costs)
+    rate = accepted / width if accepted is not None and width else None
+    if rate is None and reading.num_draft_tokens and reading.num_accepted_tokens is not None:
+        rate = reading.num_accepted_tokens / reading.num_draft_tokens
+    found = Diagnosis(
+        reading=reading,
+        alpha=alpha,
+        alpha_error=_error(alpha, accepted, reading.num_steps),
+        alpha_assumes_one=assumed,
+        conditional=conditional,
+        unconditional=reading.rates,
+        num_draft_tokens=width,
+        mean_acceptance_length=None if accepted is None else 1 + accepted,
+        draft_acceptance_rate=rate,
+        costs=costs,
+        windows=windows,
+        best_k=None if best is None else best.k if (best.speedup or 0.0) > 1 else 0,
+        speedup=present,
+        suspects=(),
+    )
+    return _with_suspects(found)
+
+
+def _with_suspects(found: Diagnosis) -> Diagnosis:
+    at_best = next((window.speedup for window in found.windows if window.k == found.best_k), 1.0)
+    told = suspects(
+        alpha=found.alpha,
+        conditional=found.conditional,
+        unconditional=found.unconditional,
+        whole=_whole(found.unconditional, found.num_draft_tokens),
+        width=found.num_draft_tokens,
+        best_k=found.best_k,
+        gain=None if not found.speedup or at_best is None else at_best / found.speedup,
+        speedup=found.speedup,
+        requests=found.reading.requests_running,
+    )
+    values = {name: getattr(found, name) for name in found.__dataclass_fields__}
+    return Diagnosis(**values | {"suspects": told})
+
+
+def _conditional(rates: Sequence[float]) -> tuple[float | None, ...]:
+    """Of the windows whose drafts before a place were all kept, the share that kept this one; None where there were none."""
+    before = [1.0, *rates]
+    return tuple(min(rate / last, 1.0) if last > 0 else None for last, rate in zip(before, rates, strict=False))
+
+
+def _alpha(reading: Reading, accepted: float | None, width: float | None) -> tuple[float | None, bool]:
+    """α, and whether it was worked out from means alone."""
+    if accepted is None or width is None:
+        return None, False
+    if _whole(reading.rates, width):  # each step ends in a refusal, but for those that kept all
+        refused = 1 - reading.rates[-1]
+        return (accepted / (accepted + refused) if accepted + refused > 0 else 0.0), False
+    low, high = 0.0, 1.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _tokens(middle, width) < 1 + accepted else (low, middle)
+    return high if accepted > 0 else 0.0, True
+
+
+def _whole(rates: Sequence[float], width: float | None) -> bool:
+    """Whether every window had a draft at each of these places, so that rates of all steps are those of windows."""
+    return width is not None and abs(len(rates) - width) < 0.01
+
+
+def _tokens(alpha: float, width: float) -> float:
+    """Tokens a step where windows are of the two lengths nearest to their mean."""
+    k = math.floor(width)
+    part = width - k
+    below = expected_tokens(alpha, k)
+    return below + part * (expected_tokens(alpha, k + 1) - below) if part else below
+
+
+def _error(alpha: float | None, accepted: float | None, steps: float | None) -> float | None:
+    """Of so many judged drafts, as if each were judged by itself."""
+    if not alpha or accepted is None or not steps:
+        return None
+    return math.sqrt(alpha * (1 - alpha) / max(steps * accepted / alpha, 1.0))
+
+
+def _window(
+    k: int, rates: Sequence[float], conditional: Sequence[float | None], alpha: float | None, costs: CostTable | None
+) -> Window:
+    tokens, reached = 1.0, 1.0
+    told = [rate for rate in conditional if rate is not None]
+    beyond = told[-1] if rates and told else alpha or 0.0
+    for place in range(k):
+        reached = rates[place] if place < len(rates) else reached * beyond
+        tokens += reached
+    verify = costs.verify_cost(k) if costs else 1.0
+    pays_below = (tokens - verify) / k
+    return Window(
+        k=k,
+        tokens=tokens,
+        measured=k <= len(rates),
+        break_even_draft_cost=pays_below if pays_below > 0 else None,
+        break_even_alpha=break_even_alpha(k, costs.draft, costs.verify_cost) if costs else None,
+        speedup=tokens / step_cost(k, costs.draft, costs.verify_cost) if costs else None,
+    )
+
+
+def _cost(width: float, costs: CostTable) -> float:
+    """Of a step whose windows are of the two lengths nearest to their mean."""
+    k = math.floor(width)
+    below = step_cost(k, costs.draft, costs.verify_cost)
+    return below + (width - k) * (step_cost(k + 1, costs.draft, costs.verify_cost) - below)

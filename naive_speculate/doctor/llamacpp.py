@@ -1,0 +1,159 @@
+"""llama.cpp: the server's log and `timings`, the statistics of `common/speculative.cpp`, and what its examples print.
+
+Read at: `tools/server/server-task.cpp` 00efb3e18426 (`timings`), `common/speculative.cpp` 001d906a6d86 ("statistics"),
+`examples/speculative-simple/speculative-simple.cpp` 08d0baaca674 and `examples/speculative/speculative.cpp` 007d71358afe.
+"""
+
+import re
+from typing import Any
+
+from naive_speculate.doctor.reading import Reading, ratio, weighted_rates
+from naive_speculate.doctor.values import objects, whole_number
+
+TIMINGS = "tools/server/server-task.cpp, result_timings::to_json (00efb3e18426)"
+SERVER_LOG = "tools/server/server-context.cpp, server_slot::print_timings (2026)"
+STATISTICS = "common/speculative.cpp, common_speculative_print_stats (001d906a6d86)"
+EXAMPLE = "examples/speculative-simple/speculative-simple.cpp (08d0baaca674)"
+_STATISTICS = re.compile(
+    r"statistics +(\S+): #calls(?:\(b,g,a\))? = +(?:\d+ +\d+ +)?(\d+), #gen drafts = +(\d+), #acc drafts = +(\d+), "
+    r"#gen tokens = +(\d+), #acc tokens = +(\d+)(.*)"
+)
+_REQUEST = re.compile(
+    r"(?<!prompt )\beval time = +[\d.]+ ms / +(\d+) tokens"
+    r"|draft acceptance(?: rate)? = +[\d.]+ \( *(\d+) accepted / +(\d+) generated\)(?:, mean len = +([\d.]+))?"
+    r"|acc per pos = \(([\d., ]*)\)"
+)
+_PRINTED = re.compile(r"\b(n_predict|n_drafted|n_accept) += +(\d+)\s*$", re.MULTILINE)
+_NO_PLACES = "llama.cpp tells nothing of single places here; its statistics line, at log level trace (-lv 4), does."
+_MIXED = "A step without a draft is counted here as one of the steps, which makes windows look shorter."
+_P_MIN = "llama.cpp ends a window where the draft is unsure (--draft-p-min), so windows differ in length."
+
+
+def read_timings(text: str) -> Reading | None:
+    """`timings` of all responses together; None where there are none. Of a streamed response the last account counts.
+
+    Raises:
+        ValueError: If the numbers cannot be.
+    """
+    found: dict[Any, dict[str, Any]] = {}
+    for timings, outermost in objects(text, ("draft_n", "draft_n_accepted")):
+        found[outermost.get("id"), timings.get("prompt_n"), str(timings.get("prompt_ms"))] = timings
+    if not found:
+        return None
+    drafted = sum(whole_number(timings.get("draft_n"), "draft_n") for timings in found.values())
+    accepted = sum(whole_number(timings.get("draft_n_accepted"), "draft_n_accepted") for timings in found.values())
+    tokens = [timings.get("predicted_n") for timings in found.values()]
+    steps = None
+    if None not in tokens:
+        steps = sum(whole_number(number, "predicted_n") for number in tokens) - accepted - len(tokens)
+    return _without_places("server `timings`", TIMINGS, drafted, accepted, steps)
+
+
+def read_server_log(text: str) -> Reading | None:
+    """All requests of the server's log together; None where there are none.
+
+    Raises:
+        ValueError: If the numbers cannot be.
+    """
+    drafted = accepted = 0
+    steps: float | None = 0.0
+    parts: list[tuple[float, tuple[float, ...]]] = []
+    generated: int | None = None
+    of_request: float | None = None
+    for tokens, kept, proposed, length, places in _REQUEST.findall(text):
+        if tokens:
+            generated = int(tokens)
+        elif proposed:
+            drafted, accepted = drafted + int(proposed), accepted + int(kept)
+            of_request = int(kept) / (float(length) - 1) if length and float(length) > 1 else None
+            if of_request is None and generated is not None:
+                of_request = max(generated - 1 - int(kept), 0)
+            generated = None
+            steps = None if steps is None or of_request is None else steps + of_request
+        elif of_request:
+            parts.append((of_request, tuple(float(rate) for rate in places.replace(",", " ").split())))
+    if not drafted:
+        return None
+    if not parts:
+        return _without_places("server log “draft acceptance”", SERVER_LOG, drafted, accepted, steps)
+    return Reading(
+        engine="llama.cpp",
+        format="server log “draft acceptance”",
+        source=SERVER_LOG,
+        accepted_per_step=ratio(accepted, steps),
+        drafted_per_step=ratio(drafted, steps),
+        rates=weighted_rates(parts),
+        num_steps=steps,
+        num_draft_tokens=drafted,
+        num_accepted_tokens=accepted,
+        derived=("The steps follow from the mean length, to its two decimals.",),
+        unknown=(_P_MIN,),
+    )
+
+
+def read_statistics(text: str) -> Reading | None:
+    """The last statistics line of each drafter, whose counters grow; None where there is none.
+
+    Raises:
+        ValueError: If the numbers cannot be.
+    """
+    last = {line[0]: line for line in _STATISTICS.findall(text) if int(line[4])}
+    if not last:
+        return None
+    steps = drafted = accepted = 0
+    parts: list[tuple[float, tuple[float, ...]]] = []
+    told = True
+    for _, calls, drafts, kept_some, of_drafter, kept, rest in last.values():
+        of_steps = min(int(calls), int(drafts)) or int(drafts)
+        found = re.search(r"#acc rate/pos = \(([\d., ]*)\)", rest)
+        told = told and found is not None
+        rates = tuple(float(rate) for rate in found[1].replace(",", " ").split()) if found else (int(kept_some) / of_steps,)
+        parts.append((of_steps, rates))
+        steps, drafted, accepted = steps + of_steps, drafted + int(of_drafter), accepted + int(kept)
+    first_only = "This version's line tells of the first place alone (#acc drafts ÷ the steps), not of those behind it."
+    return Reading(
+        engine="llama.cpp",
+        format="“statistics” line",
+        source=STATISTICS,
+        accepted_per_step=accepted / steps,
+        drafted_per_step=drafted / steps,
+        rates=weighted_rates(parts),
+        num_steps=steps,
+        num_draft_tokens=drafted,
+        num_accepted_tokens=accepted,
+        unknown=(_P_MIN, "The line counts from the start of a server's slot.", *(() if told else (first_only,))),
+    )
+
+
+def read_example(text: str) -> Reading | None:
+    """`n_drafted` and `n_accept`, as llama-speculative, llama-speculative-simple and llama-lookup print; None without them.
+
+    Raises:
+        ValueError: If the numbers cannot be.
+    """
+    found: dict[str, list[int]] = {"n_predict": [], "n_drafted": [], "n_accept": []}
+    for name, number in _PRINTED.findall(text):
+        found[name].append(int(number))
+    runs = len(found["n_drafted"])
+    if not runs or len(found["n_accept"]) != runs:
+        return None
+    drafted, accepted = sum(found["n_drafted"]), sum(found["n_accept"])
+    steps = sum(found["n_predict"]) - accepted if len(found["n_predict"]) == runs else None
+    return _without_places("`n_drafted` and `n_accept`", EXAMPLE, drafted, accepted, steps)
+
+
+def _without_places(format: str, source: str, drafted: int, accepted: int, steps: float | None) -> Reading:
+    """An account that has neither places nor steps: each step gives one token of the target's own beside the kept drafts."""
+    known = steps is not None and steps > 0
+    return Reading(
+        engine="llama.cpp",
+        format=format,
+        source=source,
+        accepted_per_step=ratio(accepted, steps) if known else None,
+        drafted_per_step=ratio(drafted, steps) if known else None,
+        num_steps=steps if known else None,
+        num_draft_tokens=drafted,
+        num_accepted_tokens=accepted,
+        derived=(f"The steps are not counted: they follow from the tokens that were no drafts. {_MIXED}",) if known else (),
+        unknown=(_NO_PLACES, _P_MIN, *(() if known else ("There is nothing that the number of steps follows from.",))),
+    )

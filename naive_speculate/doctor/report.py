@@ -1,0 +1,121 @@
+"""A diagnosis in the terminal."""
+
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from naive_speculate.doctor.diagnosis import Diagnosis, Window
+
+BAR = 20
+EXAMPLES = (0.01, 0.05, 0.1, 0.2)
+"""Draft costs for which the best window is told where none was given."""
+
+
+def show(found: Diagnosis, console: Console, basis: str = "as given") -> None:
+    """Print it.
+
+    Args:
+        found: The diagnosis.
+        console: Where to.
+        basis: Where the costs come from.
+    """
+    console.print(Text(f"{found.reading.engine}, {found.reading.format}", style="bold"))
+    console.print(Text(f"format as in {found.reading.source}", style="dim"), end="\n\n")
+    console.print(_figures(found))
+    if found.unconditional:
+        console.print()
+        console.print(_places(found))
+    if found.windows:
+        console.print()
+        console.print(_windows(found, basis))
+    console.print()
+    console.print(_suspects(found))
+    if found.reading.derived or found.reading.unknown or found.alpha_assumes_one:
+        console.print()
+        console.print(_unknown(found))
+
+
+def _figures(found: Diagnosis) -> Table:
+    table = Table(show_header=False, box=None, pad_edge=False)
+    reading, alpha = found.reading, None
+    if found.alpha is not None:
+        alpha = f"{found.alpha:.3f}" + (f" ± {found.alpha_error:.3f}" if found.alpha_error else "")
+        alpha += " (as if it were the same at every place)" if found.alpha_assumes_one else ""
+    drafts = None
+    if reading.num_draft_tokens is not None:
+        drafts = f"{reading.num_draft_tokens}, of which {reading.num_accepted_tokens} accepted"
+    rows = {
+        "α": alpha or "does not follow: the window is not told (--num-draft-tokens)",
+        "tokens per target forward": found.mean_acceptance_length,
+        "drafts accepted": None if found.draft_acceptance_rate is None else f"{found.draft_acceptance_rate:.1%}",
+        "drafts per step": found.num_draft_tokens,
+        "drafted": drafts,
+        "requests at once": reading.requests_running,
+        "speedup with these costs": found.speedup,
+    }
+    for name, value in rows.items():
+        if value is not None:
+            table.add_row(Text(name, style="dim"), f"{value:.2f}" if isinstance(value, float) else str(value))
+    return table
+
+
+def _places(found: Diagnosis) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("place", justify="right")
+    table.add_column("kept, if reached", justify="right")
+    table.add_column("kept, of all steps", justify="right")
+    table.add_column("")
+    for place, (conditional, unconditional) in enumerate(zip(found.conditional, found.unconditional, strict=True), start=1):
+        bar = "█" * round(unconditional * BAR)
+        table.add_row(str(place), "–" if conditional is None else f"{conditional:.1%}", f"{unconditional:.1%}", bar)
+    return table
+
+
+def _windows(found: Diagnosis, basis: str) -> Group:
+    table = Table(box=None, pad_edge=False)
+    for name in ("k", "tokens a step", "pays while a draft costs less than"):
+        table.add_column(name, justify="right")
+    costs = found.costs
+    if costs is not None:
+        table.add_column("and α is above", justify="right")
+        table.add_column("speedup", justify="right")
+    shown = max(8, round(found.num_draft_tokens or 0), found.best_k or 0)
+    for window in found.windows[:shown]:
+        table.add_row(*_row(window, costs is not None), style="bold" if window.k == found.best_k else "")
+    if costs is None:
+        best = ", ".join(f"{_best(found, cost)} for {cost:g}" for cost in EXAMPLES)
+        line = f"Best k by the cost of a draft forward (a target forward is 1, verifying costs no more): {best}. "
+        line += "Say yours: --draft-cost."
+    else:
+        verify = ", ".join(f"{cost:g}" for cost in costs.verify)
+        line = f"Best k: {found.best_k} (a draft forward costs {costs.draft:.3g}, verifying {verify}; {basis})."
+        line += " Drafting does not pay." if found.best_k == 0 else ""
+    return Group(table, Text(), Text(line))
+
+
+def _best(found: Diagnosis, cost: float) -> int:
+    best = max(found.windows, key=lambda window: window.tokens / (1 + window.k * cost))
+    return best.k if best.tokens > 1 + best.k * cost else 0
+
+
+def _row(window: Window, with_costs: bool) -> list[str]:
+    pays = "never" if window.break_even_draft_cost is None else f"{window.break_even_draft_cost:.3f}"
+    cells = [str(window.k), f"{window.tokens:.2f}" + ("" if window.measured else "*"), pays]
+    if with_costs:
+        cells.append("never" if window.break_even_alpha is None else f"{window.break_even_alpha:.3f}")
+        cells.append("–" if window.speedup is None else f"{window.speedup:.2f}")
+    return cells
+
+
+def _suspects(found: Diagnosis) -> Text:
+    if not found.suspects:
+        return Text("Nothing here is suspicious.")
+    return Text("\n").join(Text(f"! {suspect.words}") for suspect in found.suspects)
+
+
+def _unknown(found: Diagnosis) -> Text:
+    lines = [*found.reading.derived, *found.reading.unknown]
+    if any(not window.measured for window in found.windows):
+        lines.append("* worked out: the account has no rate for this place.")
+    lines.append("No engine tells here what sampling parameters or templates were used, nor what a forward costs.")
+    return Text("\n").join(Text(line, style="dim") for line in lines)

@@ -1,0 +1,320 @@
+"""transformers' own assisted generation, taken apart: its loop runs as it is, and what it computes is noted on the way.
+
+Nothing of the loop is copied (transformers 5.23, `generation/utils.py`, `_assisted_decoding` and `_speculative_sampling`).
+Three things are hung on it from outside, on this model alone: the candidate generator that it makes, whose two methods begin
+and end a step; a hook behind the target's forward; and from there to the step's end a torch function mode, which sees the
+uniforms that are drawn and the distribution that the next token is drawn from.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import transformers
+from torch.overrides import TorchFunctionMode
+
+from naive_speculate.events.emitter import Emitter
+from naive_speculate.events.event import FinishReason, TopTokens
+from naive_speculate.events.record import Outcome, RunInfo, StepRecord
+from naive_speculate.events.trace import Trace
+from naive_speculate.sampling.params import SamplingParams
+from naive_speculate.speculate.record import TOP_TOKENS
+from naive_speculate.text import TextStream, Vocabulary
+
+
+def watch(
+    model: Any,
+    assistant_model: Any,
+    inputs: str | Sequence[int] | torch.Tensor | Mapping[str, Any],
+    *,
+    tokenizer: Any = None,
+    seed: int = 0,
+    **options: Any,
+) -> Trace:
+    """Run transformers' assisted generation and return what it did as a trace, with its own draws and probabilities.
+
+    The tokens are those of `torch.manual_seed(seed)` and `model.generate(…)` with the same options; torch's generators are left
+    as they were. The prompt's prefill is part of the first step's verification, as it is there.
+
+    Args:
+        model: A transformers model that generates.
+        assistant_model: The one that drafts; None with `prompt_lookup_num_tokens`.
+        inputs: One prompt: a text, token ids, a tensor of them of shape `[length]` or `[1, length]`, or what a tokenizer gives.
+        tokenizer: For texts; without it the trace has token ids alone.
+        seed: For torch's generators.
+        options: As for `generate`, such as `do_sample`, `temperature` and `max_new_tokens`.
+
+    Returns:
+        Trace: One row, as this library's own decoder writes it.
+
+    Raises:
+        ValueError: If there is not one prompt, nothing drafts, or an option is one that is not watched.
+        RuntimeError: If this version of transformers decides otherwise than the one that this was written for.
+    """
+    encoded = _encoded(inputs, tokenizer, model.device)
+    if options.get("assistant_ensemble_weight") is not None:
+        raise ValueError(f"assistant_ensemble_weight={options['assistant_ensemble_weight']} is lossy, and is not watched")
+    vocabulary = Vocabulary(tokenizer)
+    recorder = _Recorder(model, vocabulary.text_of)
+    devices = [model.device] if model.device.type == "cuda" else []
+    with torch.random.fork_rng(devices), recorder:
+        torch.manual_seed(seed)
+        output = model.generate(**encoded, assistant_model=assistant_model, tokenizer=tokenizer, **options)
+    if recorder.config is None:
+        raise ValueError("nothing drafts: give assistant_model, or prompt_lookup_num_tokens")
+    names = {"target": _name(model)} | ({} if assistant_model is None else {"draft": _name(assistant_model)})
+    ended_at, length = recorder.seconds(), getattr(output, "sequences", output).shape[1]
+    prompt, config = encoded["input_ids"][0].tolist(), recorder.config
+    info = RunInfo(
+        row=0,
+        prompt=inputs if isinstance(inputs, str) else None,
+        prompt_token_ids=prompt,
+        prompt_texts=vocabulary.texts(prompt),
+        settings=_settings(recorder, len(prompt)),
+        seed=seed,
+        models=names,
+        device=str(model.device),
+        cost_table=None,
+    )
+    last = recorder.steps[-1].token_ids[-1] if recorder.steps else None
+    stopped = config._eos_token_tensor is not None and last in config._eos_token_tensor.flatten().tolist()
+    reason = FinishReason.LENGTH if not stopped and length >= config.max_length else FinishReason.STOP
+    return _told(info, recorder.steps, reason, ended_at, vocabulary)
+
+
+@dataclass(slots=True)
+class _Step:
+    """What a step did.
+
+    Attributes:
+        outcome: What was drafted and decided.
+        token_ids: What it gave, up to the run's end.
+        ended_at: Seconds from the run's beginning.
+    """
+
+    outcome: Outcome
+    token_ids: list[int]
+    ended_at: float
+
+
+class _Draws(TorchFunctionMode):
+    """Sees what is drawn: uniforms and what they are compared with, a token and its distribution."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ratios: torch.Tensor | None = None
+        self.uniforms: torch.Tensor | None = None
+        self.drawn_from: torch.Tensor | None = None
+        self.drawn: torch.Tensor | None = None
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func is torch.rand_like:
+            self.ratios, self.uniforms = args[0], result
+        elif func is torch.multinomial:
+            self.drawn_from, self.drawn = args[0], result
+        return result
+
+
+class _Recorder:
+    """Hangs on a model while it generates.
+
+    Attributes:
+        steps: What the steps did.
+        config: With what transformers generates; None until it has made its candidate generator.
+    """
+
+    def __init__(self, model: Any, text_of: Callable[[int], str]) -> None:
+        self.steps: list[_Step] = []
+        self.config: Any = None
+        self.window: int | None = None
+        self.confidence: float | None = None
+        self._model, self._text_of = model, text_of
+        self._draws: _Draws | None = None
+        self._drafting = False
+        self._own_seconds = 0.0  # what noting takes is nobody's time
+
+    def __enter__(self) -> "_Recorder":
+        self._make = self._model._get_candidate_generator
+        self._model._get_candidate_generator = self._generator
+        self._hook = self._model.register_forward_hook(self._verified)
+        self._began = time.perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._hook.remove()
+        del self._model._get_candidate_generator
+        self._end_draws()
+
+    def seconds(self) -> float:
+        """Since the run began, without what noting took."""
+        if self._model.device.type == "cuda":
+            torch.cuda.synchronize(self._model.device)
+        return time.perf_counter() - self._began - self._own_seconds
+
+    def _generator(self, *args: Any, **kwargs: Any) -> Any:
+        """transformers' candidate generator, with its two methods watched."""
+        generator = self._make(*args, **kwargs)
+        self.config = kwargs["generation_config"]
+        self.window = getattr(generator, "num_assistant_tokens", None) or getattr(generator, "num_output_tokens", None)
+        self.confidence = getattr(generator, "assistant_confidence_threshold", None) or None
+        propose, update = generator.get_candidates, generator.update_candidate_strategy
+        generator.get_candidates = lambda input_ids, **more: self._propose(propose, input_ids, more)
+        generator.update_candidate_strategy = lambda *step: self._update(update, *step)
+        return generator
+
+    def _propose(self, propose: Any, input_ids: torch.Tensor, more: dict[str, Any]) -> Any:
+        self._drafting, self._step_began = True, self.seconds()
+        candidates, logits = propose(input_ids, **more)
+        self._drafting, self._drafted_at = False, self.seconds()
+        self._length = input_ids.shape[1]
+        self._draft = candidates[0, self._length :].tolist()
+        self._q = None if logits is None or not self._draft else logits[0].to(self._model.device)
+        return candidates, logits
+
+    def _verified(self, *_: object) -> None:
+        """Behind a forward of the target: what is drawn from here on decides."""
+        if not self._drafting and self.config is not None and self._draws is None:
+            self._draws = _Draws()
+            self._draws.__enter__()
+
+    def _end_draws(self) -> _Draws:
+        draws, self._draws = self._draws, None
+        if draws is None:
+            return _Draws()
+        draws.__exit__(None, None, None)
+        return draws
+
+    def _update(self, update: Any, input_ids: torch.Tensor, scores: torch.Tensor, num_matches: int) -> None:
+        draws, decided_at = self._end_draws(), self.seconds()
+        update(input_ids, scores, num_matches)
+        ended_at = self.seconds()
+        outcome = _outcome(self._draft, self._q, scores[0], draws, self._text_of)
+        outcome.draft_seconds = self._drafted_at - self._step_began
+        outcome.verify_seconds = decided_at - self._drafted_at
+        outcome.total_seconds = ended_at - self._step_began
+        token_ids = input_ids[0, self._length :].tolist()
+        if outcome.token_ids[: len(token_ids)] != token_ids:
+            version = transformers.__version__
+            raise RuntimeError(f"transformers {version} gave {token_ids}, where {outcome.token_ids} were seen to be decided")
+        self.steps.append(_Step(outcome, token_ids, ended_at))
+        self._own_seconds += self.seconds() - ended_at
+
+
+def _outcome(
+    draft: list[int], q_logits: torch.Tensor | None, scores: torch.Tensor, draws: _Draws, text_of: Callable[[int], str]
+) -> Outcome:
+    """What transformers decided, from what it drew.
+
+    Args:
+        draft: The k drafted tokens.
+        q_logits: The draft's processed logits, shape `[k, vocab_size]`; None where it has none.
+        scores: The target's, shape `[k + 1, vocab_size]`.
+        draws: What was drawn.
+        text_of: Gives a token's text.
+    """
+    k, p = len(draft), scores.softmax(dim=-1)
+    if draws.uniforms is not None and draws.ratios is not None and draws.drawn is not None:  # Algorithm 1, u ≤ p/q
+        kept = _leading((draws.uniforms <= draws.ratios).flatten().tolist())
+        next_token = int(draws.drawn.flatten()[0])
+        accept = draws.ratios.flatten().nan_to_num(0.0, 1.0).clamp_max(1.0).tolist()
+    else:  # the target's own choice or draw at every place, compared with the drafts
+        chosen = (scores.argmax(dim=-1) if draws.drawn is None else draws.drawn.flatten()).tolist()
+        same = [mine == theirs for mine, theirs in zip(draft, chosen, strict=False)]
+        kept, next_token = _leading(same), chosen[_leading(same)]
+        accept = [float(equal) for equal in same] if draws.drawn is None else [float(p[i, x]) for i, x in enumerate(draft)]
+    outcome = Outcome(draft, kept, next_token, None, judges_all=False)
+    outcome.accept_probs = accept
+    places, tokens = [*range(k), kept], [*draft, next_token]
+    outcome.target_probs = [float(p[place, token]) for place, token in zip(places, tokens, strict=True)]
+    outcome.target_entropies = torch.special.entr(p[places]).sum(dim=-1).tolist()
+    outcome.target_tops = _tops(p[places], text_of)
+    if q_logits is not None:
+        q = q_logits.softmax(dim=-1)
+        outcome.draft_probs = [float(q[place, token]) for place, token in enumerate(draft)]
+        outcome.draft_entropies = torch.special.entr(q).sum(dim=-1).tolist()
+        outcome.draft_tops = _tops(q, text_of)
+    if draws.uniforms is not None:
+        outcome.uniforms = draws.uniforms.flatten().tolist()
+        if kept < k and draws.drawn_from is not None:
+            outcome.residual_top = _tops(draws.drawn_from, text_of)[0]
+    return outcome
+
+
+def _leading(kept: Sequence[bool]) -> int:
+    return next((place for place, one in enumerate(kept) if not one), len(kept))
+
+
+def _tops(probs: torch.Tensor, text_of: Callable[[int], str]) -> list[TopTokens]:
+    """The most probable tokens of each row."""
+    top = probs.topk(min(TOP_TOKENS, probs.shape[-1]), dim=-1)
+    rows = zip(top.indices.tolist(), top.values.tolist(), strict=True)
+    return [TopTokens(tokens[: sum(v > 0 for v in values)], [v for v in values if v > 0], text_of) for tokens, values in rows]
+
+
+def _told(info: RunInfo, steps: Sequence[_Step], reason: FinishReason, ended_at: float, vocabulary: Vocabulary) -> Trace:
+    """The steps, told as this library tells its own."""
+    emitter = Emitter(vocabulary, info)
+    trace = Trace(emitter.started())
+    began = time.perf_counter()
+    stream = TextStream(vocabulary, info.prompt_token_ids)
+    for number, step in enumerate(steps):
+        ahead = stream.fork()
+        draft_texts = [ahead.append(token) for token in step.outcome.draft_token_ids]
+        texts = [stream.append(token) for token in step.token_ids]
+        last = number + 1 == len(steps)
+        if last and texts:
+            texts[-1] += stream.flush()
+        finish = reason if last else None
+        record = StepRecord(number, began + step.ended_at, step.outcome, texts, draft_texts, finish, None, None)
+        trace.events += emitter.step(record)
+    trace.events += emitter.finished(reason)
+    trace.events[-1].time = ended_at
+    return trace
+
+
+def _settings(recorder: _Recorder, num_prompt_tokens: int) -> dict[str, Any]:
+    """transformers' options under this library's names."""
+    config = recorder.config
+    sampled, judged = bool(config.do_sample), any(step.outcome.uniforms for step in recorder.steps)
+    params = SamplingParams(
+        max_tokens=config.max_length - num_prompt_tokens,
+        temperature=float(config.temperature or 1.0) if sampled else 0.0,
+        top_p=float(config.top_p or 1.0) if sampled else 1.0,
+        top_k=int(config.top_k or 0) if sampled else 0,
+    )
+    copied = config.prompt_lookup_num_tokens is not None
+    return params.to_dict() | {
+        "num_draft_tokens": None if recorder.window is None else int(recorder.window),
+        "draft_confidence": recorder.confidence,
+        "verify_strategy": "speculative_sampling" if judged else "greedy_match",
+        "drafter": "prompt_lookup" if copied else "model",
+        "detail": "full",
+        "lossy": False,
+        "engine": f"transformers {transformers.__version__}",
+    }
+
+
+def _encoded(inputs: Any, tokenizer: Any, device: torch.device) -> dict[str, Any]:
+    """What `generate` takes for one prompt."""
+    if isinstance(inputs, str):
+        if tokenizer is None:
+            raise ValueError("inputs is a text, which needs a tokenizer")
+        inputs = tokenizer(inputs, return_tensors="pt")
+    if isinstance(inputs, Mapping):
+        encoded = {name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
+    else:
+        given = inputs if isinstance(inputs, torch.Tensor) else torch.tensor([list(inputs)], dtype=torch.long)
+        given = (given if given.dim() > 1 else given[None]).to(device)
+        encoded = {"input_ids": given, "attention_mask": torch.ones_like(given)}
+    ids = encoded.get("input_ids")
+    if not isinstance(ids, torch.Tensor) or ids.dim() != 2 or ids.shape[0] != 1 or not ids.shape[1]:
+        shape = list(ids.shape) if isinstance(ids, torch.Tensor) else type(ids).__name__
+        raise ValueError(f"inputs must be one prompt with at least one token, got input_ids of shape {shape}")
+    return encoded
+
+
+def _name(model: Any) -> str:
+    return getattr(model, "name_or_path", "") or type(model).__name__

@@ -1,0 +1,144 @@
+"""What follows from an engine's account."""
+
+import json
+import random
+
+import pytest
+
+from naive_speculate.doctor import Reading, diagnose, estimated, given, read
+from naive_speculate.theory import best_k, expected_tokens, speedup
+from tests import engine_samples as samples
+
+
+def account(rates: list[float], /, **more: object) -> Reading:
+    values = {"accepted_per_step": sum(rates), "drafted_per_step": float(len(rates)), "rates": tuple(rates), "num_steps": 1000}
+    return Reading("vLLM", "a sample", "here", **values | more)  # type: ignore[arg-type]
+
+
+def same(alpha: float, k: int) -> list[float]:
+    return [alpha ** (place + 1) for place in range(k)]
+
+
+def names(found) -> list[str]:
+    return [suspect.name for suspect in found.suspects]
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.35, 0.8, 1.0])
+@pytest.mark.parametrize("k", [1, 3, 8])
+def test_alpha_is_found_from_places_and_from_means_alone(alpha, k):
+    from_places = diagnose(account(same(alpha, k)))
+    from_means = diagnose(account(same(alpha, k), rates=()))
+    assert from_places.alpha == pytest.approx(alpha)
+    assert from_means.alpha == pytest.approx(alpha, abs=1e-9)
+    assert from_means.alpha_assumes_one
+    assert not from_places.alpha_assumes_one
+
+
+def test_windows_of_different_lengths_give_alpha_too():
+    tokens = (expected_tokens(0.7, 2) + expected_tokens(0.7, 3)) / 2
+    assert diagnose(account([], accepted_per_step=tokens - 1, drafted_per_step=2.5)).alpha == pytest.approx(0.7)
+
+
+def test_where_places_are_alike_windows_are_the_theorys():
+    costs = given(0.06, (1.0, 1.02, 1.05, 1.09, 1.14, 1.2))
+    found = diagnose(account(same(0.8, 5)), costs)
+    for window in found.windows:
+        assert window.tokens == pytest.approx(expected_tokens(0.8, window.k))
+        assert window.speedup == pytest.approx(speedup(0.8, window.k, 0.06, costs.verify_cost))
+        assert window.measured == (window.k <= 5)
+    assert found.best_k == best_k(0.8, 0.06, costs.verify_cost)
+    assert found.speedup == pytest.approx(speedup(0.8, 5, 0.06, costs.verify_cost))
+
+
+def test_a_shorter_window_is_weighed_with_the_rates_of_its_places():
+    found = diagnose(account([0.9, 0.3, 0.1]), given(0.2))
+    assert [window.tokens for window in found.windows[:3]] == pytest.approx([1.9, 2.2, 2.3])
+    assert found.best_k == 1
+
+
+def test_at_its_break_even_a_window_is_as_fast_as_plain_decoding():
+    for window in diagnose(account(same(0.6, 4))).windows:
+        assert window.break_even_draft_cost is not None
+        assert speedup(0.6, window.k, window.break_even_draft_cost) == pytest.approx(1)
+    for window in diagnose(account(same(0.6, 4)), given(0.3, (1.0, 1.1))).windows:
+        assert window.break_even_alpha is None or speedup(
+            window.break_even_alpha, window.k, 0.3, given(0.3, (1.0, 1.1)).verify_cost
+        ) == pytest.approx(1)
+
+
+def test_costs_are_estimated_from_sizes():
+    assert estimated("0.6B", "8B").draft == pytest.approx(0.075)
+    assert estimated("500M", "0.07T").draft == pytest.approx(1 / 140)
+    for size in ("", "big", "-1B", "0B", "1X"):
+        with pytest.raises(ValueError, match="size"):
+            estimated(size, "8B")
+    for cost in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="draft_cost must be positive"):
+            given(cost)
+        with pytest.raises(ValueError, match="verify_cost must be positive"):
+            given(0.1, (1.0, cost))
+
+
+def test_the_error_of_alpha_is_the_spread_of_repeated_runs():
+    chance, alphas, errors = random.Random(3), [], []
+    for _ in range(300):
+        kept = [next((place for place in range(4) if chance.random() > 0.7), 4) for _ in range(200)]
+        found = diagnose(account([sum(k > place for k in kept) / 200 for place in range(4)], num_steps=200))
+        alphas.append(found.alpha)
+        errors.append(found.alpha_error)
+    mean = sum(alphas) / len(alphas)
+    spread = (sum((alpha - mean) ** 2 for alpha in alphas) / len(alphas)) ** 0.5
+    assert sum(errors) / len(errors) == pytest.approx(spread, rel=0.2)
+
+
+def test_a_low_first_place_is_a_mismatch_and_not_a_cliff():
+    assert names(diagnose(account([0.3, 0.2, 0.15]))) == ["mismatch"]
+    assert "temperature" in diagnose(account([0.3, 0.2, 0.15])).suspects[0].words
+    assert "template" in diagnose(account([0.3, 0.2, 0.15])).suspects[0].words
+    assert names(diagnose(account([], accepted_per_step=0.4, drafted_per_step=4.0))) == ["mismatch"]
+
+
+def test_a_fall_behind_the_first_place_is_a_cliff():
+    assert names(diagnose(account([0.85, 0.35, 0.2]))) == ["cliff"]
+    assert names(diagnose(account([0.85, 0.72, 0.6]))) == []
+
+
+def test_short_windows_are_no_cliff():
+    assert names(diagnose(account([0.85, 0.3, 0.1], drafted_per_step=1.5))) == ["short_windows"]
+
+
+def test_a_window_that_is_too_long_or_too_short_is_told_with_the_best():
+    long = diagnose(account(same(0.6, 12)), given(0.1))
+    assert names(long) == ["k_too_large"]
+    assert f"{long.best_k} is best" in long.suspects[0].words
+    short = diagnose(account(same(0.9, 2)), given(0.02))
+    assert names(short) == ["k_too_small"]
+    assert names(diagnose(account(same(0.6, 8)))) == ["k_too_large"]
+    assert names(diagnose(account(same(0.8, 4)), given(0.15))) == []
+
+
+def test_a_large_batch_is_suspected_where_the_engine_tells_it():
+    assert names(diagnose(account(same(0.8, 4), requests_running=64.0))) == ["batch"]
+    assert names(diagnose(account(same(0.8, 4), requests_running=8.0))) == []
+
+
+def test_what_does_not_pay_is_said():
+    found = diagnose(account(same(0.6, 4)), given(0.1, (1.0, 3.0)))
+    assert found.best_k == 0
+    assert found.speedup < 1
+    assert "does_not_pay" in names(found)
+
+
+def test_a_window_that_nobody_told_can_be_given():
+    reading = read(samples.VLLM_LOG_FIRST)
+    assert diagnose(reading).alpha is None
+    found = diagnose(reading, num_draft_tokens=4)
+    assert expected_tokens(found.alpha, 4) == pytest.approx(1 + 250 / 400 * 4)
+    with pytest.raises(ValueError, match="num_draft_tokens must be 1 or more, got 0"):
+        diagnose(reading, num_draft_tokens=0)
+
+
+@pytest.mark.parametrize("name", [name for name in vars(samples) if name.isupper()])
+def test_every_diagnosis_is_plain_json(name):
+    found = diagnose(read(getattr(samples, name)), given(0.05))
+    assert json.loads(json.dumps(found.to_dict(), allow_nan=False)) == found.to_dict()

@@ -1,0 +1,60 @@
+"""`python -m naive_speculate doctor < log`."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from naive_speculate.doctor import diagnose, estimated, read
+from tests import engine_samples as samples
+
+
+def doctor(text: str, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "naive_speculate", "doctor", *options]
+    return subprocess.run(command, input=text, capture_output=True, text=True, encoding="utf-8", timeout=120)
+
+
+def test_it_prints_alpha_places_windows_and_suspects():
+    done = doctor(samples.VLLM_LOG, "--draft-size", "0.6B", "--target-size", "8B")
+    assert done.returncode == 0, done.stderr
+    for words in (
+        "0.724",
+        "82.2%",
+        "62.2%",
+        "Best k: 5",
+        "pays while a draft costs less than",
+        "k is too large",
+        "ee4ceaae5953",
+    ):
+        assert words in done.stdout
+
+
+def test_json_is_the_diagnosis_and_nothing_else():
+    done = doctor(samples.SGLANG_META_INFO, "--draft-size", "0.6B", "--target-size", "8B", "--json")
+    expected = diagnose(read(samples.SGLANG_META_INFO), estimated("0.6B", "8B"))
+    assert json.loads(done.stdout) == expected.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "words"),
+    [
+        ("hello", [], "known are vLLM's"),
+        (samples.VLLM_LOG, ["--draft-cost", "0"], "draft_cost must be positive"),
+        (samples.VLLM_LOG, ["--draft-size", "1B"], "--target-size"),
+        (samples.VLLM_LOG, ["--verify-cost", "1,2"], "--draft-cost"),
+        (samples.VLLM_LOG, ["--draft-cost", "0.1", "--verify-cost", "one"], "must be a number"),
+        (samples.VLLM_LOG, ["--num-draft-tokens", "0"], "positive whole number"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(text, options, words):
+    done = doctor(text, *options)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_it_needs_no_model_and_no_torch():
+    code = "import sys, naive_speculate.doctor.command; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0

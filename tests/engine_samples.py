@@ -1,0 +1,130 @@
+"""What engines say of themselves, with the version and the file it comes from."""
+
+VLLM_LOG = """\
+(APIServer pid=347228) INFO 08-04 20:51:08 [loggers.py:310] Engine 000: Avg prompt throughput: 93.9 tokens/s, Avg generation \
+throughput: 13.0 tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 0.0%, Prefix cache hit rate: 0.0%
+(APIServer pid=347228) INFO 08-04 20:51:08 [metrics.py:120] SpecDecoding metrics: Mean acceptance length: 3.49, Accepted \
+throughput: 0.12 tokens/s, Drafted throughput: 0.34 tokens/s, Accepted: 92 tokens, Drafted: 259 tokens, Per-position \
+acceptance rate: 0.757, 0.622, 0.432, 0.324, 0.189, 0.108, 0.054, Avg Draft acceptance rate: 35.5%
+(APIServer pid=347228) INFO 08-04 20:51:18 [loggers.py:310] Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation \
+throughput: 6.2 tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 0.0%, Prefix cache hit rate: 0.0%
+"""
+"""vLLM 0.2x, vllm/v1/spec_decode/metrics.py at ee4ceaae5953, `SpecDecodingLogging.log`; 37 steps of 7 drafts (DFlash)."""
+
+VLLM_LOG_WITHOUT_THROUGHPUT = (
+    "INFO 06-17 11:02:03 [metrics.py:86] SpecDecoding metrics: Draft acceptance rate: 58.9%, Mean acceptance length: 2.77, "
+    "Accepted: 626 tokens, Drafted: 1062 tokens, Per-position acceptance rate: 0.802, 0.551, 0.415\n"
+)
+"""vLLM 0.9, vllm/v1/spec_decode/metrics.py: the fields in another order; the numbers are of a run of EAGLE-3 with k = 3."""
+
+VLLM_LOG_FIRST = (
+    "INFO 04-02 09:00:00 [metrics.py:53] SpecDecoding metrics: Draft acceptance rate: 62.5%, Accepted: 250 tokens, "
+    "Drafted: 400 tokens\n"
+)
+"""vLLM 0.8, vllm/v1/spec_decode/metrics.py as it first was: neither steps nor places."""
+
+VLLM_PROMETHEUS = """\
+# HELP vllm:num_requests_running Number of requests in model execution batches.
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0",model_name="m"} 3.0
+# HELP vllm:spec_decode_num_drafts_total Number of spec decoding drafts.
+# TYPE vllm:spec_decode_num_drafts_total counter
+vllm:spec_decode_num_drafts_total{engine="0",model_name="m"} 1000.0
+# HELP vllm:spec_decode_num_drafts_created Number of spec decoding drafts.
+# TYPE vllm:spec_decode_num_drafts_created gauge
+vllm:spec_decode_num_drafts_created{engine="0",model_name="m"} 1.781341706e+09
+# TYPE vllm:spec_decode_num_draft_tokens_total counter
+vllm:spec_decode_num_draft_tokens_total{engine="0",model_name="m"} 3000.0
+vllm:spec_decode_num_draft_tokens_created{engine="0",model_name="m"} 1.781341706e+09
+# TYPE vllm:spec_decode_num_accepted_tokens_total counter
+vllm:spec_decode_num_accepted_tokens_total{engine="0",model_name="m"} 1740.0
+# TYPE vllm:spec_decode_num_accepted_tokens_per_pos_total counter
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="0"} 800.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="1"} 560.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="2"} 380.0
+vllm:spec_decode_num_accepted_tokens_per_pos_created{engine="0",model_name="m",position="0"} 1.781341706e+09
+"""
+"""vLLM, vllm/v1/spec_decode/metrics.py at ee4ceaae5953, `SpecDecodingProm`, as prometheus_client writes it at GET /metrics."""
+
+LLAMACPP_PROMETHEUS = """\
+# HELP llamacpp:spec_decode_num_draft_tokens_total Speculative: Total draft tokens generated
+# TYPE llamacpp:spec_decode_num_draft_tokens_total counter
+llamacpp:spec_decode_num_draft_tokens_total 2160
+# HELP llamacpp:spec_decode_num_accepted_tokens_total Speculative: Total draft tokens accepted by the target model
+# TYPE llamacpp:spec_decode_num_accepted_tokens_total counter
+llamacpp:spec_decode_num_accepted_tokens_total 1640
+# HELP llamacpp:spec_decode_num_drafts_total Speculative: Total speculative decoding verification steps
+# TYPE llamacpp:spec_decode_num_drafts_total counter
+llamacpp:spec_decode_num_drafts_total 720
+# HELP llamacpp:requests_processing Number of requests processing
+# TYPE llamacpp:requests_processing gauge
+llamacpp:requests_processing 1
+llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position="0"} 640
+llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position="1"} 540
+llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position="2"} 460
+"""
+"""llama.cpp of mid-2026, tools/server, `llama-server --metrics`, GET /metrics."""
+
+LLAMACPP_SERVER_LOG = """\
+slot print_timing: id  3 | task 0 |
+prompt eval time =     648.99 ms /   133 tokens (    4.88 ms per token,   204.94 tokens per second)
+       eval time =   30387.12 ms /  2048 tokens (   14.84 ms per token,    67.40 tokens per second)
+      total time =   31036.11 ms /  2181 tokens
+draft acceptance rate = 0.98260 ( 1186 accepted /  1207 generated)
+statistics mtp: #calls(b,g,a) = 1 861 690, #gen drafts = 690, #acc drafts = 690, #gen tokens = 1207, #acc tokens = 1186, \
+dur(b,g,a) = 0.006, 3112.317, 0.287 ms
+slot      release: id  3 | task 0 | stop processing: n_tokens = 2180, truncated = 0
+"""
+"""llama.cpp of May 2026: tools/server/server-context.cpp, `print_timings`, and common/speculative.cpp, `print_stats`."""
+
+LLAMACPP_SERVER_TRACE = """\
+slot print_timing: id  0 | task 0 | draft acceptance = 0.61667 (   37 accepted /    60 generated), mean len =  2.85
+slot print_timing: id  0 | task 0 |      acc per pos = (0.850, 0.600, 0.400)
+"""
+"""llama.cpp of mid-2026, tools/server/server-context.cpp, `print_timings` at log level trace."""
+
+LLAMACPP_STATISTICS = (
+    "spec common_specu: statistics        draft-mtp: #calls(b,g,a) =    2    200    200, #gen drafts =    200, "
+    "#acc drafts =   160, #gen tokens =    600, #acc tokens =   360, #mean acc len = 2.80, "
+    "#acc rate/pos = (0.800, 0.600, 0.400), dur(b,g,a) = 0.006, 812.317, 0.287 ms\n"
+)
+"""llama.cpp, common/speculative.cpp at 001d906a6d86, `common_speculative_print_stats`."""
+
+LLAMACPP_TIMINGS = """\
+{"index":0,"content":" there was","tokens":[],"id_slot":0,"stop":true,"tokens_predicted":128,"timings":{"cache_n":0,\
+"prompt_n":9,"prompt_ms":33.361,"prompt_per_token_ms":3.7067,"prompt_per_second":269.77,"predicted_n":128,"predicted_ms":940.2,\
+"predicted_per_token_ms":7.345,"predicted_per_second":136.14,"draft_n":108,"draft_n_accepted":81}}
+"""
+"""llama.cpp, tools/server/server-task.cpp at 00efb3e18426, `result_timings::to_json` within POST /completion's answer."""
+
+LLAMACPP_EXAMPLE = """\
+encoded    9 tokens in    0.033 seconds, speed:  269.770 t/s
+decoded  128 tokens in    0.940 seconds, speed:  136.140 t/s
+
+n_draft   = 4
+n_predict = 128
+n_drafted = 192
+n_accept  = 80
+accept    = 41.667%
+"""
+"""llama.cpp, examples/speculative-simple/speculative-simple.cpp at 08d0baaca674 (as examples/speculative/speculative.cpp)."""
+
+SGLANG_META_INFO = """\
+{"text": " Paris.", "meta_info": {"id": "5f1c", "finish_reason": {"type": "length", "length": 64}, "prompt_tokens": 6,
+ "completion_tokens": 64, "cached_tokens": 0, "spec_accept_rate": 0.525, "spec_accept_length": 3.2,
+ "spec_num_correct_drafts": 42, "spec_num_proposed_drafts": 80, "spec_verify_ct": 20, "spec_accepted_drafts": 42,
+ "spec_proposed_drafts": 80, "spec_correct_drafts_histogram": [3, 4, 4, 6, 3], "spec_accept_histogram": [3, 4, 4, 6, 3]}}
+"""
+"""SGLang, tokenizer_manager_components/spec_decoding_meta.py, main in May 2026: the counters' third names, with the second."""
+
+SGLANG_META_INFO_FIRST = (
+    "{'text': ' Paris.', 'meta_info': {'id': '5f1c', 'completion_tokens': 64, 'spec_accept_rate': 0.525, "
+    "'spec_accept_length': 3.2, 'spec_accept_token_num': 42, 'spec_draft_token_num': 80, 'spec_verify_ct': 20}}\n"
+)
+"""SGLang 0.5, python/sglang/srt/managers/tokenizer_manager.py, as Python prints what `Engine.generate` returns."""
+
+SGLANG_LOG = (
+    "[2026-09-29 00:00:00 TP0] Decode batch, #running-req: 64, #full token: 5632, full token usage: 0.12, mamba num: 4, mamba "
+    "usage: 0.03, accept len: 3.10, accept rate: 0.30, cuda graph: True, gen throughput (token/s): 95.33, #queue-req: 1\n"
+)
+"""SGLang 0.5.20, python/sglang/srt/managers/scheduler_metrics_mixin.py (78ac30c2056f)."""

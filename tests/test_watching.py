@@ -1,0 +1,192 @@
+"""`watch` runs transformers' own assisted generation, and tells what that did."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import transformers.generation.utils as theirs
+from transformers import GenerationConfig
+
+from naive_speculate import EventKind, Trace, watch
+from naive_speculate.events.metrics import summarize
+from tests.tiny import save_model, tiny_llama
+from ui.run.replay import opened
+
+README = Path(__file__).parents[1] / "README.md"
+PROMPT = [5, 17, 33, 5, 17, 33, 5, 17]
+OPTIONS = {
+    "greedy": {"do_sample": False},
+    "sampled": {"do_sample": True, "temperature": 1.0, "top_k": 0},
+    "warped": {"do_sample": True, "temperature": 0.7, "top_k": 20, "top_p": 0.9, "repetition_penalty": 1.2},
+    "copied, greedy": {"do_sample": False, "prompt_lookup_num_tokens": 3},
+    "copied, sampled": {"do_sample": True, "prompt_lookup_num_tokens": 3, "temperature": 0.8},
+}
+
+
+@pytest.fixture(scope="module")
+def models():
+    target, draft = tiny_llama(2, 0), tiny_llama(2, 0)
+    with torch.no_grad():  # a draft that is often right, and often not
+        for weight in draft.parameters():
+            weight += 0.03 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(1))
+    draft.generation_config.num_assistant_tokens = 4
+    draft.generation_config.num_assistant_tokens_schedule = "constant"
+    draft.generation_config.assistant_confidence_threshold = 0.0
+    return target, draft
+
+
+def options_of(name: str, draft) -> dict:
+    options = {"max_new_tokens": 24, "pad_token_id": 0} | OPTIONS[name]
+    return options | ({} if "prompt_lookup_num_tokens" in options else {"assistant_model": draft})
+
+
+def plainly(target, draft, name: str, seed: int) -> list[int]:
+    torch.manual_seed(seed)
+    ids = torch.tensor([PROMPT])
+    return target.generate(ids, attention_mask=torch.ones_like(ids), **options_of(name, draft))[0, len(PROMPT) :].tolist()
+
+
+def watched(target, draft, name: str, seed: int, **more) -> Trace:
+    options = options_of(name, draft) | more
+    return watch(target, options.pop("assistant_model", None), PROMPT, seed=seed, **options)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_the_tokens_are_those_of_plain_generate(models, name):
+    for seed in range(3):
+        trace = watched(*models, name, seed)
+        assert trace.token_ids == plainly(*models, name, seed)
+        assert trace.finished.finish_reason == "length"
+
+
+@pytest.mark.parametrize("name", ["sampled", "warped"])
+def test_the_verdicts_are_those_of_transformers(models, name, monkeypatch):
+    said, decide = [], theirs._speculative_sampling
+
+    def listening(*args, **kwargs):
+        tokens, matches = decide(*args, **kwargs)
+        said.append((args[0][0, -args[2] :].tolist(), int(matches), tokens[0].tolist()))
+        return tokens, matches
+
+    monkeypatch.setattr(theirs, "_speculative_sampling", listening)
+    plainly(*models, name, 3)
+    monkeypatch.undo()
+    trace = watched(*models, name, 3)
+    seen = []
+    for step in range(len([event for event in trace if event.kind == EventKind.STEP])):
+        events = [event for event in trace if event.step == step]
+        drafts = [event.token_id for event in events if event.kind == EventKind.PROPOSED]
+        kept = next(event.num_accepted for event in events if event.kind == EventKind.STEP)
+        tokens = [event.token_id for event in events if event.kind in ("accepted", "resampled", "bonus")]
+        if drafts:
+            seen.append((drafts, kept, tokens))
+    assert seen == said
+    assert {kept for _, kept, _ in seen} > {0}
+
+
+def test_probabilities_are_those_of_the_models_and_draws_decide(models):
+    target, draft = models
+    trace = watched(target, draft, "sampled", 1)
+    history = torch.tensor([PROMPT + trace.token_ids])
+    kinds = set()
+    for event in trace:
+        if event.kind not in ("accepted", "rejected"):
+            continue
+        kinds.add(event.kind)
+        past = history[:, : len(PROMPT) + event.position]
+        with torch.no_grad():
+            p, q = ((model(past).logits[0, -1]).softmax(-1) for model in (target, draft))
+        assert event.target_prob == pytest.approx(float(p[event.token_id]), rel=1e-3, abs=1e-6)
+        assert event.draft_prob == pytest.approx(float(q[event.token_id]), rel=1e-3, abs=1e-6)
+        assert event.accept_prob == pytest.approx(min(1.0, event.target_prob / event.draft_prob), rel=1e-5)
+        assert (event.uniform <= event.accept_prob) == (event.kind == "accepted")
+        assert event.target_top[0].prob == pytest.approx(float(p.max()), rel=1e-3)
+        if event.kind == "rejected":
+            left = (p - q).clamp_min(0)
+            assert event.residual_top[0].prob == pytest.approx(float((left / left.sum()).max()), rel=1e-2)
+    assert kinds == {"accepted", "rejected"}
+
+
+def test_a_greedy_draft_is_kept_where_it_is_the_targets_choice(models):
+    for event in watched(*models, "greedy", 0):
+        if event.kind in ("accepted", "rejected"):
+            assert event.uniform is None
+            assert event.accept_prob == (event.target_top[0].token_id == event.token_id) == (event.kind == "accepted")
+
+
+def test_it_leaves_everything_as_it_was(models):
+    target, draft = models
+    state, hooks, attributes = torch.get_rng_state(), dict(target._forward_hooks), set(vars(target))
+    watched(target, draft, "sampled", 1)
+    with pytest.raises(ValueError, match="max_new_tokens"):
+        watched(target, draft, "sampled", 1, max_new_tokens=-1)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert dict(target._forward_hooks) == hooks
+    assert set(vars(target)) == attributes
+
+
+def test_a_trace_is_saved_and_has_the_figures_of_its_events(models):
+    trace = watched(*models, "sampled", 2)
+    again = Trace.from_jsonl(trace.to_jsonl())
+    assert again.to_jsonl() == trace.to_jsonl()
+    assert summarize(again).to_dict() == trace.finished.metrics
+    assert len(opened("run.jsonl", trace.to_jsonl()).events) == len(trace)
+    assert trace.started.settings["engine"].startswith("transformers ")
+    assert trace.started.settings["verify_strategy"] == "speculative_sampling"
+    assert [event.time for event in trace] == sorted(event.time for event in trace)
+    for event in trace:
+        if event.kind == "step":
+            assert 0 < event.draft_seconds + event.verify_seconds <= event.total_seconds
+
+
+@pytest.mark.parametrize("name", ["greedy", "copied, greedy"])
+def test_an_end_token_within_a_window_ends_the_run_there(models, name):
+    tokens = plainly(*models, name, 0)
+    for end in dict.fromkeys(tokens[:8]):
+        trace = watched(*models, name, 0, eos_token_id=end)
+        assert trace.token_ids == tokens[: tokens.index(end) + 1]
+        assert trace.finished.finish_reason == "stop"
+
+
+def test_texts_are_the_tokenizers(models, tmp_path):
+    from transformers import AutoTokenizer
+
+    target, draft = models
+    save_model(target, tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    trace = watch(target, draft, "w5 w17 w33", tokenizer=tokenizer, max_new_tokens=12, do_sample=False, pad_token_id=0)
+    assert trace.started.prompt == "w5 w17 w33"
+    assert trace.text.strip() == tokenizer.decode(trace.token_ids)
+    assert all(entry.text == f"w{entry.token_id}" for event in trace for entry in event.target_top or ())
+
+
+def test_the_lines_of_the_readme_do_it(tmp_path, monkeypatch):
+    (lines,) = (block for block in README.read_text(encoding="utf-8").split("```") if "import watch" in block)
+    (tmp_path / "assets").symlink_to(README.parent / "assets")
+    monkeypatch.chdir(tmp_path)
+    exec(lines.removeprefix("python\n"), {})
+    trace = Trace.load(tmp_path / "transformers.jsonl")
+    assert trace.text
+    assert {"accepted", "proposed"} <= {event.kind for event in trace}
+
+
+def test_what_cannot_be_watched_is_refused(models):
+    target, draft = models
+    with pytest.raises(ValueError, match="needs a tokenizer"):
+        watch(target, draft, "once")
+    with pytest.raises(ValueError, match="one prompt"):
+        watch(target, draft, torch.zeros(2, 3, dtype=torch.long))
+    with pytest.raises(ValueError, match="one prompt"):
+        watch(target, draft, [])
+    with pytest.raises(ValueError, match="nothing drafts"):
+        watch(target, None, PROMPT, max_new_tokens=2, pad_token_id=0)
+    with pytest.raises(ValueError, match="assistant_ensemble_weight"):
+        watch(target, draft, PROMPT, assistant_ensemble_weight=0.5)
+
+
+def test_a_generation_config_is_taken_as_generate_takes_it(models):
+    target, draft = models
+    config = GenerationConfig(do_sample=True, temperature=1.0, top_k=0, max_new_tokens=24, pad_token_id=0)
+    trace = watch(target, draft, PROMPT, seed=4, generation_config=config)
+    assert trace.token_ids == plainly(target, draft, "sampled", 4)
+    assert trace.started.settings["temperature"] == 1.0
