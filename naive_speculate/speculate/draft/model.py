@@ -10,7 +10,7 @@ from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.models import ModelPair
 from naive_speculate.sampling.argmax import argmax
 from naive_speculate.sampling.distributions import batch_scores, usable_probabilities
-from naive_speculate.speculate.draft.one_call import draft_in_one_call
+from naive_speculate.speculate.draft.few_calls import draft_in_few_calls
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal
 from naive_speculate.speculate.rules import pick
 from naive_speculate.speculate.sequence import SequenceState
@@ -90,7 +90,7 @@ class ModelDrafter(BatchDrafter):
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
         query = self._first_query(rows)
         places = self.pool.view([self.slots[row] for row in rows])
-        if self.same_tokens and (found := draft_in_one_call(self.pool.model, query, places, rows, limits, self.vocab_size)):
+        if self.same_tokens and (found := draft_in_few_calls(self.pool.model, query, places, rows, limits, self.vocab_size)):
             return found
         window = DrawnWindow(rows, limits, self.vocab_size)
         while True:

@@ -1,0 +1,124 @@
+"""Draft windows that the draft model makes in few calls, several tokens in each, where the host need not look in between."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from naive_speculate.sampling.random_source import SeededRandom, num_noises
+from naive_speculate.speculate.draft.proposal import Proposal
+from naive_speculate.speculate.rules import pick
+from naive_speculate.speculate.sequence import SequenceState
+from naive_speculate.speculate.window import MAX_AUTO_WINDOW, FixedWindow
+
+_CHUNK = 4
+"""Tokens a call where the draft's confidence may end a window; what comes after that end was drafted for nothing."""
+
+_LONGEST = 16
+"""Tokens a call at most; longer windows take several."""
+
+
+def draft_in_few_calls(
+    model: Any, query: torch.Tensor, places: Any, rows: Sequence[SequenceState], limits: Sequence[int], vocab_size: int
+) -> Proposal | None:
+    """The rows' windows; None, and nothing has changed, where they must be drawn token by token.
+
+    Args:
+        model: The draft model; one that can has `draft_window`.
+        query: What it has not seen of the rows, int64, shape `[batch_size, num_query_tokens]`.
+        places: The rows' places in its cache.
+        rows, limits: As for `BatchDrafter.propose`.
+        vocab_size: How many tokens may be drafted.
+    """
+    draft_window = getattr(type(model), "draft_window", None)  # not by way of a wrapper, which may change the logits
+    longest = max(places.lengths) + query.shape[1] + max(MAX_AUTO_WINDOW + _CHUNK, *limits)
+    if draft_window is None or not _alike(rows) or (model.max_positions is not None and longest > model.max_positions):
+        return None
+    adaptive = any(row.window.adaptive for row in rows)
+    # The same length at the end of a run, too, where fewer are wanted: every length has a graph of its own.
+    k = _CHUNK if adaptive else min(_LONGEST, max(row.window.limit for row in rows if isinstance(row.window, FixedWindow)))
+    before = places.lengths
+    drawing = _Drawing(rows, limits, k, vocab_size)
+    parts: list[tuple[torch.Tensor, torch.Tensor | None]] = []
+    while drawing.goes_on:
+        with_probs = adaptive or any(row.needs_probs for row in rows)
+        found = draft_window(model, query, places, k, vocab_size, drawing.race(), with_probs)
+        if found is None or (found[1] is not None and bool(found[1][..., 0].isnan().any())):
+            if not parts:  # let the host draw from what has no distribution
+                for place, length in zip(places.indices, before, strict=True):
+                    places.cache.keep(place, length)
+            drawing.give_up()
+            break
+        parts.append(found)
+        drawing.take(*found)
+        query = found[0][:, -1:]
+    if not parts:
+        return None
+    token_ids = torch.cat([drafts for drafts, _ in parts], dim=1)
+    probs = None
+    if any(row.needs_probs for row in rows):
+        probs = torch.cat([part for _, part in parts if part is not None], dim=1)
+    return Proposal(token_ids, probs, drawing.settle())
+
+
+def _alike(rows: Sequence[SequenceState]) -> bool:
+    """Whether all draw the same way, and none by more than its temperature and dice that can be cast ahead."""
+    greedy = rows[0].greedy
+    if any(row.greedy != greedy or not row.pipeline.tempers_only for row in rows):
+        return False
+    return greedy or all(type(row.random) is SeededRandom and row.random.on_cpu for row in rows)
+
+
+class _Drawing:
+    """Where the rows' windows end, and the noise that their draws take."""
+
+    def __init__(self, rows: Sequence[SequenceState], limits: Sequence[int], k: int, vocab_size: int) -> None:
+        self._rows, self._limits, self._k, self._vocab_size = rows, limits, k, vocab_size
+        self._drafted = 0
+        self._ends: list[int | None] = [None] * len(rows)
+        self._greedy = rows[0].greedy
+        self._states = [] if self._greedy else [row.random.state() for row in rows]  # type: ignore[attr-defined]
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether any window does."""
+        return None in self._ends
+
+    def race(self) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """Temperatures and noise of the next call; None where nothing is drawn."""
+        if self._greedy:
+            return None
+        noise = np.ones((len(self._rows), self._k, num_noises(self._vocab_size)), np.float32)
+        for place, (row, limit) in enumerate(zip(self._rows, self._limits, strict=True)):
+            if self._ends[place] is None:
+                count = min(self._k, limit - self._drafted)
+                noise[place, :count] = row.random.noise(count, self._vocab_size)  # type: ignore[attr-defined]
+        temperatures = torch.tensor([[row.params.temperature] for row in self._rows], dtype=torch.float32)
+        return temperatures, torch.from_numpy(noise)
+
+    def take(self, token_ids: torch.Tensor, probs: torch.Tensor | None) -> None:
+        """Look for windows' ends in what a call has drafted."""
+        adaptive = probs is not None and any(row.window.adaptive for row in self._rows)
+        sure = pick(probs, token_ids).tolist() if adaptive and probs is not None else [[1.0] * self._k] * len(self._rows)
+        for place, (row, limit, drafts) in enumerate(zip(self._rows, self._limits, token_ids.tolist(), strict=True)):
+            for count, (token, confidence) in enumerate(zip(drafts, sure[place], strict=True), start=self._drafted + 1):
+                if self._ends[place] is not None:
+                    break
+                if token in row.stop_token_ids or count >= limit or not row.window.should_continue(confidence):
+                    self._ends[place] = count
+        self._drafted += self._k
+
+    def give_up(self) -> None:
+        """No more is drafted: windows that went on end where the last call did."""
+        self._ends = [self._drafted if end is None else end for end in self._ends]
+        self.settle()
+
+    def settle(self) -> list[int]:
+        """The windows' lengths. What is not in them was not drawn: a row's later draws are those that it has alone."""
+        lengths = [end or 0 for end in self._ends]
+        for row, state, length in zip(self._rows, self._states, lengths, strict=not self._greedy):
+            row.random.restore(state)  # type: ignore[attr-defined]
+            if length:
+                row.random.noise(length, self._vocab_size)  # type: ignore[attr-defined]
+        return lengths
