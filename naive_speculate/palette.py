@@ -9,8 +9,6 @@ measures all of it.
 
 from dataclasses import dataclass
 
-from naive_speculate.events import EventKind
-
 
 @dataclass(frozen=True, slots=True)
 class Style:
@@ -37,17 +35,15 @@ class Style:
         return self.dark if dark else self.light
 
 
-STYLES: dict[EventKind, Style] = {
-    EventKind.PROPOSED: Style(
-        "#66367e", "#fdb7fe", "?", "underline dotted", "drafted", "Guessed by the draft model, not yet judged."
-    ),
-    EventKind.ACCEPTED: Style(
+STYLES: dict[str, Style] = {
+    "proposed": Style("#66367e", "#fdb7fe", "?", "underline dotted", "drafted", "Guessed by the draft model, not yet judged."),
+    "accepted": Style(
         "#0d682d", "#97f4a9", "✓", "underline", "accepted", "Guessed by the draft model, and kept by the target."
     ),
-    EventKind.REJECTED: Style(
+    "rejected": Style(
         "#be1633", "#ff745d", "✗", "line-through", "rejected", "Guessed by the draft model, and refused by the target."
     ),
-    EventKind.DISCARDED: Style(
+    "discarded": Style(
         "#60646a",
         "#a8acb3",
         "–",
@@ -55,10 +51,8 @@ STYLES: dict[EventKind, Style] = {
         "discarded",
         "Thrown away: what it followed was refused, or the text ended before it.",
     ),
-    EventKind.RESAMPLED: Style(
-        "#642f02", "#ffb204", "↻", "underline double", "resampled", "Takes the place of the rejected token."
-    ),
-    EventKind.BONUS: Style(
+    "resampled": Style("#642f02", "#ffb204", "↻", "underline double", "resampled", "Takes the place of the rejected token."),
+    "bonus": Style(
         "#1f5cbf",
         "#51a3fe",
         "+",
@@ -71,9 +65,9 @@ STYLES: dict[EventKind, Style] = {
 
 PROMPT = Style("#60646a", "#a8acb3", "›", "", "prompt", "What you wrote.")
 
-DRAFT = STYLES[EventKind.PROPOSED]
-TARGET = STYLES[EventKind.BONUS]
-RESIDUAL = STYLES[EventKind.RESAMPLED]
+DRAFT = STYLES["proposed"]
+TARGET = STYLES["bonus"]
+RESIDUAL = STYLES["resampled"]
 """Charts draw the draft's, the target's and the residual distribution in the colour of the tokens drawn from them."""
 
 

@@ -66,6 +66,6 @@ def _colors(surface: Surface, *, dark: bool) -> str:
         "muted": surface.muted,
         "rule": surface.rule,
         "prompt": PROMPT.color(dark),
-        **{kind.value: style.color(dark) for kind, style in STYLES.items()},
+        **{kind: style.color(dark) for kind, style in STYLES.items()},
     }
     return "".join(f"--ns-{name}:{color};" for name, color in named.items())

@@ -1,6 +1,7 @@
 // Legend, replay bar, and saving or opening a trace.
 
 import { nameOf } from "./judged.js";
+import { download } from "./take.js";
 
 const MAX_TRACE_BYTES = 32 * 1024 * 1024; // as ui/run/replay.py has it
 
@@ -97,11 +98,7 @@ export class Controls {
     const id = this.root.dataset.run;
     const text = await this.server.trace(id);
     if (!text) return this.trigger("lost", {});
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([text], { type: "application/jsonl" }));
-    link.download = "naive-speculate-trace.jsonl";
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+    download("naive-speculate-trace.jsonl", text, "application/jsonl");
   }
 
   files() {

@@ -115,7 +115,8 @@ class Inspector {
       row.append(linked("dt", name), make("dd", "", value));
       return row;
     }));
-    plot(this.find(".ns-plot"), figure);
+    this.find("#distributions").hidden = !figure; // a run in a file of its own has none
+    if (figure) plot(this.find(".ns-plot"), figure);
   }
 }
 

@@ -98,6 +98,8 @@ class Learn {
     for (const item of this.courses) {
       if (Number(item.dataset.lesson) === this.lesson) item.setAttribute("aria-current", "page"); else item.removeAttribute("aria-current");
     }
+    const here = this.courses[this.lesson - 1].parentElement;
+    here.parentElement.scrollLeft = here.offsetLeft - here.parentElement.offsetLeft - 40; // the list is a row on narrow pages
     this.find(".ns-where").textContent = this.step ? `Lesson ${this.lesson}, step ${this.step} of ${steps.length - 1}` : `Lesson ${this.lesson}`;
     this.find(".ns-lesson-title").textContent = title;
     this.find(".ns-lesson-text").innerHTML = html; // made of the lesson's file; what a model wrote in it is escaped on the server

@@ -1,6 +1,8 @@
 // The page's one Plotly host: draws figures in the colours of the page's theme, as wide as their places, one a frame so that
 // no frame gets long. A figure names its colours as CSS variables of the palette; what all figures share is in the template.
 
+import { offerPicture } from "./take.js";
+
 const SETTINGS = { displayModeBar: false, responsive: false };
 const FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif";
 const COLOR = /^var\((--ns-\w+)\)$/;
@@ -12,6 +14,7 @@ export function plot(place, figure) {
   if (!plots.has(place)) {
     plots.set(place, { title: place.getAttribute("aria-label"), width: 0 });
     widths.observe(place);
+    offerPicture(place);
   }
   plots.get(place).figure = figure;
   enqueue(place);

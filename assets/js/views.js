@@ -2,6 +2,7 @@
 // in a page of somebody else's.
 
 const KEYS = { ArrowLeft: "back", ArrowRight: "forward", " ": "play", Home: "start", End: "end" };
+const OWN_KEYS = "input, textarea, select, [role=tab], [role=listbox], dialog[open] *, .ns-token";
 const query = new URLSearchParams(location.search);
 
 export function mount({ element }) {
@@ -20,7 +21,8 @@ export function mount({ element }) {
     if (event.key === "Escape") return turn(false);
     const act = KEYS[event.key];
     const stage = document.querySelector(".ns-stage");
-    if (!act || event.target.closest?.("input, textarea, select, button, summary, a, [role=tab], .ns-token") || !stage?.getClientRects().length) return;
+    const typed = event.key === " " ? `${OWN_KEYS}, button, summary, a` : OWN_KEYS;
+    if (!act || event.target.closest?.(typed) || !stage?.getClientRects().length) return;
     event.preventDefault();
     stage.querySelector(`[data-act="${act}"]`).click();
   });
@@ -29,13 +31,7 @@ export function mount({ element }) {
 
 // One run, or one lesson, and a link to the whole page.
 function embed() {
-  const lesson = /^\d{1,2}$/.exec(query.get("lesson") ?? "")?.[0];
   document.body.classList.add("ns-embed");
-  if (lesson) {
-    const style = document.createElement("style");
-    style.textContent = `.ns-lessons > .ns-lesson:not(:nth-child(${lesson} of .ns-lesson)) { display: none !important; }`;
-    document.head.append(style);
-  }
   const whole = new URL(location.href);
   whole.searchParams.delete("embed");
   const link = document.createElement("a");

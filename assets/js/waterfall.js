@@ -6,7 +6,7 @@ import { follow } from "./cursor.js";
 import { plot } from "./plot.js";
 import { breakEven, breakdown, checkOf, expectedTokens, gain } from "./theory.js";
 
-const UNMEASURED = "This machine's bars come once a run with drafts has been measured. The other machines can be tried now.";
+const UNMEASURED = "A run with drafts has its bars here once it has been measured. The machines beside can be tried now.";
 const MOST_K = 16;
 const [ACCEPTED, DRAFT, TARGET, INK, MUTED] =
   ["accepted", "proposed", "bonus", "ink", "muted"].map((name) => `var(--ns-${name})`);

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from naive_speculate.events.event import OUTPUT_KINDS, SCHEMA_VERSION, Event, EventKind
 from naive_speculate.events.metrics import Metrics, summarize
+from naive_speculate.events.notebook import to_html
 
 MAX_LINE_BYTES = 4 * 1024 * 1024
 MAX_WINDOW = 1024
@@ -41,6 +42,10 @@ class Trace:
     def row(self, row: int) -> "Trace":
         """The events of one sequence of a batch."""
         return Trace(event for event in self.events if event.row == row)
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it."""
+        return to_html(self.events)
 
     @property
     def text(self) -> str:

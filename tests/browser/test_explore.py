@@ -43,7 +43,7 @@ def texts(page: Page, chart: str) -> list[str]:
 def explore(page: Page) -> None:
     """Explore, and wait until the last word is said: the recorded maps are there before."""
     page.locator("#explore-run").click()
-    expect(page.locator("#explore-status")).to_contain_text(re.compile("^At temperature"))
+    expect(page.locator("#explore-status [role=status]")).to_contain_text(re.compile("^At temperature"))
 
 
 def test_the_tab_opens_with_recorded_maps_curves_and_a_table(page):
@@ -84,14 +84,14 @@ def test_a_sweep_fills_maps_curves_table_and_file(page):
 def test_batches_are_measured_and_mapped(page):
     open_explore(page, ks=("2",))
     page.locator("#explore-batch-run").click()
-    expect(page.locator("#explore-batch-status")).to_contain_text(re.compile("^(Drafting pays|No k is seen)"))
-    expect(page.locator("#explore-batches .ytick")).to_have_count(5)
+    expect(page.locator("#explore-batch-status [role=status]")).to_contain_text(re.compile("^(Drafting pays|No k is seen)"))
+    expect(page.locator("#explore-batches .xtick")).to_have_count(5)
 
 
 def test_stop_keeps_what_was_run(page):
     open_explore(page, ks=("1", "2", "3", "4", "5", "6", "8", "12"), temperatures=("0", "0.7", "1", "1.3"), tokens=256)
     page.locator("#explore-run").click()
-    expect(page.locator("#explore-status")).to_contain_text(re.compile(r"^([3-9]|\d\d) of 72 runs done"))
+    expect(page.locator("#explore-status [role=status]")).to_contain_text(re.compile(r"^([3-9]|\d\d) of 72 runs done"))
     page.locator("#explore-stop").click()
     expect(page.locator("#explore-status")).to_contain_text("Stopped")
     kept = page.locator(ROWS).count()

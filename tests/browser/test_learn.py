@@ -1,107 +1,125 @@
-"""The lessons in the browser: every button does what its lesson speaks of, on the real models."""
+"""The lessons in the browser: steps set the picture, links restore them, and what is live is real and turns no controls."""
 
 import re
 
-import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.steps import another_run, ended, set_number, shown_run
+from tests.browser.steps import scrolls_sideways, set_number
+from ui.experiments.lessons.course import LESSONS, titles
+from ui.experiments.lessons.text import read_steps
 
-LESSONS = (
-    "Why decoding is slow",
-    "Draft and verify",
-    "Accept or reject",
-    "Why the output is unchanged",
-    "How many guesses?",
-    "When it does not pay",
-)
+CONTROLS = "[...document.querySelectorAll('#k input, #temperature input, #strategy input, #max-tokens input, #seed input')]"
 
 
-@pytest.fixture
-def lessons(page) -> Page:
+def at(page: Page, lesson: int, step: int = 0) -> None:
+    """This step is what is seen, and where the address leads."""
+    learn = page.locator(".ns-learn")
+    expect(learn).to_have_attribute("data-lesson", str(lesson))
+    expect(learn).to_have_attribute("data-step", str(step))
+    expect(learn.locator(".ns-lesson-title")).to_have_text(read_steps(lesson)[step].title)
+    assert f"lesson={lesson}" + (f"&step={step}" if step else "") in page.url
+
+
+def choose_lesson(page: Page, lesson: int) -> None:
+    page.locator(f".ns-course [data-lesson='{lesson}']").click()
+    expect(page.locator(".ns-learn")).to_have_attribute("data-lesson", str(lesson))
+
+
+def go_live(page: Page) -> None:
+    page.locator("#learn-run").click()
+    expect(page.locator("#learn-stop")).to_be_visible()
+    expect(page.locator("#learn-stop")).to_be_hidden()
+    expect(page.locator(".ns-source")).to_contain_text("Live")
+
+
+def test_a_link_restores_a_step_and_the_arrow_keys_lead_through_all_lessons(page):
+    page.goto(page.url + "?lesson=3&step=2")
+    expect(page.get_by_role("tab", name="Learn")).to_have_attribute("aria-selected", "true")
+    at(page, 3, 2)
+    assert page.locator(".ns-picture .ns-lit").evaluate_all("(parts) => parts.map((part) => part.dataset.part)") == ["p"]
+    expect(page.locator(".ns-picture [data-part='die']").first).to_be_hidden()
+    expect(page.locator(".ns-told")).to_have_attribute("aria-live", "polite")
+
+    page.keyboard.press("ArrowRight")
+    at(page, 3, 3)
+    expect(page.locator(".ns-picture [data-part='die']").first).to_be_visible()
+    expect(page.locator(".ns-answer")).to_be_hidden()  # nothing was answered
+    page.keyboard.press("ArrowLeft")
+    at(page, 3, 2)
+    page.locator(".ns-choices button").first.click()
+    at(page, 3, 3)
+    expect(page.locator(".ns-answer")).to_contain_text("Yes, it is possible")
+    expect(page.locator(".ns-answer")).to_contain_text("Sometimes")
+    expect(page.locator(".ns-next")).to_be_focused()
+
+    page.locator(".ns-dots button").first.click()
+    at(page, 3)
+    assert page.locator(".ns-picture .ns-unseen").count() == 0  # it opens with the finished picture
+    page.keyboard.press("ArrowLeft")
+    at(page, 2, len(read_steps(2)) - 1)
+    page.keyboard.press("ArrowRight")
+    at(page, 3)
+
+    for lesson, title in enumerate(titles(), start=1):
+        choose_lesson(page, lesson)
+        at(page, lesson)
+        expect(page.locator(".ns-course [aria-current]")).to_have_text(title)
+        if LESSONS[lesson - 1].chart:
+            page.locator(f"[data-chart='{lesson}'] .main-svg").first.wait_for()
+    for width, height in ((1024, 768), (390, 844)):
+        page.set_viewport_size({"width": width, "height": height})
+        for lesson in (3, 7):
+            choose_lesson(page, lesson)
+            assert not scrolls_sideways(page)
+
+
+def test_a_link_beyond_a_lesson_leads_to_its_last_step(page):
+    page.goto(page.url + "?lesson=1&step=99")
+    at(page, 1, len(read_steps(1)) - 1)
+
+
+def test_what_is_live_is_another_each_time_can_be_stopped_and_leaves_the_controls_alone(page):
+    set_number(page, "k", 3)
+    before = page.evaluate(f"{CONTROLS}.map((field) => field.value)")
     page.get_by_role("tab", name="Learn").click()
-    page.locator("#learn-1-run").wait_for()
-    return page
+    choose_lesson(page, 3)
+    guess = page.locator(".ns-picture .ns-lp-text del")
+    seen = [guess.inner_text()]
+    for _ in range(2):
+        go_live(page)
+        seen.append(guess.inner_text())
+    assert len(set(seen)) == 3
+    ratio = page.locator(".ns-picture .ns-die-edge").inner_text()
+    assert 0.3 <= float(re.findall(r"[\d.]+", ratio)[0]) <= 0.7
 
+    choose_lesson(page, 2)
+    go_live(page)
+    expect(page.locator("#learn-status")).to_contain_text("tokens in")
 
-def test_there_are_six_lessons_in_order(lessons):
-    for number, title in enumerate(LESSONS, start=1):
-        expect(lessons.locator(f"#learn-{number} h2")).to_have_text(title)
-        expect(lessons.locator(f"#learn-{number}-run")).to_be_enabled()
+    choose_lesson(page, 4)
+    page.locator("#learn-run").click()
+    expect(page.locator("#learn-status")).to_contain_text("drawn")
+    page.locator("#learn-stop").click()
+    expect(page.locator("#learn-status")).to_contain_text("Stopped")
 
-
-def test_the_first_measures_passes(lessons):
-    lessons.locator("#learn-1-run").click()
-    expect(lessons.locator("#learn-1-status")).to_contain_text("16 tokens:")
-    assert lessons.locator("#learn-1-view .barlayer .point").count() == 5
-
-
-def test_the_second_sets_the_controls_and_runs(lessons):
-    before = shown_run(lessons)
-    lessons.locator("#learn-2-run").click()
-    another_run(lessons, before)
-    ended(lessons)
-    expect(lessons.locator("#k input[type=number]")).to_have_value("4")
-    expect(lessons.locator("#temperature input[type=number]")).to_have_value("0.7")
-    assert lessons.locator("#rounds .ns-round").count() > 3
-
-
-def test_the_third_explains_a_real_rejection(lessons):
-    lessons.locator("#learn-3-run").click()
-    expect(lessons.locator("#learn-3-why")).to_contain_text(re.compile(r"The draw [\d.]+ was not below [\d.]+: rejected"))
-    expect(lessons.locator("#learn-3-why h3")).to_have_attribute("data-kind", "rejected")
-    lessons.locator("#learn-3-chart .main-svg").first.wait_for()
-
-
-def test_the_fourth_draws_tokens_whose_counts_meet_the_target(lessons):
-    lessons.locator("#learn-4-run").click()
-    status = lessons.locator("#learn-4-status")
-    expect(status).to_contain_text("After 1,500 draws", timeout=120_000)
-    measured, chance, blind = map(float, re.findall(r"\d+\.\d+|\d+(?= however)", status.inner_text())[:3])
-    assert measured < 5 * chance
-    assert measured < blind
-    lessons.locator("#learn-4-distance .scatterlayer").first.wait_for()
-    assert lessons.locator("#learn-4-shares .barlayer .trace").count() == 2
-
-
-def test_drawing_can_be_stopped(lessons):
-    lessons.locator("#learn-4-run").click()
-    expect(lessons.locator("#learn-4-status")).to_contain_text("drawn")
-    lessons.locator("#learn-4-stop").click()
-    expect(lessons.locator("#learn-4-status")).to_contain_text("Stopped")
-
-
-def test_the_fifth_explores_k(lessons):
-    lessons.locator("#learn-5-run").click()
-    lessons.locator("#explore-csv").wait_for(timeout=180_000)
-    expect(lessons.locator("#explore-table [role=row][data-index]")).to_have_count(7)
-
-
-def test_the_sixth_races_with_sixteen_guesses(lessons):
-    lessons.locator("#learn-6-run").click()
-    lessons.locator(".ns-race[data-state=done]").wait_for()
-    expect(lessons.locator("#race-verdict")).to_contain_text("tokens a second against")
-    lessons.get_by_role("tab", name="Run").click()
-    expect(lessons.locator("#k input[type=number]")).to_have_value("16")
+    page.locator("#learn-run").click()
+    page.get_by_role("tab", name="Run").click()
+    assert "lesson" not in page.url
+    assert page.evaluate(f"{CONTROLS}.map((field) => field.value)") == before
+    page.get_by_role("tab", name="Learn").click()
+    at(page, 4)
+    expect(page.locator("#learn-run")).to_be_enabled()  # what is left is stopped
 
 
 def test_an_empty_prompt_is_told_and_the_lesson_can_be_tried_again(page):
     page.locator("#prompt textarea").fill("")
     set_number(page, "k", 3)
     page.get_by_role("tab", name="Learn").click()
-    page.locator("#learn-3-run").click()
+    choose_lesson(page, 2)
+    page.locator("#learn-run").click()
     expect(page.get_by_test_id("toast-body").first).to_contain_text("prompt is empty")
+    expect(page.locator("#learn-run")).to_be_enabled()
     page.get_by_role("tab", name="Run").click()
     page.locator("#prompt textarea").fill("Once upon a time")
     page.get_by_role("tab", name="Learn").click()
-    page.locator("#learn-3-run").click()
-    page.locator("#learn-3-chart .main-svg").first.wait_for()
-
-
-@pytest.mark.parametrize("width", [1440, 390])
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_lessons_fit_the_page(open_page, width, theme):
-    page = open_page(width=width, query=f"?__theme={theme}")
-    page.get_by_role("tab", name="Learn").click()
-    page.locator("#learn-6-run").wait_for()
-    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    go_live(page)

@@ -45,7 +45,7 @@ def numbers(page: Page, lane: str) -> Locator:
 
 def choose(page: Page, elem_id: str, name: str) -> None:
     page.locator(f"#{elem_id} input").click()
-    page.get_by_role("option", name=name, exact=True).click()
+    page.locator(f"#{elem_id}").get_by_role("option", name=name, exact=True).click()
 
 
 def test_the_tab_opens_with_a_finished_race_whose_texts_stand_side_by_side(page):

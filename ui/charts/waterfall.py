@@ -131,7 +131,7 @@ def build_waterfall() -> gr.HTML:
 
 def markup() -> str:
     """The chart's place, the buttons of the machines, the sliders, and where the numbers come from."""
-    buttons = [("here", "This machine, measured"), *((preset.key, preset.label) for preset in PRESETS)]
+    buttons = [("here", "This run, measured"), *((preset.key, preset.label) for preset in PRESETS)]
     machines = "".join(
         f'<button type="button" data-machine="{key}" aria-pressed="false">{html.escape(label)}</button>'
         for key, label in buttons
@@ -154,7 +154,7 @@ def sources() -> str:
     """How the calculated machines are calculated."""
     lines = "".join(f"<li>{_source(preset)}</li>" for preset in PRESETS)
     return (
-        "<details><summary>Where these numbers come from</summary><p>This machine: measured after the run, on the same prompt, "
+        "<details><summary>Where these numbers come from</summary><p>This run: measured after it, on the same prompt, "
         "at most 64 tokens each way. The others are calculated, as the least time that a pass can take: reading all weights "
         "once (bytes ÷ memory bandwidth), "
         "or multiplying by them (2 operations a weight and token), whichever is longer. Real ones are slower, by the "

@@ -158,6 +158,8 @@ def where_it_pays(samples: Sequence[BatchSample]) -> str:
     At each size the tests of all k together give a false alarm in at most one of twenty cases (Bonferroni).
     """
     gains = batch_gains(samples)
+    if not gains:
+        return "No batch was long enough to be compared: let the runs have more tokens"
     sizes, ks = (sorted(set(places)) for places in zip(*gains, strict=True))
     least = 1 - (1 - LEVEL) / len(ks)
     paying = {size: [k for k in ks if (size, k) in gains and lies_above(gains[size, k], 0.0, least)] for size in sizes}

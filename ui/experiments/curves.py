@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from statistics import median
 
 from naive_speculate.theory import speedup
@@ -18,23 +19,18 @@ class Theory:
     Attributes:
         alpha: Kept ÷ judged, of all runs at the temperature.
         draft: Cost of drafting a token, in plain rounds.
-        verify: By k, the cost of the rest of a round; between measured k it is interpolated.
+        first, each: Cost of a round with drafts: this, and so much a draft; the steadiest line through what was measured.
     """
 
     alpha: float
     draft: float
-    verify: dict[int, float]
+    first: float
+    each: float
 
     def speedup(self, k: int) -> float:
         """Leviathan et al. 2023, Theorem 3.8, with what a round was measured to cost."""
-        return speedup(self.alpha, k, self.draft, self._verify)
-
-    def _verify(self, k: int) -> float:
-        if k in self.verify:
-            return self.verify[k]
-        below, above = max(known for known in self.verify if known < k), min(known for known in self.verify if known > k)
-        share = (k - below) / (above - below)
-        return (1 - share) * self.verify[below] + share * self.verify[above]
+        verify = max(LEAST_COST, self.first + k * (self.each - self.draft)) if k else 1.0
+        return speedup(self.alpha, k, self.draft, verify)
 
 
 def theory_of(samples: Sequence[Sample], temperature: float) -> Theory | None:
@@ -47,10 +43,11 @@ def theory_of(samples: Sequence[Sample], temperature: float) -> Theory | None:
         return None
     unit = median(s.round_seconds for s in plain)
     draft = max(LEAST_COST, median(s.draft_seconds for s in drafting) / unit)
-    verify = {0: 1.0}
-    for k in sorted({s.k for s in drafting}):
-        verify[k] = max(LEAST_COST, median(s.round_seconds for s in drafting if s.k == k) / unit - k * draft)
-    return Theory(sum(s.accepted for s in drafting) / judged, draft, verify)
+    rounds = {k: median(s.round_seconds for s in drafting if s.k == k) / unit for k in sorted({s.k for s in drafting})}
+    # Theil and Sen: the median of the slopes between any two, which a few disturbed ones cannot turn.
+    each = median([(rounds[b] - rounds[a]) / (b - a) for a, b in combinations(rounds, 2)] or [draft])
+    first = median(cost - k * each for k, cost in rounds.items())
+    return Theory(sum(s.accepted for s in drafting) / judged, draft, first, each)
 
 
 def speedup_curve(samples: Sequence[Sample], temperature: float) -> Figure:
@@ -76,7 +73,8 @@ def speedup_curve(samples: Sequence[Sample], temperature: float) -> Figure:
                 "showlegend": False,
             },
             *([_theory(curve)] if curve else []),
-            _measured(found),
+            _measured("measured, with 95% interval", "circle-open", [cell for cell in found if not cell.best]),
+            _measured("the same; may be the fastest", "circle", [cell for cell in found if cell.best]),
         ],
         takeaway=said if said.startswith("k =") else said[0].upper() + said[1:],
         x={"title": {"text": "drafts a round, k"}, "range": [-0.5, last + 0.7], "tickvals": [0, *(c.k for c in found)]},
@@ -97,12 +95,13 @@ def _theory(curve: Sequence[float]) -> dict[str, object]:
     }
 
 
-def _measured(found: Sequence[Cell]) -> dict[str, object]:
+def _measured(name: str, symbol: str, found: Sequence[Cell]) -> dict[str, object]:
     known = [cell.speedup for cell in found]
     return {
         "type": "scatter",
         "mode": "markers",
-        "name": "measured, with 95% interval",
+        "name": name,
+        "showlegend": bool(found),
         "x": [cell.k for cell in found],
         "y": [value.mean for value in known],
         "error_y": {
@@ -113,13 +112,7 @@ def _measured(found: Sequence[Cell]) -> dict[str, object]:
             "thickness": 2,
             "width": 5,
         },
-        # What may be the best is filled.
-        "marker": {
-            "size": 10,
-            "color": DRAFT,
-            "symbol": ["circle" if cell.best else "circle-open" for cell in found],
-            "line": {"width": 2, "color": DRAFT},
-        },
+        "marker": {"size": 10, "color": DRAFT, "symbol": symbol, "line": {"width": 2, "color": DRAFT}},
         "customdata": [_range(cell) for cell in found],
         "hovertemplate": "k = %{x}: %{y:.2f}× %{customdata}<extra></extra>",
     }

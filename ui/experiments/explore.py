@@ -128,6 +128,7 @@ def build_explore(catalog: Catalog, controls: parts.Controls) -> parts.Controls:
             visible=bool(made),
             buttons=[],
             elem_id="explore-table",
+            column_widths=["124px"] * len(SHOWN),  # narrower ones would cut off the headings on a phone; so the table scrolls
         )
         download = gr.Button("Download as CSV", visible=bool(made), elem_id="explore-csv", size="sm", elem_classes="ns-small")
         csv = gr.Textbox(to_csv(made) if made else "", visible=False)

@@ -25,14 +25,14 @@ def acceptance_map(cells: Sequence[Cell], ks: Sequence[int], temperatures: Seque
     if not cells:
         return empty(NOTHING_YET)
     values = {(c.temperature, c.k): c.acceptance_rate for c in cells}
-    texts = {key: _with_spread(percent(value.mean), _share_spread(value), len(ks)) for key, value in values.items()}
+    texts = {key: _with_spread(percent(value.mean), _share_spread(value), len(temperatures)) for key, value in values.items()}
     low, high = min(value.mean for value in values.values()), max(value.mean for value in values.values())
     return _heat_map(
         {key: value.mean for key, value in values.items()},
         texts,
         ks,
         temperatures,
-        rows_are="temperature",
+        columns_are="temperature",
         takeaway=f"Between {percent(low)} and {percent(high)} of the drafts were kept",
         scale=KEPT,
         low=0.0,
@@ -51,7 +51,7 @@ def speedup_map(cells: Sequence[Cell], ks: Sequence[int], temperatures: Sequence
         stars,
         ks,
         temperatures,
-        rows_are="temperature",
+        columns_are="temperature",
         takeaway=f"At most {best.speedup.mean:.2f} × plain, with k = {best.k} at temperature {best.temperature:g}",
     )
 
@@ -62,29 +62,29 @@ def batch_map(samples: Sequence[BatchSample], ks: Sequence[int], sizes: Sequence
     if not speedups:
         return empty(NOTHING_YET)
     values: dict[Field, Estimate] = {(size, k): value for (size, k), value in speedups.items()}
-    return _speedups(values, set(), ks, sizes, rows_are="texts at once", takeaway=where_it_pays(samples))
+    return _speedups(values, set(), ks, sizes, columns_are="texts at once", takeaway=where_it_pays(samples))
 
 
 def _speedups(
     values: Mapping[Field, Estimate],
     stars: set[Field],
     ks: Sequence[int],
-    rows: Sequence[float],
+    columns: Sequence[float],
     *,
-    rows_are: str,
+    columns_are: str,
     takeaway: str,
 ) -> Figure:
     reach = max(0.5, *(abs(value.mean - 1) for value in values.values()))
     texts = {
-        key: _with_spread(f"<b>★ {value.mean:.2f}</b>" if key in stars else f"{value.mean:.2f}", _spread(value), len(ks))
+        key: _with_spread(f"<b>★ {value.mean:.2f}</b>" if key in stars else f"{value.mean:.2f}", _spread(value), len(columns))
         for key, value in values.items()
     }
     return _heat_map(
         {key: value.mean for key, value in values.items()},
         texts,
         ks,
-        rows,
-        rows_are=rows_are,
+        columns,
+        columns_are=columns_are,
         takeaway=takeaway,
         scale=SLOWER_FASTER,
         low=1 - reach,
@@ -113,21 +113,22 @@ def _heat_map(
     values: Mapping[Field, float],
     texts: Mapping[Field, str],
     ks: Sequence[int],
-    rows: Sequence[float],
+    columns: Sequence[float],
     *,
-    rows_are: str,
+    columns_are: str,
     takeaway: str,
     scale: list[tuple[float, str]],
     low: float,
     high: float,
 ) -> Figure:
-    columns, lines = list(range(len(ks))), list(range(len(rows)))
+    # k goes upwards: a phone has room for as many columns as there are temperatures, with their spreads, but not for every k.
+    places, lines = list(range(len(columns))), list(range(len(ks)))
     fields = {
         "type": "heatmap",
-        "x": columns,
+        "x": places,
         "y": lines,
-        "z": [[values.get((row, k)) for k in ks] for row in rows],
-        "text": [[texts.get((row, k), "") for k in ks] for row in rows],
+        "z": [[values.get((column, k)) for column in columns] for k in ks],
+        "text": [[texts.get((column, k), "") for column in columns] for k in ks],
         "texttemplate": "%{text}",
         "textfont": {"size": 13, "color": INK},
         "xgap": 3,
@@ -144,18 +145,18 @@ def _heat_map(
         takeaway=takeaway,
         x={
             **ticks,
-            "tickvals": columns,
-            "ticktext": [str(k) for k in ks],
-            "title": {"text": "drafts a round, k"},
-            "range": [-0.5, len(ks) - 0.5],
+            "tickvals": places,
+            "ticktext": [f"{column:g}" for column in columns],
+            "title": {"text": columns_are},
+            "range": [-0.5, len(columns) - 0.5],
         },
         y={
             **ticks,
             "tickvals": lines,
-            "ticktext": [f"{row:g}" for row in rows],
-            "title": {"text": rows_are},
-            "range": [-0.5, len(rows) - 0.5],
+            "ticktext": [str(k) for k in ks],
+            "title": {"text": "drafts a round, k"},
+            "range": [-0.5, len(ks) - 0.5],
         },
-        height=98 + 46 * len(rows),
+        height=98 + 42 * len(ks),
         margin={"l": 8, "r": 8, "t": 18, "b": 8},
     )

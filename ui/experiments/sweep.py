@@ -19,13 +19,16 @@ from ui.run.settings import Settings
 KS = [1, 2, 3, 4, 5, 6, 8, 12]
 TEMPERATURES = [0.0, 0.3, 0.7, 1.0, 1.3, 1.6]
 PROMPTS = [
-    *EXAMPLES.values(),
+    next(iter(EXAMPLES.values())),
+    "There was once a king who had three sons, and the youngest of them",
+    "The rabbit looked at the bear and",
+    "Every evening, when the lamps were lit, the children",
     "The old woman looked out of the window and",
     "One winter morning the door of the school",
     '"I do not believe you," said the',
     "When they came to the top of the hill they saw",
 ]
-"""Beginnings of texts that are continued beside the visitor's own."""
+"""Beginnings that are continued beside the visitor's own: of one kind, for a list has another best k than a tale."""
 
 
 @dataclass(frozen=True, slots=True)

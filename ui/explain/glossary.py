@@ -12,6 +12,8 @@ from typing import NamedTuple
 LEVIATHAN = "https://arxiv.org/abs/2211.17192"
 CHEN = "https://arxiv.org/abs/2302.01318"
 BLOCK = "https://arxiv.org/abs/2403.10444"
+SUFFIX = "https://arxiv.org/abs/2411.04975"
+EAGLE = "https://arxiv.org/abs/2503.01840"
 MEDUSA = "https://arxiv.org/abs/2401.10774"
 VLLM = "https://docs.vllm.ai/en/latest/features/spec_decode/"
 NUCLEUS = "https://arxiv.org/abs/1904.09751"
@@ -263,6 +265,22 @@ TERMS = (
         "Prompt lookup",
         "Drafts without a model: where the last words stood before in the text, it guesses that they go on in the same way.",
         ("[Pp]rompt lookup",),
+    ),
+    Term(
+        "suffix",
+        "Suffix decoding",
+        "Drafts without a model: it looks for the longest piece of earlier text that ends like this one, and copies what came "
+        "after it most often.",
+        ("[Ss]uffix decoding",),
+        SUFFIX,
+    ),
+    Term(
+        "head",
+        "Draft head",
+        "Drafts with one layer that reads the target's own hidden states: what the target was about to say. It is trained for "
+        "one target.",
+        ("[Dd]raft heads?",),
+        EAGLE,
     ),
     Term("top-p", "Top-p, top-k, min-p", "Three ways to forbid unlikely tokens before one is drawn.", source=NUCLEUS),
     Term("stop", "Stop string", "The text ends before it. Tokens that were written beyond are discarded.", ("stop string",)),

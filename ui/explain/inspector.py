@@ -7,6 +7,7 @@ import html
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from naive_speculate.events import Event, EventKind, TokenProb
 from naive_speculate.events.trace import Trace
@@ -113,13 +114,17 @@ def to_json(trace: Trace, number: int) -> str:
     Raises:
         ValueError: If there is no such event, or it does not speak of a token.
     """
+    told = {"words": words(trace, number), "figure": distributions(trace, number)}
+    return json.dumps(told, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def words(trace: Trace, number: int) -> dict[str, Any]:
+    """The explanation's sentences and details, in pieces with the terms among them; as `to_json`."""
     explanation = explain(trace, number)
-    words = {
+    return {
         "sentences": [linked(sentence) for sentence in explanation.sentences],
         "details": [(linked(name), value) for name, value in explanation.details],
     }
-    figure = distributions(trace, number)
-    return json.dumps({"words": words, "figure": figure}, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def distributions(trace: Trace, number: int) -> Figure:

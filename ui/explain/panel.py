@@ -21,17 +21,22 @@ def build_panel(run: str, trace: Trace) -> gr.HTML:
         run: Id of the run that is shown first.
         trace: That run, whole; what there is to say of the refused draft that is shown first need not be asked for.
     """
-    marks = html.escape(json.dumps({kind.value: style.mark for kind, style in STYLES.items()}), quote=True)
-    figure = place("", "What could have come here", "ns-chart ns-chart-alone")
-    template = (ROOT / "inspector.html").read_text(encoding="utf-8")
     return gr.HTML(
         json.dumps(_first_shown(run, trace)).replace("<", "\\u003c"),
-        html_template=template.replace("@MARKS@", marks).replace("@DISTRIBUTIONS@", figure),
+        html_template=panel(),
         js_on_load=mounting("inspector"),
         apply_default_css=False,
         elem_id="why",
         label="Why",
     )
+
+
+def panel() -> str:
+    """The panel's markup."""
+    marks = html.escape(json.dumps({kind: style.mark for kind, style in STYLES.items()}), quote=True)
+    figure = place("", "What could have come here", "ns-chart ns-chart-alone")
+    template = (ROOT / "inspector.html").read_text(encoding="utf-8")
+    return template.replace("@MARKS@", marks).replace("@DISTRIBUTIONS@", figure)
 
 
 def _first_shown(run: str, trace: Trace) -> dict[str, Any]:

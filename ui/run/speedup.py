@@ -26,7 +26,7 @@ def speedup_of(run: Run, *, asked: bool) -> dict[str, Any]:
     """
     finished = _finished(run)
     if finished is None:
-        return _reason(GOES_ON)
+        return _reason(NONE_SAVED if run.measure is None else GOES_ON)
     if finished.speedup is None:
         if run.measure is None:
             return _reason(NONE_SAVED)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import gradio as gr
 
 from naive_speculate.events import TOKEN_KINDS, EventKind
+from naive_speculate.events.notebook import to_html
 from naive_speculate.events.trace import Trace
 from naive_speculate.palette import PROMPT, STYLES, Style
 from naive_speculate.speculate.draft import DRAFTERS
@@ -14,6 +15,7 @@ from ui import labels
 from ui.assets import ROOT, mounting
 from ui.explain.glossary import link
 from ui.explain.inspector import to_json
+from ui.run.offline import document, offline_page
 from ui.run.runs import Run, Runs
 from ui.run.settings import Settings, settings_of
 from ui.run.speedup import speedup_of
@@ -132,4 +134,13 @@ def _server_functions(runs: Runs) -> list[Callable[..., str]]:
         settings = run and (run.settings or settings_of(run.trace))
         return settings.query(Settings(prompt="", seed=None)) if settings else ""
 
-    return [resync, trace, explain, speedup, link]
+    def file(request: object) -> str:
+        """A run as a file: `[run id, "replay" or "html"]` → its text, empty where there is none."""
+        match request:
+            case [run_id, "replay"] if run := runs.get(run_id):
+                return offline_page(run, template())
+            case [run_id, "html"] if run := runs.get(run_id):
+                return document(run.title or "A run", to_html(run.events))
+        return ""
+
+    return [resync, trace, explain, speedup, link, file]

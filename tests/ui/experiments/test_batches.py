@@ -47,13 +47,14 @@ def test_where_drafting_stops_paying_is_told():
     assert where_it_pays(samples({(1, 2): FAST, (8, 2): FAST, (1, 4): SLOW, (8, 4): SLOW})) == (
         "Drafting pays at every size; with 8 texts at once, with k = 2"
     )
+    assert where_it_pays([BatchSample(1, 0, 0, 100.0)]).startswith("No batch was long enough")
     assert where_it_pays(samples({(1, 2): EVEN})) == "No k is seen to be faster than plain decoding"
 
 
-def test_the_map_has_a_row_for_every_size_and_says_where_it_stops():
+def test_the_map_has_a_column_for_every_size_and_says_where_it_stops():
     figure = drawn(batch_map(samples({(1, 2): FAST, (8, 2): SLOW}), [2], [1, 8]))
-    assert figure.layout.yaxis.ticktext == ("1", "8")
-    assert figure.layout.yaxis.title.text == "texts at once"
+    assert figure.layout.xaxis.ticktext == ("1", "8")
+    assert figure.layout.xaxis.title.text == "texts at once"
     assert figure.layout.meta.startswith("Drafting pays with up to 1 text")
 
 

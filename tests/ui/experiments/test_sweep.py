@@ -130,7 +130,7 @@ def test_several_k_are_a_range_only_where_nothing_between_is_left_out():
 
 def test_the_speedup_map_marks_each_k_that_may_be_the_best_and_shows_the_spread():
     figure = drawn(speedup_map(cells(CLEAR), KS, TEMPERATURES))
-    (first, second), (third, _) = figure.data[0].text
+    (first, third), (second, _) = figure.data[0].text
     assert "★" not in first
     assert second.startswith("<b>★ 1.80</b><br>")
     assert "1.77–1.84" in second
@@ -140,8 +140,8 @@ def test_the_speedup_map_marks_each_k_that_may_be_the_best_and_shows_the_spread(
 
 def test_a_map_keeps_its_axes_while_it_fills():
     few, all_ = (drawn(acceptance_map(made, KS, TEMPERATURES)) for made in (cells(CLEAR)[:1], cells(CLEAR)))
-    assert few.layout.xaxis.range == all_.layout.xaxis.range == (-0.5, 1.5)
-    assert few.layout.yaxis.ticktext == all_.layout.yaxis.ticktext == ("0", "1")
+    assert few.layout.yaxis.range == all_.layout.yaxis.range == (-0.5, 1.5)
+    assert few.layout.xaxis.ticktext == all_.layout.xaxis.ticktext == ("0", "1")
     assert [list(row) for row in few.data[0].z] == [[0.5, None], [None, None]]
     assert all_.layout.meta == "Between 50% and 50% of the drafts were kept"
 
@@ -158,9 +158,19 @@ def test_theory_takes_alpha_and_costs_from_the_runs():
     theory = theory_of(runs, 0.0)
     assert theory is not None
     assert (theory.alpha, theory.draft) == pytest.approx((0.5, 0.1))
-    assert theory.verify == pytest.approx({0: 1.0, 2: 1.4, 4: 1.8})
+    assert (theory.first, theory.each) == pytest.approx((1.0, 0.3))
     assert theory.speedup(0) == pytest.approx(1.0)
     assert theory.speedup(3) == pytest.approx((1 + 0.5 + 0.25 + 0.125) / (3 * 0.1 + 1.6))
+
+
+def test_a_disturbed_k_does_not_bend_theory():
+    runs = [Sample(0.0, 0, 0, 0, 20, 0, 0, 0, 20, 0.010, 0.0)]
+    for k in (1, 2, 4, 6, 8):
+        seconds = 0.012 + 0.002 * k + (0.050 if k == 4 else 0.0)
+        runs.append(Sample(0.0, k, 0, 0, 10, 10 * k, 8, 8, 10, seconds, 0.001))
+    theory = theory_of(runs, 0.0)
+    assert theory is not None
+    assert (theory.first, theory.each) == pytest.approx((1.2, 0.2))
 
 
 def test_theory_says_nothing_of_windows_of_changing_length_or_without_plain_runs():
@@ -171,13 +181,13 @@ def test_theory_says_nothing_of_windows_of_changing_length_or_without_plain_runs
 
 def test_the_curve_shows_points_with_intervals_over_theory_and_says_what_can_be_told():
     figure = drawn(speedup_curve(CLEAR, 0.0))
-    plain, theory, measured = figure.data
+    plain, theory, slower, fastest = figure.data
     assert list(plain.y) == [1, 1]
     assert len(theory.y) == 5
     assert theory.y[0] == pytest.approx(1.0)
-    assert list(measured.x) == [1, 4]
-    assert all(up > 0 and down > 0 for up, down in zip(measured.error_y.array, measured.error_y.arrayminus, strict=True))
-    assert list(measured.marker.symbol) == ["circle-open", "circle"]
+    assert (list(slower.x), list(fastest.x)) == ([1], [4])
+    assert all(bars.error_y.array[0] > 0 and bars.error_y.arrayminus[0] > 0 for bars in (slower, fastest))
+    assert (slower.marker.symbol, fastest.marker.symbol) == ("circle-open", "circle")
     assert figure.layout.meta == "k = 4 is the fastest"
 
 

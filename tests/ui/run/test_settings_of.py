@@ -41,7 +41,7 @@ def test_a_link_repeats_prompt_and_seed_even_where_they_are_as_usual():
     mine = Run(run([(2, 1)]).events)
     mine.settings = Settings(prompt="Once", seed=1)
     runs.add("visitor", mine)
-    *_, link = _server_functions(runs)
+    *_, link, _ = _server_functions(runs)
     assert link(mine.id) == "prompt=Once&seed=1"
     assert link("another") == link(None) == ""
     linked = from_query(dict(part.split("=") for part in link(mine.id).split("&")))

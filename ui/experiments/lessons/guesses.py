@@ -9,7 +9,7 @@ from ui.experiments.lessons.tally import tally_up
 from ui.labels import number, percent
 
 KS = (1, 2, 3, 4, 6, 8, 12)
-TOKENS = 64
+TOKENS = 96
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
@@ -84,8 +84,10 @@ def words(data: Data) -> dict[str, str]:
 
 def right(data: Data) -> list[int]:
     found = gains(data)
-    top = best(data)
-    return [1, 0 if top == max(found) else 2 if top == min(found) else 1]
+    top, many = best(data), max(found)
+    known = data["known"]
+    twice = known[str(many)]["tokens_a_pass"] / known[str(many // 2)]["tokens_a_pass"] if str(many // 2) in known else 0.0
+    return [0 if 1.95 <= twice <= 2.05 else 2 if twice > 2.05 else 1, 0 if top == max(found) else 2 if top == min(found) else 1]
 
 
 def views(data: Data) -> list[View]:

@@ -1,0 +1,24 @@
+// A run in a file of its own (ui/run/offline.py): the page's stage, fed from the file, which begins to play by itself.
+
+import { mount as mountGlossary } from "./glossary.js";
+import { mount as mountInspector } from "./inspector.js";
+import { mount as mountStage } from "./stage.js";
+
+export function begin() {
+  document.body.classList.toggle("dark", matchMedia("(prefers-color-scheme: dark)").matches);
+  const { message, words } = JSON.parse(document.getElementById("run").textContent);
+  const nothing = async () => "";
+  const server = {
+    resync: nothing, trace: nothing, link: nothing,
+    speedup: async () => JSON.stringify({ reason: "This run was saved without a measured speedup." }),
+    explain: async ([, number]) => (words[number] ? JSON.stringify({ words: words[number] }) : ""),
+  };
+  const find = (id) => document.getElementById(id);
+  mountGlossary({ element: find("glossary") });
+  mountInspector({ element: find("why"), props: { value: "{}" } });
+  mountStage({ element: find("stage"), props: { value: message }, watch() {}, trigger() {}, server });
+  const speed = document.querySelector(".ns-speed");
+  speed.value = "rounds:1";
+  speed.dispatchEvent(new Event("change"));
+  if (!matchMedia("(prefers-reduced-motion: reduce)").matches) document.querySelector("[data-act='play']").click();
+}

@@ -1,0 +1,142 @@
+// Pictures and data to take away: charts as PNG and SVG, the coloured text as SVG, and what the server makes files of.
+
+const SVG = "http://www.w3.org/2000/svg";
+const WIDTH = 720; // at least, for a picture's legend to stand in one row
+const NAME = "naive-speculate";
+const DASHES = { dotted: "1.5 2.5", dashed: "5 3", solid: "" };
+
+export function download(name, content, type) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+// The stage's menu of files.
+export class Take {
+  constructor(stage) {
+    const menu = stage.find(".ns-take");
+    for (const button of menu.querySelectorAll("[data-take]")) {
+      button.addEventListener("click", async () => {
+        menu.open = false;
+        if (button.dataset.take === "svg") return download(`${NAME}-text.svg`, asSvg(stage.flow.box), "image/svg+xml");
+        const text = await stage.server.file([stage.run.id, button.dataset.take]);
+        if (!text) return void stage.trigger("lost", {});
+        download(`${NAME}-${button.dataset.take === "html" ? "text" : "replay"}.html`, text, "text/html");
+      });
+    }
+    document.addEventListener("click", (event) => { if (!menu.contains(event.target)) menu.open = false; });
+  }
+}
+
+// Buttons below a chart that save it as it is drawn, with its title and on the page's ground.
+export function offerPicture(place) {
+  const box = document.createElement("div");
+  box.className = "ns-pictures";
+  for (const format of ["png", "svg"]) {
+    const button = document.createElement("button");
+    Object.assign(button, { type: "button", textContent: format.toUpperCase(), title: `Save this chart as ${format.toUpperCase()}` });
+    button.setAttribute("aria-label", `${button.title}: ${place.getAttribute("aria-label")}`);
+    button.addEventListener("click", () => savePicture(place, format));
+    box.append(button);
+  }
+  place.after(box);
+}
+
+async function savePicture(place, format) {
+  const { data, layout } = place;
+  if (!layout) return;
+  const caption = place.previousElementSibling; // the title, as text or as a link, and what the chart says
+  const [name, takeaway] = [caption.firstChild.textContent, caption.lastElementChild.textContent];
+  const said = takeaway.replace(/(.{80,100}) /g, "$1\n").split("\n");
+  const headline = 44 + 18 * said.length;
+  const [width, height] = [Math.max(WIDTH, place.clientWidth), place.clientHeight + headline];
+  const ground = color("--ns-page");
+  const plain = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;");
+  const words = {
+    text: `<b>${plain(name)}</b><br><span style="font-size:13px">${said.map(plain).join("<br>")}</span>`,
+    x: 0.02, xanchor: "left", y: 1 - 24 / height, yanchor: "top", font: { size: 16, color: color("--ns-ink") },
+  };
+  const picture = {
+    data, layout: { ...layout, height, title: words, paper_bgcolor: ground, plot_bgcolor: ground, margin: { ...layout.margin, t: (layout.margin?.t ?? 30) + headline } },
+  };
+  const address = await window.Plotly.toImage(picture, { format, width, height, scale: format === "png" ? 2 : 1 });
+  const file = name.toLowerCase().replace(/[^a-z0-9]+/g, "-");
+  download(`${NAME}-${file}.${format}`, await blobOf(address, format));
+}
+
+// A data URL's content; the page's policy may forbid to fetch one.
+async function blobOf(address, format) {
+  const [head, body] = [address.slice(0, address.indexOf(",")), address.slice(address.indexOf(",") + 1)];
+  if (format === "svg") return new Blob([decodeURIComponent(body)], { type: "image/svg+xml" });
+  return new Blob([Uint8Array.from(atob(body), (char) => char.charCodeAt(0))], { type: head.slice(5).split(";")[0] });
+}
+
+const color = (name) => getComputedStyle(document.body).getPropertyValue(name).trim();
+
+// The coloured text as it stands on the page, also what is scrolled away: a ground, a text and its lines for each piece of a
+// token that lies on one line.
+export function asSvg(box) {
+  const frame = box.getBoundingClientRect();
+  const [dx, dy] = [frame.left + box.clientLeft - box.scrollLeft, frame.top + box.clientTop - box.scrollTop];
+  const [width, height] = [box.clientWidth, box.scrollHeight];
+  const svg = node("svg", { xmlns: SVG, viewBox: `0 0 ${width} ${height}`, width, height, "font-family": "system-ui, sans-serif" });
+  svg.append(node("rect", { width, height, fill: color("--ns-page") }));
+  for (const token of box.querySelectorAll(".ns-token")) {
+    if (token.hidden || !token.firstChild || getComputedStyle(token).display === "none") continue;
+    const looks = getComputedStyle(token);
+    for (const { text, rect } of lines(token.firstChild)) svg.append(...piece(text, rect, looks, dx, dy));
+  }
+  return new XMLSerializer().serializeToString(svg);
+}
+
+function piece(text, rect, looks, dx, dy) {
+  const [x, y] = [rect.left - dx, rect.top - dy];
+  const size = parseFloat(looks.fontSize);
+  const base = y + rect.height * 0.78;
+  const parts = [];
+  if (!/^rgba\(.*, 0\)$|^transparent$/.test(looks.backgroundColor)) {
+    parts.push(node("rect", { x, y, width: rect.width, height: rect.height, rx: 3, fill: looks.backgroundColor }));
+  }
+  const words = node("text", {
+    x, y: base, "font-size": size, "font-weight": looks.fontWeight, fill: looks.color, textLength: rect.width, lengthAdjust: "spacingAndGlyphs",
+    "xml:space": "preserve",
+  });
+  words.textContent = text;
+  parts.push(words);
+  const [line, style] = [looks.textDecorationLine, looks.textDecorationStyle];
+  if (!line || line === "none") return parts;
+  const through = line.includes("line-through");
+  const rows = style === "double" ? [base + 4, base + 7] : [through ? base - size * 0.28 : base + 5];
+  for (const row of rows) {
+    const drawn = { x1: x, y1: row, x2: x + rect.width, y2: row, stroke: looks.color, "stroke-width": through ? 1.2 : 1.8 };
+    const dashes = DASHES[style] || "";
+    parts.push(node("line", dashes ? { ...drawn, "stroke-dasharray": dashes } : drawn));
+  }
+  return parts;
+}
+
+// The pieces of a text that lie on one line each, with where they lie; line breaks and nothing are left out.
+function lines(text) {
+  const range = document.createRange();
+  const found = [];
+  for (let n = 0; n < text.length; n += 1) {
+    range.setStart(text, n);
+    range.setEnd(text, n + 1);
+    const rect = range.getClientRects()[0];
+    if (!rect || !rect.width || text.data[n] === "\n") continue;
+    const last = found[found.length - 1];
+    if (last && Math.abs(last.top - rect.top) < 2) Object.assign(last, { end: n + 1, right: rect.right });
+    else found.push({ from: n, end: n + 1, left: rect.left, right: rect.right, top: rect.top, height: rect.height });
+  }
+  return found.map(({ from, end, left, right, top, height }) => ({
+    text: text.data.slice(from, end), rect: { left, top, width: right - left, height },
+  }));
+}
+
+function node(name, attributes) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) if (key !== "xmlns") made.setAttribute(key, value);
+  return made;
+}

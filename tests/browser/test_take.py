@@ -1,0 +1,98 @@
+"""Pictures and data to take away."""
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+from playwright.sync_api import expect
+
+from naive_speculate import Trace
+from tests.browser.steps import another_run, ended, shown_run, text
+from ui.run.recorded import SPECULATIVE
+
+EVIL = "<img src=x onerror='window.hit=1'></script><script>window.hit=1</script>"
+
+
+def saved(page, button, path: Path) -> Path:
+    with page.expect_download() as download:
+        button.click()
+    download.value.save_as(path)
+    return path
+
+
+def save_as(page, name: str, path: Path) -> Path:
+    page.locator(".ns-take summary").click()
+    return saved(page, page.get_by_role("button", name=name, exact=True), path)
+
+
+def test_every_chart_can_be_saved_as_a_picture(page, tmp_path):
+    ended(page)
+    charts = page.locator("#charts .ns-chart")
+    count = charts.count()
+    assert count >= 5
+    assert page.locator(".ns-pictures button").count() >= 2 * count
+    chart = charts.filter(has=page.locator("#chart-positions"))
+    chart.hover()
+    png = saved(page, chart.get_by_role("button", name=re.compile("^Save this chart as PNG")), tmp_path / "chart.png")
+    assert png.read_bytes().startswith(b"\x89PNG")
+    svg = saved(page, chart.get_by_role("button", name=re.compile("^Save this chart as SVG")), tmp_path / "chart.svg")
+    words = "".join(ElementTree.parse(svg).getroot().itertext())
+    title = chart.locator("figcaption").evaluate("(node) => node.firstElementChild.textContent")
+    assert title in words
+    assert "var(--" not in svg.read_text()
+    panel = page.locator("#distributions .ns-chart")  # whose title is no link
+    panel.hover()
+    why = saved(page, panel.get_by_role("button", name=re.compile("^Save this chart as SVG")), tmp_path / "why.svg")
+    assert "What could have come here" in "".join(ElementTree.parse(why).getroot().itertext())
+
+
+def test_the_coloured_text_can_be_saved_as_a_drawing_and_as_markup(page, tmp_path):
+    ended(page)
+    recorded = Trace.load(SPECULATIVE)
+    drawing = ElementTree.parse(save_as(page, "Coloured text (SVG)", tmp_path / "text.svg")).getroot()
+    drawn = "".join(node.text or "" for node in drawing.iter("{http://www.w3.org/2000/svg}text"))
+    shown = page.evaluate("[...document.querySelectorAll('#tokens .ns-token')].map(n => n.textContent).join('')")
+    assert re.sub(r"\s", "", drawn) == re.sub(r"\s", "", shown)
+    assert recorded._repr_html_() in save_as(page, "Coloured text (HTML)", tmp_path / "text.html").read_text()
+
+
+def test_a_run_replays_in_a_file_of_its_own_without_any_network(page, chromium, tmp_path):
+    ended(page)
+    recorded = Trace.load(SPECULATIVE)
+    passes = recorded.metrics.num_spec_steps
+    file = save_as(page, "A page that replays by itself (HTML)", tmp_path / "replay.html")
+    context = chromium.new_context(offline=True, reduced_motion="no-preference")
+    alone, asked, problems = context.new_page(), list[str](), list[str]()
+    alone.on("request", lambda request: asked.append(request.url))
+    alone.on("pageerror", lambda error: problems.append(str(error)))
+    alone.goto(file.as_uri())
+    expect(alone.locator(".ns-clock")).to_contain_text("round 2 of")  # it plays by itself
+    alone.get_by_role("button", name="To the end", exact=True).click()
+    expect(alone.locator(".ns-clock")).to_contain_text(f"round {passes} of {passes}")
+    assert text(alone) == recorded.text
+    expect(alone.locator("#stats")).to_contain_text(f"{len(recorded.token_ids)} tokens in {passes} passes")
+    alone.locator("#tokens [data-kind=rejected]").first.click()
+    expect(alone.locator(".inspector-why")).to_contain_text("draft gave")
+    assert [url for url in asked if not url.startswith("data:")] == [file.as_uri()]
+    assert problems == []
+    context.close()
+
+
+def test_a_saved_run_of_hostile_words_shows_them_as_words(page, chromium, tmp_path):
+    ended(page)
+    events = list(Trace.load(SPECULATIVE))[:40]
+    for event in events:
+        event.text = event.token = event.prompt = EVIL
+        event.prompt_texts = [EVIL] * len(event.prompt_token_ids or [])
+    Trace(events).save(tmp_path / "evil.jsonl")
+    before = shown_run(page)
+    page.locator(".ns-file").set_input_files(tmp_path / "evil.jsonl")
+    another_run(page, before)
+    ended(page)
+    for name, file in (("A page that replays by itself (HTML)", "replay.html"), ("Coloured text (HTML)", "text.html")):
+        alone = chromium.new_page()
+        alone.goto(save_as(page, name, tmp_path / file).as_uri())
+        expect(alone.get_by_text("onerror").first).to_be_attached()
+        assert alone.locator("img").count() == 0
+        assert alone.evaluate("window.hit") is None
+        alone.close()

@@ -1,0 +1,92 @@
+"""A run as one HTML file that replays by itself, without this server or any network: the page's own stage and scripts, inlined.
+
+The scripts are ES modules that import one another; here an import map leads each name to its text, as a data URL.
+"""
+
+import html
+import json
+import re
+from base64 import b64encode
+
+from naive_speculate.events import TOKEN_KINDS, EventKind
+from naive_speculate.events.trace import Trace
+from ui.assets import ROOT, styles
+from ui.explain.glossary import glossary
+from ui.explain.inspector import words
+from ui.explain.panel import panel
+from ui.run.runs import Run
+from ui.run.wire import batch
+
+MAX_EXPLAINED = 2000
+"""Of longer runs, so many events, the words of the inspector stay behind; its bar and its sentence do not."""
+ENTRIES = ("stage", "inspector", "glossary", "offline")
+_IMPORT = re.compile(r'((?:from|import) )"\./([\w-]+)\.js"')
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' data:; img-src data: blob:"
+
+
+def offline_page(run: Run, stage: str) -> str:
+    """The file.
+
+    Args:
+        run: A run that is over, or so far as it has come.
+        stage: The stage's markup.
+    """
+    data = json.loads(batch(run)) | {"live": False, "done": True}
+    told = {"message": json.dumps(data), "words": _words(run.trace)}
+    imports = {f"ns/{name}.js": f"data:text/javascript;base64,{b64encode(text.encode()).decode()}" for name, text in _modules()}
+    title = html.escape(run.title or "A run")
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>Naive Speculate: {title}</title><style>{styles()}</style>"
+        f'<script type="importmap">{json.dumps({"imports": imports})}</script></head>'
+        '<body class="ns-offline"><main class="gradio-container"><div class="main">'
+        '<header class="ns-top"><h1>Naive Speculate</h1>'
+        "<p>A recorded run of speculative decoding: a small model guesses ahead, a large one checks.</p></header>"
+        f'<div class="ns-view"><div class="ns-main" id="stage">{stage}</div>'
+        f'<aside class="ns-inspector" id="inspector"><div id="why">{panel()}</div></aside></div></div></main>'
+        f'<div id="glossary">{glossary()}</div><script type="application/json" id="run">{_in_script(told)}</script>'
+        '<script type="module">import { begin } from "ns/offline.js"; begin();</script></body></html>\n'
+    )
+
+
+def document(title: str, body: str) -> str:
+    """A whole HTML file of a piece of markup."""
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"><title>{html.escape(title)}</title></head>'
+        f"<body>{body}</body></html>\n"
+    )
+
+
+def _modules() -> list[tuple[str, str]]:
+    """The scripts that the file needs by their names, with imports that the import map knows."""
+    found: dict[str, str] = {}
+    waiting = list(ENTRIES)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            text = (ROOT / "js" / f"{name}.js").read_text(encoding="utf-8")
+            waiting += [match[2] for match in _IMPORT.finditer(text)]
+            found[name] = _IMPORT.sub(r'\1"ns/\2.js"', text)
+    return sorted(found.items())
+
+
+def _words(trace: Trace) -> dict[int, object]:
+    """What the inspector says of each token, as soon as its round is over."""
+    if len(trace) > MAX_EXPLAINED:
+        return {}
+    told: dict[int, object] = {}
+    end = len(trace)
+    for number in reversed(range(len(trace))):
+        kind = trace[number].kind
+        if kind == EventKind.STEP:
+            end = number + 1
+        elif kind in TOKEN_KINDS:
+            told[number] = words(Trace(trace.events[:end]), number)
+    return told
+
+
+def _in_script(value: object) -> str:
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
