@@ -5,6 +5,7 @@ from rich.table import Table
 from rich.text import Text
 
 from naive_speculate.doctor.diagnosis import Diagnosis, Window
+from naive_speculate.doctor.suspects import is_set
 
 BAR = 20
 EXAMPLES = (0.01, 0.05, 0.1, 0.2)
@@ -115,6 +116,11 @@ def _suspects(found: Diagnosis) -> Text:
 
 def _unknown(found: Diagnosis) -> Text:
     lines = [*found.reading.derived, *found.reading.unknown]
+    if found.num_draft_tokens is not None and not is_set(found.num_draft_tokens):
+        lines.append(
+            "Windows differ in length: where the drafter ends them when it is unsure, α is that of drafts it was sure of, and "
+            "tells little of longer windows."
+        )
     if any(not window.measured for window in found.windows):
         lines.append("* worked out: the account has no rate for this place.")
     lines.append("No engine tells here what sampling parameters or templates were used, nor what a forward costs.")

@@ -78,6 +78,11 @@ def suspects(
     return tuple(found)
 
 
+def is_set(width: float) -> bool:
+    """Whether windows are of one length, so that k ends them and not the drafter."""
+    return abs(width - round(width)) < 0.05
+
+
 def _mismatch(seen: str) -> Suspect:
     words = (
         f"{seen}: draft and target hardly agree from the first token on. Look at what they are given: the same chat template "
@@ -94,6 +99,7 @@ def _window(
     if width is None:
         return found
     last = unconditional[-1] if whole and width > 1 else None
+    best_k = best_k if is_set(width) else None
     if best_k is not None and gain is not None and gain > GAIN and best_k < width:
         words = f"k is too large: with these costs {best_k} is best, and {gain:.2f} times as fast as the present {width:.3g}."
         found.append(Suspect("k_too_large", words))

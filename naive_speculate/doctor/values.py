@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 MAX_DEPTH = 40
+PATIENCE = 200
+"""How often a value that goes over several lines is looked for in vain."""
 
 
 def objects(text: str, names: tuple[str, ...]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
@@ -27,15 +29,22 @@ def _values(text: str) -> Iterator[Any]:
     with contextlib.suppress(ValueError, RecursionError):
         yield json.loads(text)
         return
-    decoder, at = json.JSONDecoder(), 0
+    decoder, at, in_vain = json.JSONDecoder(), 0, 0
     while (begin := text.find("{", at)) >= 0:
         line_end = text.find("\n", begin)
-        line_end = at = line_end if line_end >= 0 else len(text)
-        try:
-            value, at = decoder.raw_decode(text, begin)
-        except (ValueError, RecursionError):
-            value = _printed(text[begin:line_end])
-        yield value
+        line_end = line_end if line_end >= 0 else len(text)
+        line, at = text[begin:line_end], line_end
+        with contextlib.suppress(ValueError, RecursionError):
+            yield decoder.raw_decode(line)[0]
+            continue
+        if in_vain < PATIENCE:
+            try:
+                value, at = decoder.raw_decode(text, begin)
+                yield value
+                continue
+            except (ValueError, RecursionError):
+                in_vain += 1
+        yield _printed(line)
 
 
 def _within(value: Any, names: tuple[str, ...], depth: int) -> Iterator[dict[str, Any]]:

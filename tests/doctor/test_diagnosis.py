@@ -117,6 +117,12 @@ def test_a_window_that_is_too_long_or_too_short_is_told_with_the_best():
     assert names(diagnose(account(same(0.8, 4)), given(0.15))) == []
 
 
+def test_where_the_drafter_ends_windows_nothing_is_said_of_k():
+    costs = given(0.02)
+    assert names(diagnose(account([], accepted_per_step=1.7, drafted_per_step=1.75), costs)) == []
+    assert names(diagnose(account([], accepted_per_step=1.7, drafted_per_step=2.0), costs)) == ["k_too_small"]
+
+
 def test_a_large_batch_is_suspected_where_the_engine_tells_it():
     assert names(diagnose(account(same(0.8, 4), requests_running=64.0))) == ["batch"]
     assert names(diagnose(account(same(0.8, 4), requests_running=8.0))) == []
