@@ -85,7 +85,7 @@ def test_a_window_is_made_in_one_call_where_nothing_must_be_looked_at(pairs, mon
     made.clear()
     for params in (SamplingParams(top_p=0.9), SamplingParams(presence_penalty=1.0), SamplingParams(temperature=0.001)):
         decoder.generate([1, 2, 3], params, num_draft_tokens=4, drafter="model")
-    decoder.generate([1, 2] * 75, SamplingParams(max_tokens=8), num_draft_tokens=60, drafter="model")  # positions end before
+    decoder.generate([1, 2] * 95, SamplingParams(max_tokens=8), num_draft_tokens=60, drafter="model")  # positions end before
     assert not made
 
 
