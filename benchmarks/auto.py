@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from statistics import median
 
@@ -26,6 +27,7 @@ sys.path.insert(0, str(ROOT))
 from naive_speculate import EventKind, SamplingParams, SpeculativeDecoder, load_pair  # noqa: E402
 from naive_speculate.infer.threads import leave_cores_to  # noqa: E402
 from naive_speculate.speculate.draft import DRAFTERS  # noqa: E402
+from ui.host.measuring import machine_name  # noqa: E402
 
 WINDOWS = tuple(range(1, 9))
 OUT = Path(__file__).with_suffix(".txt")
@@ -107,7 +109,10 @@ def measure(decoder: SpeculativeDecoder, situation: str, drafter: str, pairs: in
 
 def show(rows: Sequence[Row], pairs: int, console: Console) -> None:
     """Print the table."""
-    table = Table(title=f"“auto” ÷ a fixed window, speeds: medians of {pairs} pairs of runs")
+    table = Table(
+        title=f"“auto” ÷ a fixed window, speeds: medians of {pairs} pairs of runs",
+        caption=f"{machine_name('cpu')}, {date.today():%d %B %Y}",
+    )
     table.add_column("", no_wrap=True)
     table.add_column("drafter", no_wrap=True)
     for heading in (*(f"k = {k}" for k in WINDOWS), "best k", "÷ best", "by costs: k", "÷ best"):
