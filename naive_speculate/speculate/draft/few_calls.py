@@ -32,8 +32,10 @@ def draft_in_few_calls(
         vocab_size: How many tokens may be drafted.
     """
     draft_window = getattr(type(model), "draft_window", None)  # not by way of a wrapper, which may change the logits
+    if draft_window is None or not _alike(rows):
+        return None
     longest = max(places.lengths) + query.shape[1] + max(MAX_AUTO_WINDOW + _CHUNK, *limits)
-    if draft_window is None or not _alike(rows) or (model.max_positions is not None and longest > model.max_positions):
+    if model.max_positions is not None and longest > model.max_positions:
         return None
     adaptive = any(row.window.adaptive for row in rows)
     # The same length at the end of a run, too, where fewer are wanted: every length has a graph of its own.
