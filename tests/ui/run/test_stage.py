@@ -31,8 +31,8 @@ def test_the_markup_is_no_template_of_gradio_s():
 def test_the_palette_reaches_the_style_sheet_for_both_themes():
     light, dark = variables().split(".dark")
     for kind, style in STYLES.items():
-        assert f"--ns-{kind.value}:{style.light};" in light
-        assert f"--ns-{kind.value}:{style.dark};" in dark
+        assert f"--ns-{kind}:{style.light};" in light
+        assert f"--ns-{kind}:{style.dark};" in dark
     assert "</style" not in styles()
 
 
