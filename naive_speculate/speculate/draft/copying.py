@@ -1,5 +1,6 @@
 """Drafting by copying: no model, but an index of each row's text, which says what may come next."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -47,7 +48,7 @@ class TextIndex(Protocol):
 Index = TypeVar("Index", bound=TextIndex)
 
 
-class CopyingDrafter(BatchDrafter, Generic[Index]):
+class CopyingDrafter(BatchDrafter, ABC, Generic[Index]):
     """Drafts without a model; a class of this kind says how it indexes a text and what it copies from it.
 
     A proposal is a point mass, so that verification stays lossless whatever is copied.
@@ -60,13 +61,13 @@ class CopyingDrafter(BatchDrafter, Generic[Index]):
         super().__init__(pair, vocab_size, device)
         self.indexes: dict[SequenceState, Index] = {}
 
+    @abstractmethod
     def new_index(self, token_ids: list[int]) -> Index:
         """An empty index of a text, which is a row's list of tokens itself."""
-        raise NotImplementedError
 
+    @abstractmethod
     def copy(self, index: Index, limit: int) -> Copy:
         """What may follow the text, at most `limit` tokens."""
-        raise NotImplementedError
 
     def admit(self, row: SequenceState) -> None:
         """See `BatchDrafter.admit`."""
