@@ -21,17 +21,7 @@ def measure(trial: Trial) -> Iterator[Progress]:
     yield Progress("Decoding until a guess is refused that might as well have been kept …")
     for seed in trial.seeds(TRIES):
         # Without its longer tail every list in an event is the whole distribution.
-        trace = trial.run(
-            "full",
-            num_draft_tokens=K,
-            auto=False,
-            drafter="model",
-            verify_strategy="speculative_sampling",
-            temperature=1.0,
-            top_k=8,
-            max_tokens=TOKENS,
-            seed=seed,
-        )
+        trace = trial.sampled(seed, num_draft_tokens=K, top_k=8, max_tokens=TOKENS)
         if trial.cancel.is_set():
             return
         found = teaching_refusal(trace, trial.seen)

@@ -63,6 +63,11 @@ class Trial:
         """The same, to its end."""
         return Trace(self.stream(detail, **changes))
 
+    def sampled(self, seed: int, **changes: Any) -> Trace:
+        """A run whose every draft is judged by p/q, with all that is known of each."""
+        judged = {"auto": False, "drafter": "model", "verify_strategy": "speculative_sampling", "temperature": 1.0}
+        return self.run("full", seed=seed, **judged, **changes)
+
 
 class Progress(NamedTuple):
     """What an experiment says, and what it has found so far; None for nothing yet."""

@@ -42,17 +42,7 @@ def find_fork(trial: Trial) -> Fork | None:
     """
     best: Fork | None = None
     for seed in trial.seeds(TRIES):
-        trace = trial.run(
-            "full",
-            num_draft_tokens=K,
-            auto=False,
-            drafter="model",
-            verify_strategy="speculative_sampling",
-            temperature=1.0,
-            top_k=TOP_K,
-            max_tokens=TOKENS,
-            seed=seed,
-        )
+        trace = trial.sampled(seed, num_draft_tokens=K, top_k=TOP_K, max_tokens=TOKENS)
         found = teaching_fork(trace)
         if found and (best is None or abs(found.share - THIRD) < abs(best.share - THIRD)):
             best = found
