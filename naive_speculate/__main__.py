@@ -132,6 +132,7 @@ def _add_sampling(parser: argparse.ArgumentParser) -> None:
     add("stop-token-ids", type=_token_list, metavar="ID,ID…")
     add("allowed-token-ids", type=_token_list, metavar="ID,ID…")
     add("logit-bias", '; such as {"42": -5}', type=_bias, metavar="JSON")
+    add("filter-words", choices=["classroom"])
     for name in ("include-stop-str-in-output", "ignore-eos"):
         add(name, action="store_true")
     for name in ("detokenize", "skip-special-tokens", "spaces-between-special-tokens"):
