@@ -12,6 +12,7 @@ from ui.experiments.explore import build_explore
 from ui.experiments.learn import build_learn, lesson_in
 from ui.experiments.race import build_race
 from ui.experiments.rooms import room_in
+from ui.experiments.yourself import build_yourself
 from ui.explain.glossary import glossary
 from ui.explain.models import documents
 from ui.host.catalog import Catalog
@@ -65,6 +66,7 @@ def build_page(catalog: Catalog, runs: Runs) -> gr.Blocks:
                 build_explore(catalog, workbench.controls)
             with gr.Tab("Learn", id="learn"):
                 build_learn(catalog, workbench.controls)
+                build_yourself(catalog)
                 build_doctor()
         page.load(_open_lesson, None, tabs, show_progress="hidden", api_visibility="private")
         page.load(workbench.follow_link, None, workbench.settings, show_progress="hidden", api_visibility="private")

@@ -56,7 +56,9 @@ def figures(found: Diagnosis) -> dict[str, str]:
         "requests at once": reading.requests_running,
         "speedup with these costs": found.speedup,
     }
-    return {name: f"{value:.2f}" if isinstance(value, float) else str(value) for name, value in rows.items() if value is not None}
+    return {
+        name: f"{value:.2f}" if isinstance(value, float) else str(value) for name, value in rows.items() if value is not None
+    }
 
 
 def _figures(found: Diagnosis) -> Table:

@@ -212,8 +212,8 @@ class Event:
         reason: Why a token was discarded: "rejected" (an earlier draft was), "stop" or "length".
         num_draft, num_accepted, draft_seconds, verify_seconds, total_seconds: A step's figures. `num_accepted` counts the
             drafts that the verifier kept, before any cut by a stop or the length limit.
-        others: Of a step with drafts that were sampled, in full detail: how many of them each other strategy would have kept with
-            the same draws, by its name; those that need draws are missing where the run's own strategy makes none.
+        others: Of a step with drafts that were sampled, in full detail: how many of them each other strategy would have kept
+            with the same draws, by its name; those that need draws are missing where the run's own strategy makes none.
         typical_distances: Of the same steps, at each draft's place: total variation between the target's distribution and what
             typical acceptance puts out there, given that the drafts before it were kept.
         schema_version, prompt, prompt_token_ids, prompt_texts, settings, seed, models, device, cost_table: What a run

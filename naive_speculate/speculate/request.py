@@ -85,7 +85,9 @@ def check_given(given: GivenDraft, greedy: bool) -> None:
     if len(given.draft) > MAX_GIVEN:
         raise ValueError(f"given_draft may have {MAX_GIVEN} characters or tokens, got {len(given.draft)}")
     if greedy:
-        raise ValueError("given_draft needs a temperature above 0 and a strategy that samples: its probability has no other use")
+        raise ValueError(
+            "given_draft needs a temperature above 0 and a strategy that samples: its probability has no other use"
+        )
 
 
 def as_requests(prompt: Any, params: Any, options: dict[str, Any]) -> tuple[list[Request], bool]:

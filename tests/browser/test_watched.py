@@ -1,4 +1,4 @@
-"""A trace of transformers' own assisted generation, opened on the page: its tokens, draws and probabilities, and whole charts."""
+"""A trace of transformers' own assisted generation, opened on the page: tokens, draws and probabilities, and whole charts."""
 
 import pytest
 from playwright.sync_api import expect

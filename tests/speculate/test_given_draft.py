@@ -3,6 +3,7 @@
 from itertools import product
 
 import pytest
+
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.speculate.draft import OWN_DRAFTERS, drafter_for
 from naive_speculate.speculate.request import GivenDraft
@@ -58,9 +59,9 @@ def test_q_is_the_mixture_and_the_rest_of_the_word_follows_for_certain(pair):
 
 
 def test_a_word_is_tokens_that_continue_the_text(bundled_decoder):
-    params = SamplingParams(max_tokens=8, temperature=0.8, seed=1)
+    params = SamplingParams(max_tokens=16, temperature=0.8, seed=1)
     for word in (" king", " hippopotamus", ",", "\n"):
-        trace = bundled_decoder.generate("Once upon a time there was a", params, **given(word, 1.0)).trace
+        trace = bundled_decoder.generate("Once upon a time there was a", params, **given(word, 1.0, num_draft_tokens=16)).trace
         assert trace.started.settings["drafter"] == "given"
         assert "".join(event.text for event in trace if event.kind == "proposed") == word
 
@@ -95,8 +96,8 @@ def test_rows_with_given_drafts_join_a_batch_of_others(bundled_decoder):
 def test_what_cannot_be_drafted_is_refused(pair, options, words):
     with pytest.raises(ValueError, match=words):
         SpeculativeDecoder(pair).generate(PROMPT, SamplingParams(max_tokens=2), **options)
+    alone = SpeculativeDecoder(ModelPair(pair.target))
     with pytest.raises(ValueError, match="no draft model"):
-        alone = SpeculativeDecoder(ModelPair(pair.target))
         alone.generate(PROMPT, SamplingParams(max_tokens=2), given_draft=GivenDraft([1], 0.5))
 
 

@@ -90,7 +90,9 @@ def findings(asked: Any) -> dict[str, Any]:
 
 def words(found: Diagnosis, basis: str) -> str:
     """What was found, as HTML."""
-    told = "".join(f"<div><dt>{html.escape(name)}</dt><dd>{html.escape(said)}</dd></div>" for name, said in figures(found).items())
+    told = "".join(
+        f"<div><dt>{html.escape(name)}</dt><dd>{html.escape(said)}</dd></div>" for name, said in figures(found).items()
+    )
     suspects = "".join(f"<li>{html.escape(suspect.words)}</li>" for suspect in found.suspects)
     unsure = "".join(f"<li>{html.escape(line)}</li>" for line in caveats(found) if not line.startswith("*"))
     best = f'<p class="ns-findings-best">{html.escape(best_window(found, basis))}</p>' if found.windows else ""
@@ -109,7 +111,7 @@ def places_chart(found: Diagnosis) -> Figure:
     x = list(range(1, len(rates) + 1))
     reached = [place for place, rate in zip(x, found.conditional, strict=True) if rate is not None]
     kept = [rate for rate in found.conditional if rate is not None]
-    traces = [
+    traces: list[dict[str, Any]] = [
         {
             "type": "bar",
             "name": "if reached",
@@ -152,7 +154,7 @@ def windows_chart(found: Diagnosis) -> Figure:
     if not windows or not any(limits):
         return empty("No window pays." if windows else "How long the windows were is not told, so α does not follow.")
     ks = [window.k for window in windows]
-    traces = [
+    traces: list[dict[str, Any]] = [
         {
             "type": "scatter",
             "mode": "lines+markers",

@@ -21,11 +21,11 @@ from ui.run.runs import Runs
 TITLE = "What would the others have done?"
 MOST_ROUNDS = 300
 NAMES = {name: words.partition(" (")[0] for words, name in STRATEGIES}
-NOT_RECORDED = "Not recorded: this run was kept by an earlier version, or without all details. Press Run to make one that has it."
+NOT_RECORDED = "Not recorded: this run was kept by an earlier version, or without all details. Press Run for one that has it."
 NO_DRAFTS = "Nothing was drafted in this run, so that there is nothing to judge."
 GREEDY = (
-    "This run compares drafts with the target's most probable token: it rolls no die and has no temperature, and at temperature "
-    "0 all strategies do just that. Run with a temperature and speculative sampling to see them part."
+    "This run compares drafts with the target's most probable token: it rolls no die and has no temperature, and at "
+    "temperature 0 all strategies do just that. Run with a temperature and speculative sampling to see them part."
 )
 NO_DRAWS = "Typical acceptance rolls no die, so that the strategies that need one cannot be compared on this run."
 SAME_TEXT = "The draws are those of the run, and every round begins with the text that the run had by then."
@@ -71,7 +71,8 @@ def build_others(runs: Runs) -> gr.HTML:
 
     return gr.HTML(
         f'<dialog class="ns-glossary ns-others" aria-labelledby="others-title"><header><h2 id="others-title">{TITLE}</h2>'
-        '<button type="button" data-close>Close</button></header><div class="ns-others-body" aria-live="polite"></div></dialog>',
+        '<button type="button" data-close>Close</button></header>'
+        '<div class="ns-others-body" aria-live="polite"></div></dialog>',
         html_template="${value}",
         js_on_load=mounting("others", "lost"),
         server_functions=[others],
@@ -84,7 +85,7 @@ def build_others(runs: Runs) -> gr.HTML:
 def rounds_of(trace: Trace) -> list[Round]:
     """The rounds of which the run's events tell it."""
     started = trace.started
-    own = str((started and started.settings or {}).get("verify_strategy", ""))
+    own = str(((started and started.settings) or {}).get("verify_strategy", ""))
     drafts: dict[int, list[Event]] = defaultdict(list)
     rounds = []
     for event in trace:

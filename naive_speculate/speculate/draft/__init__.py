@@ -22,8 +22,8 @@ OWN_DRAFTERS = frozenset({*DRAFTERS.values(), TranslatedDrafter, GivenDrafter, T
 
 
 def drafter_for(name: str, pair: ModelPair) -> type[BatchDrafter]:
-    """What drafts for a pair under a name of the registry, or for a row with a given draft: a draft model with another tokenizer
-    is translated."""
+    """What drafts for a pair under a name of the registry, or for rows with a given draft: a draft model with another
+    tokenizer is translated."""
     if name == GIVEN:
         return GivenDrafter if pair.translation is None else TranslatedGivenDrafter
     drafter = DRAFTERS[name]

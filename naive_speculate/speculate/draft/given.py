@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-import torch
-
 from naive_speculate.speculate.draft.model import ModelDrafter
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal
 from naive_speculate.speculate.draft.translated import TranslatedDrafter
@@ -16,8 +14,8 @@ GIVEN = "given"
 class _Given(BatchDrafter):
     """Proposes a row's given tokens in its first step, and nothing afterwards.
 
-    The first of them is drafted with the stated probability s, otherwise a token that the draft model draws: q = s · δ + (1 − s) ·
-    q_draft. Where it is the one that was drawn, either way, the others follow as point masses.
+    The first of them is drafted with the stated probability s, otherwise a token that the draft model draws:
+    q = s · δ + (1 − s) · q_draft. Where it is the one that was drawn, either way, the others follow as point masses.
     """
 
     def room(self, row: SequenceState) -> int:
