@@ -7,9 +7,12 @@ import gradio as gr
 from starlette.routing import BaseRoute
 
 from ui.assets import mounting, scripts, styles
+from ui.experiments.doctor import build_doctor
 from ui.experiments.explore import build_explore
 from ui.experiments.learn import build_learn, lesson_in
 from ui.experiments.race import build_race
+from ui.experiments.rooms import room_in
+from ui.experiments.yourself import build_yourself
 from ui.explain.glossary import glossary
 from ui.explain.models import documents
 from ui.host.catalog import Catalog
@@ -63,6 +66,8 @@ def build_page(catalog: Catalog, runs: Runs) -> gr.Blocks:
                 build_explore(catalog, workbench.controls)
             with gr.Tab("Learn", id="learn"):
                 build_learn(catalog, workbench.controls)
+                build_yourself(catalog)
+                build_doctor()
         page.load(_open_lesson, None, tabs, show_progress="hidden", api_visibility="private")
         page.load(workbench.follow_link, None, workbench.settings, show_progress="hidden", api_visibility="private")
         page.unload(forget)
@@ -71,8 +76,9 @@ def build_page(catalog: Catalog, runs: Runs) -> gr.Blocks:
 
 
 def _open_lesson(request: gr.Request) -> Any:
-    """A link to a lesson opens its tab; `assets/js/learn.js` goes to the step."""
-    return gr.Tabs(selected="learn") if lesson_in(request.query_params) else gr.skip()
+    """A link to a lesson or a room opens their tab; `assets/js/learn.js` goes to the step, `room.js` opens the room."""
+    query = request.query_params
+    return gr.Tabs(selected="learn") if lesson_in(query) or room_in(query) else gr.skip()
 
 
 def open_queue(page: gr.Blocks, size: int) -> None:

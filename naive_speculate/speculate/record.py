@@ -9,6 +9,7 @@ from naive_speculate.events.record import Outcome
 from naive_speculate.speculate.draft.proposal import Proposal
 from naive_speculate.speculate.judge import Distributions
 from naive_speculate.speculate.logprobs import raw_logprobs
+from naive_speculate.speculate.others import add_others
 from naive_speculate.speculate.rules import Verdict, pick
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.verify import Verifier
@@ -62,6 +63,7 @@ def to_host(
         _add_probs(outcomes, rows, draft, verdict, next_token_ids, r, p.probs)
         if any(row.detail == "full" for row in rows):
             _add_tops(outcomes, rows, draft, verdict, p.probs, workspace.vocabulary)
+            add_others(outcomes, rows, draft, p, r)
     for row, outcome, scores in zip(rows, outcomes, logits, strict=True):
         if row.wants_logprobs:
             tokens = outcome.token_ids

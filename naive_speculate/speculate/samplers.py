@@ -9,6 +9,7 @@ typical acceptance, Cai et al. 2024 (Medusa, arXiv 2401.10774, section 3.3.1).
 
 import torch
 
+from naive_speculate.sampling.argmax import argmax
 from naive_speculate.speculate.rules import (
     Generators,
     Verdict,
@@ -248,6 +249,24 @@ class TypicalAcceptanceSampler(_Sampler):
     def _get_recovered_token_ids(self, target_probs: torch.Tensor) -> torch.Tensor:
         """The target's most probable token of every place, int64, shape `[batch_size, k]`."""
         return target_probs.argmax(dim=-1)
+
+    def output_probs(
+        self, target_probs: torch.Tensor, draft_probs: torch.Tensor, thresholds: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """What stands at a place in the end, given that the drafts before it were kept: the draft where the target finds it
+        plausible, else the target's most probable token.
+
+        Args:
+            target_probs, draft_probs: Shape `[..., vocab_size]`.
+            thresholds: Those of a verdict about the same places, shape `[...]`; worked out where they are not given.
+
+        Returns:
+            torch.Tensor: A distribution of the same shape.
+        """
+        thresholds = self._thresholds(target_probs) if thresholds is None else thresholds
+        kept = draft_probs.where(target_probs > thresholds[..., None], 0.0)
+        refused = 1 - kept.sum(dim=-1, keepdim=True)
+        return kept.scatter_add_(-1, argmax(target_probs)[..., None], refused)
 
     def _thresholds(self, target_probs: torch.Tensor) -> torch.Tensor:
         entropy = torch.special.entr(target_probs).sum(dim=-1)

@@ -18,6 +18,7 @@ from ui.explain.panel import build_panel
 from ui.host.catalog import DECODING, Catalog
 from ui.notify import warn
 from ui.run import controls as parts
+from ui.run.others import build_others
 from ui.run.recorded import START
 from ui.run.replay import opened
 from ui.run.runs import Run, Runs
@@ -77,6 +78,7 @@ class Workbench:
                     with gr.Column(elem_id="inspector", elem_classes="ns-inspector"):
                         build_panel(first.id, first.trace)
                 build_board()
+                self.others = build_others(runs)
                 build_waterfall()
                 load_plotly()
                 build_models(catalog)
@@ -103,7 +105,8 @@ class Workbench:
         self.stop.click(self._halt, None, None, trigger_mode="multiple", **direct)
         self.stage.open(self._open, None, [self.stage, *self.settings], **quiet)
         self.stage.follow(self._follow, None, self.stage, trigger_mode="multiple", **decoding)
-        self.stage.lost(lambda: gr.Warning(NO_RUN), None, None, **quiet)
+        for view in (self.stage, self.others):
+            view.lost(lambda: gr.Warning(NO_RUN), None, None, **quiet)
         self.share.click(self._link, self.settings, link, **quiet).success(None, link, None, js=COPY_LINK, **quiet)
 
     async def _decode(self, request: gr.Request, *values: Any) -> AsyncIterator[Any]:
