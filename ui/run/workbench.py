@@ -18,6 +18,7 @@ from ui.explain.panel import build_panel
 from ui.host.catalog import DECODING, Catalog
 from ui.notify import warn
 from ui.run import controls as parts
+from ui.run.opening import build_opening
 from ui.run.recorded import START
 from ui.run.replay import opened
 from ui.run.runs import Run, Runs
@@ -71,6 +72,7 @@ class Workbench:
                     made |= parts.build_pair(list(catalog.pairs))
                     self.share = gr.Button("Copy link to these settings", size="sm", elem_id="share")
             with gr.Column(elem_classes="ns-show"):
+                build_opening()
                 with gr.Row(elem_classes="ns-view"):
                     with gr.Column(elem_classes="ns-main"):
                         self.stage = build_stage(runs, first)
