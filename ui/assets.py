@@ -13,7 +13,7 @@ from naive_speculate.palette import DARK, LIGHT, PROMPT, STYLES, Surface
 ROOT = Path(__file__).resolve().parent.parent / "assets"
 FOR_GOOD = {"Cache-Control": "public, max-age=31536000, immutable"}
 STYLE_SHEETS = tuple(
-    "page tokens rounds player waterfall experiments lessons roll rooms others narrow views".split()
+    "page tokens rounds player waterfall experiments lessons roll rooms others narrow views opening guided".split()
 )
 
 

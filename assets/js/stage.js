@@ -5,6 +5,7 @@ import { Clean } from "./clean.js";
 import { tell } from "./cursor.js";
 import { Drafter } from "./drafter.js";
 import { percent } from "./format.js";
+import { Guided } from "./guided.js";
 import { inspect } from "./inspector.js";
 import { ending } from "./judged.js";
 import { focusToken, moveByKey } from "./keys.js";
@@ -38,6 +39,7 @@ class Stage {
     this.clean = new Clean(this.root);
     this.drafter = new Drafter(this.find(".ns-drafter"));
     this.link = new Link(this);
+    this.guided = new Guided(this);
     new Take(this);
     mountStats({ element, measure: () => this.measure(true) });
     this.run = { id: "", serial: -1, live: false };
@@ -206,6 +208,7 @@ class Stage {
     const summary = this.summary(this.player.cursor);
     tell(summary);
     this.clean.draw(this.sums.text(this.player.cursor), summary.started);
+    this.guided.draw(summary);
     this.find(".ns-ending").textContent = ending(summary.finished, this.settings, summary.tokens);
     this.look();
   }

@@ -13,6 +13,7 @@ from naive_speculate.events import Event, MeasuredSpeedup
 from naive_speculate.events.trace import Trace
 from naive_speculate.serving.delivery import Inbox
 from naive_speculate.serving.protocol import Deliver
+from ui.run.guided import Kept
 from ui.run.settings import Settings
 
 Begin = Callable[[threading.Event, Deliver], None]
@@ -45,6 +46,7 @@ class Run:
         live: Whether a decoder made it here and now.
         title: Shown above its tokens.
         measure: Measures what drafting gained; None for a run that was not decoded here.
+        unguided: Finds how many guesses the same run keeps without its guide; None for a run without one, or not decoded here.
         settings: What was asked for; None for a run that was opened.
         error: Why the run could not be or go on, when it did not end by itself.
     """
@@ -56,6 +58,7 @@ class Run:
         self.live = False
         self.title = title
         self.measure: Callable[[], MeasuredSpeedup] | None = None
+        self.unguided: Callable[[], Kept] | None = None
         self.settings: Settings | None = None
         self.error: Exception | None = None
         self.cancel = threading.Event()
@@ -66,7 +69,7 @@ class Run:
     def copy(self) -> "Run":
         """The same run for another visitor, who keeps it when the first one goes."""
         run = Run(self.events, title=self.title)
-        run.live, run.settings, run.measure = self.live, self.settings, self.measure
+        run.live, run.settings, run.measure, run.unguided = self.live, self.settings, self.measure, self.unguided
         return run
 
     @property

@@ -17,6 +17,7 @@ from ui import labels
 from ui.assets import ROOT, mounting
 from ui.explain.glossary import link
 from ui.explain.inspector import to_json
+from ui.run.guided import unguided as without_its_guide
 from ui.run.offline import document, offline_page
 from ui.run.runs import Run, Runs
 from ui.run.settings import Settings, settings_of
@@ -122,6 +123,12 @@ def _server_functions(runs: Runs) -> list[Callable[..., str]]:
                     return to_json(Trace(run.events[:upto]), number)
         return ""
 
+    def unguided(run_id: object) -> str:
+        """How many guesses a guided run keeps without its guide, decoded first where it was not: JSON (see `unguided`), empty for
+        an unknown run."""
+        run = runs.get(run_id)
+        return labels.to_json(without_its_guide(run.unguided)) if run else ""
+
     def speedup(request: object) -> str:
         """What drafting gained, measured first where it was not: `[run id, whether the visitor asked]` → JSON (see
         `speedup_of`), empty for an unknown run."""
@@ -149,4 +156,4 @@ def _server_functions(runs: Runs) -> list[Callable[..., str]]:
                     return round_svg(run.events[:upto], step)
         return ""
 
-    return [resync, trace, explain, speedup, link, file]
+    return [resync, trace, explain, unguided, speedup, link, file]

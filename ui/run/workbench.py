@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import fields, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -18,6 +18,8 @@ from ui.explain.panel import build_panel
 from ui.host.catalog import DECODING, Catalog
 from ui.notify import warn
 from ui.run import controls as parts
+from ui.run.guided import kept, without_guide
+from ui.run.opening import build_opening
 from ui.run.others import build_others
 from ui.run.recorded import START
 from ui.run.replay import opened
@@ -72,6 +74,7 @@ class Workbench:
                     made |= parts.build_pair(list(catalog.pairs))
                     self.share = gr.Button("Copy link to these settings", size="sm", elem_id="share")
             with gr.Column(elem_classes="ns-show"):
+                build_opening()
                 with gr.Row(elem_classes="ns-view"):
                     with gr.Column(elem_classes="ns-main"):
                         self.stage = build_stage(runs, first)
@@ -154,6 +157,8 @@ class Workbench:
             return
         run = Run()
         run.measure = lambda: self._catalog.measure(settings.pair, seeded(wanted, run.events[0].seed))
+        if wanted.params.guided_decoding is not None:
+            run.unguided = cache(lambda: kept(self._catalog.events(settings.pair, without_guide(wanted, run.events[0].seed))))
         run.settings = settings
         self._runs.add(session, run)
         run.start(begin)
