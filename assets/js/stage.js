@@ -187,17 +187,18 @@ class Stage {
     while (player.cursor !== target && performance.now() - started < FRAME_MS) {
       if (player.cursor < target) this.show(player.cursor++); else this.unshow(--player.cursor);
     }
-    if (player.playing || (player.following && this.run.live)) {
-      this.flow.follow();
-      this.rounds.follow();
-    }
     if (this.asked < player.cursor && this.shown[this.asked]?.flow) this.pin(this.shown[this.asked]), (this.asked = null);
     this.controls.draw(this.run.live);
     if (this.looked && this.told.event >= player.cursor) this.look(); // at once: that is not reached any more
+    if (player.playing || (player.following && this.run.live)) { // last, for they have the browser lay out what was changed
+      this.flow.follow();
+      this.rounds.follow();
+    }
     if (player.cursor !== this.told.upto && !this.timer) {
       this.timer = setTimeout(() => this.tell(), Math.max(0, this.told.at + TELL_MS - performance.now()));
     }
     if (player.busy) this.wake();
+    document.getElementById("ns-early")?.remove(); // what stood here before (ui/run/early.py)
   };
 
   tell() {

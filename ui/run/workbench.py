@@ -11,7 +11,7 @@ import gradio as gr
 
 from naive_speculate.events.trace import Trace
 from ui.assets import mounting
-from ui.charts.plot import build_board, load_plotly
+from ui.charts.plot import build_board
 from ui.charts.waterfall import build_waterfall
 from ui.explain.models import build_models, models_in_short
 from ui.explain.panel import build_panel
@@ -78,7 +78,6 @@ class Workbench:
                         build_panel(first.id, first.trace)
                 build_board()
                 build_waterfall()
-                load_plotly()
                 build_models(catalog)
         self.controls = made
         self.settings = parts.ordered(made)
