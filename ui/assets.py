@@ -19,7 +19,8 @@ PLOTLY = ROOT / "plotly" / "plotly-cartesian.min.js"
 IMPORT = re.compile(r'((?:from|import) )"\./([\w-]+)\.js"')
 """How one of our scripts names another."""
 FOR_GOOD = {"Cache-Control": "public, max-age=31536000, immutable"}
-STYLE_SHEETS = ("page", "tokens", "rounds", "player", "waterfall", "experiments", "lessons", "narrow", "views")
+_SHEETS = "page tokens rounds player waterfall experiments lessons connection narrow views forced"
+STYLE_SHEETS = _SHEETS.split(" ")
 
 
 def scripts() -> Route:

@@ -46,9 +46,9 @@ def build_page(catalog: Catalog, runs: Runs) -> gr.Blocks:
     first = recorded_run()
     runs.pin(first)
 
-    def forget(request: gr.Request) -> None:
+    def leave(request: gr.Request) -> None:
         if request.session_hash:
-            runs.forget(request.session_hash)
+            runs.leave(request.session_hash)
 
     with Page(title="Naive Speculate", fill_width=True, analytics_enabled=False, delete_cache=DELETE_CACHE) as page:
         header = mounting("theme") + mounting("views")
@@ -67,7 +67,7 @@ def build_page(catalog: Catalog, runs: Runs) -> gr.Blocks:
                 build_learn(catalog, workbench.controls)
         page.load(_open_lesson, None, tabs, show_progress="hidden", api_visibility="private")
         page.load(workbench.follow_link, None, workbench.settings, show_progress="hidden", api_visibility="private")
-        page.unload(forget)
+        page.unload(leave)
         add_api(catalog)
     return page
 

@@ -1,4 +1,4 @@
-"""Places for charts, which `assets/js/plot.js` draws with Plotly in the colours of the page's theme, once they are nearly seen."""
+"""Places for charts, which `assets/js/plot.js` draws in the colours of the page's theme once they are nearly seen."""
 
 import html
 

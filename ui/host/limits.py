@@ -1,4 +1,4 @@
-"""What the server takes and gives: no uploads, no body larger than the largest trace that the page opens, and its own compressed."""
+"""What the server takes: no uploads, no body larger than the largest trace that the page opens. What it gives is compressed."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -17,7 +17,7 @@ from ui.explain.glossary import link
 from ui.explain.inspector import to_json
 from ui.run.offline import document, offline_page
 from ui.run.runs import Run, Runs
-from ui.run.settings import Settings, settings_of
+from ui.run.settings import NOTHING, settings_of
 from ui.run.speedup import speedup_of
 from ui.run.stats import headline
 from ui.run.wire import RESYNC_EVENTS, batch
@@ -104,7 +104,14 @@ def _server_functions(runs: Runs) -> list[Callable[..., str]]:
         have = request[1] if run else None
         if run is None or not isinstance(have, int) or have < 0:
             return ""
+        run.attend()
         return batch(run, have, RESYNC_EVENTS)
+
+    def leave(run_id: object) -> str:
+        """The page with this run is being left: nobody will read on."""
+        if run := runs.get(run_id):
+            run.cancel.set()
+        return ""
 
     def trace(run_id: object) -> str:
         """The whole trace as JSONL, empty for an unknown run."""
@@ -132,7 +139,7 @@ def _server_functions(runs: Runs) -> list[Callable[..., str]]:
         """The query that repeats a run, empty for an unknown one."""
         run = runs.get(run_id)
         settings = run and (run.settings or settings_of(run.trace))
-        return settings.query(Settings(prompt="", seed=None)) if settings else ""
+        return settings.query(NOTHING) if settings else ""
 
     def file(request: object) -> str:
         """A run as a file: `[run id, "replay" or "html"]` → its text, empty where there is none."""
@@ -143,4 +150,4 @@ def _server_functions(runs: Runs) -> list[Callable[..., str]]:
                 return document(run.title or "A run", to_html(run.events))
         return ""
 
-    return [resync, trace, explain, speedup, link, file]
+    return [resync, leave, trace, explain, speedup, link, file]

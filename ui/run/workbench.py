@@ -155,16 +155,14 @@ class Workbench:
         run.start(begin)
         if queue:
             gr.Info(queue)
-        try:
-            async for first, events in run.batches():
-                if first == 0 and events:
-                    run.title = title(Trace(events))
-                if run.done.is_set() and run.error is not None:
-                    warn(run.error)
-                if run.events:
-                    yield batch(run, first, len(events))
-        finally:
-            run.cancel.set()
+        # Where the connection breaks this ends, and the run goes on for a while: the page may ask for the rest (see `Run`).
+        async for first, events in run.batches():
+            if first == 0 and events:
+                run.title = title(Trace(events))
+            if run.done.is_set() and run.error is not None:
+                warn(run.error)
+            if run.events:
+                yield batch(run, first, len(events))
         if not run.events:
             self._runs.drop(session, run)
             yield gr.skip()
