@@ -105,6 +105,10 @@ class Settings:
         return urlencode({name: "" if value is None else value for name, value in changed.items()})
 
 
+NOTHING = Settings(prompt="", seed=None)
+"""What a link need not say: with it, every other value is in the link."""
+
+
 def from_query(query: Mapping[str, str]) -> dict[str, Any]:
     """The settings that a link carries, by field.
 

@@ -11,7 +11,7 @@ import gradio as gr
 
 from naive_speculate.events.trace import Trace
 from ui.assets import mounting
-from ui.charts.plot import build_board, load_plotly
+from ui.charts.plot import build_board
 from ui.charts.waterfall import build_waterfall
 from ui.explain.models import build_models, models_in_short
 from ui.explain.panel import build_panel
@@ -83,7 +83,6 @@ class Workbench:
                 build_board()
                 self.others = build_others(runs)
                 build_waterfall()
-                load_plotly()
                 build_models(catalog)
         self.controls = made
         self.settings = parts.ordered(made)
@@ -164,16 +163,14 @@ class Workbench:
         run.start(begin)
         if queue:
             gr.Info(queue)
-        try:
-            async for first, events in run.batches():
-                if first == 0 and events:
-                    run.title = title(Trace(events))
-                if run.done.is_set() and run.error is not None:
-                    warn(run.error)
-                if run.events:
-                    yield batch(run, first, len(events))
-        finally:
-            run.cancel.set()
+        # Where the connection breaks this ends, and the run goes on for a while: the page may ask for the rest (see `Run`).
+        async for first, events in run.batches():
+            if first == 0 and events:
+                run.title = title(Trace(events))
+            if run.done.is_set() and run.error is not None:
+                warn(run.error)
+            if run.events:
+                yield batch(run, first, len(events))
         if not run.events:
             self._runs.drop(session, run)
             yield gr.skip()
