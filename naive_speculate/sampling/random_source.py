@@ -70,7 +70,7 @@ class SeededRandom:
         noise = self.noise(1, len(runners))[0]
         block = int((blocks / noise[: len(blocks)]).argmax())
         members = runners[block * size : (block + 1) * size]
-        return torch.tensor(block * size + int((members / noise[len(blocks) :][: len(members)]).argmax()))
+        return torch.from_numpy(np.asarray(block * size + (members / noise[len(blocks) :][: len(members)]).argmax()))
 
     @property
     def on_cpu(self) -> bool:
