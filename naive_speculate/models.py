@@ -2,24 +2,28 @@
 
 import json
 import logging
+import sys
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers import PreTrainedTokenizerFast
 
 from naive_speculate.costs import CostTable
 from naive_speculate.infer.head.checkpoint import is_head, load_head
 from naive_speculate.infer.head.model import DraftHead, check_head
 from naive_speculate.infer.inferencer import eos_token_ids
 from naive_speculate.infer.llama.model import LlamaLanguageModel
+from naive_speculate.infer.llama.stored import StoredLlama, read_llama, stored_dtype
 from naive_speculate.infer.llama.weights import is_supported
 from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.infer.protocols import KVCache, LanguageModel
-from naive_speculate.infer.transformers_model import TransformersLanguageModel
 from naive_speculate.translation import Translation, translation_between
+
+if TYPE_CHECKING:
+    from naive_speculate.infer.transformers_model import TransformersLanguageModel
 
 _HERE = Path(__file__).resolve().parent
 _IN_REPOSITORY = _HERE.parent / "assets" / "pair"
@@ -62,7 +66,7 @@ class ModelPair:
             model = getattr(self, name)
             if name == "draft" and model is None:
                 continue
-            if isinstance(model, PreTrainedModel):
+            if _is_of_transformers(model):
                 raise ValueError(f"{name} is transformers' {type(model).__name__}, which naive_speculate.models.wrap must wrap")
             if not callable(getattr(model, "forward", None)):
                 raise ValueError(f"{name} must be a LanguageModel with forward(query_token_ids, kv_cache), got {model!r:.80}")
@@ -229,6 +233,10 @@ def _load_model(
     argument: str, source: str | Path, device: torch.device, dtype: str, executor: str, device_map: str | None = None
 ) -> LanguageModel:
     name = str(source)
+    if device_map is None and executor in ("auto", "onnx", "torch") and (lean := _read_lean(argument, name, device, dtype)):
+        return LlamaLanguageModel.from_stored(lean, cast(Any, executor))
+    from transformers import AutoConfig, AutoModelForCausalLM
+
     try:
         config = AutoConfig.from_pretrained(name, trust_remote_code=False)
         stored = getattr(config, "dtype", None)
@@ -248,6 +256,15 @@ def _load_model(
     except torch.OutOfMemoryError as error:
         raise ValueError(f"{argument}={name!r} does not fit on {device}: {_one_line(error)}") from None
     return wrap(model, executor)
+
+
+def _read_lean(argument: str, name: str, device: torch.device, dtype: str) -> StoredLlama | None:
+    if (stored := stored_dtype(Path(name))) is None:
+        return None
+    try:
+        return read_llama(Path(name), device, _dtype(dtype, device, stored))
+    except torch.OutOfMemoryError as error:
+        raise ValueError(f"{argument}={name!r} does not fit on {device}: {_one_line(error)}") from None
 
 
 def wrap(model: Any, executor: str = "auto") -> LanguageModel:
@@ -273,7 +290,9 @@ def wrap(model: Any, executor: str = "auto") -> LanguageModel:
     return LlamaLanguageModel.from_transformers(model, cast(Any, executor))
 
 
-def _probed(model: Any) -> TransformersLanguageModel:
+def _probed(model: Any) -> "TransformersLanguageModel":
+    from naive_speculate.infer.transformers_model import TransformersLanguageModel
+
     language_model = TransformersLanguageModel(model)
     if model.device.type != "cuda" or torch.cuda.is_initialized():  # a server that forks to decode has no GPU before
         language_model.probe()
@@ -285,12 +304,32 @@ def _load_tokenizer(argument: str, source: str | Path) -> Any:
     if Path(name).exists() and not (Path(name) / "config.json").is_file():
         raise ValueError(f"{argument}={name!r} is not a model: the folder has no config.json")
     try:
+        if _has_plain_tokenizer(Path(name)):
+            return PreTrainedTokenizerFast.from_pretrained(name)
+        from transformers import AutoTokenizer
+
         tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise _load_error(argument, name, error) from None
     if not hasattr(tokenizer, "backend_tokenizer"):
         raise ValueError(f"{argument}={name!r} has a tokenizer without a fast backend, which is needed here")
     return tokenizer
+
+
+def _has_plain_tokenizer(folder: Path) -> bool:
+    """Whether a folder's tokenizer is its `tokenizer.json` and nothing else; then its class is known without the model's."""
+    try:
+        told = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    plain = isinstance(told, dict) and told.get("tokenizer_class") in ("TokenizersBackend", "PreTrainedTokenizerFast")
+    return plain and "auto_map" not in told and (folder / "tokenizer.json").is_file()
+
+
+def _is_of_transformers(model: Any) -> bool:
+    """Whether it is one of transformers' own models; who has one has imported their class."""
+    classes = sys.modules.get("transformers.modeling_utils")
+    return classes is not None and isinstance(model, classes.PreTrainedModel)
 
 
 def _draft_tokenizer(tokenizer: Any, draft: str | Path) -> Any:
