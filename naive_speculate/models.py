@@ -12,6 +12,7 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 from naive_speculate.costs import CostTable
+from naive_speculate.infer.gguf.metadata import is_gguf
 from naive_speculate.infer.head.checkpoint import is_head, load_head
 from naive_speculate.infer.head.model import DraftHead, check_head
 from naive_speculate.infer.inferencer import eos_token_ids
@@ -187,12 +188,13 @@ def load_pair(
     """Load a pair of models.
 
     Args:
-        target: Hub id or local folder; None for the bundled pair, which needs no network.
-        draft: Hub id or local folder; with a given target, None for no draft model. One with another tokenizer is translated:
+        target: Hub id, local folder or GGUF file; None for the bundled pair, which needs no network.
+        draft: Hub id, local folder or GGUF file; with a given target, None for no draft model. One with another tokenizer is translated:
             it drafts the tokens that both know; one whose configuration says that it is a draft head is taken as `head`.
         head: Hub id or local folder of a draft head for the target (EAGLE-3).
         device: "auto" (CUDA where there is one), "cpu", "cuda", "cuda:1" …
-        dtype: "auto" (float32 on the CPU; on CUDA what the weights are stored in), or a torch floating-point type's name.
+        dtype: "auto" (float32 on the CPU; on CUDA what the weights are stored in), or a torch floating-point type's name. For
+            GGUF files see `GgufLanguageModel`, which computes them.
         executor: As for `wrap`.
         device_map: "auto", "balanced" … spreads the target's layers over the GPUs (transformers' `device_map`, which needs
             accelerate), for targets larger than one; the draft stays on `device`.
@@ -206,7 +208,7 @@ def load_pair(
     """
     where = _device(device)
     costs = None
-    if draft is not None and is_head(draft):
+    if draft is not None and not is_gguf(draft) and is_head(draft):
         if head is not None:
             raise ValueError(f"draft={str(draft)!r} is a draft head, and head={str(head)!r} was given too")
         draft, head = None, draft
@@ -217,10 +219,19 @@ def load_pair(
         if head is None and (BUNDLED_PAIR / "head").is_dir():
             head = BUNDLED_PAIR / "head"
         costs = _read_costs(BUNDLED_PAIR / COSTS_FILE) if where.type == "cpu" else None
+    if head is not None and is_gguf(target):
+        raise ValueError(f"head={str(head)!r} reads hidden states, which llama.cpp does not return of target={str(target)!r}")
     tokenizer = _load_tokenizer("target", target)
     draft_tokenizer = None if draft is None else _draft_tokenizer(tokenizer, draft)
-    target_model = _load_model("target", target, where, dtype, executor, device_map)
-    draft_model = None if draft is None else _load_model("draft", draft, where, dtype, executor)
+    if is_gguf(target):
+        target_model = _load_gguf("target", str(target), device, dtype, executor, device_map)
+    else:
+        target_model = _load_model("target", target, where, dtype, executor, device_map)
+    draft_model = None
+    if draft is not None and is_gguf(draft):
+        draft_model = _load_gguf("draft", str(draft), device, dtype, executor)
+    elif draft is not None:
+        draft_model = _load_model("draft", draft, where, dtype, executor)
     head_model = None
     if head is not None:
         by_onnx = getattr(target_model, "executor", None) == "onnx"
@@ -267,6 +278,20 @@ def _read_lean(argument: str, name: str, device: torch.device, dtype: str) -> St
         raise ValueError(f"{argument}={name!r} does not fit on {device}: {_one_line(error)}") from None
 
 
+def _load_gguf(
+    argument: str, name: str, device: str, dtype: str, executor: str, device_map: str | None = None
+) -> LanguageModel:
+    from naive_speculate.infer.gguf.model import GgufLanguageModel  # llama-cpp-python is optional
+
+    for option, given, usual in (("executor", executor, "auto"), ("device_map", device_map, None)):
+        if given != usual:
+            raise ValueError(f"{option}={given!r} is not for GGUF files, which llama.cpp computes, as {argument}={name!r}")
+    try:
+        return GgufLanguageModel(name, device, dtype)
+    except (OSError, ValueError, MemoryError) as error:
+        raise _load_error(argument, name, error) from None
+
+
 def wrap(model: Any, executor: str = "auto") -> LanguageModel:
     """A loaded transformers model as a `LanguageModel`.
 
@@ -301,6 +326,8 @@ def _probed(model: Any) -> "TransformersLanguageModel":
 
 def _load_tokenizer(argument: str, source: str | Path) -> Any:
     name = str(source)
+    if is_gguf(source):
+        return _load_gguf_tokenizer(argument, name)
     if Path(name).exists() and not (Path(name) / "config.json").is_file():
         raise ValueError(f"{argument}={name!r} is not a model: the folder has no config.json")
     try:
@@ -332,6 +359,15 @@ def _is_of_transformers(model: Any) -> bool:
     return classes is not None and isinstance(model, classes.PreTrainedModel)
 
 
+def _load_gguf_tokenizer(argument: str, name: str) -> Any:
+    from naive_speculate.infer.gguf.tokenizer import GgufTokenizer  # llama-cpp-python is optional
+
+    try:
+        return GgufTokenizer(name)
+    except (OSError, ValueError, KeyError) as error:
+        raise _load_error(argument, name, error) from None
+
+
 def _draft_tokenizer(tokenizer: Any, draft: str | Path) -> Any:
     """The draft's tokenizer where it has other tokens than the target's; else None."""
     other = _load_tokenizer("draft", draft)
@@ -343,7 +379,7 @@ def _draft_tokenizer(tokenizer: Any, draft: str | Path) -> Any:
 
 def _load_error(argument: str, name: str, error: Exception) -> ValueError:
     if name.startswith((".", "/", "~")) and not Path(name).exists():
-        return ValueError(f"{argument}={name!r}: there is no such folder")
+        return ValueError(f"{argument}={name!r}: there is no such {'file' if is_gguf(name) else 'folder'}")
     return ValueError(f"{argument}={name!r} cannot be loaded: {_one_line(error)}")
 
 
@@ -393,4 +429,4 @@ def _name(model: LanguageModel | DraftHead) -> str:
     path = Path(name)
     if BUNDLED_PAIR in path.parents:
         return f"bundled {path.name}"
-    return path.name if path.is_dir() else name
+    return path.name if path.exists() else name

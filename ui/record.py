@@ -139,7 +139,7 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m ui.record", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to record: {', '.join(RECORDINGS)}; all without any")
-    parser.add_argument("--target", help="target model, a hub id or a folder; the bundled pair without it")
+    parser.add_argument("--target", help="target model, a hub id, a folder or a GGUF file; the bundled pair without it")
     parser.add_argument("--draft", help="draft model")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where the files go (%(default)s)")
     args = parser.parse_args()
