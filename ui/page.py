@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import gradio as gr
+from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
 
 from ui.assets import mounting, scripts, styles
@@ -19,6 +20,7 @@ from ui.host.catalog import Catalog
 from ui.host.errors import Page, hush
 from ui.host.limits import MAX_TRACE_BYTES, server_options
 from ui.run.api import add_api
+from ui.run.early import Early, early_view
 from ui.run.recorded import recorded_run
 from ui.run.runs import Runs
 from ui.run.workbench import Workbench
@@ -47,9 +49,9 @@ def build_page(catalog: Catalog, runs: Runs) -> gr.Blocks:
     first = recorded_run()
     runs.pin(first)
 
-    def forget(request: gr.Request) -> None:
+    def leave(request: gr.Request) -> None:
         if request.session_hash:
-            runs.forget(request.session_hash)
+            runs.leave(request.session_hash)
 
     with Page(title="Naive Speculate", fill_width=True, analytics_enabled=False, delete_cache=DELETE_CACHE) as page:
         header = mounting("theme") + mounting("views")
@@ -70,7 +72,7 @@ def build_page(catalog: Catalog, runs: Runs) -> gr.Blocks:
                 build_doctor()
         page.load(_open_lesson, None, tabs, show_progress="hidden", api_visibility="private")
         page.load(workbench.follow_link, None, workbench.settings, show_progress="hidden", api_visibility="private")
-        page.unload(forget)
+        page.unload(leave)
         add_api(catalog)
     return page
 
@@ -103,13 +105,14 @@ def launch(page: gr.Blocks, routes: Sequence[BaseRoute] = (), **where: Any) -> s
         str: The page's address.
     """
     hush()
+    view = early_view(TAGLINE, recorded_run().events)
     _, url, _ = page.launch(
         theme=theme(),
         head=f"<style>{styles()}</style>",
         footer_links=["api"],
         ssr_mode=False,
         max_file_size=MAX_TRACE_BYTES,
-        app_kwargs=server_options([scripts(), *documents(), *routes]),
+        app_kwargs=server_options([scripts(), *documents(), *routes], [Middleware(Early, view=view)]),
         **where,
     )
     return str(url)

@@ -18,6 +18,8 @@ SCHEMA_VERSION = 1
 class EventKind(StrEnum):
     """What happened. Members compare equal to their strings."""
 
+    __hash__ = str.__hash__  # an enum's own is a call of Python, and every event is looked up several times
+
     STARTED = "started"
     PROPOSED = "proposed"
     ACCEPTED = "accepted"

@@ -11,6 +11,8 @@ from naive_speculate.sampling.guided import GrammarCompiler, GuidedDecodingParam
 from naive_speculate.sampling.params import SamplingParams, check_unicode
 from naive_speculate.sampling.pipeline import LogitsPipeline
 from naive_speculate.sampling.random_source import RandomSource, SeededRandom, fresh_seed
+from naive_speculate.sampling.word_filter import FilterTable, WordFilter
+from naive_speculate.sampling.words import WordList, word_list
 from naive_speculate.speculate.draft import DRAFTERS, GIVEN, HeadDrafter, TranslatedDrafter, drafter_for
 from naive_speculate.speculate.request import Prompt, Request, check_confidence, check_given, check_window
 from naive_speculate.speculate.run import Run
@@ -18,6 +20,7 @@ from naive_speculate.speculate.sequence import CancelFlag, GivenTokens, Sequence
 from naive_speculate.speculate.verify import VERIFIERS, verifier_for
 from naive_speculate.speculate.window import AutoWindow, FixedWindow
 from naive_speculate.text import StopStrings, TextStream, Vocabulary
+from naive_speculate.translation import token_bytes
 
 MakeRandom = Callable[[int, int], RandomSource]
 """Makes a row's random source from the request's seed and the row's number among its siblings."""
@@ -44,6 +47,7 @@ class Admission:
         self.max_positions = target.max_positions
         self.eos_token_ids = eos_token_ids(pair.target)
         self._grammars: GrammarCompiler | None = None
+        self._filters: dict[WordList, FilterTable] = {}
 
     def run(
         self, request: Request, cancel: CancelFlag | None = None, *, first_row: int = 0, random: MakeRandom | None = None
@@ -217,6 +221,7 @@ class Admission:
             sorted(stops | frozenset(self.eos_token_ids)),
             self.vocabulary.bad_word_sequences(params.bad_words) if params.bad_words else (),
             self._grammar(params).compile(guided) if isinstance(guided, GuidedDecodingParams) else None,
+            None if params.filter_words is None else WordFilter(self._filter(params.filter_words), prompt),
         )
 
     def _text_stream(self, params: SamplingParams, prompt: list[int]) -> TextStream:
@@ -229,6 +234,14 @@ class Admission:
         if not limits:
             raise ValueError("max_tokens is None, but this model has no limit of its own (max_positions): give a number")
         return min(limits)
+
+    def _filter(self, given: str | WordList) -> FilterTable:
+        words = word_list(given)
+        if self.pair.tokenizer is None:
+            raise ValueError(f"filter_words={words.name!r} needs a tokenizer, and this pair has none")
+        if words not in self._filters:
+            self._filters[words] = FilterTable(words, token_bytes(self.pair.tokenizer), self.vocab_size)
+        return self._filters[words]
 
     def _grammar(self, params: SamplingParams) -> GrammarCompiler:
         if self.pair.tokenizer is None:
