@@ -12,7 +12,19 @@ from naive_speculate.palette import DARK, LIGHT, PROMPT, STYLES, Surface
 
 ROOT = Path(__file__).resolve().parent.parent / "assets"
 FOR_GOOD = {"Cache-Control": "public, max-age=31536000, immutable"}
-STYLE_SHEETS = ("page", "tokens", "rounds", "player", "waterfall", "experiments", "lessons", "narrow", "views", "opening", "guided")
+STYLE_SHEETS = (
+    "page",
+    "tokens",
+    "rounds",
+    "player",
+    "waterfall",
+    "experiments",
+    "lessons",
+    "narrow",
+    "views",
+    "opening",
+    "guided",
+)
 
 
 def scripts() -> Route:

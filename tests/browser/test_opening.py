@@ -9,9 +9,7 @@ OPENING = ".ns-opening"
 
 
 def scene(page, number: int) -> None:
-    page.wait_for_function(
-        "(number) => document.querySelector('.ns-opening').dataset.scene === String(number)", arg=number
-    )
+    page.wait_for_function("(number) => document.querySelector('.ns-opening').dataset.scene === String(number)", arg=number)
 
 
 def test_on_arrival_a_round_plays_over_and_over_until_it_is_stopped(page):
