@@ -287,8 +287,8 @@ TERMS = (
     Term(
         "guided",
         "Guided decoding",
-        "Tokens that would leave a regular expression, a JSON schema or a list of texts are forbidden before one is drawn: to the "
-        "draft and to the target alike. What is left is the target's distribution among what is allowed.",
+        "Tokens that would leave a regular expression, a JSON schema or a list of texts are forbidden before one is drawn: to "
+        "the draft and to the target alike. What is left is the target's distribution among what is allowed.",
         ("[Gg]uided decoding",),
         GUIDED,
     ),
