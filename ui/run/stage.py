@@ -150,4 +150,4 @@ def _server_functions(runs: Runs) -> list[Callable[..., str]]:
                 return document(run.title or "A run", to_html(run.events))
         return ""
 
-    return [resync, leave, trace, explain, speedup, link, file]
+    return [resync, trace, explain, speedup, leave, link, file]
