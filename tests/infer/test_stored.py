@@ -70,20 +70,6 @@ def test_the_bundled_pair_decodes_without_the_model_classes_of_transformers() ->
     assert done.stdout.split("\n")[0] == "4 set()"
 
 
-def test_light_commands_import_neither_torch_nor_gradio() -> None:
-    look = (
-        "import contextlib, io, sys\n"
-        "from naive_speculate.__main__ import main\n"
-        "import app\n"
-        "for run, argv in ((main, ['--help']), (main, ['generate', '--help']), (app.main, ['--help'])):\n"
-        "    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):\n"
-        "        run(argv)\n"
-        "print({'torch', 'transformers', 'gradio', 'numpy'} & set(sys.modules))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
-
-
 def _with_tokenizer(folder: Path) -> Path:
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (folder / name).write_bytes((BUNDLED_PAIR / "target" / name).read_bytes())
