@@ -45,11 +45,13 @@ def test_the_environment_decides_and_options_win():
         "NAIVE_SPECULATE_MAX_PROMPT_TOKENS": "2000",
         "NAIVE_SPECULATE_QUEUE_SIZE": "7",
         "NAIVE_SPECULATE_CONCURRENCY": "3",
+        "NAIVE_SPECULATE_FILTER_WORDS": "all",
     }
     found = read_configuration(environ, {"dtype": None, "device": "cpu"})
     assert found.pairs == (PairChoice("Qwen3-8B", "Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B"),)
     assert (found.device, found.dtype, found.max_tokens) == ("cpu", "bfloat16", 300)
     assert (found.max_prompt_tokens, found.queue_size, found.concurrency) == (2000, 7, 3)
+    assert found.filter_words == "all"
 
 
 @pytest.mark.parametrize("port", ["70000", "0", "-1", "http", "7" * 30])
@@ -91,6 +93,7 @@ def test_several_pairs_can_be_listed():
         ("CONCURRENCY", "٣"),
         ("DEVICE", "toaster"),
         ("DTYPE", "float12"),
+        ("FILTER_WORDS", "some"),
         ("DRAFT", "only/a-draft"),
         ("PAIRS", "a; b"),
         ("PAIRS", "A=x+y; A=z+w"),

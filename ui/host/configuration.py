@@ -49,6 +49,7 @@ class Configuration:
         max_prompt_tokens: Longest prompt; None for what the model takes.
         queue_size: Most runs that may wait; later ones are refused with a line that says so.
         concurrency: Most runs decoded together; later ones wait.
+        filter_words: Which pairs never generate words that do not belong into a classroom.
     """
 
     pairs: tuple[PairChoice, ...] = (PairChoice(BUNDLED),)
@@ -58,6 +59,7 @@ class Configuration:
     max_prompt_tokens: Annotated[int, Field(ge=16, le=10**6)] | None = None
     queue_size: Annotated[int, Field(ge=1, le=10**5)] = 64
     concurrency: Annotated[int, Field(ge=1, le=256)] = 16
+    filter_words: Literal["bundled", "all", "none"] = "bundled"
 
 
 def read_configuration(environ: Mapping[str, str], options: Mapping[str, Any]) -> Configuration:
