@@ -8,10 +8,12 @@ from rich.table import Table
 from rich.text import Text
 
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, Logprob
+from naive_speculate.events.expected import expected_acceptance
 from naive_speculate.palette import STYLES
 from naive_speculate.speculate.draft import DRAFTERS
 
 _SHOWN = (EventKind.ACCEPTED, EventKind.REJECTED, EventKind.RESAMPLED, EventKind.BONUS)
+_COUNTED = (EventKind.STARTED, EventKind.PROPOSED, EventKind.STEP)
 _UNKNOWN = RichStyle(reverse=True)
 MAX_ALTERNATIVES = 20
 """Of a token's most probable alternatives, so many are printed."""
@@ -30,6 +32,7 @@ class TerminalView:
         self.console = console or _Console(highlight=False, soft_wrap=True)
         self._logprobs: list[Mapping[int, Logprob] | None] = []
         self._copies = Copies()
+        self._counted: list[Event] = []
 
     def show(self, event: Event) -> None:
         """Print what one event adds."""
@@ -50,6 +53,8 @@ class TerminalView:
                 self.console.print("\nWhere the kept drafts were copied from is underlined:")
                 self.console.print(copied)
         self._copies.add(event)
+        if event.kind in _COUNTED:
+            self._counted.append(event)
         if event.kind in OUTPUT_KINDS and event.logprobs is not None:
             self._logprobs.append(event.logprobs)
         elif event.kind == EventKind.FINISHED:
@@ -77,6 +82,7 @@ class TerminalView:
             "tokens": metrics.get("num_generated_tokens"),
             "tokens per target forward": metrics.get("mean_acceptance_length"),
             "drafts accepted": metrics.get("draft_acceptance_rate"),
+            "luck and skill": expected_acceptance(self._counted),
             "tokens per second": metrics.get("tokens_per_second"),
         }
         for name, value in rows.items():

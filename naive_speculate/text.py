@@ -1,6 +1,7 @@
 """Tokens to text, one token at a time, so that the pieces joined are exactly the text."""
 
 import copy
+import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -8,6 +9,9 @@ from typing import Any
 from tokenizers.decoders import DecodeStream
 
 _CONTEXT_TOKENS = 6
+MAX_LABEL = 24
+_SIGNS = {"\n": "⏎", "\r": "␍", "\t": "⇥", "\u00a0": "⍽"}
+_UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # controls, direction marks, surrogates, private and unassigned
 
 
 class Vocabulary:
@@ -186,3 +190,26 @@ class StopStrings:
             if any(stop.startswith(tail) for stop in self._stops):
                 return len(self.text) - size
         return len(self.text)
+
+
+def visible(text: str | None, limit: int = MAX_LABEL) -> str:
+    """The text with its invisible characters written out, and cut when it is long.
+
+    Spaces become `␣` at both ends, where they would not be seen, and stay spaces inside. Line breaks and tabs get a
+    sign, other invisible characters their code point. An empty text, such as that of a token inside a multi-byte
+    character, becomes `∅`.
+    """
+    if not text:
+        return "∅"
+    if len(text) > limit:
+        text = text[: limit - 1] + "…"
+    inner = text.strip(" ")
+    left = len(text) - len(text.lstrip(" "))
+    right = len(text) - len(inner) - left
+    return "␣" * left + "".join(map(_sign, inner)) + "␣" * right
+
+
+def _sign(char: str) -> str:
+    if char in _SIGNS:
+        return _SIGNS[char]
+    return f"⟨{ord(char):X}⟩" if unicodedata.category(char) in _UNSEEN else char

@@ -21,6 +21,7 @@ from naive_speculate.events.record import Outcome, RunInfo, StepRecord
 from naive_speculate.events.trace import Trace
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.record import TOP_TOKENS
+from naive_speculate.speculate.rules import overlap
 from naive_speculate.text import TextStream, Vocabulary
 
 
@@ -226,16 +227,19 @@ def _outcome(
         kept, next_token = _leading(same), chosen[_leading(same)]
         accept = [float(equal) for equal in same] if draws.drawn is None else [float(p[i, x]) for i, x in enumerate(draft)]
     outcome = Outcome(draft, kept, next_token, None, judges_all=False)
-    outcome.accept_probs = accept
+    outcome.accept_probs = outcome.expected_accepts = accept  # what was copied, or is compared with a choice, is certain
     places, tokens = [*range(k), kept], [*draft, next_token]
     outcome.target_probs = [float(p[place, token]) for place, token in zip(places, tokens, strict=True)]
     outcome.target_entropies = torch.special.entr(p[places]).sum(dim=-1).tolist()
-    outcome.target_tops = _tops(p[places], text_of)
+    outcome.target_tops = tops = _tops(p[places], text_of)
     if q_logits is not None:
         q = q_logits.softmax(dim=-1)
         outcome.draft_probs = [float(q[place, token]) for place, token in enumerate(draft)]
         outcome.draft_entropies = torch.special.entr(q).sum(dim=-1).tolist()
         outcome.draft_tops = _tops(q, text_of)
+        if draws.ratios is not None:
+            outcome.expected_accepts = overlap(p[:k], q).tolist()
+        outcome.draft_tops_target, outcome.target_tops_draft = _looked_up(p, outcome.draft_tops), _looked_up(q, tops[:k])
     if draws.uniforms is not None:
         outcome.uniforms = draws.uniforms.flatten().tolist()
         if kept < k and draws.drawn_from is not None:
@@ -252,6 +256,11 @@ def _tops(probs: torch.Tensor, text_of: Callable[[int], str]) -> list[TopTokens]
     top = probs.topk(min(TOP_TOKENS, probs.shape[-1]), dim=-1)
     rows = zip(top.indices.tolist(), top.values.tolist(), strict=True)
     return [TopTokens(tokens[: sum(v > 0 for v in values)], [v for v in values if v > 0], text_of) for tokens, values in rows]
+
+
+def _looked_up(probs: torch.Tensor, tops: Sequence[TopTokens]) -> list[list[float]]:
+    """What a distribution gives the tokens of each list; probabilities of shape `[len(tops) or more, vocab_size]`."""
+    return [[float(probs[place, entry.token_id]) for entry in top] for place, top in enumerate(tops)]
 
 
 def _told(info: RunInfo, steps: Sequence[_Step], reason: FinishReason, ended_at: float, vocabulary: Vocabulary) -> Trace:

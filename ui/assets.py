@@ -12,7 +12,7 @@ from naive_speculate.palette import DARK, LIGHT, PROMPT, STYLES, Surface
 
 ROOT = Path(__file__).resolve().parent.parent / "assets"
 FOR_GOOD = {"Cache-Control": "public, max-age=31536000, immutable"}
-STYLE_SHEETS = ("page", "tokens", "rounds", "player", "waterfall", "experiments", "lessons", "narrow", "views")
+STYLE_SHEETS = ("page", "tokens", "rounds", "player", "waterfall", "experiments", "lessons", "roll", "narrow", "views")
 
 
 def scripts() -> Route:

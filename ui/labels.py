@@ -7,39 +7,15 @@ the page, and a space or a line break must be seen, since to the model it is a t
 import html
 import json
 import math
-import unicodedata
 from typing import Any
 
 import orjson
 
-MAX_LABEL = 24
+from naive_speculate.text import MAX_LABEL
+from naive_speculate.text import visible as visible
+
 LEAST = 1e-4
 """Smaller probabilities are not written out."""
-_SIGNS = {"\n": "⏎", "\r": "␍", "\t": "⇥", "\u00a0": "⍽"}
-_UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # controls, direction marks, surrogates, private and unassigned
-
-
-def visible(text: str | None, limit: int = MAX_LABEL) -> str:
-    """The text with its invisible characters written out, and cut when it is long.
-
-    Spaces become `␣` at both ends, where they would not be seen, and stay spaces inside. Line breaks and tabs get a
-    sign, other invisible characters their code point. An empty text, such as that of a token inside a multi-byte
-    character, becomes `∅`.
-    """
-    if not text:
-        return "∅"
-    if len(text) > limit:
-        text = text[: limit - 1] + "…"
-    inner = text.strip(" ")
-    left = len(text) - len(text.lstrip(" "))
-    right = len(text) - len(inner) - left
-    return "␣" * left + "".join(map(_sign, inner)) + "␣" * right
-
-
-def _sign(char: str) -> str:
-    if char in _SIGNS:
-        return _SIGNS[char]
-    return f"⟨{ord(char):X}⟩" if unicodedata.category(char) in _UNSEEN else char
 
 
 def label(text: str | None, limit: int = MAX_LABEL) -> str:

@@ -3,6 +3,7 @@
 
 import { follow } from "./cursor.js";
 import { count, milliseconds, percent } from "./format.js";
+import { luckByPlace, luckOf } from "./luck.js";
 import { plot } from "./plot.js";
 import { checkOf, gain } from "./theory.js";
 
@@ -67,7 +68,7 @@ export function acceptance({ rounds, sums }) {
 
 // Share kept at each place of the draft window: conditional, of the drafts that were still in the running there, and
 // unconditional, of all windows. Both are metrics of naive_speculate/events/metrics.py.
-export function positions({ rounds, sums }) {
+export function positions({ rounds, sums, started }) {
   if (!sums.drafted) return note(rounds.length ? NO_DRAFTS : WAITING);
   const places = Math.max(...rounds.map(({ drafted }) => drafted));
   const reached = (place) => rounds.filter(({ drafted, accepted }) => drafted >= place && accepted >= place - 1).length;
@@ -79,8 +80,10 @@ export function positions({ rounds, sums }) {
   });
   const last = shares[shares.length - 1];
   const alpha = sums.accepted / sums.judged;
+  const luck = luckOf({ sums, started });
+  const said = luck?.sentence ?? `Kept when reached: ${percent(alpha)} over all places`;
   return figure(
-    `Kept when reached: ${percent(alpha)} over all places. Place ${x[x.length - 1]} is kept in ${last[3]} of all windows`,
+    `${said}. Place ${x[x.length - 1]} is kept in ${last[3]} of all windows`,
     { title: { text: "place in the draft window" }, range: [0.4, places + 0.6], dtick: 1 + Math.floor((places - 1) / 10) },
     SHARES,
     [
@@ -97,10 +100,22 @@ export function positions({ rounds, sums }) {
       },
       {
         type: "scatter", mode: "lines", name: "all together, α", x: [0.5, places + 0.5], y: [alpha, alpha],
-        line: { color: INK, width: 2, dash: "dash" }, hovertemplate: "α = %{y:.3f}<extra></extra>",
+        line: { color: INK, width: 2, dash: "dash" }, hovertemplate: "α = %{y:.3f}<extra></extra>", showlegend: !luck,
       },
+      ...(luck ? [exactly(luckByPlace(rounds), luck.whole)] : []),
     ],
   );
+}
+
+// The exact α of the drafts at each place, and how far from it the kept share strays by luck alone: one standard deviation.
+function exactly(places, whole) {
+  const spread = { type: "data", array: places.map(({ deviation }) => deviation), color: INK, thickness: 1.5, width: 5 };
+  return {
+    type: "scatter", mode: "markers", name: whole ? "α, judged one by one" : "exact α ± luck", x: places.map(({ place }) => place), y: places.map(({ alpha }) => alpha),
+    error_y: whole ? undefined : spread, customdata: places.map(({ alpha, deviation, count: all }) => [alpha.toFixed(3), deviation.toFixed(3), all]),
+    hovertemplate: `place %{x}, exact α of the %{customdata[2]} drafts: %{customdata[0]}${whole ? "" : " ± %{customdata[1]}"}<extra></extra>`,
+    marker: { color: PAGE, size: 8, symbol: "circle", line: { color: INK, width: 2 } },
+  };
 }
 
 // How many drafts a round kept: share of the rounds with none, one, two …
@@ -151,13 +166,15 @@ export function timing({ rounds, sums }) {
 
 // Speedup against the number of drafts k: Theorem 3.8 of Leviathan et al. 2023 (arXiv 2211.17192) and this run.
 //
-// The theorem needs two numbers: α, how often a draft is kept, which the run itself tells, and c, what a drafted token costs in
+// The theorem needs two numbers: α, how often a draft is kept, which the run itself tells (exactly, where its events do), and c, what a drafted token costs in
 // target passes. It takes the check of k tokens to cost what one token costs, which is nearly so on a GPU and much less so on a
 // CPU. Once the run has been decoded plain too (see stage.js), c, the check's cost and the run's own point are those measured
 // then; until then c is estimated and there is no more than the theorem. Both curves take acceptances as independent; the run's
 // own point does not, which is why it need not lie on either.
-export function speedup({ rounds, sums, speedup: found }) {
-  const costs = costsOf(rounds.filter(({ drafted }) => drafted), found);
+export function speedup({ rounds, sums, started, speedup: found }) {
+  const luck = luckOf({ sums, started });
+  const exact = luck && !luck.whole ? luck.alpha : null;
+  const costs = costsOf(rounds.filter(({ drafted }) => drafted), found, exact);
   if (!costs) return note(!rounds.length ? WAITING : sums.drafted ? NO_TIMES : NO_DRAFTS);
   const { alpha, draftCost, verifyCost, drafts } = costs;
   const ks = upTo(Math.max(MOST_K, Math.round(drafts) + 2));
@@ -167,7 +184,7 @@ export function speedup({ rounds, sums, speedup: found }) {
   const here = found ? ks.map((k) => gain(alpha, k, draftCost, checkOf(k, verifyCost, drafts))) : theorem;
   if (found) curves.push(curve("costs as measured here", ks, here, ACCEPTED, "solid"), ownPoint(drafts, found));
   const best = Math.max(...here);
-  const words = `α = ${alpha.toFixed(2)}, c = ${draftCost.toFixed(2)}: best k = ${here.indexOf(best)}, ${best.toFixed(2)} × plain`;
+  const words = `${exact === null ? "" : "exact "}α = ${alpha.toFixed(2)}, c = ${draftCost.toFixed(2)}: best k = ${here.indexOf(best)}, ${best.toFixed(2)} × plain`;
   return figure(
     found ? words : `${words}, if checks cost nothing extra`,
     { title: { text: "drafts a round, k" }, range: [-0.4, ks.length - 0.6], dtick: 2 },
@@ -201,14 +218,14 @@ function curve(name, x, y, color, dash) {
 
 // The numbers that the theorem needs, in units of a target pass over one token; where that was not measured, a verification
 // stands for it. Null where the run has no drafts, no verdicts or no times.
-function costsOf(drafting, found) {
+function costsOf(drafting, found, exact) {
   const total = (name) => sum(drafting.map((round) => round[name]));
   const drafts = total("drafted") / drafting.length;
   const estimate = total("draft") / total("drafted") / (total("verify") / drafting.length);
   const draftCost = found?.draft_cost ?? estimate;
   if (!total("judged") || !Number.isFinite(draftCost)) return null;
   return {
-    alpha: total("accepted") / total("judged"),
+    alpha: exact ?? total("accepted") / total("judged"),
     draftCost: Math.max(1e-6, draftCost), // theory wants it positive
     verifyCost: Math.max(1e-6, found?.verify_cost ?? 1),
     drafts: found?.num_draft_tokens || drafts,

@@ -5,6 +5,7 @@ import { make } from "./dom.js";
 import { nameOf, chance, inShort } from "./judged.js";
 import { number } from "./format.js";
 import { plot } from "./plot.js";
+import { Roll } from "./roll.js";
 import { visible } from "./tokens.js";
 
 const REST_MS = 200;
@@ -28,8 +29,10 @@ class Inspector {
     this.sheet = element.closest(".ns-inspector");
     this.marks = JSON.parse(this.find(".ns-why").dataset.marks);
     this.answers = new Map([[keyOf(first), first]]);
-    this.key = "";
+    this.key = this.rolled = "";
     this.timer = 0;
+    this.roll = new Roll(element);
+    this.find(".ns-die").addEventListener("click", () => { if (!last?.pinned) last?.choose(); });
     this.find(".ns-sheet-close").addEventListener("click", () => this.open(false));
     document.addEventListener("keydown", ({ key }) => { if (key === "Escape") this.open(false); });
   }
@@ -48,16 +51,26 @@ class Inspector {
     this.find(".ns-why").hidden = !shown;
     this.find(".inspector-hint").hidden = Boolean(shown);
     if (!shown) {
-      this.key = "";
+      this.key = this.rolled = "";
       return;
     }
     if (shown.chosen) this.open(true);
     const key = keyOf(shown);
     if (key !== this.key) this.draw(shown);
     this.key = key;
+    this.rollable(key, shown);
     const answer = this.answers.get(key);
     if (answer) this.tell(key, answer);
     else if (shown.resting) this.timer = setTimeout(() => this.ask(key, shown), shown.chosen ? 0 : REST_MS);
+  }
+
+  // Its dice are for a token that the reader has chosen, and stay as they lie for as long as that is shown.
+  rollable(key, shown) {
+    const about = `${key}:${shown.pinned}`;
+    if (about === this.rolled) return;
+    this.rolled = about;
+    this.bar(chance(shown.event), shown.event, shown.settings);
+    this.roll.begin(shown, chance(shown.event));
   }
 
   draw({ run, number: n, event, drafted, settings }) {
@@ -68,7 +81,6 @@ class Inspector {
     head.dataset.kind = event.kind;
     head.textContent = `${this.marks[event.kind]} “${visible(event)}” ${nameOf(event, settings)}`;
     this.find(".ns-short").textContent = inShort(event, drafted, settings);
-    this.bar(chance(event), event, settings);
     this.find(".ns-more").classList.add("ns-stale");
   }
 
@@ -104,7 +116,8 @@ class Inspector {
     if (key === this.key) this.tell(key, told);
   }
 
-  tell(key, { words, figure }) {
+  tell(key, { words, figure, roll }) {
+    this.roll.tell(roll);
     const more = this.find(".ns-more");
     if (more.dataset.key === key && !more.classList.contains("ns-stale")) return;
     more.dataset.key = key;

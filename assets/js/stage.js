@@ -13,7 +13,7 @@ import { Player } from "./player.js";
 import { Rounds } from "./rounds.js";
 import { mount as mountStats } from "./stats.js";
 import { Sums } from "./summary.js";
-import { Take } from "./take.js";
+import { Take, drawRound } from "./take.js";
 import { Tip, spoken } from "./tip.js";
 import { Flow, OUTPUT, TOKEN, VERDICT, hush, repaint } from "./tokens.js";
 
@@ -296,7 +296,7 @@ class Stage {
     const end = ends[this.player.round(number)] ?? cursor; // of its round: what comes later tells no more about it
     inspect({
       run: this.run.id, number, upto: Math.min(cursor, end), event: events[number], drafted: events[token.born], settings: this.settings,
-      chosen, resting: chosen || (!playing && (done || !following)), ask: (question) => this.server.explain(question),
+      chosen, pinned: Boolean(this.pinned), choose: () => this.pin(token), draws: () => drawRound(this), resting: chosen || (!playing && (done || !following)), ask: (question) => this.server.explain(question),
     });
   }
 

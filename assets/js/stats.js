@@ -3,6 +3,7 @@
 import { follow } from "./cursor.js";
 import { make } from "./dom.js";
 import { count, percent } from "./format.js";
+import { luckOf } from "./luck.js";
 
 const GUESSERS = new Map([
   ["suffix", "A search in the text so far"],
@@ -32,7 +33,7 @@ export function numbers({ sums, rounds, tokens, started, speedup, unmeasured }) 
   const rate = sums.time > 0 ? tokens / sums.time : 0;
   return [
     sums.drafted
-      ? [percent(sums.accepted / sums.drafted), `${fates(sums, block)}. Of the ${amount(sums.judged)} that were judged, ${percent(sums.accepted / sums.judged)} were kept: α.`]
+      ? [percent(sums.accepted / sums.drafted), `${fates(sums, block)}. Of the ${amount(sums.judged)} that were judged, ${percent(sums.accepted / sums.judged)} were kept: α. ${luckOf({ sums, started })?.note ?? ""}`.trim()]
       : ["–", "nothing was drafted"],
     [rounds.length ? (1 + sums.accepted / rounds.length).toFixed(2) : "–", "plain decoding: 1"],
     [rate ? rate.toFixed(0) : "–", "of this run, reading the prompt included"],

@@ -5,7 +5,9 @@ import { OUTPUT } from "./tokens.js";
 
 const MOST_DRAFTS = 64;
 const MOST_SECONDS = 1e6; // no real round has more; a loaded trace may claim what it likes
-const NOTHING = { time: 0, tokens: 0, drafted: 0, accepted: 0, judged: 0, draft: 0, verify: 0, seconds: 0, timed: 0 };
+const NOTHING = {
+  time: 0, tokens: 0, drafted: 0, accepted: 0, judged: 0, draft: 0, verify: 0, seconds: 0, timed: 0, told: 0, expected: 0, variance: 0,
+};
 
 const bounded = (value, most) => Math.min(most, Math.max(0, value || 0));
 
@@ -15,6 +17,7 @@ export class Sums {
     this.upto = [NOTHING];    // of all rounds up to each, added up
     this.outputs = [0];       // number of output tokens among so many events
     this.texts = [];          // of the output tokens
+    this.drafts = [];         // of the round that goes on: how probable keeping each draft was
     this.started = {};
     this.finished = null;
   }
@@ -22,6 +25,7 @@ export class Sums {
   add(event) {
     if (OUTPUT.has(event.kind)) this.texts.push(event.text || "");
     this.outputs.push(this.outputs[this.outputs.length - 1] + OUTPUT.has(event.kind));
+    if (event.kind === "proposed") this.drafts.push(event.expected_accept);
     if (event.kind === "started") this.started = event;
     if (event.kind === "finished") this.finished = event;
     if (event.kind === "step") this.finish(event);
@@ -34,10 +38,14 @@ export class Sums {
     const verify = bounded(event.verify_seconds, MOST_SECONDS);
     const seconds = Math.max(draft + verify, bounded(event.total_seconds, MOST_SECONDS));
     // A round that did not keep every draft refused exactly one: those after it were never judged.
-    const round = { drafted, accepted, judged: accepted + (accepted < drafted), draft, verify, seconds };
+    const judged = accepted + (accepted < drafted);
+    const alphas = this.drafts.splice(0).slice(0, judged).filter((alpha) => alpha !== undefined).map((alpha) => bounded(alpha, 1));
+    const sum = (share) => alphas.reduce((total, alpha) => total + share(alpha), 0);
+    const told = { told: alphas.length, expected: sum((alpha) => alpha), variance: sum((alpha) => alpha * (1 - alpha)) };
+    const round = { drafted, accepted, judged, draft, verify, seconds, ...told };
     const sums = { ...this.upto[this.upto.length - 1], time: event.time || 0 };
     for (const name of Object.keys(round)) sums[name] += round[name];
-    this.rounds.push(round);
+    this.rounds.push({ ...round, alphas });
     this.upto.push(sums);
   }
 

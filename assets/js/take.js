@@ -21,6 +21,7 @@ export class Take {
       button.addEventListener("click", async () => {
         menu.open = false;
         if (button.dataset.take === "svg") return download(`${NAME}-text.svg`, asSvg(stage.flow.box), "image/svg+xml");
+        if (button.dataset.take === "round") return drawRound(stage);
         const text = await stage.server.file([stage.run.id, button.dataset.take]);
         if (!text) return void stage.trigger("lost", {});
         download(`${NAME}-${button.dataset.take === "html" ? "text" : "replay"}.html`, text, "text/html");
@@ -28,6 +29,14 @@ export class Take {
     }
     document.addEventListener("click", (event) => { if (!menu.contains(event.target)) menu.open = false; });
   }
+}
+
+// The round of the token that the inspector shows, as far as playback has come, as a drawing for a slide.
+export async function drawRound(stage) {
+  const { events, cursor } = stage.player;
+  const round = stage.looked ? events[stage.looked.born].step : stage.player.round(cursor) - 1;
+  const drawing = await stage.server.file([stage.run.id, "round", Math.max(0, round), cursor]);
+  if (drawing) download(`${NAME}-round-${Math.max(0, round) + 1}.svg`, drawing, "image/svg+xml"); else stage.trigger("lost", {});
 }
 
 // Buttons below a chart that save it as it is drawn, with its title and on the page's ground.

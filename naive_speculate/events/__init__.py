@@ -12,6 +12,7 @@ from naive_speculate.events.event import (
     TokenProb,
     TopTokens,
 )
+from naive_speculate.events.expected import ExpectedAcceptance, expected_acceptance
 
 __all__ = [
     "OUTPUT_KINDS",
@@ -19,9 +20,11 @@ __all__ = [
     "TOKEN_KINDS",
     "Event",
     "EventKind",
+    "ExpectedAcceptance",
     "FinishReason",
     "Logprob",
     "MeasuredSpeedup",
     "TokenProb",
     "TopTokens",
+    "expected_acceptance",
 ]

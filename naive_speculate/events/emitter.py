@@ -128,6 +128,8 @@ class Emitter:
         """A draft with what both models said of it."""
         event = self._unjudged(kind, at, record, place, **more)
         _add_target(event, record.outcome, place)
+        if record.outcome.expected_accepts is not None:
+            event.expected_accept = record.outcome.expected_accepts[place]
         return event
 
     def _judged(self, kind: EventKind, at: float, record: StepRecord, place: int, **more: str | None) -> Event:
@@ -139,6 +141,8 @@ class Emitter:
             event.uniform = outcome.uniforms[place]
         if outcome.thresholds is not None:
             event.threshold = outcome.thresholds[place]
+        if outcome.draft_tops_target is not None and outcome.target_tops_draft is not None:
+            event.draft_top_target, event.target_top_draft = outcome.draft_tops_target[place], outcome.target_tops_draft[place]
         if kind == EventKind.ACCEPTED:
             self._add_logprobs(event, outcome, place)
         return event

@@ -43,8 +43,10 @@ class Outcome:
         draft_seconds, verify_seconds, total_seconds: The step's times, which a batch shares.
         accept_probs, uniforms, thresholds, draft_probs: One number a draft, where they apply.
         target_probs: One number a draft, and the next token's.
+        expected_accepts: How probable keeping each draft was before it was drawn; one a draft.
         draft_entropies, target_entropies: In nats; one a draft, for the target one more.
         draft_tops, target_tops: The most probable tokens; one list a draft, for the target one more.
+        target_tops_draft, draft_tops_target: What the other model gives the tokens of these lists; one list a draft.
         residual_top: The most probable tokens of what the next token was drawn from after a rejection.
         logprobs: Raw log-probabilities at each kept draft and the next token.
         copied_from: Where in prompt and output the first draft was copied from.
@@ -63,10 +65,13 @@ class Outcome:
     thresholds: list[float] | None = None
     draft_probs: list[float] | None = None
     target_probs: list[float] | None = None
+    expected_accepts: list[float] | None = None
     draft_entropies: list[float] | None = None
     target_entropies: list[float] | None = None
     draft_tops: list[TopTokens] | None = None
     target_tops: list[TopTokens] | None = None
+    target_tops_draft: list[list[float]] | None = None
+    draft_tops_target: list[list[float]] | None = None
     residual_top: TopTokens | None = None
     logprobs: list[dict[int, Logprob]] | None = None
     copied_from: int | None = None

@@ -9,6 +9,8 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from naive_speculate.events.event import OUTPUT_KINDS, SCHEMA_VERSION, Event, EventKind
+from naive_speculate.events.expected import ExpectedAcceptance, expected_acceptance
+from naive_speculate.events.figure import round_svg
 from naive_speculate.events.metrics import Metrics, summarize
 from naive_speculate.events.notebook import to_html
 
@@ -71,6 +73,23 @@ class Trace:
     def metrics(self) -> Metrics:
         """The run's figures, computed from the events."""
         return summarize(self.events)
+
+    @property
+    def expected_acceptance(self) -> ExpectedAcceptance | None:
+        """How many drafts should have been kept, beside how many were; None where nothing was judged, or the trace does not tell."""
+        return expected_acceptance(self.events)
+
+    def to_svg(self, step: int, row: int = 0) -> str:
+        """One round as a drawing for a slide: drafts, both models' probabilities, verdicts and what came out.
+
+        Args:
+            step: Number of the round, from 0.
+            row: Which sequence of a batch.
+
+        Raises:
+            ValueError: If there is no such round.
+        """
+        return round_svg(self.events, step, row)
 
     def to_jsonl(self) -> str:
         """The trace as text, one JSON object a line."""

@@ -11,6 +11,7 @@ from naive_speculate.speculate.judge import Distributions
 from naive_speculate.speculate.logprobs import raw_logprobs
 from naive_speculate.speculate.rules import Verdict, pick
 from naive_speculate.speculate.sequence import SequenceState
+from naive_speculate.speculate.verify import Verifier
 from naive_speculate.speculate.workspace import Workspace
 from naive_speculate.text import Vocabulary
 
@@ -84,6 +85,9 @@ def _add_probs(
     places = torch.arange(len(rows), device=probs.device)
     next_probs = probs[places, verdict.num_accepted].gather(1, next_token_ids[:, None])
     columns = [verdict.accept_probs.to(probs.dtype), pick(probs[:, :k], draft.token_ids), next_probs]
+    expected = _expected(rows, probs[:, :k], draft.probs, verdict) if k else None
+    if expected is not None:
+        columns.append(expected)
     if draft.probs is not None:
         columns.append(pick(draft.probs, draft.token_ids).to(probs.dtype))
     if verdict.thresholds is not None:
@@ -95,12 +99,37 @@ def _add_probs(
         length = len(outcome.draft_token_ids)
         outcome.accept_probs = line[:length]
         outcome.target_probs = [*line[k : k + length], line[2 * k]]
+        at = 2 * k + 1
+        if expected is not None:
+            told = line[at : at + length]
+            outcome.expected_accepts = told if told and told[0] == told[0] else None  # NaN where the rule does not tell
+            at += k
         if draft.probs is not None:
-            outcome.draft_probs = line[2 * k + 1 : 2 * k + 1 + length]
+            outcome.draft_probs = line[at : at + length]
         if row.verifier.has_thresholds:
             outcome.thresholds = line[len(line) - k :][:length]
         if row.verifier.needs_uniforms:
             outcome.uniforms = uniforms[:length]
+
+
+def _expected(
+    rows: Sequence[SequenceState], p: torch.Tensor, q: torch.Tensor | None, verdict: Verdict
+) -> torch.Tensor | None:
+    """How probable keeping a draft was, shape `[batch_size, k]`, NaN in rows whose rule does not tell; None if none does."""
+    places: dict[Verifier, list[int]] = {}
+    for place, row in enumerate(rows):
+        places.setdefault(row.verifier, []).append(place)
+    q = p if q is None else q.to(p.dtype)
+    if len(places) == 1:
+        return rows[0].verifier.expected_accept(p, q, verdict)
+    expected = p.new_full(p.shape[:2], torch.nan)
+    for verifier, members in places.items():
+        thresholds = None if verdict.thresholds is None else verdict.thresholds[members]
+        own = verdict._replace(accept_probs=verdict.accept_probs[members], thresholds=thresholds)
+        told = verifier.expected_accept(p[members], q[members], own)
+        if told is not None:
+            expected[members] = told.to(p.dtype)
+    return expected
 
 
 def _add_tops(
@@ -118,7 +147,11 @@ def _add_tops(
         parts.append(verdict.next_probs[:, None].to(probs.dtype))
     together = torch.cat(parts, dim=1)
     top = together.topk(min(TOP_TOKENS, together.shape[-1]), dim=-1)
-    ids, values = top.indices.tolist(), top.values.tolist()
+    width, known = together.shape[1], top.values
+    if draft.probs is not None and k:  # behind them, what the other model gives the tokens of either's lists
+        draft_ids, target_ids = top.indices[:, k + 1 : 2 * k + 1], top.indices[:, :k]
+        known = torch.cat([known, parts[1].gather(-1, target_ids), probs[:, :k].gather(-1, draft_ids)], dim=1)
+    ids, values = top.indices.tolist(), known.tolist()
     entropies = _entropy(together[:, : 2 * k + 1]).tolist()
 
     def entry(place: int, column: int) -> TopTokens:
@@ -136,10 +169,15 @@ def _add_tops(
         if draft.probs is not None and k:
             outcome.draft_tops = [entry(place, k + 1 + column) for column in range(length)]
             outcome.draft_entropies = entropies[place][k + 1 : k + 1 + length]
+            others, lists = values[place][width:], (outcome.target_tops, outcome.draft_tops)
+            outcome.target_tops_draft, outcome.draft_tops_target = (
+                [other[: len(top)] for other, top in zip(part, tops, strict=False)]
+                for part, tops in zip((others[:k], others[k:]), lists, strict=True)
+            )
         if verdict.next_probs is not None and kept < length:
-            outcome.residual_top = entry(place, together.shape[1] - 1) or None
+            outcome.residual_top = entry(place, width - 1) or None
 
 
 def _entropy(probs: torch.Tensor) -> torch.Tensor:
     """Entropies in nats over the last dimension; in half the time of `torch.special.entr`."""
-    return torch.linalg.vecdot(probs, probs.clamp_min(torch.finfo(probs.dtype).tiny).log().neg_())
+    return 0.0 - torch.linalg.vecdot(probs, probs.clamp_min(torch.finfo(probs.dtype).tiny).log_())

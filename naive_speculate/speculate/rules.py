@@ -45,6 +45,19 @@ def pick(table: torch.Tensor, token_ids: torch.Tensor) -> torch.Tensor:
     return table.gather(-1, token_ids.unsqueeze(-1)).squeeze(-1)
 
 
+def overlap(target_probs: torch.Tensor, draft_probs: torch.Tensor) -> torch.Tensor:
+    """Σ min(target, draft): how probable it is that speculative sampling keeps a token drawn from the draft (Leviathan et al. 2023,
+    Theorem 3.5). Where the draft is certain of a token, it is what the target gives that token.
+
+    Args:
+        target_probs, draft_probs: Shape `[..., vocab_size]`.
+
+    Returns:
+        torch.Tensor: Shape `[...]`; 0 to 1.
+    """
+    return torch.minimum(target_probs, draft_probs).sum(dim=-1).clamp_max(1.0)
+
+
 def residual(target_probs: torch.Tensor, draft_probs: torch.Tensor) -> torch.Tensor:
     """The distribution ∝ max(0, target − draft); the target's own where nothing is left of it.
 

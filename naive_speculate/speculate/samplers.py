@@ -17,6 +17,7 @@ from naive_speculate.speculate.rules import (
     draw_uniform,
     inside,
     next_token_probs,
+    overlap,
     pick,
     residual,
 )
@@ -112,6 +113,10 @@ class RejectionSampler(_Sampler):
         num_accepted = count_leading((uniforms < accept_probs) & inside(lengths, k))
         next_probs = next_token_probs(target_probs, draft_probs, num_accepted, lengths)
         return Verdict(num_accepted, next_probs, None, accept_probs)
+
+    def expected_accept(self, target_probs: torch.Tensor, draft_probs: torch.Tensor, verdict: Verdict) -> torch.Tensor:
+        """Σ min(p, q); see `Verifier.expected_accept`."""
+        return overlap(target_probs, draft_probs)
 
     def forward(
         self,
@@ -214,6 +219,11 @@ class TypicalAcceptanceSampler(_Sampler):
         best = torch.nn.functional.one_hot(at.argmax(dim=-1), at.shape[-1]).to(at.dtype)
         next_probs = torch.where((num_accepted == lengths)[:, None], at, best)
         return Verdict(num_accepted, next_probs, None, accepted.to(target_probs.dtype), thresholds)
+
+    def expected_accept(self, target_probs: torch.Tensor, draft_probs: torch.Tensor, verdict: Verdict) -> torch.Tensor:
+        """What the draft gives all tokens above the threshold; see `Verifier.expected_accept`."""
+        assert verdict.thresholds is not None
+        return (draft_probs * (target_probs > verdict.thresholds[..., None])).sum(dim=-1).clamp_max(1.0)
 
     def forward(
         self,

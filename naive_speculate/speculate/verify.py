@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 
 from naive_speculate.sampling.argmax import argmax
-from naive_speculate.speculate.rules import Verdict, count_leading, inside, pick
+from naive_speculate.speculate.rules import Verdict, count_leading, inside, overlap, pick
 from naive_speculate.speculate.samplers import RejectionSampler, TypicalAcceptanceSampler
 
 
@@ -50,6 +50,19 @@ class Verifier(Protocol):
         """See `RejectionSampler.judge`."""
         ...
 
+    def expected_accept(
+        self, target_probs: torch.Tensor, draft_probs: torch.Tensor, verdict: Verdict
+    ) -> torch.Tensor | None:
+        """How probable it was at each place, before a token was drawn there, that it would be kept, shape `[batch_size, k]`; None
+        where the rule does not tell.
+
+        Args:
+            target_probs: Shape `[batch_size, k, vocab_size]`.
+            draft_probs: What the drafts were drawn from, same shape.
+            verdict: What was decided.
+        """
+        return None
+
 
 class GreedyVerifier(Verifier):
     """Keeps drafts while they are the target's most probable tokens."""
@@ -71,6 +84,10 @@ class GreedyVerifier(Verifier):
         accepted = (draft_token_ids == best[:, :k]) & inside(lengths, k)
         num_accepted = count_leading(accepted)
         return Verdict(num_accepted, None, pick(best, num_accepted), accepted.to(target_probs.dtype))
+
+    def expected_accept(self, target_probs: torch.Tensor, draft_probs: torch.Tensor, verdict: Verdict) -> torch.Tensor:
+        """1 or 0: both sides are certain of their token, and nothing is drawn."""
+        return verdict.accept_probs
 
 
 class BlockVerifier(Verifier):
@@ -118,6 +135,10 @@ class BlockVerifier(Verifier):
         total = rest.sum(dim=-1, keepdim=True)
         rest = torch.where(total > 0, rest / total.where(total > 0, 1.0), at)
         return Verdict(num_accepted, torch.where((num_accepted == lengths)[:, None], at, rest), None, h)
+
+    def expected_accept(self, target_probs: torch.Tensor, draft_probs: torch.Tensor, verdict: Verdict) -> torch.Tensor:
+        """What it would be if the place were judged by itself, which it is not: the window is judged as a whole."""
+        return overlap(target_probs, draft_probs)
 
 
 VERIFIERS: dict[str, Verifier] = {

@@ -11,7 +11,7 @@ from playwright.sync_api import Route, expect
 from benchmarks.server import ROOT, Server
 from naive_speculate import SamplingParams, SpeculativeDecoder, Trace, load_pair
 from tests.browser.conftest import PATIENCE
-from tests.browser.steps import another_run, ended, run, scrolls_sideways, set_number, start, toast
+from tests.browser.steps import ended, run, scrolls_sideways, set_number, start, toast
 
 PROMPT = "Once upon a time there was a hen"
 
@@ -142,23 +142,3 @@ def test_help_names_the_options():
     shown = subprocess.run([sys.executable, "app.py", "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
     for option in ("--host", "--port", "--share", "--target", "--draft", "--device"):
         assert option in shown.stdout
-
-
-def test_a_model_folder_that_is_not_there_is_one_clear_line():
-    tried = subprocess.run([sys.executable, "app.py", "--target", "/no/such/folder"], cwd=ROOT, capture_output=True, text=True)
-    assert tried.returncode == 2
-    assert "/no/such/folder" in tried.stderr.strip().splitlines()[-1]
-
-
-def test_the_app_ends_when_it_is_told_to_and_with_it_a_run_that_goes_on(chromium):
-    server = Server()
-    page = chromium.new_page()
-    page.goto(server.url)
-    page.locator("#tokens [data-step]").first.wait_for()
-    page.locator("#more button").first.click()
-    page.get_by_label("Go on after the end").check()
-    another_run(page, start(page, PROMPT, max_tokens=900, k=0))
-    server.end()
-    assert server.process.returncode == 0
-    server.wait_for('"outcome": "cancelled"')
-    page.close()

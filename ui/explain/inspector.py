@@ -14,6 +14,7 @@ from naive_speculate.events.trace import Trace
 from naive_speculate.palette import STYLES
 from ui.charts.figures import DRAFT, MUTED, RESIDUAL, TARGET, Figure, empty, figure
 from ui.explain.glossary import linked, to_markup
+from ui.explain.roll import roll
 from ui.explain.verdict import Case, Rule, case_of, label_of
 from ui.explain.why import quoted, unsure, why
 from ui.labels import label, number, visible
@@ -79,6 +80,7 @@ def _details(case: Case) -> list[tuple[str, str]]:
         ("draft probability q", event.draft_prob),
         ("block acceptance h" if block else "acceptance probability", event.accept_prob),
         ("draw u", event.uniform),
+        ("exact α", event.expected_accept if judged else None),
         ("threshold", event.threshold),
         ("target entropy, nats", event.target_entropy if judged else None),
         ("draft entropy, nats", event.draft_entropy),
@@ -105,7 +107,8 @@ def to_html(explanation: Explanation | None) -> str:
 
 
 def to_json(trace: Trace, number: int) -> str:
-    """What the page asks for: the explanation's words in pieces with the terms among them, and the distributions.
+    """What the page asks for: the explanation's words in pieces with the terms among them, the distributions, and what it
+    takes to roll the token's dice again.
 
     Args:
         trace: A run up to where playback has come; nothing behind that is told.
@@ -114,7 +117,7 @@ def to_json(trace: Trace, number: int) -> str:
     Raises:
         ValueError: If there is no such event, or it does not speak of a token.
     """
-    told = {"words": words(trace, number), "figure": distributions(trace, number)}
+    told = {"words": words(trace, number), "figure": distributions(trace, number), "roll": roll(trace, number)}
     return json.dumps(told, separators=(",", ":")).replace("<", "\\u003c")
 
 

@@ -3,10 +3,12 @@
 import html
 import json
 from collections.abc import Callable
+from contextlib import suppress
 
 import gradio as gr
 
 from naive_speculate.events import TOKEN_KINDS, EventKind
+from naive_speculate.events.figure import round_svg
 from naive_speculate.events.notebook import to_html
 from naive_speculate.events.trace import Trace
 from naive_speculate.palette import PROMPT, STYLES, Style
@@ -135,12 +137,16 @@ def _server_functions(runs: Runs) -> list[Callable[..., str]]:
         return settings.query(Settings(prompt="", seed=None)) if settings else ""
 
     def file(request: object) -> str:
-        """A run as a file: `[run id, "replay" or "html"]` → its text, empty where there is none."""
+        """A run as a file: `[run id, "replay" or "html"]`, or one round of it: `[run id, "round", its number, how many events
+        playback has shown]` → its text, empty where there is none."""
         match request:
             case [run_id, "replay"] if run := runs.get(run_id):
                 return offline_page(run, template())
             case [run_id, "html"] if run := runs.get(run_id):
                 return document(run.title or "A run", to_html(run.events))
+            case [run_id, "round", int(step), int(upto)] if (run := runs.get(run_id)) and 0 < upto <= len(run.events):
+                with suppress(ValueError):  # there is no such round
+                    return round_svg(run.events[:upto], step)
         return ""
 
     return [resync, trace, explain, speedup, link, file]

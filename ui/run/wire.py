@@ -1,6 +1,6 @@
 """What crosses from server to browser: events in a slim form, numbered, in JSON text.
 
-The three lists of most probable tokens stay behind: they are most of an event's weight, and only the inspector, which
+The lists of most probable tokens stay behind: they are most of an event's weight, and only the inspector, which
 is drawn on the server, reads them. A batch is a *string*, so that Gradio compares and sends it whole instead of working
 out the difference to the batch before; and `<` is escaped, so that nobody can take a token in it for a tag.
 """
@@ -9,7 +9,7 @@ from ui.explain.verdict import warning
 from ui.labels import to_json
 from ui.run.runs import Run
 
-HEAVY = frozenset({"draft_top", "target_top", "residual_top", "cost_table", "logprobs", "prompt_logprobs"})
+HEAVY = frozenset({"draft_top", "target_top", "residual_top", "cost_table", "logprobs", "prompt_logprobs", "draft_top_target", "target_top_draft"})
 """Fields that the page does not need to draw tokens and rounds."""
 
 RESYNC_EVENTS = 4000

@@ -1,0 +1,47 @@
+// Luck and skill of a run's drafts told apart, from a summary (see summary.js): what naive_speculate/events/expected.py says of
+// it. At each judged place a draft was to be kept with its exact α = Σ min(p, q), so that luck has a spread of its own.
+
+import { percent } from "./format.js";
+
+// Null where nothing was judged, or the run's events do not tell.
+export function luckOf({ sums, started }) {
+  if (!sums.judged || sums.told !== sums.judged) return null;
+  const { verify_strategy: rule, temperature } = started.settings || {};
+  const found = {
+    alpha: sums.expected / sums.judged,
+    deviation: Math.sqrt(sums.variance) / sums.judged,
+    observed: sums.accepted / sums.judged,
+    whole: rule === "block_verification" && temperature !== 0, // windows, not places, are judged
+  };
+  return { ...found, sentence: sentenceOf(found, sums.variance), note: noteOf(found) };
+}
+
+// The same at each place of the window: mean α over the rounds that reached it, and how far the share that was kept may stray.
+export function luckByPlace(rounds) {
+  const places = [];
+  for (const { alphas } of rounds) {
+    alphas.forEach((alpha, n) => {
+      const place = places[n] ??= { count: 0, expected: 0, variance: 0 };
+      place.count += 1;
+      place.expected += alpha;
+      place.variance += alpha * (1 - alpha);
+    });
+  }
+  return places.map(({ count, expected, variance }, n) =>
+    ({ place: n + 1, alpha: expected / count, deviation: Math.sqrt(variance) / count, count }));
+}
+
+const two = (value) => value.toFixed(2);
+
+function sentenceOf({ alpha, deviation, observed, whole }, variance) {
+  if (whole) return `Judged one by one, this draft's α would be ${two(alpha)}; block verification judges the window as a whole`;
+  if (!variance) return `This draft's α is ${two(alpha)}, and nothing is left to luck`;
+  const off = (observed - alpha) / deviation;
+  const said = Math.abs(off) < 1 ? "as is to be expected" : `${Math.abs(off) < 2 ? "a little" : "much"} ${off > 0 ? "good" : "bad"} luck`;
+  return `This draft's α is ${two(alpha)} ± ${two(deviation)}; you saw ${two(observed)}: ${said}`;
+}
+
+function noteOf({ alpha, deviation, whole }) {
+  if (whole) return `Judged one by one it would be ${percent(alpha)}.`;
+  return deviation ? `This draft should get ${percent(alpha)} ± ${percent(deviation)}.` : "";
+}

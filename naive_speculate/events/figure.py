@@ -1,0 +1,190 @@
+"""One round as a drawing for a slide: what was drafted, what both models gave it, how it was judged, and what came out. SVG."""
+
+import html
+from collections.abc import Iterable, Iterator
+from textwrap import wrap
+
+from naive_speculate.events.event import OUTPUT_KINDS, Event, EventKind
+from naive_speculate.palette import DRAFT, LIGHT, STYLES, TARGET
+from naive_speculate.text import visible
+
+_LEFT, _RIGHT, _LEAST_COLUMN, _LONGEST = 96, 20, 112, 20
+_TOP, _BAR, _BAR_WIDTH = 64, 90, 26
+_FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif"
+_USUAL = {"top_p": 1.0, "drafter": "model"}  # not worth a word
+_DASHES = {"dotted": "1.5 2.5", "dashed": "5 3"}
+
+
+def round_svg(events: Iterable[Event], step: int, row: int = 0) -> str:
+    """The drawing, on white, its parameters in the caption; whatever a model wrote is escaped.
+
+    Args:
+        events: Those of a run, whole or so far.
+        step: Number of the round, from 0.
+        row: Which sequence of a batch.
+
+    Raises:
+        ValueError: If the events have no token of such a round.
+    """
+    own = [event for event in events if event.row == row]
+    tokens = [event for event in own if event.step == step and event.token_id is not None]
+    if not tokens:
+        raise ValueError(f"step must be the number of a round with tokens, got {step!r:.80} for row {row!r:.80}")
+    started = next((event for event in own if event.kind == EventKind.STARTED), None)
+    drafts = [event for event in tokens if event.kind == EventKind.PROPOSED]
+    judged = {event.index: event for event in tokens if event.kind not in (EventKind.PROPOSED, *_NEXT)}
+    new = next((event for event in tokens if event.kind in _NEXT), None)
+    places = [(draft, judged.get(draft.index)) for draft in drafts]
+    columns = len(places) + (new is not None and new.kind == EventKind.BONUS)
+    texts = [_text(event) for event in tokens]
+    column = max(_LEAST_COLUMN, 24 + 9 * max(map(len, texts)))
+    width = _LEFT + column * max(columns, 3) + _RIGHT
+    caption = wrap(_caption(own, started, step), int((width - 2 * _RIGHT) / 6.3))
+    base, verdicts, output = _TOP + 66 + _BAR, _TOP + 92 + _BAR, _TOP + 168 + _BAR
+    height = output + 84 + 18 * len(caption)
+    body = [_words(_RIGHT, 34, _before(own, started, step, int((width - 2 * _RIGHT) / 9)), size=17, color=LIGHT.muted)]
+    if drafts:
+        rows = [("drafted", _TOP + 22), ("verdict", verdicts + 34)]
+        body += [_words(_RIGHT, y, name, size=14, color=LIGHT.muted) for name, y in rows]
+        body += list(_key(base - _BAR + 30))
+    body.append(_words(_RIGHT, output + 22, "output", size=14, color=LIGHT.muted))
+    for number, (draft, verdict) in enumerate(places):
+        middle = _LEFT + column * (number + 0.5)
+        body += _box(middle, _TOP, column - 12, draft, EventKind.PROPOSED)
+        body += _bars(middle, base, draft, verdict)
+        body += _verdict(middle, verdicts, verdict)
+        shown = verdict if verdict is not None and verdict.kind in OUTPUT_KINDS else None
+        if new is not None and verdict is not None and verdict.kind == EventKind.REJECTED:
+            shown = new
+        if shown is not None:
+            body += _came(middle, output, column - 12, shown)
+    if new is not None and new.kind == EventKind.BONUS:
+        middle = _LEFT + column * (len(places) + 0.5)
+        body += _bars(middle, base, None, new) if drafts else []
+        body += _came(middle, output, column - 12, new)
+    body += [
+        _words(_RIGHT, output + 92 + 18 * line, text, size=13, color=LIGHT.muted) for line, text in enumerate(caption)
+    ]
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        f'font-family="{_FONT}" role="img"><title>Round {step + 1}</title>'
+        f'<rect width="{width}" height="{height}" fill="{LIGHT.page}"/>{"".join(body)}</svg>\n'
+    )
+
+
+_NEXT = (EventKind.RESAMPLED, EventKind.BONUS)
+
+
+def _text(event: Event) -> str:
+    return visible(event.text or event.token, _LONGEST)
+
+
+def _before(own: list[Event], started: Event | None, step: int, room: int) -> str:
+    """The text before the round, as much of its end as there is room for."""
+    prompt = (started.prompt or "".join(started.prompt_texts or [])) if started else ""
+    text = prompt + "".join(e.text or "" for e in own if e.kind in OUTPUT_KINDS and e.step is not None and e.step < step)
+    return visible(text if len(text) < room else "…" + text[len(text) - room + 1 :], room)
+
+
+def _caption(own: list[Event], started: Event | None, step: int) -> str:
+    settings, models = (started.settings or {}, started.models or {}) if started else ({}, {})
+    rounds = sum(event.kind == EventKind.STEP for event in own)
+    parts = [f"Round {step + 1} of {max(rounds, step + 1)}"]
+    parts += [str(settings[name]).replace("_", " ") for name in ("verify_strategy",) if name in settings]
+    named = (("num_draft_tokens", "k ="), ("temperature", "temperature"), ("top_p", "top-p"), ("drafter", "drafter"))
+    told = {name: words for name, words in named if settings.get(name) not in (None, _USUAL.get(name))}
+    parts += [f"{words} {settings[name]}".replace("_", " ") for name, words in told.items()]
+    if started is not None and started.seed is not None:
+        parts.append(f"seed {started.seed}")
+    parts += [f"{role}: {name}" for role, name in models.items()]
+    return visible(" · ".join(parts), 400)
+
+
+def _words(
+    x: float, y: float, text: str, *, size: int, color: str = LIGHT.ink, anchor: str = "start", weight: int = 400
+) -> str:
+    look = f'font-size="{size}" fill="{color}" text-anchor="{anchor}" font-weight="{weight}"'
+    return f'<text x="{x:g}" y="{y:g}" {look} xml:space="preserve">{html.escape(text)}</text>'
+
+
+def _box(middle: float, top: float, width: float, event: Event, kind: str) -> list[str]:
+    """A token with its kind's colour, and its line as on the page."""
+    style, text = STYLES[kind], _text(event)
+    line = next((dashes for name, dashes in _DASHES.items() if name in style.line), "")
+    drawn = f' stroke-dasharray="{line}"' if line else ""
+    return [
+        f'<rect x="{middle - width / 2:g}" y="{top:g}" width="{width:g}" height="34" rx="7" fill="{style.light}" '
+        f'fill-opacity="0.12" stroke="{style.light}" stroke-width="1.5"{drawn}/>',
+        _words(middle, top + 23, text, size=17, color=style.light, anchor="middle", weight=600),
+    ]
+
+
+def _came(middle: float, top: float, width: float, event: Event) -> list[str]:
+    """A token of the output, and what it is called."""
+    style = STYLES[event.kind]
+    label = _words(middle, top + 54, f"{style.mark} {style.label}", size=13, color=style.light, anchor="middle")
+    return [*_box(middle, top, width, event, event.kind), label]
+
+
+def _key(top: float) -> Iterator[str]:
+    for number, (name, color) in enumerate((("q, draft", DRAFT.light), ("p, target", TARGET.light))):
+        y = top + 24 * number
+        yield f'<rect x="{_RIGHT}" y="{y - 11:g}" width="12" height="12" rx="2" fill="{color}"/>'
+        yield _words(_RIGHT + 17, y, name, size=13, color=LIGHT.muted)
+
+
+def _bars(middle: float, base: float, draft: Event | None, verdict: Event | None) -> list[str]:
+    """q and p of a token; p of a draft that was never judged speaks of a text that no longer exists."""
+    judged = verdict is not None and (verdict.kind != EventKind.DISCARDED or verdict.accept_prob is not None)
+    p = verdict.target_prob if judged and verdict is not None else None
+    q = draft.draft_prob if draft is not None else None
+    drawn = []
+    for value, color, left in ((q, DRAFT.light, -_BAR_WIDTH - 10), (p, TARGET.light, 10)):
+        if value is None:
+            continue
+        height = max(1.0, _BAR * min(1.0, max(0.0, value)))
+        x = middle + left
+        drawn.append(f'<rect x="{x:g}" y="{base - height:g}" width="{_BAR_WIDTH}" height="{height:g}" fill="{color}"/>')
+        drawn.append(_words(x + _BAR_WIDTH / 2, base - height - 5, _number(value), size=12, anchor="middle"))
+    rule = f'<line x1="{middle - 42:g}" x2="{middle + 42:g}" y1="{base:g}" y2="{base:g}" stroke="{LIGHT.rule}"/>'
+    return [*drawn, rule] if drawn else []
+
+
+def _verdict(middle: float, top: float, verdict: Event | None) -> list[str]:
+    if verdict is None:
+        return []
+    style = STYLES[verdict.kind]
+    lines = [*_reasons(verdict), f"{style.mark} {style.label}"]
+    last = len(lines) - 1
+    return [
+        _words(
+            middle, top + 16 + 18 * number, line, size=13, anchor="middle",
+            color=style.light if number == last else LIGHT.ink, weight=600 if number == last else 400,
+        )
+        for number, line in enumerate(lines)
+    ]  # fmt: skip
+
+
+def _reasons(verdict: Event) -> list[str]:
+    """The numbers that decided."""
+    accept, u = verdict.accept_prob, verdict.uniform
+    if accept is None:
+        return []
+    if verdict.threshold is not None:
+        return [_equals("threshold", verdict.threshold)]
+    if u is None:
+        return ["target's likeliest" if accept >= 1 else "not the likeliest"]
+    q, p = verdict.draft_prob, verdict.target_prob
+    ratio = p / q if p is not None and q else None
+    name = "p/q" if ratio is not None and abs(min(1.0, ratio) - accept) < 1e-3 else "h"
+    bar = "p ≥ q" if name == "p/q" and accept >= 1 else _equals(name, accept)
+    return [bar, _equals("u", u)]
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}" if value >= 0.0005 or value == 0 else "<0.001"
+
+
+def _equals(name: str, value: float) -> str:
+    shown = _number(value)
+    return f"{name} < {shown[1:]}" if shown.startswith("<") else f"{name} = {shown}"

@@ -1,0 +1,77 @@
+"""One round as a drawing: what is in it is in the events, and nothing that a model wrote acts."""
+
+from xml.etree import ElementTree
+
+import pytest
+
+from naive_speculate import Trace
+from naive_speculate.events import Event, EventKind
+from tests.ui.handmade import run, step_of, token
+from ui.run.recorded import SPECULATIVE
+
+EVIL = "</text><script>1</script>\x00\x1b\u202e&\"'"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def drawn(svg: str) -> list[str]:
+    """The texts of a drawing; it must be well-formed."""
+    return [node.text or "" for node in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+
+
+def test_it_tells_the_round_as_the_events_do():
+    trace = Trace.load(SPECULATIVE)
+    for step in range(trace.metrics.num_spec_steps):
+        words = drawn(trace.to_svg(step))
+        own = [event for event in trace if event.step == step]
+        texts = [event.text.replace(" ", "␣").replace("\n", "⏎") for event in own if event.kind == EventKind.PROPOSED]
+        assert set(texts) <= set(words)
+        for kind in ("accepted", "rejected", "discarded", "resampled", "bonus"):
+            told = sum(word.endswith(kind) for word in words)
+            assert told == sum(event.kind == kind for event in own) * (2 if kind == "accepted" else 1)
+        caption = " ".join(words)
+        for part in (f"Round {step + 1} of 26", "speculative sampling", "k = 5", "temperature 0.7", "seed 1", "bundled draft"):
+            assert part in caption
+    judged = next(event for event in trace if event.kind == EventKind.REJECTED)
+    words = drawn(trace.to_svg(judged.step))
+    for number in (judged.target_prob, judged.draft_prob):
+        assert f"{number:.3f}" in words
+    assert f"p/q = {judged.accept_prob:.3f}" in words
+    assert f"u = {judged.uniform:.3f}" in words
+
+
+def test_the_rules_are_told_in_their_own_terms():
+    draft = token(EventKind.PROPOSED, " king", draft_prob=0.4)
+    kept = {"draft_prob": 0.4, "target_prob": 0.3, "accept_prob": 1.0}
+    said = {
+        "p ≥ q": {"target_prob": 0.5, "uniform": 0.2},
+        "h = 0.200": {"accept_prob": 0.2, "uniform": 0.1},
+        "threshold = 0.090": {"threshold": 0.09},
+        "target's likeliest": {},
+    }
+    for words, numbers in said.items():
+        trace = step_of(draft, token(EventKind.ACCEPTED, " king", **(kept | numbers)), token(EventKind.BONUS, " sat", 1))
+        assert words in drawn(trace.to_svg(0))
+
+
+def test_a_round_without_drafts_or_numbers_is_a_drawing_too():
+    assert "␣once" in "".join(drawn(step_of(token(EventKind.BONUS, " once", target_prob=0.5)).to_svg(0)))
+    assert "✗ rejected" in drawn(run([(3, 1)]).to_svg(0))
+
+
+def test_what_a_model_or_a_file_wrote_is_text():
+    trace = Trace.load(SPECULATIVE)
+    for event in trace:
+        event.text = event.token = event.prompt = EVIL
+    trace[0].models, trace[0].settings = {"target": EVIL}, {"verify_strategy": EVIL, "temperature": EVIL}
+    root = ElementTree.fromstring(trace.to_svg(0))
+    assert {node.tag.removeprefix(SVG) for node in root.iter()} <= {"svg", "title", "rect", "text", "line"}
+    assert not any("\u202e" in text for text in root.itertext())
+
+
+def test_a_round_that_is_not_there_is_named():
+    with pytest.raises(ValueError, match="step must be the number of a round with tokens, got 9"):
+        run([(3, 1)]).to_svg(9)
+    with pytest.raises(ValueError, match="for row 1"):
+        run([(3, 1)]).to_svg(0, row=1)
+    with pytest.raises(ValueError, match="got 0"):
+        Trace([Event(EventKind.STARTED)]).to_svg(0)
