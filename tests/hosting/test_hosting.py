@@ -72,12 +72,20 @@ def test_a_port_in_use_is_one_line_and_status_2():
     assert "Traceback" not in ended.stderr
 
 
+def test_a_head_may_be_the_bundled_targets_or_anothers():
+    assert read_configuration({"NAIVE_SPECULATE_HEAD": "/a/head"}, {}).pairs == (PairChoice(BUNDLED, head="/a/head"),)
+    assert read_configuration({}, {"target": "a/b", "head": "c/d"}).pairs == (PairChoice("b", "a/b", None, "c/d"),)
+    with pytest.raises(ValueError, match="NAIVE_SPECULATE_PAIRS or a target, a draft and a head, not both"):
+        read_configuration({"NAIVE_SPECULATE_PAIRS": "bundled"}, {"head": "c/d"})
+
+
 def test_several_pairs_can_be_listed():
-    listed = "bundled; Qwen 3 = Qwen/Qwen3-8B + Qwen/Qwen3-0.6B ; Alone=/models/one"
+    listed = "bundled; Qwen 3 = Qwen/Qwen3-8B + Qwen/Qwen3-0.6B ; Alone=/models/one; Both = a/b + c/d + e/f"
     assert read_configuration({"NAIVE_SPECULATE_PAIRS": listed}, {}).pairs == (
         PairChoice(BUNDLED),
         PairChoice("Qwen 3", "Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B"),
         PairChoice("Alone", "/models/one"),
+        PairChoice("Both", "a/b", "c/d", "e/f"),
     )
 
 

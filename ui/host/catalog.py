@@ -235,7 +235,7 @@ def load_catalog(configuration: Configuration, observers: Sequence[Observer] = (
     """
     catalog = Catalog({}, max_tokens=configuration.max_tokens, concurrency=configuration.concurrency)
     for choice in configuration.pairs:
-        pair = load_pair(choice.target, choice.draft, device=configuration.device, dtype=configuration.dtype)
+        pair = load_pair(choice.target, choice.draft, choice.head, device=configuration.device, dtype=configuration.dtype)
         leave_cores_to(pair.target)
         decoder = SpeculativeDecoder(pair)
         engine: Engine
