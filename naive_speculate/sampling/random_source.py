@@ -65,7 +65,7 @@ class SeededRandom:
             noise = torch.empty_like(probs).exponential_(generator=self._generator)
             return argmax(probs / noise.clamp_min_(_LEAST))
         runners = probs.detach().numpy()
-        return torch.tensor(winner(runners, self.noise(1, len(runners))[0]))
+        return torch.from_numpy(np.asarray(winner(runners, self.noise(1, len(runners))[0])))
 
     @property
     def on_cpu(self) -> bool:

@@ -22,8 +22,8 @@ class PairChoice:
 
     Attributes:
         name: What they see.
-        target, draft: Hub ids or local folders; None for the bundled pair, and for no draft model.
-        head: A draft head for the target, likewise; None for none, and for the bundled target's own.
+        target, draft: Hub ids, local folders or GGUF files; None for the bundled pair, and for no draft model.
+        head: A draft head for the target: a Hub id or local folder; None for none, and for the bundled target's own.
     """
 
     name: str

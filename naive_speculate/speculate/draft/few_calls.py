@@ -63,11 +63,12 @@ def draft_in_few_calls(
         query = found[0][:, -1:]
     if not parts:
         return None
-    token_ids = torch.cat([drafts for drafts, _ in parts], dim=1)
-    probs = None
-    if any(row.needs_probs for row in rows):
-        probs = torch.cat([part for _, part in parts if part is not None], dim=1)
-    return Proposal(token_ids, probs, drawing.settle())
+    probs = [part for _, part in parts if part is not None] if any(row.needs_probs for row in rows) else []
+    return Proposal(_joined([drafts for drafts, _ in parts]), _joined(probs) if probs else None, drawing.settle())
+
+
+def _joined(parts: list[torch.Tensor]) -> torch.Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
 
 def _alike(rows: Sequence[SequenceState]) -> bool:
@@ -87,6 +88,7 @@ class _Drawing:
         self._ends: list[int | None] = [None] * len(rows)
         self._drafts: list[list[int]] = [[] for _ in rows]
         self._greedy = rows[0].greedy
+        self._drawn = [0] * len(rows)
         self._states = [] if self._greedy else [row.random.state() for row in rows]  # type: ignore[attr-defined]
 
     @property
@@ -102,6 +104,7 @@ class _Drawing:
         for place, (row, limit) in enumerate(zip(self._rows, self._limits, strict=True)):
             if self._ends[place] is None:
                 count = min(self._k, limit - self._drafted)
+                self._drawn[place] += count
                 noise[place, :count] = row.random.noise(count, self._vocab_size)  # type: ignore[attr-defined]
         temperatures = torch.tensor([[row.params.temperature] for row in self._rows], dtype=torch.float32)
         return temperatures, torch.from_numpy(noise)
@@ -164,8 +167,8 @@ class _Drawing:
     def settle(self) -> list[int]:
         """The windows' lengths. What is not in them was not drawn: a row's later draws are those that it has alone."""
         lengths = [end or 0 for end in self._ends]
-        for row, state, length in zip(self._rows, self._states, lengths, strict=not self._greedy):
-            row.random.restore(state)  # type: ignore[attr-defined]
-            if length:
+        for row, state, drawn, length in zip(self._rows, self._states, self._drawn, lengths, strict=not self._greedy):
+            if length < drawn:
+                row.random.restore(state)  # type: ignore[attr-defined]
                 row.random.noise(length, self._vocab_size)  # type: ignore[attr-defined]
         return lengths
