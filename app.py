@@ -28,6 +28,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--share", action="store_true", help="also make a public link through Gradio's servers")
     add("--target", help="target model: a Hub id, a local folder or a GGUF file; the bundled pair without it")
     add("--draft", help="draft model: a Hub id, a local folder or a GGUF file")
+    add("--head", help="draft head of the target: a Hub id or a local folder")
     add("--device", help="cpu, cuda, … (auto)")
     add("--dtype", help="float32, bfloat16, … (auto)")
     add("--mcp", action="store_true", help="offer the endpoint /generate to language models as an MCP tool as well")

@@ -1,6 +1,8 @@
 """What drafting and verifying cost, beside a plain step."""
 
+import json
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 
@@ -27,3 +29,18 @@ class CostTable:
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON values."""
         return asdict(self) | {"verify": list(self.verify)}
+
+
+def read_costs(path: Path, with_head: bool) -> dict[str, Any]:
+    """What `bench --write-costs` measured, as a pair's fields; what it says of a head only where that is the pair's."""
+    if not path.is_file():
+        return {}
+    data = json.loads(path.read_text(encoding="utf-8"))
+    found: dict[str, Any] = {"measured_costs": _cost_table(data)}
+    if with_head and "head" in data:
+        found |= {"measured_head_costs": _cost_table(data["head"]), "fastest_drafter": data["fastest_drafter"]}
+    return found
+
+
+def _cost_table(data: dict[str, Any]) -> CostTable:
+    return CostTable(float(data["draft"]), tuple(float(cost) for cost in data["verify"]))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from transformers import PreTrainedTokenizerFast
 
-from naive_speculate.costs import CostTable
+from naive_speculate.costs import CostTable, read_costs
 from naive_speculate.infer.gguf.metadata import is_gguf
 from naive_speculate.infer.head.checkpoint import is_head, load_head
 from naive_speculate.infer.head.model import DraftHead, check_head
@@ -48,6 +48,8 @@ class ModelPair:
         draft_tokenizer: The draft's, where it has another than the target; then the tokens that both know are drafted.
         measured_costs: Costs measured for this pair, for `num_draft_tokens="auto"`; else they are estimated.
         head: A draft head, which drafts from the target's hidden states; None where there is none.
+        measured_head_costs: As `measured_costs`, where the head drafts.
+        fastest_drafter: Which of "model" and "head" was measured to decode fastest; None where that was not measured.
 
     Raises:
         ValueError: If target or draft is not a language model, or one of transformers without `wrap`, or its end-of-sequence
@@ -61,6 +63,8 @@ class ModelPair:
     measured_costs: CostTable | None = None
     draft_tokenizer: Any = None
     head: DraftHead | None = None
+    measured_head_costs: CostTable | None = None
+    fastest_drafter: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("target", "draft"):
@@ -119,14 +123,17 @@ class ModelPair:
 
     @property
     def default_drafter(self) -> str:
-        """What drafts where a request does not say: the pair's own.
+        """What drafts where a request does not say: the pair's own, of model and head the one that was measured to be faster,
+        and the model where nothing was measured.
 
-        Without a model that is suffix decoding: it drafts for any target, and prompt lookup gives hardly ever more tokens a
-        forward (`benchmarks/drafters.py`) and mostly takes more drafts.
+        Without a model or a head that is suffix decoding: it drafts for any target, and prompt lookup gives hardly ever more
+        tokens a forward (`benchmarks/drafters.py`) and mostly takes more drafts.
         """
-        if self.head is not None:
-            return "head"
-        return "suffix" if self.draft is None else "model"
+        if self.fastest_drafter is not None:
+            return self.fastest_drafter
+        if self.draft is not None:
+            return "model"
+        return "suffix" if self.head is None else "head"
 
     @cached_property
     def num_parameters(self) -> dict[str, int]:
@@ -149,6 +156,8 @@ class ModelPair:
         else:
             costs = CostTable(self._share(self.draft), tuple(1 + _VERIFY_GROWTH * k for k in range(9)))
         if drafter == "head":
+            if self.measured_head_costs is not None:
+                return self.measured_head_costs
             return CostTable(self._share(self.head), costs.verify)
         return costs if drafter == "model" else CostTable(0.0, costs.verify)
 
@@ -208,7 +217,7 @@ def load_pair(
             device is not there, or the models' states cannot be rolled back.
     """
     where = _device(device)
-    costs = None
+    measured: dict[str, Any] = {}
     if draft is not None and not is_gguf(draft) and is_head(draft):
         if head is not None:
             raise ValueError(f"draft={str(draft)!r} is a draft head, and head={str(head)!r} was given too")
@@ -217,9 +226,10 @@ def load_pair(
         if draft is not None:
             raise ValueError(f"draft={str(draft)!r} was given without a target")
         target, draft = BUNDLED_PAIR / "target", BUNDLED_PAIR / "draft"
-        if head is None and (BUNDLED_PAIR / "head").is_dir():
-            head = BUNDLED_PAIR / "head"
-        costs = _read_costs(BUNDLED_PAIR / COSTS_FILE) if where.type == "cpu" else None
+        own_head = head is None and (BUNDLED_PAIR / "head").is_dir()
+        head = BUNDLED_PAIR / "head" if own_head else head
+        if where.type == "cpu":
+            measured = read_costs(BUNDLED_PAIR / COSTS_FILE, own_head)
     if head is not None and is_gguf(target):
         raise ValueError(f"head={str(head)!r} reads hidden states, which llama.cpp does not return of target={str(target)!r}")
     tokenizer = _load_tokenizer("target", target)
@@ -238,7 +248,7 @@ def load_pair(
         by_onnx = getattr(target_model, "executor", None) == "onnx"
         at = getattr(target_model, "device", where)
         head_model = load_head(head, target_model, at, _dtype(dtype, where, None), "onnx" if by_onnx else "torch")
-    return ModelPair(target_model, draft_model, tokenizer, costs, draft_tokenizer, head_model)
+    return ModelPair(target_model, draft_model, tokenizer, draft_tokenizer=draft_tokenizer, head=head_model, **measured)
 
 
 def _load_model(
@@ -408,13 +418,6 @@ def _dtype(dtype: str, device: torch.device, stored: Any) -> torch.dtype:
     if not isinstance(found, torch.dtype) or not found.is_floating_point:
         raise ValueError(f"dtype must be 'auto' or a floating-point type such as 'float32' or 'bfloat16', got {dtype!r}")
     return found
-
-
-def _read_costs(path: Path) -> CostTable | None:
-    if not path.is_file():
-        return None
-    data = json.loads(path.read_text(encoding="utf-8"))
-    return CostTable(float(data["draft"]), tuple(float(cost) for cost in data["verify"]))
 
 
 def _vocab_size(model: LanguageModel) -> int:

@@ -44,6 +44,7 @@ def test_it_takes_every_sampling_parameter():
         "stop-token-ids": "5,6", "bad-words": "cat", "max-tokens": "12", "min-tokens": "2", "logprobs": "2",
         "prompt-logprobs": "1", "truncate-prompt-tokens": "5", "logit-bias": '{"7": -3}', "guided-regex": "[a-z ]{5,60}",
         "num-draft-tokens": "auto", "verify-strategy": "block_verification", "drafter": "prompt_lookup",
+        "filter-words": "classroom",
     }  # fmt: skip
     flags = ["--include-stop-str-in-output", "--ignore-eos", "--no-skip-special-tokens", "--no-spaces-between-special-tokens"]
     done = run(

@@ -9,6 +9,7 @@ from transformers import AutoConfig
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair, models
 from naive_speculate.__main__ import main
+from naive_speculate.costs import CostTable
 from naive_speculate.models import BUNDLED_PAIR
 from tests import heads
 from tests.heads import LAYOUTS, head_config, head_tensors, save_head
@@ -43,7 +44,9 @@ def test_a_draft_that_is_a_head_is_taken_as_one(pair_folder, layout):
     assert pair.head is not None
     assert pair.head.layers == (2, 3, 3)
     assert pair.names == {"target": "target", "head": layout}
+    assert pair.default_drafter == "head"
     both = load_pair(pair_folder / "target", pair_folder / "draft", pair_folder / layout, device="cpu")
+    assert both.default_drafter == "model"  # nothing was measured
     assert both.names == {"target": "target", "draft": "draft", "head": layout}
     greedy = SamplingParams(max_tokens=12, temperature=0)
     decoder = SpeculativeDecoder(both)
@@ -74,6 +77,23 @@ def test_a_head_that_ships_beside_the_bundled_target_is_in_the_pair(bundled_head
     assert pair.names == {"target": "bundled target", "draft": "bundled draft", "head": "bundled head"}
     assert pair.costs("head").draft < 0.2
     assert pair.costs("head").verify == pair.costs("model").verify
+
+
+@pytest.mark.parametrize("fastest", ["head", "model"])
+def test_of_model_and_head_the_one_drafts_that_was_measured_to_be_faster(bundled_head, monkeypatch, tmp_path, fastest):
+    for name in ("target", "draft"):
+        (tmp_path / name).symlink_to(BUNDLED_PAIR / name)
+    (tmp_path / "head").symlink_to(bundled_head)
+    measured = {"draft": 0.1, "verify": [1.0, 1.2], "head": {"draft": 0.04, "verify": [1.0, 1.3]}, "fastest_drafter": fastest}
+    (tmp_path / "costs.json").write_text(json.dumps(measured), encoding="utf-8")
+    monkeypatch.setattr(models, "BUNDLED_PAIR", tmp_path)
+    pair = load_pair(device="cpu")
+    assert pair.default_drafter == fastest
+    assert pair.costs("head") == CostTable(0.04, (1.0, 1.3))
+    assert pair.costs("model") == CostTable(0.1, (1.0, 1.2))
+    other = load_pair(head=bundled_head, device="cpu")  # of which nothing was measured
+    assert other.default_drafter == "model"
+    assert other.costs("head").verify == (1.0, 1.2)
 
 
 def test_a_head_for_another_target_is_told_in_one_line(pair_folder, bundled_head):

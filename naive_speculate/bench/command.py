@@ -20,12 +20,14 @@ from naive_speculate.bench.measure import (
     by_context,
     compare,
     event_overhead,
+    fastest_drafter,
     forward_costs,
     memory_mib,
     step_costs,
 )
 from naive_speculate.bench.report import save_plots, show
 from naive_speculate.bench.ways import Transformers, Way, our_way
+from naive_speculate.costs import CostTable
 from naive_speculate.models import BUNDLED_PAIR, ModelPair, load_pair
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.draft import DRAFTERS
@@ -53,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--target", metavar="M", help="Hub id, local folder or GGUF file; the bundled pair without it")
     add("--draft", metavar="M", help="Hub id, local folder or GGUF file")
+    add("--head", metavar="M", help="Hub id or local folder of a draft head (default: the bundled target's, if there is one)")
     add("--device", default="auto", help="auto, cpu, cuda …")
     add("--dtype", default="auto", help="auto, float32, bfloat16 …")
     add("--executor", default="auto", help="auto, onnx, torch or transformers")
@@ -62,7 +65,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--quick", action="store_true", help="only the comparison at greedy, with half the prompts")
     add("--json", action="store_true", help="print the numbers as JSON and nothing else on standard output")
     add("--plots", type=Path, metavar="FOLDER", help="save pictures there")
-    add("--write-costs", type=Path, metavar="FILE", help='save what steps cost for num_draft_tokens="auto"')
+    add(
+        "--write-costs", type=Path, metavar="FILE", help='save what steps cost for num_draft_tokens="auto", and who drafts best'
+    )
     return parser
 
 
@@ -90,7 +95,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace, console: Console) -> tuple[dict[str, Any], dict[str, list[Line]]]:
-    pair = load_pair(options.target, options.draft, device=options.device, dtype=options.dtype, executor=options.executor)
+    how = {"device": options.device, "dtype": options.dtype, "executor": options.executor}
+    pair = load_pair(options.target, options.draft, options.head, **how)
     if pair.draft is None:
         raise ValueError("a draft model is needed: give --draft")
     decoder = SpeculativeDecoder(pair)
@@ -132,9 +138,14 @@ def _run(options: argparse.Namespace, console: Console) -> tuple[dict[str, Any],
         contexts = [length for length in CONTEXTS if limit is None or length + 20 <= limit]
         progress.update(task, description="contexts, batches, events")
         text = [token for prompt in prompts for token in prompt]
+
+        def costs_of(drafter: str) -> CostTable:
+            return step_costs(decoder, prompts, options.max_draft_tokens, tokens, tick, drafter)
+
         report = {
             "target": pair.names["target"],
             "draft": pair.names["draft"],
+            "head": pair.names.get("head"),
             "device": str(decoder.admission.device),
             "executor": getattr(pair.target, "executor", "transformers"),
             "machine": platform.machine(),
@@ -144,12 +155,14 @@ def _run(options: argparse.Namespace, console: Console) -> tuple[dict[str, Any],
             "decoding": {mode: [line.to_dict() for line in found] for mode, found in lines.items()},
             "forwards": {"context": costs.context, "draft_ms": costs.draft_ms, "verify_ms": costs.verify_ms},
             "costs": {"draft": costs.draft, "verify": costs.verify},
-            "step_costs": step_costs(decoder, prompts, options.max_draft_tokens, tokens, tick).to_dict(),
+            "step_costs": costs_of("model").to_dict(),
             "by_context": {} if options.quick else by_context(decoder, text, contexts, both, tick),
             "by_batch": {} if options.quick else by_batch(decoder, prompts, BATCHES, both, tokens, tick),
             "event_overhead": {} if options.quick else event_overhead(decoder, prompts, middle, tokens, tick),
             "memory_mib": memory_mib(decoder.admission.device),
         }
+        if pair.head is not None:
+            report["step_costs"] |= {"head": costs_of("head").to_dict(), "fastest_drafter": fastest_drafter(lines, middle)}
     return report, lines
 
 

@@ -119,7 +119,7 @@ def forward_costs(
 
 
 def step_costs(
-    decoder: SpeculativeDecoder, prompts: Sequence[list[int]], max_window: int, new_tokens: int, tick: Tick
+    decoder: SpeculativeDecoder, prompts: Sequence[list[int]], max_window: int, new_tokens: int, tick: Tick, drafter: str
 ) -> CostTable:
     """Costs of whole steps in plain ones, all that surrounds the forwards included: what "auto" weighs.
 
@@ -131,7 +131,7 @@ def step_costs(
     whole: dict[int, list[float]] = {window: [] for window in range(max_window + 1)}
     for prompt in prompts:
         for window in range(max_window + 1):
-            result = decoder.generate(prompt, params, num_draft_tokens=window, detail="none")
+            result = decoder.generate(prompt, params, num_draft_tokens=window, drafter=drafter, detail="none")
             steps = [event for event in result.trace if event.kind == EventKind.STEP][1:]
             drafting[window] += [e.draft_seconds or 0.0 for e in steps if e.num_draft == window]
             whole[window] += [e.total_seconds or 0.0 for e in steps if e.num_draft == window]
@@ -146,6 +146,19 @@ def step_costs(
     for window in windows:
         verify.append(max(verify[-1], (median(whole[window]) - window * draft) / plain))
     return CostTable(draft / plain, tuple(verify))
+
+
+def fastest_drafter(lines: dict[str, list[Line]], window: int) -> str:
+    """Which of the trained drafters decodes fastest with this window, over all modes together.
+
+    Args:
+        lines: What `compare` found, by mode; "model" and "head" both have a line in each.
+        window: How many tokens both draft.
+    """
+    every = [line for found in lines.values() for line in found]
+    names = {"model": f"k = {window}", "head": f"head, k = {window}"}
+    speeds = {drafter: fmean(line.over_plain for line in every if line.name == name) for drafter, name in names.items()}
+    return max(speeds, key=speeds.__getitem__)
 
 
 def by_context(

@@ -13,7 +13,8 @@ _MAIN_NAMES = {"plain", *(f"k = {k}" for k in range(1, 65))}
 
 def show(report: dict[str, Any], lines: dict[str, list[Line]], console: Console) -> None:
     """Print the whole report."""
-    console.print(f"[bold]{report['target']}[/] with [bold]{report['draft']}[/] on {report['device']}, {report['threads']}")
+    drafts = " and ".join(f"[bold]{name}[/]" for name in (report["draft"], report["head"]) if name)
+    console.print(f"[bold]{report['target']}[/] with {drafts} on {report['device']}, {report['threads']}")
     for mode, found in lines.items():
         console.print(_comparison(mode, found))
     forwards = Table(title="A forward at 100 tokens of context, ms")

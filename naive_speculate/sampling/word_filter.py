@@ -1,9 +1,9 @@
 """Forbids tokens by the words that they would write: no listed word is generated, however it is split over tokens.
 
-A token is banned where it would complete a listed word, whether or not letters may follow: so no text ever ends in one, wherever
-it is cut. What is banned depends on the text before and nothing else, so that speculation stays lossless for the target filtered
-in this way. Of that text only the end counts that a listed word may begin with, which is mostly none: tokens lead from one such
-end to the next, and what is banned after each is looked up once.
+A token is banned where it would complete a listed word, whether or not letters may follow: so no text ever ends in one,
+wherever it is cut. What is banned depends on the text before and nothing else, so that speculation stays lossless for the
+target filtered in this way. Of that text only the end counts that a listed word may begin with, which is mostly none: tokens
+lead from one such end to the next, and what is banned after each is looked up once.
 """
 
 import codecs

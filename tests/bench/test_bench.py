@@ -12,6 +12,8 @@ from naive_speculate.bench.ways import Run, Way
 from naive_speculate.events.metrics import Metrics
 from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.theory import speedup
+from tests.heads import head_config, head_tensors, save_head
+from tests.tiny import save_model, tiny_llama
 
 COSTS = Costs(context=100, draft_ms=0.1, verify_ms=[1.0, 1.1, 1.2])
 
@@ -75,6 +77,25 @@ def test_json_is_all_that_is_printed_and_plots_and_costs_are_saved(tmp_path: Pat
     assert all(line["same_as_plain"] == 1.0 for line in lines)  # transformers' tokens too
     assert set(json.loads(costs.read_text(encoding="utf-8"))) == {"draft", "verify"}
     assert [path.name for path in (tmp_path / "plots").iterdir()] == ["speedup.png"]
+
+
+def test_a_head_has_a_row_and_what_it_costs_and_who_is_faster_is_saved(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_model(tiny_llama(6, seed=0), tmp_path / "target")
+    save_model(tiny_llama(1, seed=1), tmp_path / "draft")
+    save_head(tmp_path / "head", "eagle", head_config(), head_tensors(head_config()))
+    prompts, costs = tmp_path / "prompts.txt", tmp_path / "costs.json"
+    prompts.write_text("w1 w2 w3\n", encoding="utf-8")
+    arguments = ["--quick", "--json", "--new-tokens", "4", "--max-draft-tokens", "2", "--prompts", str(prompts)]
+    arguments += [part for role in ("target", "draft", "head") for part in (f"--{role}", str(tmp_path / role))]
+    assert main([*arguments, "--device", "cpu", "--write-costs", str(costs)]) == 0
+    report: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert report["head"] == "head"
+    rows = {line["name"]: line["over_plain"] for line in report["decoding"]["greedy"]}
+    saved = json.loads(costs.read_text(encoding="utf-8"))
+    assert set(saved["head"]) == {"draft", "verify"}
+    assert saved["fastest_drafter"] == ("head" if rows["head, k = 2"] > rows["k = 2"] else "model")
 
 
 @pytest.mark.parametrize(

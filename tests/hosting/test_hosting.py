@@ -46,11 +46,13 @@ def test_the_environment_decides_and_options_win():
         "NAIVE_SPECULATE_MAX_PROMPT_TOKENS": "2000",
         "NAIVE_SPECULATE_QUEUE_SIZE": "7",
         "NAIVE_SPECULATE_CONCURRENCY": "3",
+        "NAIVE_SPECULATE_FILTER_WORDS": "all",
     }
     found = read_configuration(environ, {"dtype": None, "device": "cpu"})
     assert found.pairs == (PairChoice("Qwen3-8B", "Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B"),)
     assert (found.device, found.dtype, found.max_tokens) == ("cpu", "bfloat16", 300)
     assert (found.max_prompt_tokens, found.queue_size, found.concurrency) == (2000, 7, 3)
+    assert found.filter_words == "all"
 
 
 @pytest.mark.parametrize("port", ["70000", "0", "-1", "http", "7" * 30])
@@ -70,12 +72,20 @@ def test_a_port_in_use_is_one_line_and_status_2():
     assert "Traceback" not in ended.stderr
 
 
+def test_a_head_may_be_the_bundled_targets_or_anothers():
+    assert read_configuration({"NAIVE_SPECULATE_HEAD": "/a/head"}, {}).pairs == (PairChoice(BUNDLED, head="/a/head"),)
+    assert read_configuration({}, {"target": "a/b", "head": "c/d"}).pairs == (PairChoice("b", "a/b", None, "c/d"),)
+    with pytest.raises(ValueError, match="NAIVE_SPECULATE_PAIRS or a target, a draft and a head, not both"):
+        read_configuration({"NAIVE_SPECULATE_PAIRS": "bundled"}, {"head": "c/d"})
+
+
 def test_several_pairs_can_be_listed():
-    listed = "bundled; Qwen 3 = Qwen/Qwen3-8B + Qwen/Qwen3-0.6B ; Alone=/models/one"
+    listed = "bundled; Qwen 3 = Qwen/Qwen3-8B + Qwen/Qwen3-0.6B ; Alone=/models/one; Both = a/b + c/d + e/f"
     assert read_configuration({"NAIVE_SPECULATE_PAIRS": listed}, {}).pairs == (
         PairChoice(BUNDLED),
         PairChoice("Qwen 3", "Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B"),
         PairChoice("Alone", "/models/one"),
+        PairChoice("Both", "a/b", "c/d", "e/f"),
     )
 
 
@@ -91,6 +101,7 @@ def test_several_pairs_can_be_listed():
         ("CONCURRENCY", "٣"),
         ("DEVICE", "toaster"),
         ("DTYPE", "float12"),
+        ("FILTER_WORDS", "some"),
         ("DRAFT", "only/a-draft"),
         ("PAIRS", "a; b"),
         ("PAIRS", "A=x+y; A=z+w"),

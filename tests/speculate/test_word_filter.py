@@ -52,7 +52,7 @@ def filtered(model: ToyModel, prompt: list[int]):
 
 @pytest.mark.parametrize("strategy", LOSSLESS)
 @pytest.mark.parametrize("drafter", ["model", "prompt_lookup", "suffix"])
-@pytest.mark.parametrize("prompt", [[4, 2, 4], [1, 1], [3, 4, 1]], ids=["b", "aa", "ab-a"])
+@pytest.mark.parametrize("prompt", [[4, 2, 4], [3, 4, 1]], ids=["b", "ab-a"])
 def test_every_path_gives_the_filtered_targets_distribution(prompt, drafter, strategy):
     """Rejected drafts are rolled back on most of the paths."""
     target, draft = ToyModel(5, 1, zeros=False), ToyModel(5, 2, zeros=False)

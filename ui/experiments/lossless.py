@@ -71,7 +71,7 @@ def draw(engine: Engine, request: Request, draws: int, cancel: threading.Event) 
 
     Args:
         engine: Decodes with one draft a round, so that the first token is always a kept or a replaced draft.
-        request: The prompt that the token follows; of its parameters the temperature, above 0, and the seed.
+        request: The prompt that the token follows; of its parameters the temperature, above 0, the seed and the word filter.
         draws: How many tokens to draw.
         cancel: Set it to end early.
 
@@ -81,7 +81,8 @@ def draw(engine: Engine, request: Request, draws: int, cancel: threading.Event) 
     temperature, seed = request.params.temperature, request.params.seed or 0
     if temperature <= 0:
         raise ValueError("temperature is 0: there is only one token to draw")
-    params = SamplingParams(temperature=temperature, top_k=TOP_K, max_tokens=2, ignore_eos=True, seed=seed)
+    words = request.params.filter_words
+    params = SamplingParams(temperature=temperature, top_k=TOP_K, max_tokens=2, ignore_eos=True, seed=seed, filter_words=words)
     one = replace(request, params=params, num_draft_tokens=1, verify_strategy="speculative_sampling", drafter="model")
     census = _expected(engine, one, cancel)
     load = engine.load()

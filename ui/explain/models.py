@@ -25,6 +25,7 @@ FED = (
     "Both were fed English children's books, adventures and simple tales, and nothing else: begin a story. "
     "Other prompts ramble, and nothing that they say is knowledge."
 )
+FILTERED = "Words that do not belong into a classroom are never generated: the tokens that would complete one are banned."
 _BUNDLED = "bundled "
 
 
@@ -79,6 +80,7 @@ def models_markup(catalog: Catalog) -> str:
                 f"<td>{f'{size(amount)} parameters' if amount else '–'}</td></tr>"
             )
     papers = ", ".join(_away(name, address) for name, address in PAPERS.items())
+    fed = " ".join([*([FED] if bundled else []), *([FILTERED] if any(s.filter_words for s in catalog.pairs.values()) else [])])
     card = f'<a href="{MODEL_CARD}" target="_blank">Model card</a>. ' if bundled else ""
     code = f'<a href="{CODE}" target="_blank">The code of one round</a>'
     if space := os.environ.get("SPACE_ID"):
@@ -86,7 +88,7 @@ def models_markup(catalog: Catalog) -> str:
     return (
         '<section class="ns-models" id="models" tabindex="-1" aria-labelledby="models-title">'
         '<h2 id="models-title">The models, the papers, the code</h2>'
-        f"<table>{rows}</table>{f'<p>{FED}</p>' if bundled else ''}<p>{card}{code}. Papers: {papers}.</p></section>"
+        f"<table>{rows}</table>{f'<p>{fed}</p>' if fed else ''}<p>{card}{code}. Papers: {papers}.</p></section>"
     )
 
 

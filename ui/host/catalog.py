@@ -39,10 +39,21 @@ class ServedPair:
     Attributes:
         engine: What decodes with it; shared by all visitors, whose runs share no state.
         unobserved: The same without observers, for measurements; None where this process cannot measure it.
+        filter_words: Whose words are never generated, as in `SamplingParams`; None for no such list.
     """
 
     engine: Engine
     unobserved: Engine | None = None
+    filter_words: str | None = None
+
+    def suited(self, request: Request) -> Request:
+        """The request as this pair is asked for it: without a chat template where it has none, for the page offers that where
+        any pair has one; and with the host's word filter."""
+        if request.chat and not self.engine.about.chat:
+            request = replace(request, chat=False)
+        if self.filter_words is not None:
+            request = replace(request, params=replace(request.params, filter_words=self.filter_words))
+        return request
 
 
 @dataclass
@@ -113,7 +124,7 @@ class Catalog:
             NotMeasured: Says why there is no figure.
         """
         engine = self._unobserved(pair)
-        return self._measuring.speedup(engine, _suited(engine, request))
+        return self._measuring.speedup(engine, self.of(pair).suited(request))
 
     def events(self, pair: str, request: Request) -> list[Event]:
         """A run that is no visitor's, decoded while nobody else decodes.
@@ -123,7 +134,7 @@ class Catalog:
             NotMeasured: Says why there is none.
         """
         engine = self._unobserved(pair)
-        return self._measuring.events(engine, _suited(engine, request))
+        return self._measuring.events(engine, self.of(pair).suited(request))
 
     def _unobserved(self, pair: str) -> Engine:
         engine = self.of(pair).unobserved
@@ -157,9 +168,9 @@ class Catalog:
             ValueError: Names the setting that cannot be.
             Trouble: If nothing decodes, or decoding failed; then after the run's last event.
         """
-        engine = self._engine_for(pair, request)
+        served = self._served_for(pair, request)
         self._measuring.make_way()
-        return run_events(engine, request, cancel)
+        return run_events(served.engine, served.suited(request), cancel)
 
     def start(self, pair: str, request: Request, cancel: CancelFlag, deliver: Deliver) -> None:
         """Decode for a visitor, and deliver the events from the decoding thread (see `Engine.start`).
@@ -168,7 +179,7 @@ class Catalog:
             ValueError: Names the setting that cannot be.
             Trouble: If nothing decodes. What goes wrong later is delivered as `Trouble` in place of the end.
         """
-        engine = self._engine_for(pair, request)
+        served = self._served_for(pair, request)
         last: Event | None = None
 
         def told(said: list[Event] | Exception | None) -> None:
@@ -181,19 +192,14 @@ class Catalog:
 
         self._measuring.make_way()
         try:
-            engine.start(_suited(engine, request), cancel, told)
+            served.engine.start(served.suited(request), cancel, told)
         except Unavailable as error:
             raise Trouble(str(error)) from None
 
-    def _engine_for(self, pair: str, request: Request) -> Engine:
+    def _served_for(self, pair: str, request: Request) -> ServedPair:
         if request.params.max_tokens is None or request.params.max_tokens > self.max_tokens:
             raise ValueError(f"max_tokens may be {self.max_tokens} on this page, got {request.params.max_tokens}")
-        return self.of(pair).engine
-
-
-def _suited(engine: Engine, request: Request) -> Request:
-    """The request without a chat template where the engine's pair has none: the page offers it where any pair has one."""
-    return replace(request, chat=False) if request.chat and not engine.about.chat else request
+        return self.of(pair)
 
 
 def _trouble(last: Event | None) -> Trouble | None:
@@ -210,7 +216,7 @@ def run_events(engine: Engine, request: Request, cancel: CancelFlag | None = Non
     """
     last = None
     try:
-        for events in engine.submit(_suited(engine, request), cancel):
+        for events in engine.submit(request, cancel):
             for last in events:
                 yield last
     except Unavailable as error:
@@ -228,8 +234,9 @@ def join_catalog(configuration: Configuration, engines: Mapping[str, Engine], ob
     capacity = sum(engine.about.capacity for engine in engines.values())
     catalog = Catalog({}, max_tokens=configuration.max_tokens, concurrency=capacity + configuration.queue_size)
     for name, engine in engines.items():
-        warm_up(engine)
-        catalog.pairs[name] = ServedPair(ObservedEngine(engine, observers) if observers else engine)
+        words = _filtered(configuration, engine)
+        warm_up(engine, words)
+        catalog.pairs[name] = ServedPair(ObservedEngine(engine, observers) if observers else engine, filter_words=words)
     return catalog
 
 
@@ -242,7 +249,7 @@ def load_catalog(configuration: Configuration, observers: Sequence[Observer] = (
     """
     catalog = Catalog({}, max_tokens=configuration.max_tokens, concurrency=configuration.concurrency)
     for choice in configuration.pairs:
-        pair = load_pair(choice.target, choice.draft, device=configuration.device, dtype=configuration.dtype)
+        pair = load_pair(choice.target, choice.draft, choice.head, device=configuration.device, dtype=configuration.dtype)
         leave_cores_to(pair.target)
         decoder = SpeculativeDecoder(pair)
         engine: Engine
@@ -254,26 +261,33 @@ def load_catalog(configuration: Configuration, observers: Sequence[Observer] = (
                 max_rows=configuration.concurrency,
                 max_prompt_tokens=configuration.max_prompt_tokens,
             )
-            warm_up(engine)
-        catalog.pairs[choice.name] = ServedPair(ObservedEngine(engine, observers) if observers else engine, unobserved)
+            warm_up(engine, _filtered(configuration, engine))
+        observed = ObservedEngine(engine, observers) if observers else engine
+        catalog.pairs[choice.name] = ServedPair(observed, unobserved, _filtered(configuration, engine))
     return catalog
 
 
-def warm_up(engine: Engine) -> None:
+def _filtered(configuration: Configuration, engine: Engine) -> str | None:
+    """The list of words that the host wants filtered for a pair."""
+    bundled = engine.about.models.get("target", "").startswith("bundled ")
+    return "classroom" if configuration.filter_words == "all" or (bundled and configuration.filter_words == "bundled") else None
+
+
+def warm_up(engine: Engine, filter_words: str | None = None) -> None:
     """Let the first visitor find nothing that is done for the first time."""
     for _ in range(WARM_RUNS):
-        trace = Trace(plain_run(engine, WARM_PROMPT, WARM_TOKENS))
+        trace = Trace(plain_run(engine, WARM_PROMPT, WARM_TOKENS, filter_words))
         if trace.finished is not None and trace.finished.finish_reason == FinishReason.CANCELLED:
             return
 
 
-def plain_run(engine: Engine, prompt: str, tokens: int) -> Iterator[Event]:
+def plain_run(engine: Engine, prompt: str, tokens: int, filter_words: str | None) -> Iterator[Event]:
     """A plain autoregressive run, ended after `WARM_SECONDS`."""
     cancel = threading.Event()
     timer = threading.Timer(WARM_SECONDS, cancel.set)
     timer.start()
     try:
-        params = SamplingParams(max_tokens=tokens, seed=0, ignore_eos=True)
+        params = SamplingParams(max_tokens=tokens, seed=0, ignore_eos=True, filter_words=filter_words)
         yield from run_events(engine, Request(prompt, params, num_draft_tokens=0), cancel)
     finally:
         timer.cancel()

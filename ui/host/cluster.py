@@ -33,6 +33,7 @@ def cluster_engines(configuration: Configuration, address: str | None) -> dict[s
         return DecoderArgs(
             target=pair.target,
             draft=pair.draft,
+            head=pair.head,
             device=configuration.device,
             dtype=configuration.dtype,
             max_rows=configuration.concurrency,

@@ -23,11 +23,13 @@ class PairChoice:
     Attributes:
         name: What they see.
         target, draft: Hub ids, local folders or GGUF files; None for the bundled pair, and for no draft model.
+        head: A draft head for the target: a Hub id or local folder; None for none, and for the bundled target's own.
     """
 
     name: str
     target: str | None = None
     draft: str | None = None
+    head: str | None = None
 
 
 def _device(name: str) -> str:
@@ -49,6 +51,7 @@ class Configuration:
         max_prompt_tokens: Longest prompt; None for what the model takes.
         queue_size: Most runs that may wait; later ones are refused with a line that says so.
         concurrency: Most runs decoded together; later ones wait.
+        filter_words: Which pairs never generate words that do not belong into a classroom.
     """
 
     pairs: tuple[PairChoice, ...] = (PairChoice(BUNDLED),)
@@ -58,6 +61,7 @@ class Configuration:
     max_prompt_tokens: Annotated[int, Field(ge=16, le=10**6)] | None = None
     queue_size: Annotated[int, Field(ge=1, le=10**5)] = 64
     concurrency: Annotated[int, Field(ge=1, le=256)] = 16
+    filter_words: Literal["bundled", "all", "none"] = "bundled"
 
 
 def read_configuration(environ: Mapping[str, str], options: Mapping[str, Any]) -> Configuration:
@@ -65,42 +69,44 @@ def read_configuration(environ: Mapping[str, str], options: Mapping[str, Any]) -
 
     Args:
         environ: The environment variables.
-        options: `target`, `draft`, `device` and `dtype` of the command line.
+        options: `target`, `draft`, `head`, `device` and `dtype` of the command line.
 
     Raises:
         ValueError: Naming the variable or option and what was given.
     """
-    names = {name: PREFIX + name.upper() for name in (*(field.name for field in fields(Configuration)), "target", "draft")}
+    names = {
+        name: PREFIX + name.upper() for name in (*(field.name for field in fields(Configuration)), "target", "draft", "head")
+    }
     given = {name: environ.get(variable, "").strip() for name, variable in names.items()}
     for name in names.keys() & options.keys():
         if options[name] is not None:
             names[name], given[name] = f"--{name}", str(options[name])
-    pairs = _pairs(given.pop("pairs"), given.pop("target"), given.pop("draft"))
+    pairs = _pairs(given.pop("pairs"), given.pop("target"), given.pop("draft"), given.pop("head"))
     try:
         return Configuration(pairs=pairs, **{name: value for name, value in given.items() if value})  # type: ignore[arg-type]
     except ValidationError as error:
         raise ValueError(first_problem(error, names)) from None
 
 
-def _pairs(listed: str, target: str, draft: str) -> tuple[PairChoice, ...]:
-    """`Name = target + draft; Name = target + draft`; the word `bundled` alone is the bundled pair."""
+def _pairs(listed: str, target: str, draft: str, head: str) -> tuple[PairChoice, ...]:
+    """`Name = target + draft; Name = target + draft + head`; the word `bundled` alone is the bundled pair."""
     if not listed:
         if draft and not target:
             raise ValueError(f"{PREFIX}DRAFT or --draft needs a target as well, got only {draft!r:.200}")
         if not target:
-            return (PairChoice(BUNDLED),)
-        return (PairChoice(target.rstrip("/").rsplit("/", 1)[-1], target, draft or None),)
-    if target or draft:
-        raise ValueError(f"give either {PREFIX}PAIRS or a target and a draft, not both")
+            return (PairChoice(BUNDLED, head=head or None),)
+        return (PairChoice(target.rstrip("/").rsplit("/", 1)[-1], target, draft or None, head or None),)
+    if target or draft or head:
+        raise ValueError(f"give either {PREFIX}PAIRS or a target, a draft and a head, not both")
     found = []
     for entry in filter(None, map(str.strip, listed.split(";"))):
-        match = re.fullmatch(r"([^=+]+?)\s*=\s*([^=+]+?)(?:\s*\+\s*([^=+]+))?", entry)
+        match = re.fullmatch(r"([^=+]+?)\s*=\s*([^=+]+?)(?:\s*\+\s*([^=+]+?))?(?:\s*\+\s*([^=+]+))?", entry)
         if entry == BUNDLED:
             found.append(PairChoice(BUNDLED))
         elif match:
             found.append(PairChoice(*match.groups()))
         else:
-            raise ValueError(f"{PREFIX}PAIRS must list 'Name = target + draft' between semicolons, got {entry!r:.200}")
+            raise ValueError(f"{PREFIX}PAIRS must list 'Name = target + draft + head' between semicolons, got {entry!r:.200}")
     names = [pair.name for pair in found]
     if not names or len(set(names)) < len(names):
         raise ValueError(f"{PREFIX}PAIRS must list at least one pair, each with a name of its own, got {listed!r:.200}")

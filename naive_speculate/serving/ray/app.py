@@ -46,7 +46,7 @@ class DecoderArgs(BaseModel):
     """The `args` of the application in a Serve config file.
 
     Attributes:
-        target, draft: Hub ids or local folders; no target for the bundled pair.
+        target, draft, head: Hub ids or local folders; no target for the bundled pair.
         device, dtype, device_map: As for `load_pair`. "auto" is a GPU where the replica has one.
         max_rows: Most sequences a replica steps together.
         max_prompt_tokens: Longest prompt; None for what the model takes.
@@ -60,6 +60,7 @@ class DecoderArgs(BaseModel):
 
     target: str | None = None
     draft: str | None = None
+    head: str | None = None
     device: str = "auto"
     dtype: str = "auto"
     device_map: str | None = None
@@ -82,7 +83,7 @@ class Decoder:
         os.environ[THREADS_VARIABLE] = str(threads)
         torch.set_num_threads(threads)
         device = "cpu" if args.device == "auto" and not mine.get("GPU") else args.device
-        pair = load_pair(args.target, args.draft, device=device, dtype=args.dtype, device_map=args.device_map)
+        pair = load_pair(args.target, args.draft, args.head, device=device, dtype=args.dtype, device_map=args.device_map)
         leave_cores_to(pair.target)
         self._engine = LocalEngine(SpeculativeDecoder(pair), max_rows=args.max_rows, max_prompt_tokens=args.max_prompt_tokens)
         settle_memory()

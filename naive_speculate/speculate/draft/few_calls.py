@@ -48,7 +48,7 @@ def draft_in_few_calls(
         race = drawing.race()
         found = draft_window(model, query, places, k, vocab_size, race, with_probs)
         lost = found is None or (found[1] is not None and bool(found[1][..., 0].isnan().any()))
-        banned = found is not None and not lost and not drawing.filter(*found, race)
+        banned = found is not None and not lost and not drawing.filter(found[0], found[1], race)
         if lost or banned:
             if banned or not parts:  # let the host draw from what has no distribution, or what is left of it
                 for place, length in zip(places.indices, before, strict=True):

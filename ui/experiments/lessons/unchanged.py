@@ -26,10 +26,10 @@ def measure(trial: Trial) -> Iterator[Progress]:
         yield Progress("Nowhere had the target more than two likely tokens. Try another prompt.")
         return
     settings = replace(trial.settings, temperature=1.0)
-    request = replace(settings.request(), prompt=fork.token_ids, chat=False)
+    served = trial.catalog.of(trial.settings.pair)
+    request = served.suited(replace(settings.request(), prompt=fork.token_ids, chat=False))
     census = None
-    engine = trial.catalog.of(trial.settings.pair).engine
-    for census in draw(engine, request, DRAWS, trial.cancel):
+    for census in draw(served.engine, request, DRAWS, trial.cancel):
         yield Progress(f"{census.draws:,} of {DRAWS:,} drawn …", _data(trial, fork, census))
     if census is not None:
         yield Progress(conclusion(census), _data(trial, fork, census))
