@@ -1,10 +1,11 @@
 """What the page costs: the decoder's speed alone, with clients that read slowly, and with a browser on the same cores.
 
-    python -m benchmarks.page [--tokens 400] [--runs 30]
+    python -m benchmarks.page [--tokens 400] [--runs 30] [--only-smooth]
 
 Prints, for the bundled pair: tokens a second in each case and its share of the speed alone, the time from a click on Run to
-the first token on the screen, events a second that reached the browser, and the longest frame of the page's own scripts, which
-draw the charts too.
+the first token on the screen, events a second that reached the browser, and the longest turn of the page's own scripts, which
+draw the charts too. Then how smooth 1,000 tokens run live, and what a phone waits for: a processor four times as slow,
+1.6 Mbit/s and 150 ms to the server, as Lighthouse has it.
 
 The server is this process, so that the decoder alone is the one that serves, with its memory where it is: two processes
 with the same weights can differ by a third. Clients and browser are another process.
@@ -45,15 +46,24 @@ Measure = Callable[[int], float]
 
 PROMPT = "Once upon a time there was a king who had three daughters"
 SLOW_BYTES, SLOW_SECONDS = 16384, 0.1
+PHONE_NETWORK = {"offline": False, "latency": 150, "downloadThroughput": 200_000, "uploadThroughput": 94_000}
+PHONE_SLOWNESS = 4
+LONG_RUN = 1000
 SLOWEST = 100
 """Tokens a second that the decoder reaches everywhere: when all have come at that rate, the rest is read at once."""
 
+LONG_MS = 50
+"""What a turn may take before a visitor notices it."""
 WATCH = """
 new PerformanceObserver((list) => {
-  const ours = list.getEntries().flatMap((frame) => frame.scripts)
-    .filter((script) => ["draw", "drawOne", "receive"].includes(script.sourceFunctionName));
-  window.longest = Math.max(window.longest, ...ours.map((script) => script.duration));
+  for (const frame of list.getEntries()) {
+    const ours = frame.scripts.filter((script) => script.sourceURL.includes("/scripts-"));
+    const longest = Math.max(0, ...ours.map((script) => script.duration));
+    window.longest = Math.max(window.longest, longest);
+    window.slow.push(longest);
+  }
 }).observe({ type: "long-animation-frame" });
+(function count() { window.frames_ += 1; requestAnimationFrame(count); })();
 document.querySelector("#run").addEventListener("click", () => { window.clicked = performance.now(); }, true);
 new MutationObserver(() => {
   if (window.first) return;
@@ -62,7 +72,10 @@ new MutationObserver(() => {
   if (stage.dataset.run !== window.before && stage.querySelector(judged)) window.first = performance.now();
 }).observe(document.querySelector("#tokens"), { childList: true, subtree: true, attributes: true });
 """
-NEXT = 'window.longest = 0; window.first = 0; window.before = document.querySelector(".ns-stage").dataset.run;'
+NEXT = """
+Object.assign(window, { slow: [], frames_: 0, longest: 0, first: 0 });
+window.before = document.querySelector(".ns-stage").dataset.run;
+"""
 
 
 def alone(decoder: SpeculativeDecoder, tokens: int, seed: int) -> float:
@@ -121,14 +134,23 @@ def open_browser(url: str) -> Page:
     page = chromium.new_page(viewport={"width": 1440, "height": 900})
     page.goto(url)
     page.locator("#tokens [data-step]").first.wait_for()
-    page.locator("#chart-speedup .main-svg").first.wait_for(state="attached")
-    page.evaluate(WATCH)
+    page.locator(".ns-stage[data-state=done]").wait_for()
+    page.get_by_role("button", name="More").click()
+    page.evaluate(NEXT + WATCH)
     return page
 
 
-def browser(url: str, tokens: int, seed: int) -> dict[str, float]:
-    """One run on the page."""
+def browser(url: str, tokens: int, seed: int, *, to_the_end: bool = False) -> dict[str, float]:
+    """One run on the page.
+
+    Args:
+        url: The page.
+        tokens: At most so many.
+        seed: The run's.
+        to_the_end: Whether it goes on where the text would end.
+    """
     page = open_browser(url)
+    page.get_by_label("Go on after the end").set_checked(to_the_end)
     for name, value in (("max-tokens", tokens), ("seed", seed)):
         field = page.locator(f"#{name} input").first
         field.fill(str(value))
@@ -150,7 +172,40 @@ def browser(url: str, tokens: int, seed: int) -> dict[str, float]:
         "first_ms": page.evaluate("window.first - window.clicked"),
         "events": len(lines) / seconds,
         "longest_ms": page.evaluate("window.longest"),
+        "slow": page.evaluate("window.slow.length"),
+        "slow_by_us": page.evaluate(f"window.slow.filter((ms) => ms > {LONG_MS}).length"),
+        "frames": page.evaluate("window.frames_"),
     }
+
+
+def phone(url: str) -> dict[str, float]:
+    """A first visit with a phone.
+
+    Returns:
+        dict: Milliseconds until the first words can be read and until the stage has its tokens, and the bytes so far; whether
+        the charts' library was among them.
+    """
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"])
+        context = chromium.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+        page = context.new_page()
+        page.set_default_timeout(180_000)
+        tools = context.new_cdp_session(page)
+        received: list[float] = []
+        asked: list[str] = []
+        tools.on("Network.dataReceived", lambda event: received.append(event["encodedDataLength"]))
+        tools.on("Network.requestWillBeSent", lambda event: asked.append(event["request"]["url"]))
+        tools.send("Network.enable")
+        tools.send("Network.emulateNetworkConditions", PHONE_NETWORK)
+        tools.send("Emulation.setCPUThrottlingRate", {"rate": PHONE_SLOWNESS})
+        page.goto(url, wait_until="commit")
+        page.locator("#tokens [data-step]").first.wait_for()
+        return {
+            "ready_ms": page.evaluate("performance.now()"),
+            "seen_ms": page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime"),
+            "bytes": sum(received),
+            "charts_too": any("plotly" in url.lower() for url in asked),
+        }
 
 
 def in_turn(ways: Mapping[str, Measure], seeds: Sequence[int], warm: Measure) -> dict[str, list[float]]:
@@ -199,31 +254,52 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tokens", type=int, default=400)
     parser.add_argument("--runs", type=int, default=30, help="with slow clients; a browser gets a quarter of them")
+    parser.add_argument("--only-smooth", action="store_true", help="only the long run and the phone")
     args = parser.parse_args()
     url, decoder, page = serve()
-    seeds = long_texts(decoder, args.tokens, args.runs)
+    if not args.only_smooth:
+        rates(url, decoder, args.tokens, args.runs)
+    smoothness(url)
+    page.close(verbose=False)
+
+
+def smoothness(url: str) -> None:
+    """Print how smooth a long run is, and what a phone waits for."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as clients:
+        run = clients.submit(browser, url, LONG_RUN, 1, to_the_end=True).result()
+    with ProcessPoolExecutor(1, get_context("spawn")) as clients:
+        visit = clients.submit(phone, url).result()
+    print(f"{LONG_RUN} tokens live: {run['slow']:.0f} of {run['frames']:.0f} frames over {LONG_MS} ms,")
+    print(f"{run['slow_by_us']:.0f} of them by a turn of our scripts; the longest of these took {run['longest_ms']:.0f} ms")
+    print(f"a phone's first words            {visit['seen_ms']:7.0f} ms")
+    print(f"a phone's stage                  {visit['ready_ms']:7.0f} ms, after {visit['bytes'] / 1000:.0f} kB", end=" ")
+    print("with the charts' library" if visit["charts_too"] else "without the charts' library")
+
+
+def rates(url: str, decoder: SpeculativeDecoder, tokens: int, runs: int) -> None:
+    """Print the decoder's speed with those who watch, and what they see of it."""
+    seeds = long_texts(decoder, tokens, runs)
     seen: list[dict[str, float]] = []
     with ProcessPoolExecutor(1, get_context("spawn")) as clients:
 
         def watched(seed: int) -> float:
-            seen.append(clients.submit(browser, url, args.tokens, seed).result())
+            seen.append(clients.submit(browser, url, tokens, seed).result())
             return seen[-1]["rate"]
 
         def without(seed: int) -> float:
-            return alone(decoder, args.tokens, seed)
+            return alone(decoder, tokens, seed)
 
         slow = {
             "decoder alone": without,
-            "with a page that reads slowly": lambda seed: clients.submit(slow_page, url, args.tokens, seed).result(),
-            "a program that reads slowly": lambda seed: clients.submit(slow_program, url, args.tokens, seed).result(),
+            "with a page that reads slowly": lambda seed: clients.submit(slow_page, url, tokens, seed).result(),
+            "a program that reads slowly": lambda seed: clients.submit(slow_program, url, tokens, seed).result(),
         }
         beside = {"decoder alone": without, "with Chromium on the same cores": watched}
         for measure in (*slow.values(), *beside.values()):  # the clients' first time
             measure(seeds[0])
         seen.clear()
         tables = [in_turn(slow, seeds, without), in_turn(beside, seeds[: max(1, len(seeds) // 4)], without)]
-    page.close(verbose=False)
-    print(f"{os.cpu_count()} cores, {args.runs} runs of {args.tokens} tokens, {len(seen)} in Chromium;")
+    print(f"{os.cpu_count()} cores, {runs} runs of {tokens} tokens, {len(seen)} in Chromium;")
     print("medians of rates, and of shares run by run")
     for found in tables:
         for way, values in found.items():

@@ -95,9 +95,9 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
     from naive_speculate.models import EXECUTORS
 
     add = parser.add_argument_group("models").add_argument
-    add("--target", metavar="M", help="Hub id or local folder (default: the bundled pair)")
-    add("--draft", metavar="M", help="Hub id or local folder (default: none beside a given target)")
-    add("--head", metavar="M", help="Hub id or local folder of a draft head (default: the bundled target's, if there is one)")
+    add("--target", metavar="M", help="Hub id, local folder or GGUF file (default: the bundled pair)")
+    add("--draft", metavar="M", help="Hub id, local folder or GGUF file (default: none beside a given target)")
+    add("--head", metavar="M", help="Hub id, local folder or GGUF file of a draft head (default: the bundled target's, if there is one)")
     add("--device", default="auto", metavar="D", help="auto, cpu, cuda … (default: %(default)s)")
     add("--dtype", default="auto", metavar="T", help="auto, float32, bfloat16 … (default: %(default)s)")
     add("--executor", default="auto", metavar="E", help=f"{', '.join(EXECUTORS)} (default: %(default)s)")
@@ -132,6 +132,7 @@ def _add_sampling(parser: argparse.ArgumentParser) -> None:
     add("stop-token-ids", type=_token_list, metavar="ID,ID…")
     add("allowed-token-ids", type=_token_list, metavar="ID,ID…")
     add("logit-bias", '; such as {"42": -5}', type=_bias, metavar="JSON")
+    add("filter-words", choices=["classroom"])
     for name in ("include-stop-str-in-output", "ignore-eos"):
         add(name, action="store_true")
     for name in ("detokenize", "skip-special-tokens", "spaces-between-special-tokens"):

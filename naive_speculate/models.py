@@ -2,24 +2,29 @@
 
 import json
 import logging
+import sys
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers import PreTrainedTokenizerFast
 
 from naive_speculate.costs import CostTable
+from naive_speculate.infer.gguf.metadata import is_gguf
 from naive_speculate.infer.head.checkpoint import is_head, load_head
 from naive_speculate.infer.head.model import DraftHead, check_head
 from naive_speculate.infer.inferencer import eos_token_ids
 from naive_speculate.infer.llama.model import LlamaLanguageModel
+from naive_speculate.infer.llama.stored import StoredLlama, read_llama, stored_dtype
 from naive_speculate.infer.llama.weights import is_supported
 from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.infer.protocols import KVCache, LanguageModel
-from naive_speculate.infer.transformers_model import TransformersLanguageModel
 from naive_speculate.translation import Translation, translation_between
+
+if TYPE_CHECKING:
+    from naive_speculate.infer.transformers_model import TransformersLanguageModel
 
 _HERE = Path(__file__).resolve().parent
 _IN_REPOSITORY = _HERE.parent / "assets" / "pair"
@@ -62,7 +67,7 @@ class ModelPair:
             model = getattr(self, name)
             if name == "draft" and model is None:
                 continue
-            if isinstance(model, PreTrainedModel):
+            if _is_of_transformers(model):
                 raise ValueError(f"{name} is transformers' {type(model).__name__}, which naive_speculate.models.wrap must wrap")
             if not callable(getattr(model, "forward", None)):
                 raise ValueError(f"{name} must be a LanguageModel with forward(query_token_ids, kv_cache), got {model!r:.80}")
@@ -183,12 +188,13 @@ def load_pair(
     """Load a pair of models.
 
     Args:
-        target: Hub id or local folder; None for the bundled pair, which needs no network.
-        draft: Hub id or local folder; with a given target, None for no draft model. One with another tokenizer is translated:
+        target: Hub id, local folder or GGUF file; None for the bundled pair, which needs no network.
+        draft: Hub id, local folder or GGUF file; with a given target, None for no draft model. One with another tokenizer is translated:
             it drafts the tokens that both know; one whose configuration says that it is a draft head is taken as `head`.
         head: Hub id or local folder of a draft head for the target (EAGLE-3).
         device: "auto" (CUDA where there is one), "cpu", "cuda", "cuda:1" …
-        dtype: "auto" (float32 on the CPU; on CUDA what the weights are stored in), or a torch floating-point type's name.
+        dtype: "auto" (float32 on the CPU; on CUDA what the weights are stored in), or a torch floating-point type's name. For
+            GGUF files see `GgufLanguageModel`, which computes them.
         executor: As for `wrap`.
         device_map: "auto", "balanced" … spreads the target's layers over the GPUs (transformers' `device_map`, which needs
             accelerate), for targets larger than one; the draft stays on `device`.
@@ -202,7 +208,7 @@ def load_pair(
     """
     where = _device(device)
     costs = None
-    if draft is not None and is_head(draft):
+    if draft is not None and not is_gguf(draft) and is_head(draft):
         if head is not None:
             raise ValueError(f"draft={str(draft)!r} is a draft head, and head={str(head)!r} was given too")
         draft, head = None, draft
@@ -213,10 +219,19 @@ def load_pair(
         if head is None and (BUNDLED_PAIR / "head").is_dir():
             head = BUNDLED_PAIR / "head"
         costs = _read_costs(BUNDLED_PAIR / COSTS_FILE) if where.type == "cpu" else None
+    if head is not None and is_gguf(target):
+        raise ValueError(f"head={str(head)!r} reads hidden states, which llama.cpp does not return of target={str(target)!r}")
     tokenizer = _load_tokenizer("target", target)
     draft_tokenizer = None if draft is None else _draft_tokenizer(tokenizer, draft)
-    target_model = _load_model("target", target, where, dtype, executor, device_map)
-    draft_model = None if draft is None else _load_model("draft", draft, where, dtype, executor)
+    if is_gguf(target):
+        target_model = _load_gguf("target", str(target), device, dtype, executor, device_map)
+    else:
+        target_model = _load_model("target", target, where, dtype, executor, device_map)
+    draft_model = None
+    if draft is not None and is_gguf(draft):
+        draft_model = _load_gguf("draft", str(draft), device, dtype, executor)
+    elif draft is not None:
+        draft_model = _load_model("draft", draft, where, dtype, executor)
     head_model = None
     if head is not None:
         by_onnx = getattr(target_model, "executor", None) == "onnx"
@@ -229,6 +244,10 @@ def _load_model(
     argument: str, source: str | Path, device: torch.device, dtype: str, executor: str, device_map: str | None = None
 ) -> LanguageModel:
     name = str(source)
+    if device_map is None and executor in ("auto", "onnx", "torch") and (lean := _read_lean(argument, name, device, dtype)):
+        return LlamaLanguageModel.from_stored(lean, cast(Any, executor))
+    from transformers import AutoConfig, AutoModelForCausalLM
+
     try:
         config = AutoConfig.from_pretrained(name, trust_remote_code=False)
         stored = getattr(config, "dtype", None)
@@ -248,6 +267,29 @@ def _load_model(
     except torch.OutOfMemoryError as error:
         raise ValueError(f"{argument}={name!r} does not fit on {device}: {_one_line(error)}") from None
     return wrap(model, executor)
+
+
+def _read_lean(argument: str, name: str, device: torch.device, dtype: str) -> StoredLlama | None:
+    if (stored := stored_dtype(Path(name))) is None:
+        return None
+    try:
+        return read_llama(Path(name), device, _dtype(dtype, device, stored))
+    except torch.OutOfMemoryError as error:
+        raise ValueError(f"{argument}={name!r} does not fit on {device}: {_one_line(error)}") from None
+
+
+def _load_gguf(
+    argument: str, name: str, device: str, dtype: str, executor: str, device_map: str | None = None
+) -> LanguageModel:
+    from naive_speculate.infer.gguf.model import GgufLanguageModel  # llama-cpp-python is optional
+
+    for option, given, usual in (("executor", executor, "auto"), ("device_map", device_map, None)):
+        if given != usual:
+            raise ValueError(f"{option}={given!r} is not for GGUF files, which llama.cpp computes, as {argument}={name!r}")
+    try:
+        return GgufLanguageModel(name, device, dtype)
+    except (OSError, ValueError, MemoryError) as error:
+        raise _load_error(argument, name, error) from None
 
 
 def wrap(model: Any, executor: str = "auto") -> LanguageModel:
@@ -273,7 +315,9 @@ def wrap(model: Any, executor: str = "auto") -> LanguageModel:
     return LlamaLanguageModel.from_transformers(model, cast(Any, executor))
 
 
-def _probed(model: Any) -> TransformersLanguageModel:
+def _probed(model: Any) -> "TransformersLanguageModel":
+    from naive_speculate.infer.transformers_model import TransformersLanguageModel
+
     language_model = TransformersLanguageModel(model)
     if model.device.type != "cuda" or torch.cuda.is_initialized():  # a server that forks to decode has no GPU before
         language_model.probe()
@@ -282,15 +326,46 @@ def _probed(model: Any) -> TransformersLanguageModel:
 
 def _load_tokenizer(argument: str, source: str | Path) -> Any:
     name = str(source)
+    if is_gguf(source):
+        return _load_gguf_tokenizer(argument, name)
     if Path(name).exists() and not (Path(name) / "config.json").is_file():
         raise ValueError(f"{argument}={name!r} is not a model: the folder has no config.json")
     try:
+        if _has_plain_tokenizer(Path(name)):
+            return PreTrainedTokenizerFast.from_pretrained(name)
+        from transformers import AutoTokenizer
+
         tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise _load_error(argument, name, error) from None
     if not hasattr(tokenizer, "backend_tokenizer"):
         raise ValueError(f"{argument}={name!r} has a tokenizer without a fast backend, which is needed here")
     return tokenizer
+
+
+def _has_plain_tokenizer(folder: Path) -> bool:
+    """Whether a folder's tokenizer is its `tokenizer.json` and nothing else; then its class is known without the model's."""
+    try:
+        told = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    plain = isinstance(told, dict) and told.get("tokenizer_class") in ("TokenizersBackend", "PreTrainedTokenizerFast")
+    return plain and "auto_map" not in told and (folder / "tokenizer.json").is_file()
+
+
+def _is_of_transformers(model: Any) -> bool:
+    """Whether it is one of transformers' own models; who has one has imported their class."""
+    classes = sys.modules.get("transformers.modeling_utils")
+    return classes is not None and isinstance(model, classes.PreTrainedModel)
+
+
+def _load_gguf_tokenizer(argument: str, name: str) -> Any:
+    from naive_speculate.infer.gguf.tokenizer import GgufTokenizer  # llama-cpp-python is optional
+
+    try:
+        return GgufTokenizer(name)
+    except (OSError, ValueError, KeyError) as error:
+        raise _load_error(argument, name, error) from None
 
 
 def _draft_tokenizer(tokenizer: Any, draft: str | Path) -> Any:
@@ -304,7 +379,7 @@ def _draft_tokenizer(tokenizer: Any, draft: str | Path) -> Any:
 
 def _load_error(argument: str, name: str, error: Exception) -> ValueError:
     if name.startswith((".", "/", "~")) and not Path(name).exists():
-        return ValueError(f"{argument}={name!r}: there is no such folder")
+        return ValueError(f"{argument}={name!r}: there is no such {'file' if is_gguf(name) else 'folder'}")
     return ValueError(f"{argument}={name!r} cannot be loaded: {_one_line(error)}")
 
 
@@ -354,4 +429,4 @@ def _name(model: LanguageModel | DraftHead) -> str:
     path = Path(name)
     if BUNDLED_PAIR in path.parents:
         return f"bundled {path.name}"
-    return path.name if path.is_dir() else name
+    return path.name if path.exists() else name

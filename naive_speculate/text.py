@@ -38,6 +38,16 @@ class Vocabulary:
             raise ValueError("prompt must be a list of token ids: this pair has no tokenizer")
         return list(self.tokenizer(text).input_ids)
 
+    def encode_part(self, text: str) -> list[int]:
+        """Token ids of a text within another, without those that stand at a beginning.
+
+        Raises:
+            ValueError: If there is no tokenizer.
+        """
+        if self.tokenizer is None:
+            raise ValueError("given_draft must be a list of token ids: this pair has no tokenizer")
+        return list(self.tokenizer(text, add_special_tokens=False).input_ids)
+
     def _piece(self, token_id: int) -> str:
         if self.tokenizer is None:
             return ""

@@ -101,6 +101,11 @@ def translation_between(tokenizer: Any, draft_tokenizer: Any) -> Translation | N
     return translation
 
 
+def token_bytes(tokenizer: Any) -> dict[int, bytes]:
+    """What each token of a transformers tokenizer stands for; special ones are left out."""
+    return _Forms(tokenizer).bytes
+
+
 Form = bytes | str
 """What a token stands for: bytes, or of a special token its text."""
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 os.environ.setdefault("NAIVE_SPECULATE_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the programs that tests start, too
@@ -19,12 +20,24 @@ from tests.tiny import tiny_llama
 torch.set_num_threads(1)
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a machine may be
 settings.load_profile("busy")
-TAKE_LONG = ("tests/serving/test_replicas.py", "tests/browser/", "tests/hosting/", "tests/speculate/", "tests/train/")
+TAKE_LONG = ("tests/serving/test_replicas.py", "tests/browser/", "tests/hosting/", "tests/train/", "tests/speculate/")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes long begins first, so that at the end no process has to wait for another."""
     items.sort(key=lambda item: [not item.nodeid.startswith(place) for place in TAKE_LONG])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A file's tests are run by one process, and so are those that share the server of `hosting`."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "hosting" if nodeid.startswith("tests/hosting/") else nodeid.split("::")[0]
+
+    return Scheduling(config, log)
 
 
 @pytest.fixture(scope="session")

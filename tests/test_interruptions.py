@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from naive_speculate import Trace
+from tests.programs import run_program
 
 ROOT = Path(__file__).resolve().parents[1]
 CTRL_C_AT_IMPORT = """
@@ -44,11 +45,19 @@ def test_ctrl_c_while_it_decodes_ends_the_run_in_one_line_and_status_130():
     assert (process.returncode, said) == (130, "naive_speculate: interrupted\n")
 
 
-@pytest.mark.parametrize("arguments", [["--json"], ["--logprobs", "1"], ["--help"]])
-def test_a_full_disk_is_one_line_and_status_2(arguments):
+FULL = "naive_speculate: standard output: No space left on device\n"
+
+
+def test_a_full_disk_is_one_line_and_status_2():
     with open("/dev/full", "w") as full:
-        done = subprocess.run([*GENERATE, "--max-tokens", "3", *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
-    assert (done.returncode, done.stderr) == (2, "naive_speculate: standard output: No space left on device\n")
+        done = subprocess.run([*GENERATE, "--max-tokens", "3", "--json"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (2, FULL)
+
+
+@pytest.mark.parametrize("arguments", [["--logprobs", "1"], ["--help"]])
+def test_a_full_disk_is_so_whatever_is_written(arguments):
+    done = run_program("naive_speculate.__main__", [*GENERATE[3:], "--max-tokens", "3", *arguments], stdout=Path("/dev/full"))
+    assert (done.returncode, done.stderr) == (2, FULL)
 
 
 @pytest.mark.parametrize("colour", [{}, {"FORCE_COLOR": "1"}])  # the second as on a terminal

@@ -120,8 +120,8 @@ PRESETS: dict[str, Recipe] = {
         muon_rate=0.02,
         adam_rate=0.006,
         warmup_steps=40,
-        decay_share=0.25,
-        sample_tokens=1_600_000,
+        decay_share=0.4,
+        sample_tokens=480_000,
     ),
     "gpu": Recipe(
         vocab_size=8192,

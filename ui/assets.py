@@ -1,6 +1,9 @@
 """The page's own style sheets and scripts, read from `assets/`, and the palette as CSS variables."""
 
 import json
+import re
+from collections.abc import Iterable
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -11,12 +14,18 @@ from starlette.routing import Route
 from naive_speculate.palette import DARK, LIGHT, PROMPT, STYLES, Surface
 
 ROOT = Path(__file__).resolve().parent.parent / "assets"
+PLOTLY = ROOT / "plotly" / "plotly-cartesian.min.js"
+"""The part of plotly.js with the charts that have axes, of the version that the Python package checks figures for."""
+IMPORT = re.compile(r'((?:from|import) )"\./([\w-]+)\.js"')
+"""How one of our scripts names another."""
 FOR_GOOD = {"Cache-Control": "public, max-age=31536000, immutable"}
-STYLE_SHEETS = ("page", "tokens", "rounds", "player", "waterfall", "experiments", "lessons", "roll", "narrow", "views")
+_SHEETS = "page tokens rounds player waterfall experiments lessons roll rooms others connection narrow views opening guided forced"
+STYLE_SHEETS = _SHEETS.split(" ")
 
 
 def scripts() -> Route:
-    """The route that serves `assets/js`; its address changes with the files, so that no browser mixes old ones with new."""
+    """The route that serves `assets/js` and Plotly; its address changes with the files, so that no browser mixes old ones with
+    new."""
     modules = {file.name: file for file in _modules()}
 
     async def module(request: Request) -> Response:
@@ -24,7 +33,7 @@ def scripts() -> Route:
         return FileResponse(file, media_type="text/javascript", headers=FOR_GOOD) if file else Response(status_code=404)
 
     # Starlette's StaticFiles do not find their files where a proxy has put the page deeper.
-    return Route(f"{_address()}/{{name}}", module)
+    return Route(f"{folder()}/{{name}}", module)
 
 
 def mounting(module: str, *events: str) -> str:
@@ -34,23 +43,41 @@ def mounting(module: str, *events: str) -> str:
         module: The module's name.
         events: What it triggers; Gradio looks for these names here.
     """
-    address = f"${{window.gradio_config.root}}{_address()}/{module}.js"
+    address = f"${{window.gradio_config.root}}{folder()}/{module}.js"
     component = f"{{ element, trigger, props, server, watch, events: {json.dumps(events)} }}"
     return f"import(`{address}`).then(({{ mount }}) => mount({component}));"
 
 
-def _address() -> str:
+@cache
+def folder() -> str:
+    """The folder of the scripts, as a path below the page's."""
     return "/scripts-" + sha256(b"".join(file.read_bytes() for file in _modules())).hexdigest()[:12]
 
 
 def _modules() -> list[Path]:
-    return sorted((ROOT / "js").glob("*.js"))
+    return [*sorted((ROOT / "js").glob("*.js")), PLOTLY]
+
+
+def modules_for(entries: Iterable[str]) -> dict[str, str]:
+    """The texts of these scripts, and of all that they import, by their names."""
+    found: dict[str, str] = {}
+    waiting = list(entries)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found[name] = (ROOT / "js" / f"{name}.js").read_text(encoding="utf-8")
+            waiting += [match[2] for match in IMPORT.finditer(found[name])]
+    return found
 
 
 def styles() -> str:
     """Every style sheet of the page, after the palette."""
-    sheets = ((ROOT / "css" / f"{name}.css").read_text(encoding="utf-8") for name in STYLE_SHEETS)
-    return variables() + "\n".join(sheets)
+    return variables() + sheets(*STYLE_SHEETS)
+
+
+def sheets(*names: str) -> str:
+    """These style sheets, one after the other."""
+    return "\n".join((ROOT / "css" / f"{name}.css").read_text(encoding="utf-8") for name in names)
 
 
 def variables() -> str:

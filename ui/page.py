@@ -4,18 +4,23 @@ from collections.abc import Sequence
 from typing import Any
 
 import gradio as gr
+from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
 
 from ui.assets import mounting, scripts, styles
+from ui.experiments.doctor import build_doctor
 from ui.experiments.explore import build_explore
 from ui.experiments.learn import build_learn, lesson_in
 from ui.experiments.race import build_race
+from ui.experiments.rooms import room_in
+from ui.experiments.yourself import build_yourself
 from ui.explain.glossary import glossary
 from ui.explain.models import documents
 from ui.host.catalog import Catalog
 from ui.host.errors import Page, hush
 from ui.host.limits import MAX_TRACE_BYTES, server_options
 from ui.run.api import add_api
+from ui.run.early import Early, early_view
 from ui.run.recorded import recorded_run
 from ui.run.runs import Runs
 from ui.run.workbench import Workbench
@@ -44,9 +49,9 @@ def build_page(catalog: Catalog, runs: Runs) -> gr.Blocks:
     first = recorded_run()
     runs.pin(first)
 
-    def forget(request: gr.Request) -> None:
+    def leave(request: gr.Request) -> None:
         if request.session_hash:
-            runs.forget(request.session_hash)
+            runs.leave(request.session_hash)
 
     with Page(title="Naive Speculate", fill_width=True, analytics_enabled=False, delete_cache=DELETE_CACHE) as page:
         header = mounting("theme") + mounting("views")
@@ -63,16 +68,19 @@ def build_page(catalog: Catalog, runs: Runs) -> gr.Blocks:
                 build_explore(catalog, workbench.controls)
             with gr.Tab("Learn", id="learn"):
                 build_learn(catalog, workbench.controls)
+                build_yourself(catalog)
+                build_doctor()
         page.load(_open_lesson, None, tabs, show_progress="hidden", api_visibility="private")
         page.load(workbench.follow_link, None, workbench.settings, show_progress="hidden", api_visibility="private")
-        page.unload(forget)
+        page.unload(leave)
         add_api(catalog)
     return page
 
 
 def _open_lesson(request: gr.Request) -> Any:
-    """A link to a lesson opens its tab; `assets/js/learn.js` goes to the step."""
-    return gr.Tabs(selected="learn") if lesson_in(request.query_params) else gr.skip()
+    """A link to a lesson or a room opens their tab; `assets/js/learn.js` goes to the step, `room.js` opens the room."""
+    query = request.query_params
+    return gr.Tabs(selected="learn") if lesson_in(query) or room_in(query) else gr.skip()
 
 
 def open_queue(page: gr.Blocks, size: int) -> None:
@@ -97,13 +105,14 @@ def launch(page: gr.Blocks, routes: Sequence[BaseRoute] = (), **where: Any) -> s
         str: The page's address.
     """
     hush()
+    view = early_view(TAGLINE, recorded_run().events)
     _, url, _ = page.launch(
         theme=theme(),
         head=f"<style>{styles()}</style>",
         footer_links=["api"],
         ssr_mode=False,
         max_file_size=MAX_TRACE_BYTES,
-        app_kwargs=server_options([scripts(), *documents(), *routes]),
+        app_kwargs=server_options([scripts(), *documents(), *routes], [Middleware(Early, view=view)]),
         **where,
     )
     return str(url)

@@ -18,6 +18,8 @@ from ui.experiments.batches import BatchSample, sizes_for, sweep_batches
 from ui.experiments.learn_recordings import FILE as LESSONS_FILE
 from ui.experiments.learn_recordings import record_lessons
 from ui.experiments.lessons.course import LESSONS
+from ui.experiments.opening_search import SEEDS as OPENING_SEEDS
+from ui.experiments.opening_search import search
 from ui.experiments.race import SHOWN, race
 from ui.experiments.recordings import Exploration, save_race
 from ui.experiments.sweep import KS, PROMPTS, Sample, sweep
@@ -96,11 +98,28 @@ def record_learn(catalog: Catalog, folder: Path, settings: Settings = START) -> 
         yield done, len(LESSONS)
 
 
+def record_opening(
+    catalog: Catalog, folder: Path, settings: Settings = START, prompts: list[str] = PROMPTS, seeds: int = OPENING_SEEDS
+) -> Iterator[tuple[int, int]]:
+    """The round that the page opens with.
+
+    Raises:
+        ValueError: If in no run a guess was kept and another one refused.
+    """
+    opening = None
+    for done, total, opening in search(catalog, settings, prompts, seeds):
+        yield done, total
+    if opening is None:
+        raise ValueError("no run has a round with a guess that was kept and one that was refused: nothing to open with")
+    opening.save(folder)
+
+
 RECORDINGS: dict[str, Recording] = {
     "run": record_run,
     "race": record_race,
     "explore": record_exploration,
     "lessons": record_learn,
+    "opening": record_opening,
 }
 
 
@@ -120,7 +139,7 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m ui.record", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to record: {', '.join(RECORDINGS)}; all without any")
-    parser.add_argument("--target", help="target model, a hub id or a folder; the bundled pair without it")
+    parser.add_argument("--target", help="target model, a hub id, a folder or a GGUF file; the bundled pair without it")
     parser.add_argument("--draft", help="draft model")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where the files go (%(default)s)")
     args = parser.parse_args()

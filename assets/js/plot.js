@@ -1,22 +1,34 @@
-// The page's one Plotly host: draws figures in the colours of the page's theme, as wide as their places, one a frame so that
-// no frame gets long. A figure names its colours as CSS variables of the palette; what all figures share is in the template.
+// The page's one Plotly host: draws figures in the colours of the page's theme, as wide as their places. A chart is drawn when it
+// is on the screen or nearly there, in idle time, one in a turn, and no oftener than leaves nine tenths of the time to the rest of
+// the page. A figure names its colours as CSS variables of the palette; what all figures share is in the template.
 
+import { loadPlotly } from "./plotly.js";
 import { offerPicture } from "./take.js";
 
 const SETTINGS = { displayModeBar: false, responsive: false };
 const FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif";
 const COLOR = /^var\((--ns-\w+)\)$/;
-const plots = new Map();   // for every place its figure, its title, and how wide it was drawn
+const NEAR = "300px";      // so far outside the screen charts are drawn beforehand
+const REST = 9;            // a chart that took so long to draw is left as it is for so many times as long
+const LOOK_MS = 50;        // between looks at whether one is due
+const IDLE_MS = 1000;      // a page that is never idle draws all the same
+const AGAIN_MS = 5000;     // without a connection there is no Plotly; it is asked for again
+const plots = new Map();   // for every place its figure, its title, how wide it was drawn, whether it is as it should be,
+                           // and until when it is left as it is
 const waiting = new Set(); // places to be drawn
+const colors = new Map();  // by the names of the palette, in the page's theme
+const idle = window.requestIdleCallback ?? ((act) => setTimeout(act, 1));
 let busy = false;
 
 export function plot(place, figure) {
   if (!plots.has(place)) {
-    plots.set(place, { title: place.getAttribute("aria-label"), width: 0 });
+    plots.set(place, { title: place.getAttribute("aria-label"), width: 0, near: false, stale: true, until: 0 });
     widths.observe(place);
-    offerPicture(place);
+    nearness.observe(place);
+    offerPicture(place, () => drawn(place));
   }
   plots.get(place).figure = figure;
+  describe(place);
   enqueue(place);
 }
 
@@ -31,32 +43,61 @@ export function mount({ element, props, watch }) {
   show();
 }
 
+// What the chart says, in a line, is text of the page: it wraps, and screen readers find it.
+function describe(place) {
+  const { figure, title } = plots.get(place);
+  const takeaway = figure.layout.meta || "";
+  const line = place.previousElementSibling.lastElementChild;
+  if (line.textContent !== takeaway) line.textContent = takeaway;
+  place.setAttribute("aria-label", `${title}. ${takeaway}`);
+}
+
+// What is far off is drawn when it comes near.
 function enqueue(...places) {
-  for (const place of places) waiting.add(place);
+  for (const place of places) {
+    const state = plots.get(place);
+    state.stale = true;
+    if (state.near) waiting.add(place);
+  }
   if (!busy) next();
 }
 
-function next() {
+async function next() {
   busy = waiting.size > 0;
-  if (busy) requestAnimationFrame(() => {
-    if (!window.Plotly) return void setTimeout(next, 50);
-    const [place] = waiting;
-    waiting.delete(place);
-    drawOne(place);
-    next();
-  });
+  if (!busy) return;
+  try {
+    await loadPlotly();
+    idle(turn, { timeout: IDLE_MS });
+  } catch {
+    setTimeout(next, AGAIN_MS);
+  }
 }
 
-function drawOne(place) {
-  const { figure, title } = plots.get(place);
-  const width = plots.get(place).width = place.clientWidth;
+function turn() {
+  const due = [...waiting].find((place) => plots.get(place).until <= performance.now());
+  if (!due) return void setTimeout(next, LOOK_MS);
+  waiting.delete(due);
+  draw(due);
+  next();
+}
+
+function draw(place) {
+  const state = plots.get(place);
+  const width = state.width = place.clientWidth;
   if (!width) return; // in a closed tab: it is drawn when that opens
-  const { data, layout } = colored(figure);
-  // What the chart says, in a line, is text of the page: it wraps, and screen readers find it.
-  const takeaway = layout.meta || "";
-  place.previousElementSibling.lastElementChild.textContent = takeaway;
-  place.setAttribute("aria-label", `${title}. ${takeaway}`);
+  state.stale = false;
+  const began = performance.now();
+  const { data, layout } = colored(state.figure);
   window.Plotly.react(place, data, { ...layout, template: colored(TEMPLATE), width, autosize: false }, SETTINGS);
+  const ended = performance.now();
+  state.until = ended + REST * (ended - began);
+}
+
+// Now, for who wants it as a picture.
+async function drawn(place) {
+  await loadPlotly();
+  if (waiting.delete(place) || !place.layout) draw(place);
+  return window.Plotly;
 }
 
 function colored(value) {
@@ -65,13 +106,29 @@ function colored(value) {
     return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, colored(inner)]));
   }
   const variable = typeof value === "string" && COLOR.exec(value);
-  return variable ? getComputedStyle(document.body).getPropertyValue(variable[1]) : value;
+  return variable ? color(variable[1]) : value;
+}
+
+function color(name) {
+  if (!colors.has(name)) colors.set(name, getComputedStyle(document.body).getPropertyValue(name));
+  return colors.get(name);
 }
 
 const widths = new ResizeObserver((entries) => {
   enqueue(...entries.map(({ target }) => target).filter((place) => place.clientWidth !== plots.get(place).width));
 });
-new MutationObserver(() => enqueue(...plots.keys())).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+const nearness = new IntersectionObserver((entries) => {
+  for (const { target, isIntersecting } of entries) {
+    const state = plots.get(target);
+    state.near = isIntersecting;
+    if (!isIntersecting) waiting.delete(target);
+    else if (state.stale) enqueue(target);
+  }
+}, { rootMargin: NEAR });
+new MutationObserver(() => {
+  colors.clear();
+  enqueue(...plots.keys());
+}).observe(document.body, { attributes: true, attributeFilter: ["class"] });
 
 const AXIS = {
   gridcolor: "var(--ns-rule)",

@@ -94,8 +94,8 @@ class Lane {
 
   name({ title, note, drafts }) {
     this.box.toggleAttribute("data-drafts", drafts);
-    this.box.querySelector("h3 span").textContent = title;
-    this.box.querySelector("h3 small").textContent = note;
+    this.box.querySelector("h2 span").textContent = title;
+    this.box.querySelector("h2 small").textContent = note;
   }
 
   begin(events, shared) {

@@ -4,6 +4,8 @@ import { Scroll, make } from "./dom.js";
 import { milliseconds } from "./format.js";
 import { chipText, mark } from "./tokens.js";
 
+const STEP = 1.2;
+
 export class Rounds extends Scroll {
   rows = new Map();
   seconds = []; // of the rounds so far, in order of length
@@ -79,7 +81,10 @@ export class Rounds extends Scroll {
     while (place > 0 && this.seconds[place - 1] > seconds) place--;
     this.seconds.splice(place, 0, seconds);
     const usual = this.seconds[this.seconds.length >> 1];
-    const full = Math.min(this.seconds[this.seconds.length - 1], 2 * usual);
-    this.box.style.setProperty("--longest", (full * 1000).toFixed(3));
+    const full = 1000 * Math.min(this.seconds[this.seconds.length - 1], 2 * usual);
+    // In steps, for every bar is laid out anew when it changes.
+    const longest = full > 0 ? STEP ** Math.ceil(Math.log(full) / Math.log(STEP)) : 1;
+    if (longest !== this.longest) this.box.style.setProperty("--longest", longest.toFixed(3));
+    this.longest = longest;
   }
 }

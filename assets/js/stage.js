@@ -2,9 +2,11 @@
 
 import { Controls } from "./controls.js";
 import { Clean } from "./clean.js";
+import { isLost, mount as watchConnection, say, whenBack } from "./connection.js";
 import { tell } from "./cursor.js";
 import { Drafter } from "./drafter.js";
 import { percent } from "./format.js";
+import { Guided } from "./guided.js";
 import { inspect } from "./inspector.js";
 import { ending } from "./judged.js";
 import { focusToken, moveByKey } from "./keys.js";
@@ -19,6 +21,8 @@ import { Flow, OUTPUT, TOKEN, VERDICT, hush, repaint } from "./tokens.js";
 
 const FRAME_MS = 8;   // of our work a frame; the rest belongs to the browser
 const TELL_MS = 250;  // numbers and charts follow the cursor at most four times a second
+const AGAIN_MS = 300; // a run whose stream of messages has broken is asked for that often, as long as it goes on
+const GONE = "The server no longer knows this run, so this is all there is of it. It may have been started anew.";
 const QUIET_MS = 3000; // a run that goes on and has not been heard of for so long is asked about
 
 export function mount(component) {
@@ -38,6 +42,7 @@ class Stage {
     this.clean = new Clean(this.root);
     this.drafter = new Drafter(this.find(".ns-drafter"));
     this.link = new Link(this);
+    this.guided = new Guided(this);
     new Take(this);
     mountStats({ element, measure: () => this.measure(true) });
     this.run = { id: "", serial: -1, live: false };
@@ -47,6 +52,8 @@ class Stage {
     for (const box of [this.flow.box, this.rounds.box]) this.listen(box);
     window.addEventListener("resize", () => this.tip.hide(), { passive: true });
     watch("value", () => this.receive());
+    watchConnection();
+    window.addEventListener("pagehide", () => { if (this.run.live && !this.player.done) this.server.leave(this.run.id); });
     setInterval(() => this.check(), QUIET_MS);
   }
 
@@ -67,8 +74,10 @@ class Stage {
     this.accept(message);
   }
 
-  begin({ run, serial, live, title, warning }) {
-    this.run = { id: run, serial, live };
+  begin({ run, serial, live, title, warning, query }) {
+    this.run = { id: run, serial, live, query };
+    this.broken = false;       // whether its stream of messages is
+    say("");
     this.unmeasured = null;    // why the run has no speedup, once it is known
     this.settings = {};
     this.find(".ns-warning").textContent = warning;
@@ -140,17 +149,21 @@ class Stage {
     if (this.resyncing) return;
     this.resyncing = true;
     const asked = this.run.serial;
+    const again = () => { if (asked === this.run.serial && !this.player.done) this.resync(); };
     let had;
     try {
       do {
         had = this.player.length;
         const answer = await this.server.resync([this.run.id, had]);
         if (asked !== this.run.serial) return;
+        if (answer === undefined) { // no connection
+          this.broken = true;
+          return void whenBack(again);
+        }
         if (!answer) return void this.lose();
         this.accept(JSON.parse(answer));
       } while (had < this.player.length && this.player.length < this.total);
-    } catch {
-      // No connection: asked again when the run has been quiet for a while.
+      if (this.broken) setTimeout(again, AGAIN_MS);
     } finally {
       if (asked === this.run.serial) this.resyncing = false;
     }
@@ -158,15 +171,26 @@ class Stage {
 
   // The end may have been lost too, and with it every message that would have told that something is missing.
   check() {
-    if (this.run.id && !this.player.done && performance.now() - this.heard > QUIET_MS) this.resync();
+    if (!this.run.id || this.player.done || this.broken || performance.now() - this.heard < QUIET_MS) return;
+    if (!isLost()) return void this.resync();
+    this.broken = true;
+    whenBack(() => this.resync());
   }
 
   // The server has forgotten the run: what is here is all there will be.
   lose() {
     this.player.done = true;
     this.root.dataset.state = "lost";
-    this.trigger("lost", {});
+    if (this.run.query) say(GONE, "Run it again", () => this.repeat()); else this.trigger("lost", {});
     this.wake();
+  }
+
+  // The same prompt and settings once more, and the same dice.
+  repeat() {
+    const query = new URLSearchParams(this.run.query);
+    const { seed } = this.sums.started;
+    if (Number.isInteger(seed)) query.set("seed", seed);
+    this.trigger("follow", { run: "", query: String(query) });
   }
 
   announce() {
@@ -187,17 +211,18 @@ class Stage {
     while (player.cursor !== target && performance.now() - started < FRAME_MS) {
       if (player.cursor < target) this.show(player.cursor++); else this.unshow(--player.cursor);
     }
-    if (player.playing || (player.following && this.run.live)) {
-      this.flow.follow();
-      this.rounds.follow();
-    }
     if (this.asked < player.cursor && this.shown[this.asked]?.flow) this.pin(this.shown[this.asked]), (this.asked = null);
     this.controls.draw(this.run.live);
     if (this.looked && this.told.event >= player.cursor) this.look(); // at once: that is not reached any more
+    if (player.playing || (player.following && this.run.live)) { // last, for they have the browser lay out what was changed
+      this.flow.follow();
+      this.rounds.follow();
+    }
     if (player.cursor !== this.told.upto && !this.timer) {
       this.timer = setTimeout(() => this.tell(), Math.max(0, this.told.at + TELL_MS - performance.now()));
     }
     if (player.busy) this.wake();
+    document.getElementById("ns-early")?.remove(); // what stood here before (ui/run/early.py)
   };
 
   tell() {
@@ -206,6 +231,7 @@ class Stage {
     const summary = this.summary(this.player.cursor);
     tell(summary);
     this.clean.draw(this.sums.text(this.player.cursor), summary.started);
+    this.guided.draw(summary);
     this.find(".ns-ending").textContent = ending(summary.finished, this.settings, summary.tokens);
     this.look();
   }
@@ -296,7 +322,7 @@ class Stage {
     const end = ends[this.player.round(number)] ?? cursor; // of its round: what comes later tells no more about it
     inspect({
       run: this.run.id, number, upto: Math.min(cursor, end), event: events[number], drafted: events[token.born], settings: this.settings,
-      chosen, pinned: Boolean(this.pinned), choose: () => this.pin(token), draws: () => drawRound(this), resting: chosen || (!playing && (done || !following)), ask: (question) => this.server.explain(question),
+      chosen, pinned: Boolean(this.pinned), choose: () => this.pin(token), draws: () => drawRound(this), resting: chosen || (!playing && (done || !following)), ask: async (question) => (isLost() ? "" : this.server.explain(question)),
     });
   }
 

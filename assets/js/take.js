@@ -39,23 +39,23 @@ export async function drawRound(stage) {
   if (drawing) download(`${NAME}-round-${Math.max(0, round) + 1}.svg`, drawing, "image/svg+xml"); else stage.trigger("lost", {});
 }
 
-// Buttons below a chart that save it as it is drawn, with its title and on the page's ground.
-export function offerPicture(place) {
+// Buttons below a chart that save it with its title and on the page's ground; `drawn` sees to it that it is drawn, and gives
+// the Plotly that has done so.
+export function offerPicture(place, drawn) {
   const box = document.createElement("div");
   box.className = "ns-pictures";
   for (const format of ["png", "svg"]) {
     const button = document.createElement("button");
     Object.assign(button, { type: "button", textContent: format.toUpperCase(), title: `Save this chart as ${format.toUpperCase()}` });
     button.setAttribute("aria-label", `${button.title}: ${place.getAttribute("aria-label")}`);
-    button.addEventListener("click", () => savePicture(place, format));
+    button.addEventListener("click", async () => savePicture(await drawn(), place, format));
     box.append(button);
   }
   place.after(box);
 }
 
-async function savePicture(place, format) {
+async function savePicture(plotly, place, format) {
   const { data, layout } = place;
-  if (!layout) return;
   const caption = place.previousElementSibling; // the title, as text or as a link, and what the chart says
   const [name, takeaway] = [caption.firstChild.textContent, caption.lastElementChild.textContent];
   const said = takeaway.replace(/(.{80,100}) /g, "$1\n").split("\n");
@@ -70,7 +70,7 @@ async function savePicture(place, format) {
   const picture = {
     data, layout: { ...layout, height, title: words, paper_bgcolor: ground, plot_bgcolor: ground, margin: { ...layout.margin, t: (layout.margin?.t ?? 30) + headline } },
   };
-  const address = await window.Plotly.toImage(picture, { format, width, height, scale: format === "png" ? 2 : 1 });
+  const address = await plotly.toImage(picture, { format, width, height, scale: format === "png" ? 2 : 1 });
   const file = name.toLowerCase().replace(/[^a-z0-9]+/g, "-");
   download(`${NAME}-${file}.${format}`, await blobOf(address, format));
 }

@@ -51,8 +51,8 @@ _MIDDLE = 4  # the window of the comparisons that have only one
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="naive_speculate bench", description=__doc__)
     add = parser.add_argument
-    add("--target", metavar="M", help="Hub id or local folder; the bundled pair without it")
-    add("--draft", metavar="M", help="Hub id or local folder")
+    add("--target", metavar="M", help="Hub id, local folder or GGUF file; the bundled pair without it")
+    add("--draft", metavar="M", help="Hub id, local folder or GGUF file")
     add("--device", default="auto", help="auto, cpu, cuda …")
     add("--dtype", default="auto", help="auto, float32, bfloat16 …")
     add("--executor", default="auto", help="auto, onnx, torch or transformers")

@@ -41,6 +41,38 @@ def estimated(draft_size: str, target_size: str, verify: Sequence[float] = (1.0,
     return given(parameters(draft_size) / parameters(target_size), verify)
 
 
+def from_words(draft: str, verify: str = "") -> tuple[CostTable | None, str]:
+    """Costs as somebody types them, and where they come from in words.
+
+    Args:
+        draft: A draft forward's cost such as "0.08", or two sizes such as "0.6B / 8B"; empty for unknown.
+        verify: As for `given`, with commas between; empty for 1.
+
+    Raises:
+        ValueError: Naming the argument and what was given.
+    """
+    table = _numbers("verify_cost", verify) if verify.strip() else (1.0,)
+    if not draft.strip():
+        if verify.strip():
+            raise ValueError("verify_cost needs draft_cost")
+        return None, ""
+    of_draft, slash, of_target = draft.partition("/")
+    if slash:
+        basis = f"a guess from {of_draft.strip()} ÷ {of_target.strip()}, as if reading the weights were all"
+        return estimated(of_draft, of_target, table), basis
+    (cost, *more) = _numbers("draft_cost", draft)
+    if more:
+        raise ValueError(f"draft_cost must be one number, or two sizes such as 0.6B / 8B, got {draft!r:.40}")
+    return given(cost, table), "as given"
+
+
+def _numbers(name: str, text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise ValueError(f"{name} must be a number, or several with commas between them, got {text!r:.40}") from None
+
+
 def parameters(size: str) -> float:
     """The number of parameters that a size such as "0.6B" means.
 

@@ -32,7 +32,10 @@ def read(text: str) -> Reading:
     Raises:
         ValueError: If there is nothing in it that is known, or the numbers cannot be.
     """
-    found = [reading for reader in READERS if (reading := reader(text)) is not None]
+    try:
+        found = [reading for reader in READERS if (reading := reader(text)) is not None]
+    except OverflowError:
+        raise ValueError("the text has a number that is larger than any count of tokens") from None
     if not found:
         what = "is empty" if not text.strip() else f"has none of the formats that are known, it begins {text.strip()[:40]!r}"
         raise ValueError(f"the text {what}; known are {KNOWN}")

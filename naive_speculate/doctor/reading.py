@@ -7,6 +7,8 @@ from typing import Any
 ROUNDING = 0.0006
 """How far a printed rate of three decimals may be from the true one."""
 
+MOST_TOKENS = 10**15
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -42,6 +44,9 @@ class Reading:
 
     def __post_init__(self) -> None:
         accepted, drafted = self.num_accepted_tokens, self.num_draft_tokens
+        for count in (accepted, drafted):
+            if count is not None and count > MOST_TOKENS:
+                raise ValueError(f"{self.format}: {float(min(count, 10**300)):.3g} tokens cannot be")
         if drafted == 0:
             raise ValueError(f"{self.engine} says that nothing was drafted")
         if accepted is not None and drafted is not None and not 0 <= accepted <= drafted:

@@ -1,5 +1,7 @@
 """A diagnosis in the terminal."""
 
+from typing import Any
+
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
@@ -36,8 +38,8 @@ def show(found: Diagnosis, console: Console, basis: str = "as given") -> None:
         console.print(_unknown(found))
 
 
-def _figures(found: Diagnosis) -> Table:
-    table = Table(show_header=False, box=None, pad_edge=False)
+def figures(found: Diagnosis) -> dict[str, str]:
+    """The figures that are known, by name."""
     reading, alpha = found.reading, None
     if found.alpha is not None:
         alpha = f"{found.alpha:.3f}" + (f" ± {found.alpha_error:.3f}" if found.alpha_error else "")
@@ -45,7 +47,7 @@ def _figures(found: Diagnosis) -> Table:
     drafts = None
     if reading.num_draft_tokens is not None:
         drafts = f"{reading.num_draft_tokens}, of which {reading.num_accepted_tokens} accepted"
-    rows = {
+    rows: dict[str, Any] = {
         "α": alpha or "does not follow: the window is not told (--num-draft-tokens)",
         "tokens per target forward": found.mean_acceptance_length,
         "drafts accepted": None if found.draft_acceptance_rate is None else f"{found.draft_acceptance_rate:.1%}",
@@ -54,9 +56,15 @@ def _figures(found: Diagnosis) -> Table:
         "requests at once": reading.requests_running,
         "speedup with these costs": found.speedup,
     }
-    for name, value in rows.items():
-        if value is not None:
-            table.add_row(Text(name, style="dim"), f"{value:.2f}" if isinstance(value, float) else str(value))
+    return {
+        name: f"{value:.2f}" if isinstance(value, float) else str(value) for name, value in rows.items() if value is not None
+    }
+
+
+def _figures(found: Diagnosis) -> Table:
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for name, value in figures(found).items():
+        table.add_row(Text(name, style="dim"), value)
     return table
 
 
@@ -76,22 +84,29 @@ def _windows(found: Diagnosis, basis: str) -> Group:
     table = Table(box=None, pad_edge=False)
     for name in ("k", "tokens a step", "pays while a draft costs less than"):
         table.add_column(name, justify="right")
-    costs = found.costs
-    if costs is not None:
+    if found.costs is not None:
         table.add_column("and α is above", justify="right")
         table.add_column("speedup", justify="right")
-    shown = max(8, round(found.num_draft_tokens or 0), found.best_k or 0)
-    for window in found.windows[:shown]:
-        table.add_row(*_row(window, costs is not None), style="bold" if window.k == found.best_k else "")
+    for window in shown_windows(found):
+        table.add_row(*_row(window, found.costs is not None), style="bold" if window.k == found.best_k else "")
+    line = best_window(found, basis) + (" Say yours: --draft-cost." if found.costs is None else "")
+    return Group(table, Text(), Text(line))
+
+
+def shown_windows(found: Diagnosis) -> tuple[Window, ...]:
+    """The windows that are worth a look."""
+    return found.windows[: max(8, round(found.num_draft_tokens or 0), found.best_k or 0)]
+
+
+def best_window(found: Diagnosis, basis: str = "as given") -> str:
+    """The best window in words; without costs that of some that might be."""
+    costs = found.costs
     if costs is None:
         best = ", ".join(f"{_best(found, cost)} for {cost:g}" for cost in EXAMPLES)
-        line = f"Best k by the cost of a draft forward (a target forward is 1, verifying costs no more): {best}. "
-        line += "Say yours: --draft-cost."
-    else:
-        verify = ", ".join(f"{cost:g}" for cost in costs.verify)
-        line = f"Best k: {found.best_k} (a draft forward costs {costs.draft:.3g}, verifying {verify}; {basis})."
-        line += " Drafting does not pay." if found.best_k == 0 else ""
-    return Group(table, Text(), Text(line))
+        return f"Best k by the cost of a draft forward (a target forward is 1, verifying costs no more): {best}."
+    verify = ", ".join(f"{cost:g}" for cost in costs.verify)
+    line = f"Best k: {found.best_k} (a draft forward costs {costs.draft:.3g}, verifying {verify}; {basis})."
+    return line + (" Drafting does not pay." if found.best_k == 0 else "")
 
 
 def _best(found: Diagnosis, cost: float) -> int:
@@ -115,6 +130,11 @@ def _suspects(found: Diagnosis) -> Text:
 
 
 def _unknown(found: Diagnosis) -> Text:
+    return Text("\n").join(Text(line, style="dim") for line in caveats(found))
+
+
+def caveats(found: Diagnosis) -> list[str]:
+    """What was worked out, and what the account does not tell, in sentences."""
     lines = [*found.reading.derived, *found.reading.unknown]
     if found.num_draft_tokens is not None and not is_set(found.num_draft_tokens):
         lines.append(
@@ -124,4 +144,4 @@ def _unknown(found: Diagnosis) -> Text:
     if any(not window.measured for window in found.windows):
         lines.append("* worked out: the account has no rate for this place.")
     lines.append("No engine tells here what sampling parameters or templates were used, nor what a forward costs.")
-    return Text("\n").join(Text(line, style="dim") for line in lines)
+    return lines

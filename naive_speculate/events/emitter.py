@@ -77,6 +77,8 @@ class Emitter:
                 draft_seconds=outcome.draft_seconds,
                 verify_seconds=outcome.verify_seconds,
                 total_seconds=outcome.total_seconds,
+                others=outcome.others,
+                typical_distances=outcome.typical_distances,
             )
         )
         self._count += len(texts)

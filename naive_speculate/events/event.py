@@ -18,6 +18,8 @@ SCHEMA_VERSION = 1
 class EventKind(StrEnum):
     """What happened. Members compare equal to their strings."""
 
+    __hash__ = str.__hash__  # an enum's own is a call of Python, and every event is looked up several times
+
     STARTED = "started"
     PROPOSED = "proposed"
     ACCEPTED = "accepted"
@@ -143,6 +145,8 @@ def _restored_top(token_ids: list[int], probs: list[float], texts: list[str]) ->
 
 _Cost = Annotated[float, Field(ge=0, le=1e4)]
 _Rate = Annotated[float, Field(ge=0, le=1e9)]
+_Kept = Annotated[int, Field(ge=0, le=1024)]
+_Distance = Annotated[float, Field(ge=0, le=1)]
 
 
 @_FINITE
@@ -210,6 +214,10 @@ class Event:
         reason: Why a token was discarded: "rejected" (an earlier draft was), "stop" or "length".
         num_draft, num_accepted, draft_seconds, verify_seconds, total_seconds: A step's figures. `num_accepted` counts the
             drafts that the verifier kept, before any cut by a stop or the length limit.
+        others: Of a step with drafts that were sampled, in full detail: how many of them each other strategy would have kept
+            with the same draws, by its name; those that need draws are missing where the run's own strategy makes none.
+        typical_distances: Of the same steps, at each draft's place: total variation between the target's distribution and what
+            typical acceptance puts out there, given that the drafts before it were kept.
         schema_version, prompt, prompt_token_ids, prompt_texts, settings, seed, models, device, cost_table: What a run
             started with.
         vocabularies: Of a run whose draft has another tokenizer: tokens both know ("shared"), the target and the draft.
@@ -266,6 +274,8 @@ class Event:
     speedup: MeasuredSpeedup | None = None
     head_layers: list[int] | None = None
     target_layers: int | None = None
+    others: dict[str, _Kept] | None = None
+    typical_distances: list[_Distance] | None = None
     expected_accept: float | None = None
     draft_top_target: list[float] | None = None
     target_top_draft: list[float] | None = None

@@ -50,6 +50,8 @@ class Outcome:
         residual_top: The most probable tokens of what the next token was drawn from after a rejection.
         logprobs: Raw log-probabilities at each kept draft and the next token.
         copied_from: Where in prompt and output the first draft was copied from.
+        others: How many drafts each other strategy would have kept, by its name.
+        typical_distances: At each draft's place, how far typical acceptance's output is from the target.
     """
 
     draft_token_ids: list[int]
@@ -75,6 +77,8 @@ class Outcome:
     residual_top: TopTokens | None = None
     logprobs: list[dict[int, Logprob]] | None = None
     copied_from: int | None = None
+    others: dict[str, int] | None = None
+    typical_distances: list[float] | None = None
 
     @property
     def token_ids(self) -> list[int]:

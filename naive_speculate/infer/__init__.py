@@ -1,5 +1,7 @@
 """Inference basis for speculative decoding: models, caches, and the engine that generates tokens with them."""
 
+from typing import TYPE_CHECKING, Any
+
 from naive_speculate.infer.dynamic_cache import DynamicKVCache
 from naive_speculate.infer.inferencer import BasicInferencer
 from naive_speculate.infer.protocols import (
@@ -12,8 +14,10 @@ from naive_speculate.infer.protocols import (
     PrefillOutput,
 )
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
-from naive_speculate.infer.transformers_model import TransformersLanguageModel
 from naive_speculate.sampling.strategy import SampleStrategy
+
+if TYPE_CHECKING:
+    from naive_speculate.infer.transformers_model import TransformersLanguageModel
 
 __all__ = [
     "BasicInferencer",
@@ -30,3 +34,12 @@ __all__ = [
     "SampleStrategy",
     "TransformersLanguageModel",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The one name that brings transformers' model classes along, whose import takes seconds."""
+    if name != "TransformersLanguageModel":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from naive_speculate.infer.transformers_model import TransformersLanguageModel
+
+    return TransformersLanguageModel

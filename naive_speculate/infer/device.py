@@ -1,23 +1,44 @@
-"""From the host to a device."""
+"""From the host to a device and back."""
 
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
+_NUMPY_TYPES = {torch.int64: np.int64, torch.float32: np.float32, torch.float64: np.float64}
 
-def on_device(
-    values: Sequence[Any], device: torch.device | str | None = None, dtype: torch.dtype | None = None
-) -> torch.Tensor:
+
+def on_device(values: Sequence[Any], device: torch.device | None = None, dtype: torch.dtype = torch.int64) -> torch.Tensor:
     """A tensor of numbers that the host knows.
 
-    `torch.tensor(values, device="cuda")` waits until the GPU has done all it was given; this does not.
+    `torch.tensor(values, device="cuda")` waits until the GPU has done all it was given; this does not. On the CPU NumPy takes a
+    list in a third of torch's time.
 
     Args:
         values: Numbers, or nested lists of them.
         device: Where the tensor is wanted; None for the CPU.
-        dtype: None for what torch infers.
+        dtype: int64, float32 or float64.
     """
-    if device is None or torch.device(device).type != "cuda":
-        return torch.tensor(values, dtype=dtype, device=device)
-    return torch.tensor(values, dtype=dtype, pin_memory=True).to(device, non_blocking=True)
+    if device is None or device.type == "cpu":
+        return torch.from_numpy(np.array(values, _NUMPY_TYPES[dtype]))
+    pinned = device.type == "cuda"
+    return torch.tensor(values, dtype=dtype, pin_memory=pinned).to(device, non_blocking=pinned)
+
+
+def to_lists(*tensors: torch.Tensor) -> list[list[Any]]:
+    """The rows of tensors of one dtype and device as lists; from a GPU in one transfer, for which it waits once.
+
+    Args:
+        *tensors: Each of shape `[batch_size]` or `[batch_size, some number]`.
+    """
+    if tensors[0].device.type == "cpu":
+        return [tensor.tolist() for tensor in tensors]
+    columns = [tensor if tensor.dim() > 1 else tensor[:, None] for tensor in tensors]
+    table = torch.cat(columns, dim=1).tolist()
+    found, begin = [], 0
+    for tensor, column in zip(tensors, columns, strict=True):
+        end = begin + column.shape[1]
+        found.append([line[begin:end] if tensor.dim() > 1 else line[begin] for line in table])
+        begin = end
+    return found

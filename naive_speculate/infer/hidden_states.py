@@ -10,16 +10,7 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-
-def check_layers(layers: Sequence[int], num_layers: int) -> None:
-    """Refuse layers that a model does not have.
-
-    Raises:
-        ValueError: Gives the first of them.
-    """
-    for layer in layers:
-        if not 0 <= layer <= num_layers:
-            raise ValueError(f"layers must be between 0 (the embeddings) and {num_layers}, got {layer}")
+from naive_speculate.infer.forward import check_layers
 
 
 @contextmanager

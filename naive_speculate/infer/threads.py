@@ -52,13 +52,18 @@ def _container_quota(path: Path) -> int | None:
     return None if quota == "max" else math.ceil(int(quota) / int(period))
 
 
-def leave_cores_to(model: object) -> None:
-    """Give torch one thread in this process where ONNX Runtime computes the model.
+def computes_beside_torch(model: object) -> bool:
+    """Whether ONNX Runtime or llama.cpp computes the model, with threads of its own."""
+    return getattr(model, "executor", None) in ("onnx", "gguf")
 
-    Torch's threads and ONNX Runtime's, which spin while they wait, stop each other; what is left to torch is small. For
+
+def leave_cores_to(model: object) -> None:
+    """Give torch one thread in this process where ONNX Runtime or llama.cpp computes the model.
+
+    Torch's threads and theirs, which spin while they wait, stop each other; what is left to torch is small. For
     programs to call, not for the library: the setting holds for the whole process.
     """
-    if getattr(model, "executor", None) == "onnx":
+    if computes_beside_torch(model):
         torch.set_num_threads(1)
 
 

@@ -10,6 +10,7 @@ from torch.nn.functional import pad
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import Cache, LinearAttentionCacheLayerMixin
 
+from naive_speculate.infer.forward import check_query
 from naive_speculate.infer.hidden_states import hidden_states
 from naive_speculate.infer.protocols import KVCache, KVState
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
@@ -278,17 +279,6 @@ class TransformersLanguageModel:
     def _additive(self, allowed: torch.Tensor) -> torch.Tensor:
         lowest = torch.finfo(self.model.dtype).min
         return torch.zeros_like(allowed, dtype=self.model.dtype).masked_fill_(~allowed, lowest)
-
-
-def check_query(query_token_ids: torch.Tensor) -> None:
-    """Refuse a query that is not `[batch_size, num_query_tokens]` with at least one token.
-
-    Raises:
-        ValueError: Gives the shape.
-    """
-    if query_token_ids.dim() != 2 or query_token_ids.shape[1] == 0:
-        shape = list(query_token_ids.shape)
-        raise ValueError(f"query_token_ids must have shape [batch_size, num_query_tokens > 0], got {shape}")
 
 
 def refuse_if_not_rollbackable(model: PreTrainedModel) -> None:

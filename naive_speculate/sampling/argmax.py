@@ -1,5 +1,6 @@
 """The most probable token."""
 
+import numpy as np
 import torch
 
 
@@ -16,5 +17,4 @@ def argmax(scores: torch.Tensor) -> torch.Tensor:
     """
     if scores.device.type != "cpu" or scores.dtype not in (torch.float32, torch.float64):
         return scores.argmax(dim=-1)
-    found = scores.detach().numpy().argmax(-1)
-    return torch.from_numpy(found) if scores.dim() > 1 else torch.tensor(found)
+    return torch.from_numpy(np.asarray(scores.detach().numpy().argmax(-1)))

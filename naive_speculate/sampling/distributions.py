@@ -55,9 +55,9 @@ def usable_probabilities(pipelines: Sequence[LogitsPipeline], scores: torch.Tens
         is known without waiting for the device.
     """
     probs = batch_probabilities(pipelines, scores)
-    lost = probs[..., 0].isnan()
-    if lost.device.type == "cpu" and not lost.any():
+    if probs.device.type == "cpu" and not np.isnan(probs.detach().numpy()[..., 0]).any():
         return probs, None
+    lost = probs[..., 0].isnan()
     return probs.nan_to_num_(nan=1 / probs.shape[-1]), ~lost
 
 

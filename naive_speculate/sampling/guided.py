@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 MAX_GRAMMAR_LENGTH = 20_000
 MAX_REPEATS = 300
 """Repetitions in a regular expression or grammar: compiling takes time with their square, some two seconds for 1,000."""
+MAX_TIMES = 1000
+"""What a counted repetition may count to: `a{100000}` takes 17 seconds to parse."""
 MAX_DEPTH = 64
 """Levels of a JSON schema: 600 take half a minute to compile."""
 CACHE_BYTES = 64 * 2**20
@@ -27,11 +29,13 @@ _TYPES: dict[str, tuple[Any, str]] = {
     "grammar": (str, "text"),
     "json_object": (bool, "True"),
 }
+_COUNTED = re.compile(r"\{\s*(\d*)\s*,?\s*(\d*)\s*\}")
+_KINDS = tuple(_TYPES)
 
 
 @dataclass(frozen=True)
 class GuidedDecodingParams:
-    """What the output must match; exactly one of the fields is given.
+    """What the output must match; exactly one of the first five fields is given.
 
     Attributes:
         json: A JSON schema, as a string or a mapping.
@@ -39,6 +43,8 @@ class GuidedDecodingParams:
         choice: The output is one of these strings.
         grammar: A grammar in EBNF (GBNF) whose first rule is `root`.
         json_object: Any JSON object.
+        disable_any_whitespace: With `json`: white space only where it is usual, one space after a comma or a colon; else any
+            amount of it may stand between the parts, and some models then write nothing else.
 
     Raises:
         ValueError: If not exactly one is given, it does not parse, or xgrammar is not installed.
@@ -49,9 +55,10 @@ class GuidedDecodingParams:
     choice: Sequence[str] | None = None
     grammar: str | None = None
     json_object: bool | None = None
+    disable_any_whitespace: bool | None = None
 
     def __post_init__(self) -> None:
-        given = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}
+        given = {kind: getattr(self, kind) for kind in _KINDS if getattr(self, kind) is not None}
         if given.get("json_object") is False:
             del given["json_object"]
         if len(given) != 1:
@@ -65,11 +72,24 @@ class GuidedDecodingParams:
             raise ValueError(f"guided_decoding {kind} is empty, got {value!r}")
         if self.choice is not None and not all(isinstance(text, str) and text for text in self.choice):
             raise ValueError(f"guided_decoding choice must hold non-empty strings, got {list(self.choice)!r:.200}")
+        if self.disable_any_whitespace is not None and (not isinstance(self.disable_any_whitespace, bool) or kind != "json"):
+            raise ValueError(
+                f"guided_decoding disable_any_whitespace must be True or False and go with json, got {kind} and "
+                f"{self.disable_any_whitespace!r:.80}"
+            )
         name, text = self.source
         if len(text) > MAX_GRAMMAR_LENGTH:
             raise ValueError(f"guided_decoding {name} may be {MAX_GRAMMAR_LENGTH} characters long, got {len(text)}")
         _check_size(name, text)
-        parse(name, text)
+        self.grammar_of_source()
+
+    def grammar_of_source(self) -> "xgrammar.Grammar":
+        """The grammar as parsed.
+
+        Raises:
+            ValueError: With the parser's message, or if xgrammar is not installed.
+        """
+        return parse(*self.source, any_whitespace=not self.disable_any_whitespace)
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> "GuidedDecodingParams":
@@ -108,8 +128,8 @@ def _check_size(name: str, text: str) -> None:
             level, depth = [json.loads(text)], 0
         except RecursionError:
             raise too_deep from None
-        except ValueError:
-            return  # the parser says what is wrong with it
+        except ValueError as error:
+            raise ValueError(f"guided_decoding json does not parse, got {text!r:.80}: {error}") from None
         while level:
             depth += 1
             if depth > MAX_DEPTH:
@@ -126,6 +146,9 @@ def _check_size(name: str, text: str) -> None:
     repeats = sum(len(re.findall(r"[*+?{]", pattern)) for pattern in patterns)
     if repeats > MAX_REPEATS:
         raise ValueError(f"guided_decoding {name} may hold {MAX_REPEATS} repetitions (* + ? {{}}), got {repeats}")
+    counts = (int(count[:9]) for pattern in patterns for bounds in _COUNTED.findall(pattern) for count in bounds if count)
+    if (most := max(counts, default=0)) > MAX_TIMES:
+        raise ValueError(f"guided_decoding {name} may repeat something up to {MAX_TIMES} times, got {most}")
 
 
 def _xgrammar() -> Any:
@@ -138,8 +161,13 @@ def _xgrammar() -> Any:
 
 
 @lru_cache(maxsize=64)
-def parse(name: str, text: str) -> "xgrammar.Grammar":
+def parse(name: str, text: str, *, any_whitespace: bool = True) -> "xgrammar.Grammar":
     """Parse a grammar given as `GuidedDecodingParams.source`.
+
+    Args:
+        name: The kind.
+        text: The grammar's text.
+        any_whitespace: Whether JSON may have any amount of white space between its parts.
 
     Raises:
         ValueError: With the parser's message, or if xgrammar is not installed.
@@ -147,15 +175,19 @@ def parse(name: str, text: str) -> "xgrammar.Grammar":
     xgrammar = _xgrammar()
     try:
         if name == "json":
-            return xgrammar.Grammar.from_json_schema(text)
+            return xgrammar.Grammar.from_json_schema(text, any_whitespace=any_whitespace)
         if name == "regex":
             return xgrammar.Grammar.from_regex(text)
         if name in ("grammar", "choice"):
             return xgrammar.Grammar.from_ebnf(text)
         return xgrammar.Grammar.builtin_json_grammar()
     except (RuntimeError, ValueError, TypeError) as error:
-        message = re.sub(r"^\[[\d:]+\] \S+: ", "", " ".join(str(error).split()))  # without the C++ source line
-        raise ValueError(f"guided_decoding {name} does not parse, got {text!r:.80}: {message:.300}") from None
+        raise ValueError(f"guided_decoding {name} does not parse, got {text!r:.80}: {_said(error)}") from None
+
+
+def _said(error: Exception) -> str:
+    """What xgrammar says, without the line of its source that says it."""
+    return re.sub(r"^\[[\d:]+\] \S+: ", "", " ".join(str(error).split()))[:300]
 
 
 class GrammarCompiler:
@@ -184,8 +216,17 @@ class GrammarCompiler:
         return int(self._compiler.get_cache_size_bytes())
 
     def compile(self, params: GuidedDecodingParams) -> "GrammarMask":
-        """A fresh matcher for the grammar."""
-        return GrammarMask(self._compiler.compile_grammar(parse(*params.source)), self.vocab_size)
+        """A fresh matcher for the grammar.
+
+        Raises:
+            ValueError: If it parses, but xgrammar cannot work with it.
+        """
+        try:
+            compiled = self._compiler.compile_grammar(params.grammar_of_source())
+        except RuntimeError as error:
+            name, text = params.source
+            raise ValueError(f"guided_decoding {name} does not compile, got {text!r:.80}: {_said(error)}") from None
+        return GrammarMask(compiled, self.vocab_size)
 
 
 class GrammarMask:

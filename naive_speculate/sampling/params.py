@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from naive_speculate.sampling.guided import GuidedDecodingParams
+from naive_speculate.sampling.words import WordList, word_list
 
 LogitsProcessor = (
     Callable[[list[int], torch.Tensor], torch.Tensor] | Callable[[list[int], list[int], torch.Tensor], torch.Tensor]
@@ -25,8 +26,8 @@ _LISTS = ("stop", "stop_token_ids", "bad_words", "logits_processors")
 class SamplingParams:
     """How tokens are chosen and when generation ends.
 
-    They are applied to the logits in this order: allowed_token_ids, bad_words, min_tokens, logit_bias, logits_processors and
-    guided_decoding, repetition, frequency and presence penalty, temperature, min_p, top_k, top_p.
+    They are applied to the logits in this order: filter_words, allowed_token_ids, bad_words, min_tokens, logit_bias,
+    logits_processors and guided_decoding, repetition, frequency and presence penalty, temperature, min_p, top_k, top_p.
 
     What vLLM takes is taken: None for no list, NumPy's scalars, and True for one logprob are brought into the usual form.
 
@@ -59,6 +60,7 @@ class SamplingParams:
         guided_decoding: Keep the output within a JSON schema, a regular expression, a choice or a grammar.
         logit_bias: Added to the logits of these token ids; values are clamped to -100 … 100.
         allowed_token_ids: Generate only these.
+        filter_words: Never generate the words of a list, in whatever tokens and spelling: "classroom" is the one that ships.
 
     Raises:
         ValueError: Names the field and the value that is out of its range or contradicts another.
@@ -91,6 +93,7 @@ class SamplingParams:
     guided_decoding: GuidedDecodingParams | Mapping[str, Any] | None = None
     logit_bias: Mapping[int, float] | None = None
     allowed_token_ids: Sequence[int] | None = None
+    filter_words: str | WordList | None = None
 
     def __post_init__(self) -> None:
         for name, value in self._in_usual_form().items():
@@ -130,11 +133,13 @@ class SamplingParams:
         return self.temperature == 0
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as plain JSON values; processors as their number."""
+        """All fields as plain JSON values; processors as their number, a word list as its name."""
         out = {f.name: getattr(self, f.name) for f in fields(self)}
         out["logits_processors"] = len(self.logits_processors or ())
         if isinstance(self.guided_decoding, GuidedDecodingParams):
             out["guided_decoding"] = {k: v for k, v in asdict(self.guided_decoding).items() if v is not None}
+        if isinstance(self.filter_words, WordList):
+            out["filter_words"] = self.filter_words.name
         if self.logit_bias is not None:
             out["logit_bias"] = {str(token): bias for token, bias in self.logit_bias.items()}
         return {
@@ -192,6 +197,8 @@ class SamplingParams:
             for token, bias in self.logit_bias.items():
                 _check_int("logit_bias", token, 0)
                 _check_float("logit_bias", bias, -math.inf, math.inf)
+        if self.filter_words is not None:
+            word_list(self.filter_words)
         for processor in self.logits_processors or ():
             if not callable(processor):
                 raise ValueError(f"logits_processors must hold functions, got {processor!r}")

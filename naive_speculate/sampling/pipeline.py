@@ -15,6 +15,7 @@ from transformers import MinPLogitsWarper, TemperatureLogitsWarper, TopKLogitsWa
 
 from naive_speculate.sampling.guided import GrammarMask
 from naive_speculate.sampling.params import SamplingParams
+from naive_speculate.sampling.word_filter import WordFilter
 
 _LOW_TEMPERATURE = 1e-2
 _NOTHING = "-infinity for every token"
@@ -30,6 +31,12 @@ class LogitsPipeline:
         stop_token_ids: End-of-sequence and stop tokens, which min_tokens forbids.
         bad_words: Token sequences of the bad words.
         grammar: The matcher of guided decoding.
+        word_filter: What forbids listed words.
+
+    Attributes:
+        plain: Whether logits are scores as they are.
+        needs_history: Whether scores depend on what was generated before.
+        tempers_only: Whether nothing but the temperature and the word filter changes the distribution.
 
     Raises:
         ValueError: If a parameter names a token outside the vocabulary, or together they leave no token.
@@ -43,8 +50,10 @@ class LogitsPipeline:
         stop_token_ids: Sequence[int] = (),
         bad_words: Sequence[Sequence[int]] = (),
         grammar: GrammarMask | None = None,
+        word_filter: WordFilter | None = None,
     ) -> None:
         self.params = params
+        self.word_filter = word_filter
         self._prompt = list(prompt_token_ids)
         self._vocab_size = vocab_size
         self._stops = [token for token in stop_token_ids if token < vocab_size]
@@ -54,12 +63,14 @@ class LogitsPipeline:
         self._bias = self._static_bias([word[0] for word in bad_words if len(word) == 1])
         self._seen_prompt: torch.Tensor | None = None
         self._penalised = params.repetition_penalty != 1 or params.frequency_penalty != 0 or params.presence_penalty != 0
-        self.needs_history = bool(
+        self._changes_by_history = bool(
             self._penalised or self._bad_sequences or self._processors or grammar is not None or params.min_tokens
         )
-        self.plain = not self.needs_history and self._bias is None
+        self.needs_history = self._changes_by_history or word_filter is not None
+        self._changes = self._changes_by_history or self._bias is not None
+        self.plain = not self._changes and word_filter is None
         self._warpers = _warpers(params)
-        self.tempers_only = self.plain and all(type(warper) is TemperatureLogitsWarper for warper in self._warpers)
+        self.tempers_only = not self._changes and all(type(warper) is TemperatureLogitsWarper for warper in self._warpers)
         self.warp_key = (params.temperature, params.min_p, params.top_k, params.top_p)
 
     def scores(self, logits: torch.Tensor, history: list[int], window: Sequence[int] = ()) -> torch.Tensor:
@@ -77,12 +88,14 @@ class LogitsPipeline:
         Raises:
             ValueError: If a custom processor returns something of another shape.
         """
-        if self.plain:
+        if self.word_filter is not None:
+            logits = self.word_filter.apply(logits, history, window)
+        if not self._changes:
             return logits
         scores = logits.clone()
         if self._bias is not None:
             scores += self._bias.to(scores.device)
-        if self.needs_history:
+        if self._changes_by_history:
             for place in range(min(len(scores), len(window) + 1)):
                 self._apply_history(scores, place, history + list(window[:place]))
         return scores
@@ -113,7 +126,9 @@ class LogitsPipeline:
         if fault := _fault(row):
             return f"the target model emitted {fault}"
         params = self.params
-        bans = [name for name in ("allowed_token_ids", "bad_words", "min_tokens") if getattr(params, name)]
+        bans = [name for name in ("filter_words", "allowed_token_ids", "bad_words", "min_tokens") if getattr(params, name)]
+        if self.word_filter is not None:
+            row = self.word_filter.apply(row[None], history)[0]
         if self._bias is not None:
             row += self._bias.to(row.device)
         self._ban(row, history)

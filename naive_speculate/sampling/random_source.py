@@ -65,12 +65,7 @@ class SeededRandom:
             noise = torch.empty_like(probs).exponential_(generator=self._generator)
             return argmax(probs / noise.clamp_min_(_LEAST))
         runners = probs.detach().numpy()
-        size = math.isqrt(len(runners))
-        blocks = np.add.reduceat(runners, np.arange(0, len(runners), size), dtype=np.float64)
-        noise = self.noise(1, len(runners))[0]
-        block = int((blocks / noise[: len(blocks)]).argmax())
-        members = runners[block * size : (block + 1) * size]
-        return torch.tensor(block * size + int((members / noise[len(blocks) :][: len(members)]).argmax()))
+        return torch.from_numpy(np.asarray(winner(runners, self.noise(1, len(runners))[0])))
 
     @property
     def on_cpu(self) -> bool:
@@ -105,6 +100,15 @@ class SeededRandom:
             self._generator.set_state(noise)
         else:
             self._noise.bit_generator.state = noise
+
+
+def winner(runners: np.ndarray[Any, Any], noise: np.ndarray[Any, Any]) -> int:
+    """Who wins the race of these probabilities, shape `[vocab_size]`, with a draw's numbers of `SeededRandom.noise`."""
+    size = math.isqrt(len(runners))
+    blocks = np.add.reduceat(runners, np.arange(0, len(runners), size), dtype=np.float64)
+    block = int((blocks / noise[: len(blocks)]).argmax())
+    members = runners[block * size : (block + 1) * size]
+    return block * size + int((members / noise[len(blocks) :][: len(members)]).argmax())
 
 
 def num_noises(vocab_size: int) -> int:

@@ -20,13 +20,19 @@ class WordList:
 
     Args:
         entries: Regular expressions, each over a case-folded word or a few words with single spaces between them.
+        name: What the list is called where it must not be spelled.
+
+    Attributes:
+        pattern: A regular expression for any of the words, plural and possessive included.
+        composed: Whether a word has letters that may be written as two characters, such as accented ones.
 
     Raises:
         ValueError: If there is no entry, or one is not a regular expression.
     """
 
-    def __init__(self, entries: Iterable[str]) -> None:
+    def __init__(self, entries: Iterable[str], name: str = "custom") -> None:
         self.entries = tuple(entries)
+        self.name = name
         if not self.entries:
             raise ValueError("entries must hold at least one word, got none")
         for number, entry in enumerate(self.entries):
@@ -35,15 +41,30 @@ class WordList:
             except re.error as error:
                 raise ValueError(f"entries[{number}] is not a regular expression: {error}") from None
         whole = "|".join(f"(?:{entry})" for entry in self.entries)
+        self.pattern = rf"(?:{whole})(?:'s|s'|s)?"
+        self.composed = not self.pattern.isascii()
         # an underscore is no part of a word: plain-text books set words in italics with it
-        self._pattern = re.compile(rf"(?<![^\W_])(?:{whole})(?:'s|s'|s)?(?![^\W_])")
+        self._pattern = re.compile(rf"(?<![^\W_]){self.pattern}(?![^\W_])")
 
     def __len__(self) -> int:
         return len(self.entries)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, WordList) and self.entries == other.entries
+
+    def __hash__(self) -> int:
+        return hash(self.entries)
+
+    def __repr__(self) -> str:
+        return f"<WordList {self.name!r} of {len(self)}>"
+
     def find(self, text: str) -> list[str]:
         """The listed words in ``text``, in their order, case-folded."""
         return [match[0] for match in self._pattern.finditer(normalized(text))]
+
+    def places(self, text: str) -> set[tuple[int, str]]:
+        """The listed words in ``text``, each with where it begins in the normalised text."""
+        return {(match.start(), match[0]) for match in self._pattern.finditer(normalized(text))}
 
     @staticmethod
     def encode(entries: Iterable[str]) -> str:
@@ -66,6 +87,8 @@ class WordList:
 def normalized(text: str) -> str:
     """``text`` as it is compared: case-folded, one way to write each letter, straight apostrophes, single spaces, nothing
     invisible."""
+    if text.isascii():
+        return re.sub(r"\s+", " ", text.lower())
     text = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
     visible = "".join(letter for letter in text if unicodedata.category(letter) != "Cf")
     return re.sub(r"\s+", " ", visible)
@@ -79,7 +102,20 @@ def masked(word: str) -> str:
 @cache
 def classroom_words() -> WordList:
     """The list that ships."""
-    return WordList.decode(_ENCODED)
+    return WordList(WordList.decode(_ENCODED).entries, "classroom")
+
+
+def word_list(given: object) -> WordList:
+    """A word list as it was given, or the one that ships by its name, "classroom".
+
+    Raises:
+        ValueError: If it is neither.
+    """
+    if isinstance(given, WordList):
+        return given
+    if given == "classroom":
+        return classroom_words()
+    raise ValueError(f"filter_words must be None, 'classroom' or a WordList, got {given!r:.80}")
 
 
 _ENCODED = """

@@ -57,6 +57,12 @@ class Inbox:
             if self._loop is not None and (news or self._over):
                 self._loop.call_soon_threadsafe(self._wake)
 
+    def skip(self) -> None:
+        """Count what lies here as read, unless there is a reader."""
+        with self._lock:
+            if self._loop is None:
+                self._unread = []
+
     async def lists(self, pause: Callable[[], float]) -> AsyncIterator[list[Event]]:
         """The events: as they come up to the first token, then in a list every so many seconds.
 

@@ -11,13 +11,16 @@ from naive_speculate.sampling.guided import GrammarCompiler, GuidedDecodingParam
 from naive_speculate.sampling.params import SamplingParams, check_unicode
 from naive_speculate.sampling.pipeline import LogitsPipeline
 from naive_speculate.sampling.random_source import RandomSource, SeededRandom, fresh_seed
-from naive_speculate.speculate.draft import DRAFTERS, HeadDrafter, TranslatedDrafter, drafter_for
-from naive_speculate.speculate.request import Prompt, Request, check_confidence, check_window
+from naive_speculate.sampling.word_filter import FilterTable, WordFilter
+from naive_speculate.sampling.words import WordList, word_list
+from naive_speculate.speculate.draft import DRAFTERS, GIVEN, HeadDrafter, TranslatedDrafter, drafter_for
+from naive_speculate.speculate.request import Prompt, Request, check_confidence, check_given, check_window
 from naive_speculate.speculate.run import Run
-from naive_speculate.speculate.sequence import CancelFlag, SequenceState
+from naive_speculate.speculate.sequence import CancelFlag, GivenTokens, SequenceState
 from naive_speculate.speculate.verify import VERIFIERS, verifier_for
 from naive_speculate.speculate.window import AutoWindow, FixedWindow
 from naive_speculate.text import StopStrings, TextStream, Vocabulary
+from naive_speculate.translation import token_bytes
 
 MakeRandom = Callable[[int, int], RandomSource]
 """Makes a row's random source from the request's seed and the row's number among its siblings."""
@@ -44,6 +47,7 @@ class Admission:
         self.max_positions = target.max_positions
         self.eos_token_ids = eos_token_ids(pair.target)
         self._grammars: GrammarCompiler | None = None
+        self._filters: dict[WordList, FilterTable] = {}
 
     def run(
         self, request: Request, cancel: CancelFlag | None = None, *, first_row: int = 0, random: MakeRandom | None = None
@@ -64,10 +68,13 @@ class Admission:
         window_size, confidence = check_window(request.num_draft_tokens), check_confidence(request.draft_confidence)
         if request.detail not in ("full", "probs", "none"):
             raise ValueError(f"detail must be 'full', 'probs' or 'none', got {request.detail!r:.80}")
-        drafter = self._drafter(request.drafter, drafts=window_size != 0)
+        drafter = self._drafter("model" if request.given_draft else request.drafter, drafts=window_size != 0)
         token_ids = self.encode(self._as_chat(request.prompt) if request.chat else request.prompt, params)
         seed = params.seed if params.seed is not None else fresh_seed()
-        costs = self.pair.costs(drafter)
+        costs, given = self.pair.costs(drafter), None
+        if request.given_draft is not None:
+            check_given(request.given_draft, verifier.greedy)
+            drafter, given = GIVEN, GivenTokens(self._given(request.given_draft.draft, token_ids), request.given_draft.prob)
         max_length = self._max_length(len(token_ids), params.max_tokens)
         stops = frozenset(params.stop_token_ids or ()) | frozenset(() if params.ignore_eos else self.eos_token_ids)
         streams = params.detokenize and self.vocabulary.tokenizer is not None
@@ -81,7 +88,7 @@ class Admission:
         }
         texts, costs_told = self.vocabulary.texts(token_ids), costs.to_dict() if window_size is None else None
         drafting = drafter_for(drafter, self.pair) if window_size != 0 else None
-        translation = self.pair.translation if drafting is TranslatedDrafter else None
+        translation = self.pair.translation if drafting and issubclass(drafting, TranslatedDrafter) else None
         head = self.pair.head if drafting is HeadDrafter else None
         rows, emitters = [], []
         for index in range(params.num_sequences):
@@ -104,6 +111,7 @@ class Admission:
                     text=self._text_stream(params, token_ids) if streams else None,
                     stops=StopStrings(params.stop, params.include_stop_str_in_output) if params.stop else None,
                     cancel=cancel,
+                    given_draft=given,
                 )
             )
             info = RunInfo(
@@ -150,6 +158,26 @@ class Admission:
             )
         return token_ids
 
+    def _given(self, draft: Prompt, history: list[int]) -> list[int]:
+        """Token ids of a word that continues a text.
+
+        Raises:
+            ValueError: If there are none, or they are not in the vocabulary.
+        """
+        if not isinstance(draft, str):
+            return self.encode(draft)
+        check_unicode("given_draft", draft)
+        found = self.vocabulary.encode_part(draft)
+        before = self.vocabulary.texts(history)
+        for word in (draft, draft.lstrip(" ")):  # some tokenizers put the space themselves
+            token_ids = self.vocabulary.encode_part(word)
+            if "".join(self.vocabulary.texts([*history, *token_ids])) == "".join(before) + draft:
+                found = token_ids
+                break
+        if not found:
+            raise ValueError("given_draft is empty: it has no tokens")
+        return found
+
     def _as_chat(self, prompt: Prompt) -> list[int]:
         """Token ids of a text in the tokenizer's chat template.
 
@@ -193,6 +221,7 @@ class Admission:
             sorted(stops | frozenset(self.eos_token_ids)),
             self.vocabulary.bad_word_sequences(params.bad_words) if params.bad_words else (),
             self._grammar(params).compile(guided) if isinstance(guided, GuidedDecodingParams) else None,
+            None if params.filter_words is None else WordFilter(self._filter(params.filter_words), prompt),
         )
 
     def _text_stream(self, params: SamplingParams, prompt: list[int]) -> TextStream:
@@ -205,6 +234,14 @@ class Admission:
         if not limits:
             raise ValueError("max_tokens is None, but this model has no limit of its own (max_positions): give a number")
         return min(limits)
+
+    def _filter(self, given: str | WordList) -> FilterTable:
+        words = word_list(given)
+        if self.pair.tokenizer is None:
+            raise ValueError(f"filter_words={words.name!r} needs a tokenizer, and this pair has none")
+        if words not in self._filters:
+            self._filters[words] = FilterTable(words, token_bytes(self.pair.tokenizer), self.vocab_size)
+        return self._filters[words]
 
     def _grammar(self, params: SamplingParams) -> GrammarCompiler:
         if self.pair.tokenizer is None:

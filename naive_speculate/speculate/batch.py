@@ -7,7 +7,7 @@ import torch
 
 from naive_speculate.events.event import FinishReason
 from naive_speculate.events.record import StepRecord
-from naive_speculate.infer.threads import one_torch_thread
+from naive_speculate.infer.threads import computes_beside_torch, one_torch_thread
 from naive_speculate.models import ModelPair
 from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
 from naive_speculate.speculate.sequence import SequenceState
@@ -31,7 +31,7 @@ class Batch:
     def __init__(self, pair: ModelPair, vocabulary: Vocabulary, earlier: EarlierOutputs | None = None) -> None:
         self.workspace = Workspace(pair, vocabulary, earlier)
         self._source_of: dict[SequenceState, SequenceState] = {}  # who takes a prompt in for whom
-        self._by_onnx = getattr(pair.target, "executor", None) == "onnx"
+        self._beside_torch = computes_beside_torch(pair.target)
 
     @torch.no_grad()  # models of others may have parameters that want gradients
     def admit(self, rows: Sequence[SequenceState]) -> None:
@@ -68,7 +68,7 @@ class Batch:
         """
         records = {} if records is None else records
         self.workspace.watch = Stopwatch(self.workspace.device)
-        with one_torch_thread() if self._by_onnx else nullcontext():
+        with one_torch_thread() if self._beside_torch else nullcontext():
             ready = self._prefill(self._going_on(rows))
             ready = self._going_on(ready)  # while a long prompt was taken in, somebody may have cancelled
             if ready:

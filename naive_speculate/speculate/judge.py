@@ -68,7 +68,7 @@ def judge(rows: Sequence[SequenceState], p: Distributions, draft: Proposal, r: l
     """Each row's verifier on its window."""
     k, device = draft.token_ids.shape[1], p.scores.device
     if k == 0:
-        return _next_tokens(rows, p)
+        return _next_tokens(rows, p, draft)
     q = p.best_known[:, :k] if draft.probs is None else draft.probs
     table, lengths = on_device(r, device, p.best_known.dtype), on_device(draft.lengths, device)
     if p.num_places is not None:
@@ -98,12 +98,12 @@ def draw(rows: Sequence[SequenceState], verdict: Verdict) -> torch.Tensor:
     )
 
 
-def _next_tokens(rows: Sequence[SequenceState], p: Distributions) -> Verdict:
+def _next_tokens(rows: Sequence[SequenceState], p: Distributions, draft: Proposal) -> Verdict:
     """Where nothing was drafted there is nothing to judge: the next token is the target's."""
     drawn = [not row.verifier.greedy for row in rows]
-    best = argmax(p.scores[:, 0])
-    nothing = torch.zeros_like(best)
-    return Verdict(nothing, p.best_known[:, 0] if any(drawn) else None, best, p.best_known[:, :0, 0], None, drawn)
+    best = None if all(drawn) else argmax(p.scores)[:, 0]
+    nothing = on_device([0] * len(rows), p.scores.device)
+    return Verdict(nothing, p.best_known[:, 0] if any(drawn) else None, best, draft.token_ids, None, drawn)
 
 
 def _rounded_down(draws: list[list[float]]) -> list[list[float]]:

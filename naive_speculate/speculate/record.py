@@ -6,9 +6,11 @@ import torch
 
 from naive_speculate.events.event import TopTokens
 from naive_speculate.events.record import Outcome
+from naive_speculate.infer.device import to_lists
 from naive_speculate.speculate.draft.proposal import Proposal
 from naive_speculate.speculate.judge import Distributions
 from naive_speculate.speculate.logprobs import raw_logprobs
+from naive_speculate.speculate.others import add_others
 from naive_speculate.speculate.rules import Verdict, pick
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.verify import Verifier
@@ -41,12 +43,12 @@ def to_host(
         next_token_ids: int64, shape `[batch_size]`.
     """
     all_places = draft.token_ids.shape[1] + 1
-    columns = [verdict.num_accepted, next_token_ids, *([] if p.num_places is None else [p.num_places])]
-    packed = torch.cat([draft.token_ids, torch.stack(columns, dim=1)], dim=1).tolist()
+    windows, counts, chosen, *known = to_lists(
+        draft.token_ids, verdict.num_accepted, next_token_ids, *([] if p.num_places is None else [p.num_places])
+    )
     outcomes = []
-    for place, (row, line, length) in enumerate(zip(rows, packed, draft.lengths, strict=True)):
-        drafts, (kept, next_token_id) = line[: all_places - 1], line[all_places - 1 :][:2]
-        num_places = all_places if p.num_places is None else line[-1]
+    for place, (row, drafts, length) in enumerate(zip(rows, windows, draft.lengths, strict=True)):
+        kept, num_places = counts[place], known[0][place] if known else all_places
         if not 0 <= kept <= min(length, num_places):
             name = type(row.verifier).__name__
             raise ValueError(f"verifier {name} kept {kept} drafts of a window of {min(length, num_places)}")
@@ -56,12 +58,13 @@ def to_host(
             why = row.pipeline.why_none(logits[place, kept], history)
             obstacle = f"no token can be chosen at position {len(history)}: {why}"
         drafts = drafts[: min(length, num_places)]
-        outcomes.append(Outcome(drafts, kept, next_token_id, obstacle, row.verifier.judges_all))
+        outcomes.append(Outcome(drafts, kept, chosen[place], obstacle, row.verifier.judges_all))
         outcomes[-1].copied_from = None if draft.copied_from is None else draft.copied_from[place]
     if p.probs is not None and any(row.detail != "none" for row in rows):
         _add_probs(outcomes, rows, draft, verdict, next_token_ids, r, p.probs)
         if any(row.detail == "full" for row in rows):
             _add_tops(outcomes, rows, draft, verdict, p.probs, workspace.vocabulary)
+            add_others(outcomes, rows, draft, p, r)
     for row, outcome, scores in zip(rows, outcomes, logits, strict=True):
         if row.wants_logprobs:
             tokens = outcome.token_ids
@@ -84,30 +87,23 @@ def _add_probs(
     k = draft.token_ids.shape[1]
     places = torch.arange(len(rows), device=probs.device)
     next_probs = probs[places, verdict.num_accepted].gather(1, next_token_ids[:, None])
-    columns = [verdict.accept_probs.to(probs.dtype), pick(probs[:, :k], draft.token_ids), next_probs]
+    q = probs[:, :k] if draft.probs is None else draft.probs
+    limits = verdict.accept_probs if verdict.thresholds is None else verdict.thresholds
     expected = _expected(rows, probs[:, :k], draft.probs, verdict) if k else None
-    if expected is not None:
-        columns.append(expected)
-    if draft.probs is not None:
-        columns.append(pick(draft.probs, draft.token_ids).to(probs.dtype))
-    if verdict.thresholds is not None:
-        columns.append(verdict.thresholds)
-    table = torch.cat(columns, dim=1).tolist()
+    expected = torch.full_like(verdict.accept_probs, torch.nan) if expected is None else expected
+    columns = [verdict.accept_probs, pick(probs[:, :k], draft.token_ids), next_probs, pick(q, draft.token_ids), limits, expected]
+    table = zip(*to_lists(*(column.to(probs.dtype) for column in columns)), strict=True)
     for line, outcome, row, uniforms in zip(table, outcomes, rows, r, strict=True):
         if row.detail == "none":
             continue
         length = len(outcome.draft_token_ids)
-        outcome.accept_probs = line[:length]
-        outcome.target_probs = [*line[k : k + length], line[2 * k]]
-        at = 2 * k + 1
-        if expected is not None:
-            told = line[at : at + length]
-            outcome.expected_accepts = told if told and told[0] == told[0] else None  # NaN where the rule does not tell
-            at += k
+        accept_probs, target_probs, following, draft_probs, thresholds, told = line
+        outcome.accept_probs, outcome.target_probs = accept_probs[:length], target_probs[:length] + following
+        outcome.expected_accepts = told[:length] if length and told[0] == told[0] else None  # NaN where the rule does not tell
         if draft.probs is not None:
-            outcome.draft_probs = line[at : at + length]
+            outcome.draft_probs = draft_probs[:length]
         if row.verifier.has_thresholds:
-            outcome.thresholds = line[len(line) - k :][:length]
+            outcome.thresholds = thresholds[:length]
         if row.verifier.needs_uniforms:
             outcome.uniforms = uniforms[:length]
 

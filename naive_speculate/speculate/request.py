@@ -9,7 +9,21 @@ from naive_speculate.speculate.sequence import Detail
 from naive_speculate.speculate.verify import VerifyStrategy
 
 MAX_DRAFT_TOKENS = 64
+MAX_GIVEN = 200
 Prompt = str | Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class GivenDraft:
+    """What somebody drafts by hand for the first step of a run; what follows is decoded plainly.
+
+    Attributes:
+        draft: The next word as text, with the space that belongs to it, or token ids.
+        prob: The probability with which its first token is drafted; otherwise one that the draft model draws.
+    """
+
+    draft: Prompt
+    prob: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +38,7 @@ class Request:
         drafter: What drafts: a name in `DRAFTERS`; None for the pair's own (`ModelPair.default_drafter`).
         detail: "full" events carry probabilities and the most probable tokens, "probs" only probabilities, "none" neither.
         draft_confidence: A window ends after a token that its drafter gave less than this; None for no such limit.
+        given_draft: Drafted in place of what `drafter` would; needs a draft model and a temperature.
         chat: Whether to wrap a text in the tokenizer's chat template; refused where there is none.
     """
 
@@ -35,6 +50,7 @@ class Request:
     detail: Detail = "full"
     chat: bool = False
     draft_confidence: float | None = None
+    given_draft: GivenDraft | None = None
 
 
 def check_window(num_draft_tokens: int | str) -> int | None:
@@ -55,6 +71,23 @@ def check_confidence(draft_confidence: float | None) -> float | None:
     if not number or not 0 <= draft_confidence <= 1:
         raise ValueError(f"draft_confidence must be None or from 0 to 1, got {draft_confidence!r:.80}")
     return float(draft_confidence)
+
+
+def check_given(given: GivenDraft, greedy: bool) -> None:
+    """Refuse what cannot be drafted.
+
+    Raises:
+        ValueError: Naming the field and what was given.
+    """
+    prob = given.prob
+    if not isinstance(prob, int | float) or isinstance(prob, bool) or not 0 <= prob <= 1:
+        raise ValueError(f"given_draft.prob must be from 0 to 1, got {prob!r:.80}")
+    if len(given.draft) > MAX_GIVEN:
+        raise ValueError(f"given_draft may have {MAX_GIVEN} characters or tokens, got {len(given.draft)}")
+    if greedy:
+        raise ValueError(
+            "given_draft needs a temperature above 0 and a strategy that samples: its probability has no other use"
+        )
 
 
 def as_requests(prompt: Any, params: Any, options: dict[str, Any]) -> tuple[list[Request], bool]:

@@ -37,7 +37,7 @@ class Verdict(NamedTuple):
 
 def count_leading(accepted: torch.Tensor) -> torch.Tensor:
     """Number of True before the first False in each row, int64; `accepted` is bool of shape `[batch_size, k]`."""
-    return accepted.long().cumprod(dim=-1).sum(dim=-1)
+    return accepted.cumprod(dim=-1).sum(dim=-1)
 
 
 def pick(table: torch.Tensor, token_ids: torch.Tensor) -> torch.Tensor:
@@ -71,7 +71,7 @@ def residual(target_probs: torch.Tensor, draft_probs: torch.Tensor) -> torch.Ten
     """
     left = (target_probs - draft_probs).clamp_min(0)
     total = left.sum(dim=-1, keepdim=True)
-    return torch.where(total > 0, left / total.where(total > 0, 1.0), target_probs)
+    return torch.where(total > 0, left / total, target_probs)
 
 
 def draw(probs: torch.Tensor, generators: Generators = None) -> torch.Tensor:

@@ -9,13 +9,13 @@ typical acceptance, Cai et al. 2024 (Medusa, arXiv 2401.10774, section 3.3.1).
 
 import torch
 
+from naive_speculate.sampling.argmax import argmax
 from naive_speculate.speculate.rules import (
     Generators,
     Verdict,
     count_leading,
     draw,
     draw_uniform,
-    inside,
     next_token_probs,
     overlap,
     pick,
@@ -110,7 +110,7 @@ class RejectionSampler(_Sampler):
         """
         k = draft_token_ids.shape[1]
         accept_probs = self._acceptance(target_probs[:, :k], draft_probs, draft_token_ids)
-        num_accepted = count_leading((uniforms < accept_probs) & inside(lengths, k))
+        num_accepted = count_leading(uniforms < accept_probs).minimum(lengths)
         next_probs = next_token_probs(target_probs, draft_probs, num_accepted, lengths)
         return Verdict(num_accepted, next_probs, None, accept_probs)
 
@@ -172,7 +172,7 @@ class RejectionSampler(_Sampler):
     def _acceptance(target_probs: torch.Tensor, draft_probs: torch.Tensor, draft_token_ids: torch.Tensor) -> torch.Tensor:
         """min(1, p_target(x) / p_draft(x)), shape `[batch_size, k]`; 0 for a token that the draft could not have drawn."""
         target, draft = pick(target_probs, draft_token_ids), pick(draft_probs, draft_token_ids)
-        return torch.where(draft > 0, target / draft.where(draft > 0, 1.0), 0.0).clamp_max(1.0)
+        return torch.where(draft > 0, target / draft, 0.0).clamp_max(1.0)
 
 
 class TypicalAcceptanceSampler(_Sampler):
@@ -213,8 +213,8 @@ class TypicalAcceptanceSampler(_Sampler):
         """Decide about a batch of windows; arguments as in `RejectionSampler.judge`. The bonus token is drawn."""
         k = draft_token_ids.shape[1]
         thresholds = self._thresholds(target_probs[:, :k])
-        accepted = (pick(target_probs[:, :k], draft_token_ids) > thresholds) & inside(lengths, k)
-        num_accepted = count_leading(accepted)
+        accepted = pick(target_probs[:, :k], draft_token_ids) > thresholds
+        num_accepted = count_leading(accepted).minimum(lengths)
         at = target_probs[torch.arange(len(lengths), device=lengths.device), num_accepted]
         best = torch.nn.functional.one_hot(at.argmax(dim=-1), at.shape[-1]).to(at.dtype)
         next_probs = torch.where((num_accepted == lengths)[:, None], at, best)
@@ -248,6 +248,24 @@ class TypicalAcceptanceSampler(_Sampler):
     def _get_recovered_token_ids(self, target_probs: torch.Tensor) -> torch.Tensor:
         """The target's most probable token of every place, int64, shape `[batch_size, k]`."""
         return target_probs.argmax(dim=-1)
+
+    def output_probs(
+        self, target_probs: torch.Tensor, draft_probs: torch.Tensor, thresholds: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """What stands at a place in the end, given that the drafts before it were kept: the draft where the target finds it
+        plausible, else the target's most probable token.
+
+        Args:
+            target_probs, draft_probs: Shape `[..., vocab_size]`.
+            thresholds: Those of a verdict about the same places, shape `[...]`; worked out where they are not given.
+
+        Returns:
+            torch.Tensor: A distribution of the same shape.
+        """
+        thresholds = self._thresholds(target_probs) if thresholds is None else thresholds
+        kept = draft_probs.where(target_probs > thresholds[..., None], 0.0)
+        refused = 1 - kept.sum(dim=-1, keepdim=True)
+        return kept.scatter_add_(-1, argmax(target_probs)[..., None], refused)
 
     def _thresholds(self, target_probs: torch.Tensor) -> torch.Tensor:
         entropy = torch.special.entr(target_probs).sum(dim=-1)

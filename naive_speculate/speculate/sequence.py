@@ -24,6 +24,19 @@ class CancelFlag(Protocol):
         ...
 
 
+@dataclass(slots=True, frozen=True)
+class GivenTokens:
+    """A draft that somebody wrote, as tokens.
+
+    Attributes:
+        token_ids: At least one.
+        prob: As of `GivenDraft`.
+    """
+
+    token_ids: list[int]
+    prob: float
+
+
 @dataclass(slots=True, eq=False)
 class SequenceState:
     """One sequence that is being decoded.
@@ -46,6 +59,7 @@ class SequenceState:
         cancel: Set by whoever wants it to end early.
         finish_reason, message: Why it ended, and what went wrong where it ended in an error; None while it goes on.
         num_steps: Steps made.
+        given_draft: What its first step drafts, where somebody wrote that.
         logprobs, prompt_logprobs: As asked for by the parameters.
     """
 
@@ -67,6 +81,7 @@ class SequenceState:
     finish_reason: FinishReason | None = None
     message: str | None = None
     num_steps: int = 0
+    given_draft: GivenTokens | None = None
     logprobs: list[dict[int, Logprob]] = field(default_factory=list)
     prompt_logprobs: list[dict[int, Logprob] | None] | None = None
     _text_ends: list[int] = field(default_factory=list)  # by generated token, where there are stop strings

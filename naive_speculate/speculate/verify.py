@@ -79,8 +79,8 @@ class GreedyVerifier(Verifier):
         """See `RejectionSampler.judge`; scores do as well as probabilities, only their order matters."""
         best = argmax(target_probs)
         k = draft_token_ids.shape[1]
-        accepted = (draft_token_ids == best[:, :k]) & inside(lengths, k)
-        num_accepted = count_leading(accepted)
+        accepted = draft_token_ids == best[:, :k]
+        num_accepted = count_leading(accepted).minimum(lengths)
         return Verdict(num_accepted, None, pick(best, num_accepted), accepted.to(target_probs.dtype))
 
     def expected_accept(self, target_probs: torch.Tensor, draft_probs: torch.Tensor, verdict: Verdict) -> torch.Tensor:

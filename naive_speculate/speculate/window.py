@@ -44,6 +44,9 @@ class FixedWindow:
         """The most drafts that this step may have."""
         return self.limit
 
+    def restart(self) -> None:
+        """What was drafted in this step is drafted anew."""
+
     def should_continue(self, confidence: float) -> bool:
         """Whether to draft another token after one that the draft gave this probability."""
         return confidence >= self._least
@@ -82,7 +85,7 @@ class AutoWindow:
 
     def max_drafts(self) -> int:
         """The most drafts that this step may have; 0 where drafting does not pay, but for a probe now and then."""
-        self._window, self._reach = [], 1.0
+        self.restart()
         share = self._any_kept / self._any_seen
         self._rate = max(tokens / cost for tokens, cost in self._ahead(share, 1.0, 1.0, self.costs.verify_cost(0)))
         if self._pays() or self._steps_without_drafts >= _PROBE_EVERY:
@@ -90,6 +93,10 @@ class AutoWindow:
             return MAX_AUTO_WINDOW
         self._steps_without_drafts += 1
         return 0
+
+    def restart(self) -> None:
+        """What was drafted in this step is drafted anew."""
+        self._window, self._reach = [], 1.0
 
     def should_continue(self, confidence: float) -> bool:
         """Whether to draft another token after one that the draft gave this probability."""

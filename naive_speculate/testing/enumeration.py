@@ -53,9 +53,10 @@ class Enumeration:
 def enumerate_paths(pair: ModelPair, prompt: list[int], params: SamplingParams, **options: object) -> Enumeration:
     """Every path of the real decoder through drafts, verdicts and resamples, with its probability.
 
-    The acceptance probabilities that its events state are not taken on trust. Every path is run twice: with draws of 0 and then
-    the largest number below the stated one where a draft is to be kept, with that number itself and then the largest below 1
-    where it is to be refused. Both runs must be the same.
+    The acceptance probabilities that its events state are not taken on trust. Wherever a path parts from those before it, and
+    there is an acceptance draw from there on, it is run twice: with draws of 0 and then the largest number below the stated one
+    where a draft is to be kept, with that number itself and then the largest below 1 where it is to be refused. Both runs must
+    be the same.
 
     Args:
         pair: Models of few tokens.
@@ -73,9 +74,10 @@ def enumerate_paths(pair: ModelPair, prompt: list[int], params: SamplingParams, 
         run = Path(decoder, path, prompt, params, **options)
         if run.stated[: len(known)] != known:
             raise _unsteady(run)
-        again = Path(decoder, run.other_end(), prompt, params, **options)
-        if (again.tokens, again.stated) != (run.tokens, run.stated):
-            raise _differing(run, again, Path(decoder, run.taken, prompt, params, **options))
+        if run.draws_uniforms(behind=max(0, len(path) - 1)):  # those before were walked along where the path parts from
+            again = Path(decoder, run.other_end(), prompt, params, **options)
+            if (again.tokens, again.stated) != (run.tokens, run.stated):
+                raise _differing(run, again, Path(decoder, run.taken, prompt, params, **options))
         for place in range(len(path), len(run.taken)):
             stated, before = run.stated[place], run.taken[:place]
             if isinstance(stated, list):

@@ -183,6 +183,10 @@ class Path:
         ]
         return math.prod(weights)
 
+    def draws_uniforms(self, behind: int) -> bool:
+        """Whether one of its choices, from this one on, is a uniform draw."""
+        return any(not isinstance(stated, list) for stated in self.stated[behind:])
+
     def other_end(self) -> list[float]:
         """The same choices, with uniform draws from the other end of where the same verdict is due: only just small enough for
         a draft to be kept, or as large as can be."""

@@ -56,7 +56,7 @@ class Proof:
         lossless: Whether the output distribution is the target's everywhere.
         max_difference: The largest difference of an output's probability; NaN where paths have no probabilities, since a
             verdict was not what is stated.
-        num_paths: How many paths were enumerated, each of them run twice.
+        num_paths: How many paths were enumerated.
         counterexample: The first distribution that differs; None where none does.
         tolerance: What counts as equal.
     """

@@ -21,15 +21,15 @@ PATIENCE = 180_000  # milliseconds; a busy machine is slow, and nothing here wai
 expect.set_options(timeout=PATIENCE)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server() -> Iterator[Server]:
     with Server() as running:
         yield running
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
-    """For a file, since Playwright keeps an event loop running, beside which a test of another file could have none."""
+    """For these files, since Playwright keeps an event loop running, beside which a test of others could have none."""
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=CHROMIUM)
@@ -55,10 +55,10 @@ def scripts(chromium: Browser) -> Iterator[Page]:
     page.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def tab(chromium: Browser) -> list[Page]:
-    """A page that the tests of a file share one after another, or none yet: Chromium has its scripts compiled already, which is
-    most of what opening costs."""
+    """A page that tests share one after another, or none yet: Chromium has its scripts compiled already, which is most of what
+    opening costs."""
     return []
 
 

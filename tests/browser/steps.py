@@ -84,6 +84,12 @@ def trace(page: Page) -> Trace:
     return Trace.load(Path(download.value.path()))
 
 
+def see_chart(page: Page, elem_id: str) -> None:
+    """Go to a chart, and wait until it is drawn, which no chart is before it is nearly seen."""
+    page.locator(f"#{elem_id}").scroll_into_view_if_needed()
+    page.locator(f"#{elem_id} .main-svg").first.wait_for(state="attached")
+
+
 def toast(page: Page, words: str) -> None:
     """A toast says this."""
     expect(page.get_by_test_id("toast-body").filter(has_text=re.compile(words)).first).to_be_visible()

@@ -1,10 +1,11 @@
-"""A host with a single place: who comes second waits, sees how many are before, and gets it once it is free."""
+"""A host with a single place: who comes second waits, sees how many are before, and gets it once it is free. And its end."""
 
 import json
 import re
+from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, Page, expect
 
 from benchmarks.server import Server
 from tests.browser.conftest import PATIENCE
@@ -13,30 +14,39 @@ from tests.hosting.http import get
 from tests.tiny import save_model, tiny_llama
 
 
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """With a model of many layers, so slow that no run ends by itself while a test looks on."""
+    folder = tmp_path_factory.mktemp("slow")
+    save_model(tiny_llama(96, seed=0, positions=4000), folder)
+    with Server("--target", str(folder), NAIVE_SPECULATE_CONCURRENCY="1", NAIVE_SPECULATE_THREADS="1") as running:
+        yield running
+
+
 @pytest.fixture
-def two_visitors(chromium, tmp_path):
-    """At a model of many layers, so slow that no run ends by itself while a test looks on."""
-    save_model(tiny_llama(96, seed=0, positions=4000), tmp_path)
-    server = Server("--target", str(tmp_path), NAIVE_SPECULATE_CONCURRENCY="1", NAIVE_SPECULATE_THREADS="1")
-    pages = []
-    for _ in range(2):
+def visit(host: Server, chromium: Browser) -> Iterator:
+    """Opens the page for another visitor, who wants a long run."""
+    pages: list[Page] = []
+
+    def visit_() -> Page:
         page = chromium.new_context(viewport={"width": 1440, "height": 900}).new_page()
+        pages.append(page)
         page.set_default_timeout(PATIENCE)
-        page.goto(server.url)
+        page.goto(host.url)
         page.wait_for_selector("#tokens [data-step]")
         set_number(page, "k", 0)
         set_number(page, "max-tokens", 2048)
         page.locator("#more button").first.click()
         page.get_by_label("Go on after the end").check()
-        pages.append(page)
-    yield pages
+        return page
+
+    yield visit_
     for page in pages:
         page.context.close()
-    server.end()
 
 
-def test_who_waits_sees_the_queue_and_a_closed_tab_makes_way(two_visitors):
-    first, second = two_visitors
+def test_who_waits_sees_the_queue_and_a_closed_tab_makes_way(visit):
+    first, second = visit(), visit()
     before = shown_run(first)
     first.locator("#run").click()
     another_run(first, before)
@@ -50,3 +60,16 @@ def test_who_waits_sees_the_queue_and_a_closed_tab_makes_way(two_visitors):
     first.close()
     another_run(second, waiting)
     expect(second.locator("#queue")).to_be_hidden()
+
+
+def test_the_app_ends_when_it_is_told_to_and_with_it_a_run_that_goes_on(host, visit):
+    page = visit()
+    set_number(page, "seed", 1213)
+    before = shown_run(page)
+    page.locator("#run").click()
+    another_run(page, before)
+    host.end()
+    assert host.process.returncode == 0
+    host.wait_for('"seed": 1213')
+    (line,) = [json.loads(line) for line in host.log.splitlines() if '"seed": 1213' in line]
+    assert line["outcome"] == "cancelled"

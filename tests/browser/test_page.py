@@ -11,7 +11,7 @@ from playwright.sync_api import Route, expect
 from benchmarks.server import ROOT, Server
 from naive_speculate import SamplingParams, SpeculativeDecoder, Trace, load_pair
 from tests.browser.conftest import PATIENCE
-from tests.browser.steps import another_run, ended, run, scrolls_sideways, set_number, start, toast
+from tests.browser.steps import another_run, ended, run, scrolls_sideways, see_chart, set_number, start, toast
 
 PROMPT = "Once upon a time there was a hen"
 
@@ -21,24 +21,27 @@ PROMPT = "Once upon a time there was a hen"
 def test_no_width_scrolls_sideways(open_page, theme, width):
     page = open_page(f"?__theme={theme}", width=width, color_scheme=theme)
     ended(page)
-    page.locator("#chart-speedup .main-svg").first.wait_for(state="attached")
+    see_chart(page, "chart-speedup")
     assert not scrolls_sideways(page)
     assert page.evaluate("document.body.classList.contains('dark')") == (theme == "dark")
 
 
 def test_charts_take_the_theme_s_colours(open_page):
     page = open_page("?__theme=dark", color_scheme="dark")
+    see_chart(page, "chart-lengths")
     page.wait_for_function("() => document.querySelector('#chart-lengths')._fullLayout?.font.color === '#f4f4f5'")
 
 
 def test_the_theme_button_turns_the_page_dark_and_is_remembered(open_page):
     page = open_page(color_scheme="light")
+    see_chart(page, "chart-lengths")
     button = page.get_by_role("button", name="Dark", exact=True)
     button.click()
     expect(button).to_have_attribute("aria-pressed", "true")
     page.wait_for_function("() => document.querySelector('#chart-lengths')._fullLayout?.font.color === '#f4f4f5'")
     page.reload()
     page.wait_for_function("() => document.body.classList.contains('dark')")
+    see_chart(page, "chart-lengths")
     button.click()
     page.wait_for_function("() => document.querySelector('#chart-lengths')._fullLayout?.font.color === '#18181b'")
 
@@ -49,7 +52,7 @@ def test_nothing_is_fetched_from_elsewhere(open_page, server):
     page.on("request", lambda request: seen.append(request.url))
     page.reload()
     ended(page)
-    page.locator("#chart-speedup .main-svg").first.wait_for(state="attached")
+    see_chart(page, "chart-speedup")
     run(page, PROMPT, max_tokens=4)
     elsewhere = [url for url in seen if not url.startswith((server.url, "data:", "blob:"))]
     assert len(seen) > 10
@@ -142,23 +145,3 @@ def test_help_names_the_options():
     shown = subprocess.run([sys.executable, "app.py", "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
     for option in ("--host", "--port", "--share", "--target", "--draft", "--device"):
         assert option in shown.stdout
-
-
-def test_a_model_folder_that_is_not_there_is_one_clear_line():
-    tried = subprocess.run([sys.executable, "app.py", "--target", "/no/such/folder"], cwd=ROOT, capture_output=True, text=True)
-    assert tried.returncode == 2
-    assert "/no/such/folder" in tried.stderr.strip().splitlines()[-1]
-
-
-def test_the_app_ends_when_it_is_told_to_and_with_it_a_run_that_goes_on(chromium):
-    server = Server()
-    page = chromium.new_page()
-    page.goto(server.url)
-    page.locator("#tokens [data-step]").first.wait_for()
-    page.locator("#more button").first.click()
-    page.get_by_label("Go on after the end").check()
-    another_run(page, start(page, PROMPT, max_tokens=900, k=0))
-    server.end()
-    assert server.process.returncode == 0
-    server.wait_for('"outcome": "cancelled"')
-    page.close()

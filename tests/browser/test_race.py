@@ -108,8 +108,8 @@ def test_two_drafters_can_race_against_each_other(page):
     choose(page, "race-left", "Suffix decoding")
     choose(page, "race-right", "Prompt lookup")
     go(page)
-    expect(page.locator(".ns-lane[data-lane=left] h3")).to_contain_text("Suffix decoding")
-    expect(page.locator(".ns-lane[data-lane=right] h3")).to_contain_text("Prompt lookup")
+    expect(page.locator(".ns-lane[data-lane=left] h2")).to_contain_text("Suffix decoding")
+    expect(page.locator(".ns-lane[data-lane=right] h2")).to_contain_text("Prompt lookup")
     assert lane_text(page, "left") == lane_text(page, "right") != ""
 
 

@@ -9,6 +9,7 @@ from tests.browser.steps import (
     as_soon_as,
     ended,
     run,
+    see_chart,
     set_number,
     shown_run,
     start,
@@ -47,7 +48,7 @@ def test_every_element_of_the_first_view_is_there(page):
     for name in ("prompt", "run", "stop", "tokens", "rounds", "stats", "inspector"):
         expect(page.locator(f"#{name}")).to_be_visible()
     for name in ("acceptance", "positions", "lengths", "timing", "speedup"):
-        expect(page.locator(f"#chart-{name} .main-svg").first).to_be_attached()
+        see_chart(page, f"chart-{name}")
 
 
 def test_what_the_page_shows_is_the_trace(page):

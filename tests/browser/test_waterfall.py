@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from naive_speculate import Trace
 from naive_speculate.theory import best_k, break_even_alpha, breakdown, expected_tokens
-from tests.browser.steps import another_run, as_soon_as, ended, run, start, trace
+from tests.browser.steps import another_run, as_soon_as, ended, run, see_chart, start, trace
 from tests.browser.test_charts import MEASURED
 from tests.ui.drawn import drawn
 from ui.charts.waterfall import ALPHA, PRESETS
@@ -89,7 +89,7 @@ def test_the_recorded_run_carries_its_figure_and_sliders_need_no_server(page):
     expect(page.locator(SPEEDUP)).to_contain_text(recorded.machine)
     board = page.locator("#waterfall")
     expect(board.locator("figcaption")).to_contain_text(f"{recorded.tokens_per_round:.1f} tokens a pass")
-    expect(page.locator("#chart-waterfall .main-svg").first).to_be_attached()
+    see_chart(page, "chart-waterfall")
     asked = []
     page.on("request", lambda request: asked.append(request.url))
     board.locator("[data-machine=laptop]").click()

@@ -22,6 +22,7 @@ from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.serving import LocalEngine, Request
 from naive_speculate.serving.observed import ObservedEngine, RunRecord
 from tests.hosting.http import get
+from tests.programs import run_program
 from tests.tiny import tiny_llama
 from ui.host.catalog import Catalog, ServedPair, load_catalog
 from ui.host.configuration import BUNDLED, Configuration, PairChoice, read_configuration
@@ -63,8 +64,7 @@ def test_a_port_in_use_is_one_line_and_status_2():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        command = [sys.executable, "app.py", "--port", str(taken.getsockname()[1])]
-        ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+        ended = run_program("app", ["--port", str(taken.getsockname()[1])], folder=ROOT)
     assert ended.returncode == 2
     assert re.search(r"^app\.py: .*\bport\b", ended.stderr.splitlines()[-1])
     assert "Traceback" not in ended.stderr
@@ -256,13 +256,20 @@ def test_the_server_tells_its_health_its_counters_and_each_run(server):
         "capacity": 32,
         "replicas": 2,
     }
-    job = Client(url, verbose=False).submit("Once upon a time", max_tokens=12, seed=1, api_name="/generate")
+    before = generated(url)
+    job = Client(url, verbose=False).submit("Once upon a time", max_tokens=12, seed=1213, api_name="/generate")
     events = [event for some in job for event in some]  # the README's example
     assert [events[0]["kind"], events[-1]["kind"]] == ["started", "finished"]
-    assert "vllm:generation_tokens_total 12.0" in get(url + "metrics")
-    server.wait_for('"outcome": "length"')
-    assert '"tokens": 12' in server.log
+    assert generated(url) == before + 12
+    server.wait_for('"seed": 1213')
+    (line,) = [json.loads(line) for line in server.log.splitlines() if '"seed": 1213' in line]
+    assert (line["outcome"], line["tokens"]) == ("length", 12)
     assert "Once upon" not in server.log
+
+
+def generated(url: str) -> float:
+    """As many tokens as the server says that it has generated."""
+    return float(re.findall(r"^vllm:generation_tokens_total (.+)$", get(url + "metrics"), re.MULTILINE)[0])
 
 
 def test_the_host_s_limit_holds_for_programs(server):

@@ -6,7 +6,6 @@ import select
 import socket
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -19,17 +18,6 @@ from tests.hosting.http import get
 from ui.host.limits import MAX_BODY_BYTES, MAX_TRACE_BYTES
 
 MEGABYTE = 2**20
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(scope="module")
-def server(cache: Path) -> Iterator[Server]:
-    with Server("--mcp", GRADIO_TEMP_DIR=str(cache), TMPDIR=str(cache)) as running:
-        yield running
 
 
 def post(url: str, path: str, body: bytes, kind: str = "application/json") -> tuple[int, str]:
@@ -106,19 +94,22 @@ def test_a_visitor_s_settings_are_not_written_to_the_disk(server, cache):
     assert files(cache) == before
 
 
-def fields_of(url: str) -> tuple[int, list[object]]:
-    """The number of the page's own event that starts a run, and its inputs as the page would send them."""
+def fields_of(url: str) -> tuple[int, list[str], list[object]]:
+    """The number of the page's own event that starts a run, the kinds of its inputs, and these as the page would send them."""
     config = json.loads(get(url + "config"))
     props = {part["id"]: part["props"] for part in config["components"]}
+    kinds = {part["id"]: part["type"] for part in config["components"]}
     named = {part["id"]: part["props"].get("elem_id") for part in config["components"]}
     stage = next(number for number, name in named.items() if name == "stage")
     event = next(e for e in config["dependencies"] if stage in e["outputs"] and len(e["inputs"]) > 5)
-    return event["id"], [props[number].get("value") for number in event["inputs"]]
+    inputs = event["inputs"]
+    return event["id"], [kinds[number] for number in inputs], [props[number].get("value") for number in inputs]
 
 
-def by_the_page(url: str, session: str, change: dict[int, object]) -> str:
-    number, values = fields_of(url)
-    data = [change.get(place, value) for place, value in enumerate(values)]
+def by_the_page(url: str, session: str, kind: str, wrong: object) -> str:
+    """What the page is answered whose first input of this kind is wrong."""
+    number, kinds, data = fields_of(url)
+    data[kinds.index(kind)] = wrong
     body = {"data": data, "fn_index": number, "session_hash": session}
     status, answer = post(url, "gradio_api/queue/join", json.dumps(body).encode())
     return get(f"{url}gradio_api/queue/data?session_hash={session}") if status == 200 else answer
@@ -163,8 +154,8 @@ WRONG = {
     "no endpoint": lambda url, text: post(url, f"gradio_api/call/{quote(text[:60])}", b'{"data": []}')[1],
     "a number that is none": lambda url, text: call(url, "generate", {"data": ["Once", text, 0.7, 1.0, 1, 3, "greedy_match"]}),
     "a strategy that is none": lambda url, text: call(url, "generate", {"data": ["Once", 8, 0.7, 1.0, 1, 3, text]}),
-    "a choice that is none": lambda url, text: by_the_page(url, "choice", {1: text}),
-    "a slider that is none": lambda url, text: by_the_page(url, "slider", {3: text}),
+    "a choice that is none": lambda url, text: by_the_page(url, "choice", "dropdown", text),
+    "a slider that is none": lambda url, text: by_the_page(url, "slider", "slider", text),
     "too few inputs, by the page": lambda url, text: post(
         url, "gradio_api/queue/join", json.dumps({"data": [text], "fn_index": "none", "session_hash": text}).encode()
     )[1],

@@ -35,6 +35,7 @@ from naive_speculate.infer import (
 )
 from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.speculate.drafter import Drafter
+from tests.infer.gguf.files import loaded
 
 COMMON = {
     "vocab_size": 97,
@@ -56,7 +57,7 @@ FAMILIES = {
     "qwen3": lambda **more: Qwen3ForCausalLM(Qwen3Config(**COMMON | {"head_dim": 8} | more)),
     "mistral": lambda **more: MistralForCausalLM(MistralConfig(**COMMON | {"sliding_window": 5} | more)),
     "gemma": lambda **more: GemmaForCausalLM(GemmaConfig(**COMMON | {"head_dim": 8} | more)),
-    "gemma2": lambda **more: Gemma2ForCausalLM(Gemma2Config(**COMMON | {"head_dim": 8, "sliding_window": 5} | more)),
+    "gemma2": lambda **more: Gemma2ForCausalLM(Gemma2Config(**COMMON | {"head_dim": 8, "sliding_window": 5, "query_pre_attn_scalar": 8} | more)),
     "gemma3": lambda **more: Gemma3ForCausalLM(
         Gemma3TextConfig(**COMMON | {"head_dim": 8, "sliding_window": 5, "layer_types": MIXED} | more)
     ),
@@ -75,9 +76,12 @@ for executor in ("torch", "onnx"):
         MODELS[f"{family} {executor}"] = lambda family=family, executor=executor, **more: LlamaLanguageModel.from_transformers(
             build(family, **more), executor
         )
+for family in ("llama", "qwen3", "gemma2"):
+    MODELS[f"{family} gguf"] = lambda family=family, **more: loaded(build(family, **more))
+NAMES = [pytest.param(name, marks=pytest.mark.gguf) if name.endswith(" gguf") else name for name in MODELS]
 
 
-@pytest.fixture(params=MODELS, scope="module")
+@pytest.fixture(params=NAMES, scope="module")
 def named_model(request):
     return request.param, MODELS[request.param]()
 

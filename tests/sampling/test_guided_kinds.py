@@ -1,5 +1,7 @@
 """Guided decoding: what may be asked for, and what is kept of it."""
 
+import json
+
 import pytest
 
 from naive_speculate import GuidedDecodingParams, SamplingParams
@@ -50,3 +52,40 @@ def test_compiled_grammars_are_kept_up_to_a_limit(bundled_pair, monkeypatch):
         seen.append(compiler.cached_bytes)
     assert max(seen) <= 1.2 * guided.CACHE_BYTES
     assert max(seen) > 0.5 * guided.CACHE_BYTES  # so that it was the limit that kept them few
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"regex": "a{1,100000}"}, "regex may repeat something up to 1000 times, got 100000"),
+        ({"regex": "a{ 2000 }"}, "regex may repeat something up to 1000 times, got 2000"),
+        ({"json": {"type": "string", "pattern": "a{5000,}"}}, "json may repeat something up to 1000 times, got 5000"),
+        ({"json": '{"type": }'}, r"json does not parse, got '{\"type\": }': Expecting value: line 1 column 10 \(char 9\)"),
+        ({"regex": "a", "disable_any_whitespace": True}, "disable_any_whitespace .* go with json, got regex and True"),
+        ({"json": {}, "disable_any_whitespace": "no"}, "disable_any_whitespace must be True or False .* 'no'"),
+        ({"disable_any_whitespace": True}, "exactly one of .* got none"),
+    ],
+)
+def test_what_would_take_long_or_makes_no_sense_is_refused_with_the_place(given, said):
+    with pytest.raises(ValueError, match=f"^guided_decoding .*{said}"):
+        SamplingParams(guided_decoding=given)
+
+
+def test_what_parses_but_cannot_be_compiled_is_refused_too(bundled_pair, monkeypatch):
+    monkeypatch.setattr(guided, "MAX_TIMES", 10_000)
+    tokenizer = bundled_pair.tokenizer
+    compiler = GrammarCompiler(tokenizer, bundled_pair.vocab_size, [tokenizer.eos_token_id])
+    with pytest.raises(ValueError, match="^guided_decoding json does not compile, got .*pattern"):
+        compiler.compile(GuidedDecodingParams(json={"type": "string", "pattern": "a{1,5000}"}))
+
+
+def test_json_without_loose_white_space_is_written_to_its_end(bundled_decoder):
+    schema = {"type": "object", "properties": {"animal": {"enum": ["fox", "bear"]}, "age": {"type": "integer", "minimum": 1, "maximum": 99}}}
+    schema |= {"required": ["animal", "age"]}
+    for seed in range(4):
+        params = SamplingParams(
+            max_tokens=60, seed=seed, guided_decoding={"json": schema, "disable_any_whitespace": True}
+        )
+        text = bundled_decoder.generate("Once upon a time", params).text
+        assert text == json.dumps(json.loads(text)), "one space after a comma or a colon, and no other"
+        assert params.to_dict()["guided_decoding"] == {"json": schema, "disable_any_whitespace": True}

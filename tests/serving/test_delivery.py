@@ -175,3 +175,11 @@ def test_decoding_that_fails_is_trouble_after_the_last_event(engine):
     assert isinstance(run.error, Trouble)
     assert "a wheel came off" in str(run.error)
     assert run.events[-1].finish_reason == FinishReason.ERROR
+
+
+def test_what_was_read_in_another_way_does_not_lie_unread():
+    inbox = Inbox()
+    inbox.deliver([Event(EventKind.BONUS)])
+    assert inbox.lag > 0
+    inbox.skip()
+    assert inbox.lag == 0

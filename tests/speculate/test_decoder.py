@@ -16,15 +16,23 @@ STRATEGIES = list(VerifyStrategy)
 PROMPTS = [[5, 6, 7], [1], list(range(17)), [9, 8, 7, 6, 5, 4, 3, 2, 1], list(range(40, 70))]
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("k", [0, 1, 3, 8, "auto"])
-def test_greedy_output_is_the_targets_whatever_drafts_and_strategy(tiny_decoder, tiny_pair, k, strategy):
+@pytest.fixture(scope="module")
+def greedy_outputs(tiny_pair) -> list[list[int]]:
+    """What transformers generates after the first prompts."""
+    outputs = []
     for prompt in PROMPTS[:3]:
         query = torch.tensor([prompt])
         output = tiny_pair.target.model.generate(
             query, attention_mask=torch.ones_like(query), do_sample=False, max_new_tokens=24, pad_token_id=0
         )
-        expected = output[0, len(prompt) :].tolist()
+        outputs.append(output[0, len(prompt) :].tolist())
+    return outputs
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("k", [0, 1, 3, 8, "auto"])
+def test_greedy_output_is_the_targets_whatever_drafts_and_strategy(tiny_decoder, greedy_outputs, k, strategy):
+    for prompt, expected in zip(PROMPTS[:3], greedy_outputs, strict=True):
         params = SamplingParams(temperature=0, max_tokens=24)
         found = tiny_decoder.generate(prompt, params, num_draft_tokens=k, verify_strategy=strategy, detail="none")
         assert found.token_ids == expected

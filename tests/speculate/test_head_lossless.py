@@ -7,20 +7,32 @@ from naive_speculate.speculate.draft import HeadDrafter
 from naive_speculate.testing import enumerate_outputs, prove_lossless
 from naive_speculate.testing.toy_head import pair_with_head
 
-PARAMS = (
-    SamplingParams(max_tokens=4, ignore_eos=True),
-    SamplingParams(max_tokens=3, temperature=1.6, top_p=0.95, presence_penalty=0.7, ignore_eos=True),
+WARPED = {"temperature": 1.6, "top_p": 0.95, "presence_penalty": 0.7}
+SAMPLING, BLOCK = VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION
+
+
+@pytest.mark.parametrize(
+    ("prompt", "max_tokens", "params", "strategy"),
+    [
+        ([1, 2, 1], 3, {}, SAMPLING),
+        ([1, 2, 1], 4, {}, BLOCK),  # whose second window is a whole one, too
+        ([2], 4, {}, SAMPLING),
+        ([2], 3, {}, BLOCK),
+        ([1, 2, 1], 3, WARPED, SAMPLING),
+        ([1, 2, 1], 3, WARPED, BLOCK),
+        ([2], 3, WARPED, SAMPLING),
+        ([2], 3, WARPED, BLOCK),
+    ],
 )
-LOSSLESS = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION]
-
-
-@pytest.mark.parametrize("strategy", LOSSLESS)
-@pytest.mark.parametrize("params", PARAMS, ids=["plain", "warped"])
-@pytest.mark.parametrize("prompt", [[1, 2, 1], [2]], ids=len)
-def test_the_output_distribution_is_the_target_s(prompt, params, strategy):
+def test_the_output_distribution_is_the_target_s(prompt, max_tokens, params, strategy):
     """Of three tokens the head knows two; after a prompt of one token, the first step has nothing to draft from."""
     proof = prove_lossless(
-        drafter="head", verifier=strategy, pair=pair_with_head(3, 3), prompt=prompt, params=params, num_draft_tokens=2
+        drafter="head",
+        verifier=strategy,
+        pair=pair_with_head(3, 3),
+        prompt=prompt,
+        params=SamplingParams(max_tokens=max_tokens, ignore_eos=True, **params),
+        num_draft_tokens=2,
     )
     assert proof.lossless, str(proof)
     assert proof.max_difference < 1e-12

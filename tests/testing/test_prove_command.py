@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs import run_program
+
 ROOT = Path(__file__).resolve().parents[2]
 MODULE = '''
 import naive_speculate.speculate.samplers as samplers
@@ -30,23 +32,26 @@ NUMBER = 3
 
 
 @pytest.fixture
-def prove(tmp_path):
+def folder(tmp_path) -> Path:
+    """A user's own."""
     (tmp_path / "mine.py").write_text(MODULE)
     (tmp_path / "broken.py").write_text("import nowhere_to_be_found")
     (tmp_path / "leaves.py").write_text("raise SystemExit(0)")
+    return tmp_path
 
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", "import sys; from naive_speculate.__main__ import main; sys.exit(main())"]
-        return subprocess.run(
-            [*command, "prove", *arguments],
-            cwd=tmp_path,
-            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"},
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
 
-    return run
+@pytest.fixture
+def prove(folder):
+    return lambda *arguments: run_program("naive_speculate.__main__", ["prove", *arguments], folder=folder)
+
+
+def test_what_lies_in_the_folder_is_found_by_a_shell_s_command_too(folder):
+    command = [sys.executable, "-c", "import sys; from naive_speculate.__main__ import main; sys.exit(main())"]
+    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"}
+    command += ["prove", "mine:NUMBER"]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "'mine:NUMBER' is neither a verifier" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["mine:Right", "mine:made", "block_verification"])
@@ -70,7 +75,6 @@ def test_a_counterexample_is_told_in_words_and_numbers(prove):
     [
         (["nothing_here:Name"], "there is no module 'nothing_here'"),
         (["mine:Nothing"], "module 'mine' has no 'Nothing'"),
-        (["mine:NUMBER"], "'mine:NUMBER' is neither a verifier"),
         (["broken:Name"], "module 'broken' cannot be imported: No module named 'nowhere_to_be_found'"),
         (["leaves:Name"], "module 'leaves' cannot be imported: SystemExit"),
         ([":Name"], "cannot be imported"),

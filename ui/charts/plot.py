@@ -1,9 +1,8 @@
-"""Places for charts, which `assets/js/plot.js` draws with the Plotly that Gradio brings, in the colours of the page's theme."""
+"""Places for charts, which `assets/js/plot.js` draws in the colours of the page's theme once they are nearly seen."""
 
 import html
 
 import gradio as gr
-import plotly.graph_objects as go
 
 from ui.assets import mounting
 from ui.charts.figures import Figure
@@ -25,11 +24,6 @@ TERMS_OF = {
     "chart-speedup": "theorem",
 }
 """What each is about, in the glossary."""
-
-
-def load_plotly() -> None:
-    """An unseen, empty `gr.Plot`: Gradio loads its Plotly with the first one of a page, and then it is there for all charts."""
-    gr.Plot(go.Figure(layout={"template": {}}), visible="hidden", elem_id="plotly")
 
 
 def build_plot(elem_id: str, title: str, figure: Figure | None = None) -> gr.HTML:

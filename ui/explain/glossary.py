@@ -17,6 +17,7 @@ EAGLE = "https://arxiv.org/abs/2503.01840"
 MEDUSA = "https://arxiv.org/abs/2401.10774"
 VLLM = "https://docs.vllm.ai/en/latest/features/spec_decode/"
 NUCLEUS = "https://arxiv.org/abs/1904.09751"
+GUIDED = "https://arxiv.org/abs/2307.09702"
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +293,14 @@ TERMS = (
         EAGLE,
     ),
     Term("top-p", "Top-p, top-k, min-p", "Three ways to forbid unlikely tokens before one is drawn.", source=NUCLEUS),
+    Term(
+        "guided",
+        "Guided decoding",
+        "Tokens that would leave a regular expression, a JSON schema or a list of texts are forbidden before one is drawn: to the "
+        "draft and to the target alike. What is left is the target's distribution among what is allowed.",
+        ("[Gg]uided decoding",),
+        GUIDED,
+    ),
     Term("stop", "Stop string", "The text ends before it. Tokens that were written beyond are discarded.", ("stop string",)),
     Term("seed", "Seed", "The number that decides all draws: the same seed and settings give the same text."),
 )

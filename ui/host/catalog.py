@@ -112,10 +112,24 @@ class Catalog:
             ValueError: Names the setting that cannot be.
             NotMeasured: Says why there is no figure.
         """
-        served = self.of(pair)
-        if served.unobserved is None:
+        engine = self._unobserved(pair)
+        return self._measuring.speedup(engine, _suited(engine, request))
+
+    def events(self, pair: str, request: Request) -> list[Event]:
+        """A run that is no visitor's, decoded while nobody else decodes.
+
+        Raises:
+            ValueError: Names the setting that cannot be.
+            NotMeasured: Says why there is none.
+        """
+        engine = self._unobserved(pair)
+        return self._measuring.events(engine, _suited(engine, request))
+
+    def _unobserved(self, pair: str) -> Engine:
+        engine = self.of(pair).unobserved
+        if engine is None:
             raise NotMeasured(ELSEWHERE, again=False)
-        return self._measuring.speedup(served.unobserved, _suited(served.unobserved, request))
+        return engine
 
     def _load_of(self, served: ServedPair) -> Load:
         load = served.engine.load()

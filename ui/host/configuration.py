@@ -22,7 +22,7 @@ class PairChoice:
 
     Attributes:
         name: What they see.
-        target, draft: Hub ids or local folders; None for the bundled pair, and for no draft model.
+        target, draft: Hub ids, local folders or GGUF files; None for the bundled pair, and for no draft model.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What the server takes: no uploads, and no body larger than the largest trace that the page opens."""
+"""What the server takes: no uploads, no body larger than the largest trace that the page opens. What it gives is compressed."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -17,6 +18,8 @@ MAX_TRACE_BYTES = 32 * 1024 * 1024
 
 MAX_BODY_BYTES = 2 * MAX_TRACE_BYTES + 2**16
 """A trace crosses as a JSON string, in which every quotation mark takes two bytes."""
+
+MIN_ZIPPED_BYTES = 2000
 
 UNUSED = ("/gradio_api/upload", "/gradio_api/process_recording", "/gradio_api/deep_link")
 """Addresses of Gradio's that write to the disk what anybody sends, or a visitor's settings; nothing here needs them."""
@@ -75,14 +78,27 @@ async def _unused(_: HttpRequest) -> Response:
     return JSONResponse({"detail": "this page takes no uploads and keeps no files"}, 403)
 
 
-def server_options(routes: Sequence[BaseRoute] = ()) -> dict[str, Any]:
+class Zipped(GZipMiddleware):
+    """Compresses what Gradio leaves as it is, which is everything whose path has no ending: the page, and what it asks for.
+
+    Streams of events are not compressed.
+    """
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        to = self.app if "." in scope.get("path", "") else super().__call__
+        await to(scope, receive, send)
+
+
+def server_options(routes: Sequence[BaseRoute] = (), middleware: Sequence[Middleware] = ()) -> dict[str, Any]:
     """What Gradio's `launch` takes as `app_kwargs`.
 
     Args:
         routes: Further addresses.
+        middleware: What else is around all addresses.
     """
     return {
         "routes": [*routes, *(Route(path, _unused, methods=["GET", "POST"]) for path in UNUSED)],  # they win over Gradio's
-        "middleware": [Middleware(Guard)],
+        "middleware": [Middleware(Guard), Middleware(Zipped, minimum_size=MIN_ZIPPED_BYTES, compresslevel=6), *middleware],
         "exception_handlers": {RequestValidationError: unreadable},
     }

@@ -92,6 +92,15 @@ class Measuring:
             raise NotMeasured(SHORT, again=False)
         return found
 
+    def events(self, engine: Engine, request: Request) -> list[Event]:
+        """A run's events, without their numbers; cut where it takes too long.
+
+        Raises:
+            NotMeasured: If others decode.
+        """
+        with self._alone(engine) as cancel:
+            return self._decode(engine, replace(request, detail="none"), cancel)
+
     def _decode(self, engine: Engine, request: Request, cancel: threading.Event) -> list[Event]:
         ended = threading.Event()
         timer = threading.Timer(MOST_SECONDS, ended.set)

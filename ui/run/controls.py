@@ -10,6 +10,7 @@ from gradio.components import Component
 from gradio.events import Dependency
 
 from naive_speculate.speculate.draft import DRAFTERS
+from ui.run.guided import build_guided
 from ui.run.settings import Settings, checked
 
 EXAMPLES = {
@@ -184,6 +185,7 @@ def build_more(start: Settings, *, chat_template: bool, drafters: Sequence[str])
             lines=2,
             info="One a line; the text [ends before one](#term-stop). \\n is a line break.",
         )
+        made |= build_guided(start.guided, start.guided_text)
         made["ignore_eos"] = gr.Checkbox(
             start.ignore_eos, label="Go on after the end", info="Write up to max tokens, even where the model would end."
         )

@@ -5,12 +5,11 @@ The scripts are ES modules that import one another; here an import map leads eac
 
 import html
 import json
-import re
 from base64 import b64encode
 
 from naive_speculate.events import TOKEN_KINDS, EventKind
 from naive_speculate.events.trace import Trace
-from ui.assets import ROOT, styles
+from ui.assets import IMPORT, modules_for, styles
 from ui.explain.glossary import glossary
 from ui.explain.inspector import words
 from ui.explain.panel import panel
@@ -20,7 +19,6 @@ from ui.run.wire import batch
 MAX_EXPLAINED = 2000
 """Of longer runs, so many events, the words of the inspector stay behind; its bar and its sentence do not."""
 ENTRIES = ("stage", "inspector", "glossary", "offline")
-_IMPORT = re.compile(r'((?:from|import) )"\./([\w-]+)\.js"')
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' data:; img-src data: blob:"
 
 
@@ -62,15 +60,7 @@ def document(title: str, body: str) -> str:
 
 def _modules() -> list[tuple[str, str]]:
     """The scripts that the file needs by their names, with imports that the import map knows."""
-    found: dict[str, str] = {}
-    waiting = list(ENTRIES)
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            text = (ROOT / "js" / f"{name}.js").read_text(encoding="utf-8")
-            waiting += [match[2] for match in _IMPORT.finditer(text)]
-            found[name] = _IMPORT.sub(r'\1"ns/\2.js"', text)
-    return sorted(found.items())
+    return sorted((name, IMPORT.sub(r'\1"ns/\2.js"', text)) for name, text in modules_for(ENTRIES).items())
 
 
 def _words(trace: Trace) -> dict[int, object]:

@@ -24,4 +24,6 @@ def opened(name: object, text: object) -> Run:
     trace = Trace.from_jsonl(text)
     if len(trace) > MAX_TRACE_EVENTS:
         raise ValueError(f"the trace has {len(trace):,} events; this page replays at most {MAX_TRACE_EVENTS:,}")
-    return Run(trace.row(trace[0].row), title=f"from {PurePath(str(name)).name[:80]}")
+    engine = (trace[0].settings or {}).get("engine")  # of a run that another engine made (`naive_speculate.watch`)
+    made = f", a run of {engine:.60}" if isinstance(engine, str) else ""
+    return Run(trace.row(trace[0].row), title=f"from {PurePath(str(name)).name[:80]}{made}")

@@ -13,6 +13,7 @@ from naive_speculate.events import Event, MeasuredSpeedup
 from naive_speculate.events.trace import Trace
 from naive_speculate.serving.delivery import Inbox
 from naive_speculate.serving.protocol import Deliver
+from ui.run.guided import Kept
 from ui.run.settings import Settings
 
 Begin = Callable[[threading.Event, Deliver], None]
@@ -22,8 +23,10 @@ BATCH_SECONDS = 0.05
 FEW_RUNS = 4
 """So many runs at once get their batches that often; with more, each gets fewer and larger ones, for a batch costs the server
 more than its events do."""
-ABANDONED_SECONDS = 20.0
-"""A run whose events lie unread for so long is ended."""
+ABANDONED_SECONDS = 60.0
+"""A run whose events lie unread for so long is ended: nobody has come back for them."""
+LEFT_SECONDS = 600.0
+"""So long the runs of a visitor are kept whose connection has ended: it may have broken."""
 KEPT_RUNS = 200
 KEPT_EVENTS = 150_000
 """Of all runs together, some 400 MB; then the oldest ones that are over are forgotten."""
@@ -45,6 +48,7 @@ class Run:
         live: Whether a decoder made it here and now.
         title: Shown above its tokens.
         measure: Measures what drafting gained; None for a run that was not decoded here.
+        unguided: Finds how many guesses the same run keeps without its guide; None for a run without one, or not decoded here.
         settings: What was asked for; None for a run that was opened.
         error: Why the run could not be or go on, when it did not end by itself.
     """
@@ -56,6 +60,7 @@ class Run:
         self.live = False
         self.title = title
         self.measure: Callable[[], MeasuredSpeedup] | None = None
+        self.unguided: Callable[[], Kept] | None = None
         self.settings: Settings | None = None
         self.error: Exception | None = None
         self.cancel = threading.Event()
@@ -66,7 +71,7 @@ class Run:
     def copy(self) -> "Run":
         """The same run for another visitor, who keeps it when the first one goes."""
         run = Run(self.events, title=self.title)
-        run.live, run.settings, run.measure = self.live, self.settings, self.measure
+        run.live, run.settings, run.measure, run.unguided = self.live, self.settings, self.measure, self.unguided
         return run
 
     @property
@@ -101,6 +106,10 @@ class Run:
             self.done.set()
             self._inbox.deliver(None)
 
+    def attend(self) -> None:
+        """Somebody has asked for the events in another way than by `batches`: they do not lie unread."""
+        self._inbox.skip()
+
     async def batches(self, every: float = BATCH_SECONDS) -> AsyncIterator[tuple[int, list[Event]]]:
         """The events as they come, in a batch every so many seconds; each with the number of its first event.
 
@@ -125,6 +134,7 @@ class Runs:
         self._runs: OrderedDict[str, Run] = OrderedDict()
         self._of: dict[str, list[Run]] = {}
         self._pinned: dict[str, Run] = {}
+        self._left: dict[str, float] = {}  # when each visitor left who did
 
     def pin(self, run: Run) -> None:
         """Keep a run for good; the recorded run that every visitor meets first."""
@@ -133,6 +143,8 @@ class Runs:
     def add(self, session: str, run: Run) -> None:
         """Make a run the visitor's current one; the one before is cancelled, the one before that forgotten."""
         with self._lock:
+            self._left.pop(session, None)
+            self._forget_those_gone()
             own = self._of.setdefault(session, [])
             for before in own:
                 before.cancel.set()
@@ -185,9 +197,25 @@ class Runs:
     def forget(self, session: str) -> None:
         """The visitor has gone: end the decoding and drop the runs."""
         with self._lock:
-            for run in self._of.pop(session, []):
-                run.cancel.set()
-                self._runs.pop(run.id, None)
+            self._forget(session)
+
+    def _forget(self, session: str) -> None:
+        self._left.pop(session, None)
+        for run in self._of.pop(session, []):
+            run.cancel.set()
+            self._runs.pop(run.id, None)
+
+    def leave(self, session: str) -> None:
+        """The visitor's connection has ended. Whether for good, nobody knows: the runs are kept for a while."""
+        with self._lock:
+            if session in self._of:
+                self._left[session] = time.monotonic()
+            self._forget_those_gone()
+
+    def _forget_those_gone(self) -> None:
+        long_ago = time.monotonic() - LEFT_SECONDS
+        for session in [session for session, since in self._left.items() if since <= long_ago]:
+            self._forget(session)
 
     def cancel_all(self) -> None:
         """End every decoding; the server stops."""

@@ -13,6 +13,7 @@ from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.serving import Request
 from naive_speculate.speculate.sequence import Detail
 from ui.checks import first_problem
+from ui.run.guided import controls_of, guide
 
 MAX_PROMPT_CHARACTERS = 100_000
 
@@ -25,6 +26,7 @@ class Settings:
     """A run's settings, named as in the library.
 
     `num_draft_tokens` counts only where `auto` is off. `stop` holds one string a line. An empty `seed` draws one.
+    `guided` is the kind of a guide, empty for none, and `guided_text` the guide: texts one a line, as in `stop`.
     An empty `pair` is the host's usual one, an empty `drafter` the pair's own.
     """
 
@@ -44,6 +46,8 @@ class Settings:
     frequency_penalty: FiniteFloat = 0.0
     stop: Text = ""
     ignore_eos: bool = False
+    guided: Text = ""
+    guided_text: Text = ""
     chat: bool = True
     pair: Text = ""
 
@@ -70,6 +74,7 @@ class Settings:
             frequency_penalty=self.frequency_penalty,
             stop=self.stop_strings,
             ignore_eos=self.ignore_eos,
+            guided_decoding=guide(self.guided, self.guided_text),
         )
 
     def request(self, detail: Detail = "full") -> Request:
@@ -100,6 +105,10 @@ class Settings:
         return urlencode({name: "" if value is None else value for name, value in changed.items()})
 
 
+NOTHING = Settings(prompt="", seed=None)
+"""What a link need not say: with it, every other value is in the link."""
+
+
 def from_query(query: Mapping[str, str]) -> dict[str, Any]:
     """The settings that a link carries, by field.
 
@@ -121,7 +130,10 @@ def settings_of(trace: Trace) -> Settings | None:
         told |= {"auto": True, "num_draft_tokens": None}
     if isinstance(stop := told.get("stop"), list):
         told["stop"] = "\n".join(str(line).replace("\n", "\\n") for line in stop)
-    told |= {"prompt": started.prompt or "".join(started.prompt_texts or []), "seed": started.seed}
+    guided = controls_of(told.get("guided_decoding"))
+    if guided is None:
+        return None
+    told |= guided | {"prompt": started.prompt or "".join(started.prompt_texts or []), "seed": started.seed}
     names = {field.name for field in fields(Settings)}
     try:
         return checked({name: value for name, value in told.items() if name in names and value is not None})

@@ -17,9 +17,10 @@ from ui import labels
 from ui.assets import ROOT, mounting
 from ui.explain.glossary import link
 from ui.explain.inspector import to_json
+from ui.run.guided import unguided as without_its_guide
 from ui.run.offline import document, offline_page
 from ui.run.runs import Run, Runs
-from ui.run.settings import Settings, settings_of
+from ui.run.settings import NOTHING, settings_of
 from ui.run.speedup import speedup_of
 from ui.run.stats import headline
 from ui.run.wire import RESYNC_EVENTS, batch
@@ -106,7 +107,14 @@ def _server_functions(runs: Runs) -> list[Callable[..., str]]:
         have = request[1] if run else None
         if run is None or not isinstance(have, int) or have < 0:
             return ""
+        run.attend()
         return batch(run, have, RESYNC_EVENTS)
+
+    def leave(run_id: object) -> str:
+        """The page with this run is being left: nobody will read on."""
+        if run := runs.get(run_id):
+            run.cancel.set()
+        return ""
 
     def trace(run_id: object) -> str:
         """The whole trace as JSONL, empty for an unknown run."""
@@ -122,6 +130,12 @@ def _server_functions(runs: Runs) -> list[Callable[..., str]]:
                     return to_json(Trace(run.events[:upto]), number)
         return ""
 
+    def unguided(run_id: object) -> str:
+        """How many guesses a guided run keeps without its guide, decoded first where it was not: JSON (see `unguided`), empty for
+        an unknown run."""
+        run = runs.get(run_id)
+        return labels.to_json(without_its_guide(run.unguided)) if run else ""
+
     def speedup(request: object) -> str:
         """What drafting gained, measured first where it was not: `[run id, whether the visitor asked]` → JSON (see
         `speedup_of`), empty for an unknown run."""
@@ -134,7 +148,7 @@ def _server_functions(runs: Runs) -> list[Callable[..., str]]:
         """The query that repeats a run, empty for an unknown one."""
         run = runs.get(run_id)
         settings = run and (run.settings or settings_of(run.trace))
-        return settings.query(Settings(prompt="", seed=None)) if settings else ""
+        return settings.query(NOTHING) if settings else ""
 
     def file(request: object) -> str:
         """A run as a file: `[run id, "replay" or "html"]`, or one round of it: `[run id, "round", its number, how many events
@@ -149,4 +163,4 @@ def _server_functions(runs: Runs) -> list[Callable[..., str]]:
                     return round_svg(run.events[:upto], step)
         return ""
 
-    return [resync, trace, explain, speedup, link, file]
+    return [resync, leave, trace, explain, unguided, speedup, link, file]

@@ -8,6 +8,7 @@ out the difference to the batch before; and `<` is escaped, so that nobody can t
 from ui.explain.verdict import warning
 from ui.labels import to_json
 from ui.run.runs import Run
+from ui.run.settings import NOTHING
 
 HEAVY = frozenset(
     {
@@ -39,7 +40,7 @@ def batch(run: Run, first: int = 0, most: int | None = None) -> str:
     """
     done = run.done.is_set()  # before the events are looked at: those that come in between are for the next message
     events = run.events[first:] if most is None else run.events[first : first + most]
-    message = {
+    message: dict[str, object] = {
         "run": run.id,
         "serial": run.serial,
         "first": first,
@@ -50,4 +51,6 @@ def batch(run: Run, first: int = 0, most: int | None = None) -> str:
         "title": run.title,
         "warning": warning((run.events[0].settings if run.events else None) or {}),
     }
+    if first == 0 and run.settings is not None:
+        message["query"] = run.settings.query(NOTHING)  # to run it again, should the server forget it
     return to_json(message)

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import fields, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -11,13 +11,16 @@ import gradio as gr
 
 from naive_speculate.events.trace import Trace
 from ui.assets import mounting
-from ui.charts.plot import build_board, load_plotly
+from ui.charts.plot import build_board
 from ui.charts.waterfall import build_waterfall
 from ui.explain.models import build_models, models_in_short
 from ui.explain.panel import build_panel
 from ui.host.catalog import DECODING, Catalog
 from ui.notify import warn
 from ui.run import controls as parts
+from ui.run.guided import kept, without_guide
+from ui.run.opening import build_opening
+from ui.run.others import build_others
 from ui.run.recorded import START
 from ui.run.replay import opened
 from ui.run.runs import Run, Runs
@@ -71,14 +74,15 @@ class Workbench:
                     made |= parts.build_pair(list(catalog.pairs))
                     self.share = gr.Button("Copy link to these settings", size="sm", elem_id="share")
             with gr.Column(elem_classes="ns-show"):
+                build_opening()
                 with gr.Row(elem_classes="ns-view"):
                     with gr.Column(elem_classes="ns-main"):
                         self.stage = build_stage(runs, first)
                     with gr.Column(elem_id="inspector", elem_classes="ns-inspector"):
                         build_panel(first.id, first.trace)
                 build_board()
+                self.others = build_others(runs)
                 build_waterfall()
-                load_plotly()
                 build_models(catalog)
         self.controls = made
         self.settings = parts.ordered(made)
@@ -103,7 +107,8 @@ class Workbench:
         self.stop.click(self._halt, None, None, trigger_mode="multiple", **direct)
         self.stage.open(self._open, None, [self.stage, *self.settings], **quiet)
         self.stage.follow(self._follow, None, self.stage, trigger_mode="multiple", **decoding)
-        self.stage.lost(lambda: gr.Warning(NO_RUN), None, None, **quiet)
+        for view in (self.stage, self.others):
+            view.lost(lambda: gr.Warning(NO_RUN), None, None, **quiet)
         self.share.click(self._link, self.settings, link, **quiet).success(None, link, None, js=COPY_LINK, **quiet)
 
     async def _decode(self, request: gr.Request, *values: Any) -> AsyncIterator[Any]:
@@ -151,21 +156,21 @@ class Workbench:
             return
         run = Run()
         run.measure = lambda: self._catalog.measure(settings.pair, seeded(wanted, run.events[0].seed))
+        if wanted.params.guided_decoding is not None:
+            run.unguided = cache(lambda: kept(self._catalog.events(settings.pair, without_guide(wanted, run.events[0].seed))))
         run.settings = settings
         self._runs.add(session, run)
         run.start(begin)
         if queue:
             gr.Info(queue)
-        try:
-            async for first, events in run.batches():
-                if first == 0 and events:
-                    run.title = title(Trace(events))
-                if run.done.is_set() and run.error is not None:
-                    warn(run.error)
-                if run.events:
-                    yield batch(run, first, len(events))
-        finally:
-            run.cancel.set()
+        # Where the connection breaks this ends, and the run goes on for a while: the page may ask for the rest (see `Run`).
+        async for first, events in run.batches():
+            if first == 0 and events:
+                run.title = title(Trace(events))
+            if run.done.is_set() and run.error is not None:
+                warn(run.error)
+            if run.events:
+                yield batch(run, first, len(events))
         if not run.events:
             self._runs.drop(session, run)
             yield gr.skip()

@@ -14,18 +14,19 @@ instead, and mean what *leaves* layer i (SGLang adds 1 in `set_eagle3_layers_to_
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from transformers import CONFIG_MAPPING, PretrainedConfig
-from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 from transformers.utils.hub import cached_file
 
 from naive_speculate.infer.head.model import DraftHead
 from naive_speculate.infer.head.weights import HeadWeights
 from naive_speculate.infer.llama.weights import LlamaLayer, LlamaShape, RotaryTable, is_supported
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
 
 _IDS = "eagle_aux_hidden_state_layer_ids"
 _IGNORED = ("verifier_norm.weight", "verifier_lm_head.weight", "layers.0.self_attn.rotary_emb.inv_freq")
@@ -70,6 +71,8 @@ def load_head(
     except (OSError, KeyError, ValueError, TypeError, AttributeError, RuntimeError) as error:
         reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else " ".join(str(error).split())
         raise ValueError(f"head={name!r} cannot be loaded: {reason[:300]}") from None
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
     rotary = LlamaRotaryEmbedding(cast(Any, layer_config))  # Qwen3's is the same
     table = RotaryTable(rotary.inv_freq.to(device), rotary.attention_scaling)
     return DraftHead(_moved(weights, device, dtype), _shape(layer_config, weights), table, layers, name, executor)
@@ -120,7 +123,7 @@ def _is_path(name: str) -> bool:
     return name.startswith((".", "/", "~")) or Path(name).exists()
 
 
-def _layer_config(config: Mapping[str, Any]) -> PretrainedConfig:
+def _layer_config(config: Mapping[str, Any]) -> "PretrainedConfig":
     kind = config.get("speculators_model_type", "eagle3")
     if kind != "eagle3":
         raise ValueError(f"speculators_model_type is {kind!r}, not 'eagle3'")
@@ -128,6 +131,8 @@ def _layer_config(config: Mapping[str, Any]) -> PretrainedConfig:
         if config.get(option):
             raise ValueError(f"{option} is {config[option]!r}, which is not known here")
     flat = dict(config.get("transformer_layer_config") or config)
+    from transformers import CONFIG_MAPPING
+
     found: PretrainedConfig = CONFIG_MAPPING[flat.get("model_type", "llama")].from_dict(flat)
     if (obstacle := is_supported(found)) is not None:
         raise ValueError(obstacle)
@@ -154,7 +159,7 @@ def _head_dim(config: Any) -> int:
     return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
 
 
-def _weights(tensors: dict[str, torch.Tensor], config: Mapping[str, Any], layer: PretrainedConfig, target: Any) -> HeadWeights:
+def _weights(tensors: dict[str, torch.Tensor], config: Mapping[str, Any], layer: "PretrainedConfig", target: Any) -> HeadWeights:
     tensors = {name: tensor for name, tensor in tensors.items() if name not in _IGNORED}
     t2d = tensors.pop("t2d", None)
     take = _Taker(tensors, _widths(layer))

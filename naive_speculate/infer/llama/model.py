@@ -3,19 +3,21 @@
 import importlib.metadata
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Literal, Protocol, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, overload
 
 import torch
 from packaging.version import Version
-from transformers import PreTrainedModel
 
-from naive_speculate.infer.hidden_states import check_layers
+from naive_speculate.infer.forward import check_layers, check_query
 from naive_speculate.infer.llama.cuda_graphs import GraphLlama
 from naive_speculate.infer.llama.torch import TorchLlama
-from naive_speculate.infer.llama.weights import LlamaShape, rotary_of, shape_of, weights_of
+from naive_speculate.infer.llama.stored import StoredLlama
+from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, RotaryTable, rotary_of, shape_of, weights_of
 from naive_speculate.infer.protocols import KVCache, KVState
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
-from naive_speculate.infer.transformers_model import TransformersLanguageModel, check_query
+
+if TYPE_CHECKING:  # its import takes longer than loading a small model
+    from transformers import PreTrainedModel
 
 Executor = Literal["auto", "onnx", "torch"]
 
@@ -54,7 +56,7 @@ class LlamaLanguageModel:
         input_embeddings: Its embedding table, shape `[vocab_size, hidden_size]`.
     """
 
-    def __init__(self, reference: TransformersLanguageModel, forward: _Forward, executor: str) -> None:
+    def __init__(self, reference: Any, forward: _Forward, executor: str) -> None:
         self.eos_token_ids = reference.eos_token_ids
         self.name = reference.name
         self.vocab_size = reference.vocab_size
@@ -67,7 +69,7 @@ class LlamaLanguageModel:
         self._spare: list[RaggedKVCache] = []
 
     @classmethod
-    def from_transformers(cls, model: PreTrainedModel, executor: Executor = "auto") -> "LlamaLanguageModel":
+    def from_transformers(cls, model: "PreTrainedModel", executor: Executor = "auto") -> "LlamaLanguageModel":
         """Take the weights of a loaded model. No reference to the model is kept: drop it to have the weights once only.
 
         Args:
@@ -77,20 +79,22 @@ class LlamaLanguageModel:
         Raises:
             ValueError: If the model is not supported, with the reason, or the executor cannot run it.
         """
-        shape = shape_of(model)
-        onnx_possible = _onnx_obstacle(model) is None
-        chosen = executor if executor != "auto" else ("onnx" if onnx_possible else "torch")
-        reference = TransformersLanguageModel(model)
-        if chosen == "torch":
-            lean = TorchLlama(shape, weights_of(model), rotary_of(model))
-            return cls(reference, GraphLlama(lean) if lean.device.type == "cuda" else lean, chosen)
-        if chosen != "onnx":
-            raise ValueError(f'executor must be "auto", "onnx" or "torch", got {executor!r}')
-        if (obstacle := _onnx_obstacle(model)) is not None:
-            raise ValueError(f'executor "onnx" {obstacle}')
-        from naive_speculate.infer.llama.onnx import OnnxLlama  # onnxruntime is optional
+        from naive_speculate.infer.transformers_model import TransformersLanguageModel
 
-        return cls(reference, OnnxLlama(shape, weights_of(model), rotary_of(model)), chosen)
+        shape = shape_of(model)
+        chosen = _choose(executor, model.device, model.dtype)
+        reference = TransformersLanguageModel(model)
+        return cls(reference, _forward_of(chosen, shape, weights_of(model), rotary_of(model)), chosen)
+
+    @classmethod
+    def from_stored(cls, stored: StoredLlama, executor: Executor = "auto") -> "LlamaLanguageModel":
+        """The same of weights that were read from a folder.
+
+        Raises:
+            ValueError: If the executor cannot run it.
+        """
+        chosen = _choose(executor, stored.input_embeddings.device, stored.input_embeddings.dtype)
+        return cls(stored, _forward_of(chosen, stored.shape, stored.weights, stored.rotary), chosen)
 
     @property
     def eos_token_id(self) -> int:
@@ -204,11 +208,32 @@ class LlamaLanguageModel:
         return cast(tuple[torch.Tensor, torch.Tensor | None], found)
 
 
-def _onnx_obstacle(model: PreTrainedModel) -> str | None:
+def _choose(executor: str, device: torch.device, dtype: torch.dtype) -> str:
+    """What runs a model: as asked for, or the fastest that can."""
+    obstacle = _onnx_obstacle(device, dtype)
+    if executor == "auto":
+        return "onnx" if obstacle is None else "torch"
+    if executor not in ("onnx", "torch"):
+        raise ValueError(f'executor must be "auto", "onnx" or "torch", got {executor!r}')
+    if executor == "onnx" and obstacle is not None:
+        raise ValueError(f'executor "onnx" {obstacle}')
+    return executor
+
+
+def _forward_of(executor: str, shape: LlamaShape, weights: LlamaWeights, rotary: RotaryTable) -> _Forward:
+    if executor == "torch":
+        lean = TorchLlama(shape, weights, rotary)
+        return GraphLlama(lean) if lean.device.type == "cuda" else lean
+    from naive_speculate.infer.llama.onnx import OnnxLlama  # onnxruntime is optional
+
+    return OnnxLlama(shape, weights, rotary)
+
+
+def _onnx_obstacle(device: torch.device, dtype: torch.dtype) -> str | None:
     if not _is_installed("onnxruntime", _ONNXRUNTIME) or not _is_installed("onnx", _ONNX):
         return f"needs the packages onnx>={_ONNX} and onnxruntime>={_ONNXRUNTIME}: pip install 'naive-speculate[onnx]'"
-    if model.device.type != "cpu" or model.dtype != torch.float32:
-        return f"runs float32 on the CPU; the model is {model.dtype} on {model.device}"
+    if device.type != "cpu" or dtype != torch.float32:
+        return f"runs float32 on the CPU; the model is {dtype} on {device}"
     return None
 
 

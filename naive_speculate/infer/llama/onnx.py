@@ -111,11 +111,10 @@ class OnnxSession:
         # The fast form takes several tokens a row for one row, or for rows that are all empty.
         by_mask = count > 1 and num_new > 1 and longest > 0
         binding.by_mask[()] = by_mask
-        kept: list[np.ndarray[Any, Any]] = []
         if by_mask or self._always_by_mask:
-            kept = self._bind_masks(binding.io, lengths, num_new, cache.capacity)
+            self._bind_masks(binding.io, lengths, num_new, cache.capacity)
         for name, tensor in inputs.items():
-            _bind_input(binding.io, name, tensor)
+            binding.io.bind_cpu_input(name, tensor.numpy())
         for name, output in outputs.items():
             _bind_output(binding.io, name, output)
         try:
@@ -124,7 +123,6 @@ class OnnxSession:
             if int(token_ids.min()) < 0 or int(token_ids.max()) >= self._num_tokens:
                 raise ValueError(f"query_token_ids must be in [0, {self._num_tokens})") from error
             raise
-        del kept  # bound by address: had to live until here
 
     def _binding(self, cache: RaggedKVCache, first: int, count: int, outputs: tuple[str, ...]) -> _Binding:
         bindings = self._bindings.setdefault(cache, {})
@@ -162,8 +160,8 @@ class OnnxSession:
                         _bind_output(io, name, buffer[first : first + count])
         return binding
 
-    def _bind_masks(self, io: Any, lengths: list[int], num_new: int, capacity: int) -> list[np.ndarray[Any, Any]]:
-        """Bind what the masked form of attention reads; returns the arrays, which have to outlive the run.
+    def _bind_masks(self, io: Any, lengths: list[int], num_new: int, capacity: int) -> None:
+        """Bind what the masked form of attention reads.
 
         In numpy, whose single thread does not meet ONNX Runtime's spinning ones, as torch's would.
         """
@@ -174,8 +172,7 @@ class OnnxSession:
         if self._window is not None:
             arrays["window_mask"] = np.where((slots > at) | (slots <= at - self._window), _LOWEST, _SEEN)
         for name, array in arrays.items():
-            _bind_array(io, name, array)
-        return list(arrays.values())
+            io.bind_cpu_input(name, array)
 
 
 class OnnxLlama(OnnxSession):

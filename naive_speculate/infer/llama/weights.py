@@ -1,15 +1,18 @@
-"""The shape and the weights of a Llama-like model, taken from a loaded transformers model.
+"""The shape and the weights of a Llama-like model, taken from transformers' configurations and weights.
 
 Llama, Qwen2, Qwen3 and Mistral differ in four details only, all of them fields here: a bias on the query, key and value
 projections (Qwen2), RMS norms on each head's queries and keys (Qwen3), a sliding window (Mistral, some Qwen2), and how the
 rotary frequencies are scaled.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import PreTrainedModel
+
+if TYPE_CHECKING:  # its import takes longer than loading a small model
+    from transformers import PreTrainedModel
 
 _FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 # Rotary kinds whose frequencies do not depend on the length of the sequence.
@@ -114,15 +117,19 @@ def is_supported(config: Any) -> str | None:
     return None
 
 
-def shape_of(model: PreTrainedModel) -> LlamaShape:
+def shape_of(model: "PreTrainedModel") -> LlamaShape:
     """Read the shape from a model's configuration.
 
     Raises:
         ValueError: If the configuration is not supported, with the reason.
     """
-    config = model.config
-    if (reason := is_supported(config)) is not None:
+    if (reason := is_supported(model.config)) is not None:
         raise ValueError(f"model {model.name_or_path or type(model).__name__}: {reason}")
+    return shape_in(model.config)
+
+
+def shape_in(config: Any) -> LlamaShape:
+    """The shape that a supported configuration tells."""
     window = getattr(config, "sliding_window", None)
     default = "full_attention" if window is None or config.model_type == "llama" else "sliding_attention"
     kinds = getattr(config, "layer_types", None) or [default] * config.num_hidden_layers
@@ -138,43 +145,41 @@ def shape_of(model: PreTrainedModel) -> LlamaShape:
     )
 
 
-def weights_of(model: PreTrainedModel) -> LlamaWeights:
+def weights_of(model: "PreTrainedModel") -> LlamaWeights:
     """Take the weights out of a model; what is not fused shares the model's memory."""
-    decoder: Any = model.model
-    head: Any = model.lm_head
+    return weights_in(model.state_dict(), model.config.num_hidden_layers)
+
+
+def weights_in(state: Mapping[str, torch.Tensor], num_layers: int) -> LlamaWeights:
+    """The weights, by the names that transformers gives them; without `lm_head.weight`, the head is the embedding."""
+    embedding = state["model.embed_tokens.weight"]
     return LlamaWeights(
-        embedding=decoder.embed_tokens.weight.detach(),
-        layers=[_layer_of(layer) for layer in decoder.layers],
-        norm=decoder.norm.weight.detach(),
-        head=head.weight.detach(),
+        embedding=embedding,
+        layers=[_layer_in(state, f"model.layers.{index}.") for index in range(num_layers)],
+        norm=state["model.norm.weight"],
+        head=state.get("lm_head.weight", embedding),
     )
 
 
-def rotary_of(model: PreTrainedModel) -> RotaryTable:
+def rotary_of(model: "PreTrainedModel") -> RotaryTable:
     """The model's own rotary frequencies, with whatever scaling its configuration asks for."""
     rotary: Any = model.model.rotary_emb
     return RotaryTable(rotary.inv_freq, rotary.attention_scaling)
 
 
-def _layer_of(layer: Any) -> LlamaLayer:
-    attention, mlp = layer.self_attn, layer.mlp
-    projections = (attention.q_proj, attention.k_proj, attention.v_proj)
-    biased = attention.q_proj.bias is not None
-    with torch.no_grad():
-        return LlamaLayer(
-            attention_norm=layer.input_layernorm.weight.detach(),
-            qkv=torch.cat([projection.weight for projection in projections]),
-            qkv_bias=torch.cat([projection.bias for projection in projections]) if biased else None,
-            q_norm=_detached(getattr(attention, "q_norm", None)),
-            k_norm=_detached(getattr(attention, "k_norm", None)),
-            output=attention.o_proj.weight.detach(),
-            output_bias=_detached(attention.o_proj, "bias"),
-            mlp_norm=layer.post_attention_layernorm.weight.detach(),
-            gate_up=torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight]),
-            down=mlp.down_proj.weight.detach(),
-        )
-
-
-def _detached(module: Any, name: str = "weight") -> torch.Tensor | None:
-    parameter = getattr(module, name, None)
-    return None if parameter is None else parameter.detach()
+def _layer_in(state: Mapping[str, torch.Tensor], at: str) -> LlamaLayer:
+    attention, mlp = at + "self_attn.", at + "mlp."
+    projections = [f"{attention}{name}_proj." for name in "qkv"]
+    biased = projections[0] + "bias" in state
+    return LlamaLayer(
+        attention_norm=state[at + "input_layernorm.weight"],
+        qkv=torch.cat([state[projection + "weight"] for projection in projections]),
+        qkv_bias=torch.cat([state[projection + "bias"] for projection in projections]) if biased else None,
+        q_norm=state.get(attention + "q_norm.weight"),
+        k_norm=state.get(attention + "k_norm.weight"),
+        output=state[attention + "o_proj.weight"],
+        output_bias=state.get(attention + "o_proj.bias"),
+        mlp_norm=state[at + "post_attention_layernorm.weight"],
+        gate_up=torch.cat([state[f"{mlp}{name}_proj.weight"] for name in ("gate", "up")]),
+        down=state[mlp + "down_proj.weight"],
+    )

@@ -1,6 +1,7 @@
 """Where a step's draft tokens come from: one file a drafter, and their registry."""
 
 from naive_speculate.models import ModelPair
+from naive_speculate.speculate.draft.given import GIVEN, GivenDrafter, TranslatedGivenDrafter
 from naive_speculate.speculate.draft.head import HeadDrafter
 from naive_speculate.speculate.draft.model import ModelDrafter
 from naive_speculate.speculate.draft.prompt_lookup import PromptLookupDrafter
@@ -16,18 +17,22 @@ DRAFTERS: dict[str, type[BatchDrafter]] = {
 }
 """Drafters by the name that `drafter` takes; `DRAFTERS["mine"] = Mine` adds one."""
 
-OWN_DRAFTERS = frozenset({*DRAFTERS.values(), TranslatedDrafter})
+OWN_DRAFTERS = frozenset({*DRAFTERS.values(), TranslatedDrafter, GivenDrafter, TranslatedGivenDrafter})
 """Those of this package, whose proposals need no check."""
 
 
 def drafter_for(name: str, pair: ModelPair) -> type[BatchDrafter]:
-    """What drafts for a pair under a name of the registry: a draft model with another tokenizer is translated."""
+    """What drafts for a pair under a name of the registry, or for rows with a given draft: a draft model with another
+    tokenizer is translated."""
+    if name == GIVEN:
+        return GivenDrafter if pair.translation is None else TranslatedGivenDrafter
     drafter = DRAFTERS[name]
     return TranslatedDrafter if drafter is ModelDrafter and pair.translation is not None else drafter
 
 
 __all__ = [
     "DRAFTERS",
+    "GIVEN",
     "OWN_DRAFTERS",
     "BatchDrafter",
     "HeadDrafter",

@@ -112,7 +112,13 @@ class CopyingDrafter(BatchDrafter, ABC, Generic[Index]):
 
 
 def _cut(copy: Copy, row: SequenceState) -> Copy:
-    """A copy up to a stop token, or to where an adaptive window ends."""
+    """A copy up to a stop token, before a word that is filtered out, or to where an adaptive window ends."""
+    if row.pipeline.word_filter is not None:
+        banned = row.pipeline.word_filter.banned(row.output_token_ids, copy.token_ids)
+        for place, (token, tokens) in enumerate(zip(copy.token_ids, banned, strict=False)):
+            if token in tokens:
+                copy = Copy(copy.token_ids[:place], copy.probs[:place], copy.source if place else None)
+                break
     for place, (token, prob) in enumerate(zip(copy.token_ids, copy.probs, strict=True)):
         if token in row.stop_token_ids or not row.window.should_continue(prob):
             return Copy(copy.token_ids[: place + 1], copy.probs[: place + 1], copy.source)

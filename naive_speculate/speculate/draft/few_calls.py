@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from naive_speculate.sampling.random_source import SeededRandom, num_noises
+from naive_speculate.sampling.random_source import SeededRandom, num_noises, winner
 from naive_speculate.speculate.draft.proposal import Proposal
 from naive_speculate.speculate.rules import pick
 from naive_speculate.speculate.sequence import SequenceState
@@ -45,11 +45,17 @@ def draft_in_few_calls(
     parts: list[tuple[torch.Tensor, torch.Tensor | None]] = []
     while drawing.goes_on:
         with_probs = adaptive or any(row.needs_probs for row in rows)
-        found = draft_window(model, query, places, k, vocab_size, drawing.race(), with_probs)
-        if found is None or (found[1] is not None and bool(found[1][..., 0].isnan().any())):
-            if not parts:  # let the host draw from what has no distribution
+        race = drawing.race()
+        found = draft_window(model, query, places, k, vocab_size, race, with_probs)
+        lost = found is None or (found[1] is not None and bool(found[1][..., 0].isnan().any()))
+        banned = found is not None and not lost and not drawing.filter(*found, race)
+        if lost or banned:
+            if banned or not parts:  # let the host draw from what has no distribution, or what is left of it
                 for place, length in zip(places.indices, before, strict=True):
                     places.cache.keep(place, length)
+            if banned:
+                drawing.undo()
+                return None
             drawing.give_up()
             break
         parts.append(found)
@@ -57,15 +63,16 @@ def draft_in_few_calls(
         query = found[0][:, -1:]
     if not parts:
         return None
-    token_ids = torch.cat([drafts for drafts, _ in parts], dim=1)
-    probs = None
-    if any(row.needs_probs for row in rows):
-        probs = torch.cat([part for _, part in parts if part is not None], dim=1)
-    return Proposal(token_ids, probs, drawing.settle())
+    probs = [part for _, part in parts if part is not None] if any(row.needs_probs for row in rows) else []
+    return Proposal(_joined([drafts for drafts, _ in parts]), _joined(probs) if probs else None, drawing.settle())
+
+
+def _joined(parts: list[torch.Tensor]) -> torch.Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
 
 def _alike(rows: Sequence[SequenceState]) -> bool:
-    """Whether all draw the same way, and none by more than its temperature and dice that can be cast ahead."""
+    """Whether all draw the same way, and none by more than its temperature, word filter and dice that can be cast ahead."""
     greedy = rows[0].greedy
     if any(row.greedy != greedy or not row.pipeline.tempers_only for row in rows):
         return False
@@ -79,7 +86,9 @@ class _Drawing:
         self._rows, self._limits, self._k, self._vocab_size = rows, limits, k, vocab_size
         self._drafted = 0
         self._ends: list[int | None] = [None] * len(rows)
+        self._drafts: list[list[int]] = [[] for _ in rows]
         self._greedy = rows[0].greedy
+        self._drawn = [0] * len(rows)
         self._states = [] if self._greedy else [row.random.state() for row in rows]  # type: ignore[attr-defined]
 
     @property
@@ -95,9 +104,40 @@ class _Drawing:
         for place, (row, limit) in enumerate(zip(self._rows, self._limits, strict=True)):
             if self._ends[place] is None:
                 count = min(self._k, limit - self._drafted)
+                self._drawn[place] += count
                 noise[place, :count] = row.random.noise(count, self._vocab_size)  # type: ignore[attr-defined]
         temperatures = torch.tensor([[row.params.temperature] for row in self._rows], dtype=torch.float32)
         return temperatures, torch.from_numpy(noise)
+
+    def filter(
+        self, token_ids: torch.Tensor, probs: torch.Tensor | None, race: tuple[torch.Tensor, torch.Tensor] | None
+    ) -> bool:
+        """Take what the rows' word filters ban out of what a call returned.
+
+        Args:
+            token_ids, probs: What it returned; the probabilities are changed.
+            race: What it drew with.
+
+        Returns:
+            bool: Whether the tokens are those that are drawn from what is left, too.
+        """
+        for place, (row, limit, drafts) in enumerate(zip(self._rows, self._limits, token_ids.tolist(), strict=True)):
+            if row.pipeline.word_filter is None or self._ends[place] is not None:
+                continue
+            drafts = drafts[: limit - self._drafted]
+            banned = row.pipeline.word_filter.banned(row.output_token_ids + self._drafts[place], drafts[:-1])
+            for step, (token, tokens) in enumerate(zip(drafts, banned, strict=True)):
+                if not len(tokens):
+                    continue
+                if token in tokens:
+                    return False
+                if probs is not None:
+                    left = probs[place, step]
+                    left[tokens] = 0
+                    left /= left.sum()
+                    if race is not None and winner(left.numpy(), race[1][place, step].numpy()) != token:
+                        return False
+        return True
 
     def take(self, token_ids: torch.Tensor, probs: torch.Tensor | None) -> None:
         """Look for windows' ends in what a call has drafted."""
@@ -107,6 +147,7 @@ class _Drawing:
             for count, (token, confidence) in enumerate(zip(drafts, sure[place], strict=True), start=self._drafted + 1):
                 if self._ends[place] is not None:
                     break
+                self._drafts[place].append(token)
                 if token in row.stop_token_ids or count >= limit or not row.window.should_continue(confidence):
                     self._ends[place] = count
         self._drafted += self._k
@@ -116,11 +157,18 @@ class _Drawing:
         self._ends = [self._drafted if end is None else end for end in self._ends]
         self.settle()
 
+    def undo(self) -> None:
+        """Nothing was drawn."""
+        for row in self._rows:
+            row.window.restart()
+        self._ends = [0] * len(self._rows)
+        self.settle()
+
     def settle(self) -> list[int]:
         """The windows' lengths. What is not in them was not drawn: a row's later draws are those that it has alone."""
         lengths = [end or 0 for end in self._ends]
-        for row, state, length in zip(self._rows, self._states, lengths, strict=not self._greedy):
-            row.random.restore(state)  # type: ignore[attr-defined]
-            if length:
+        for row, state, drawn, length in zip(self._rows, self._states, self._drawn, lengths, strict=not self._greedy):
+            if length < drawn:
+                row.random.restore(state)  # type: ignore[attr-defined]
                 row.random.noise(length, self._vocab_size)  # type: ignore[attr-defined]
         return lengths

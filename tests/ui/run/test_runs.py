@@ -102,6 +102,30 @@ def test_a_visitor_who_leaves_is_forgotten():
     assert runs.get(run.id) is None
 
 
+def test_a_run_whose_visitor_s_connection_ends_goes_on_and_can_be_asked_about():
+    runs, run = Runs(), Run()
+    run.start(decoding(endless))
+    runs.add("visitor", run)
+    runs.leave("visitor")
+    assert not run.cancel.is_set()
+    assert runs.get(run.id) is run
+    run.cancel.set()
+    assert run.done.wait(60)
+
+
+def test_a_visitor_who_does_not_come_back_is_forgotten_in_the_end(monkeypatch):
+    runs, mine, other = Runs(), Run(), Run()
+    runs.add("me", mine)
+    runs.leave("me")
+    runs.add("me", Run())  # back again
+    monkeypatch.setattr("ui.run.runs.LEFT_SECONDS", 0.0)
+    runs.add("you", other)
+    assert runs.get(mine.id) is mine
+    runs.leave("you")
+    assert runs.get(other.id) is None
+    assert other.cancel.is_set()
+
+
 def test_a_run_nobody_reads_is_ended(monkeypatch):
     monkeypatch.setattr("ui.run.runs.ABANDONED_SECONDS", 0.0)
     run = Run()

@@ -77,7 +77,7 @@ def test_a_token_is_explained_by_what_playback_has_shown_and_no_more():
 
 
 def test_odd_questions_get_an_empty_answer():
-    resync, trace, explain, _, link, file = _server_functions(Runs())
+    resync, trace, explain, _, _, link, file = _server_functions(Runs())
     for odd in (None, [], ["x"], ["no run", 0], ["no run", 1, 2], [None, None], [None, None, None], {"run": 1}, "text"):
         assert explain(odd) == ""
         assert resync(odd) == ""

@@ -1,0 +1,120 @@
+// The connection to the server: when it breaks, the page says so and waits, instead of Gradio, which would ask again every two
+// seconds, complain each time, and at last load the page anew, without its run and settings.
+//
+// Gradio's calls go through `fetch`. A stream of results that breaks is ended here in good order; what was being waited for has
+// failed then. The run on the stage has not: the server goes on with it, and the stage asks for the rest (see stage.js).
+
+const SOONEST_MS = 2000, LATEST_MS = 30000; // between questions to a server that does not answer; each takes twice as long
+const OFFLINE = "You are offline. What is here stays; the page goes on when the connection is back.";
+const SILENT = "The server does not answer. What is here stays; it is asked again from time to time.";
+const CUT = { msg: "process_completed", success: false, output: { error: "The connection was lost.", visible: false } };
+const FAILED = JSON.stringify({ error: "The server cannot be reached." });
+
+const ask = window.fetch.bind(window);
+const waiting = new Set(); // called once when the connection is back
+let box = null;
+let wait = SOONEST_MS;
+let timer = 0;
+let leaving = false;
+
+export function mount() {
+  if (box || !window.gradio_config) return; // a run in a file of its own has no server
+  box = document.createElement("div");
+  box.className = "ns-connection";
+  box.setAttribute("role", "status");
+  document.body.append(box);
+  window.fetch = fetchOrWait;
+  window.addEventListener("offline", () => lost());
+  window.addEventListener("online", () => tryAgain());
+  window.addEventListener("pagehide", () => { leaving = true; });
+  window.addEventListener("pageshow", () => { leaving = false; });
+}
+
+// Whether the server is known to be out of reach.
+export function isLost() {
+  return box !== null && (waiting.size > 0 || navigator.onLine === false);
+}
+
+// Calls once when the connection is back, now that it is gone.
+export function whenBack(act) {
+  waiting.add(act);
+  lost();
+}
+
+// Says something about the connection, with a button to do something about it; nothing takes it away.
+export function say(text, name, act) {
+  if (!box) return;
+  box.replaceChildren(text);
+  if (!name) return;
+  const button = document.createElement("button");
+  Object.assign(button, { type: "button", textContent: name });
+  button.addEventListener("click", () => { say(""); act(); });
+  box.append(button);
+}
+
+function lost() {
+  say(navigator.onLine === false ? OFFLINE : SILENT);
+  clearTimeout(timer);
+  if (navigator.onLine === false) return; // the browser tells when that is over
+  timer = setTimeout(tryAgain, wait);
+  wait = Math.min(LATEST_MS, 2 * wait);
+}
+
+async function tryAgain() {
+  clearTimeout(timer);
+  try {
+    await ask(`${window.gradio_config.root}/gradio_api/app_id`, { cache: "no-store" });
+  } catch {
+    return lost();
+  }
+  wait = SOONEST_MS;
+  say("");
+  const acts = [...waiting];
+  waiting.clear();
+  for (const act of acts) act();
+}
+
+async function fetchOrWait(input, init) {
+  const url = input instanceof Request ? input.url : String(input);
+  if (url.includes("/gradio_api/queue/data")) return results(input, init);
+  try {
+    return await ask(input, leaving ? { ...init, keepalive: true } : init);
+  } catch (error) {
+    if (!url.includes("/gradio_api/queue/join")) throw error;
+    lost();
+    return new Response(FAILED, { status: 500 });
+  }
+}
+
+// A stream of results, with a good end where it breaks.
+async function results(input, init) {
+  const signal = input.signal ?? init?.signal;
+  let answer, reader;
+  const cut = (controller) => {
+    if (!signal?.aborted) {
+      for (const message of [CUT, { msg: "close_stream" }]) controller.enqueue(encoded(`data: ${JSON.stringify(message)}\n\n`));
+      lost();
+    }
+    controller.close();
+  };
+  try {
+    answer = await ask(input, init);
+    reader = answer.body.getReader();
+  } catch {
+    return new Response(new ReadableStream({ start: cut }));
+  }
+  const body = new ReadableStream({
+    async pull(controller) {
+      try {
+        const { done, value } = await reader.read();
+        if (done) controller.close(); else controller.enqueue(value);
+      } catch {
+        cut(controller);
+      }
+    },
+    cancel: (reason) => reader.cancel(reason),
+  });
+  return new Response(body, answer);
+}
+
+const encoded = (text) => new TextEncoder().encode(text);

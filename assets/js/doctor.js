@@ -1,0 +1,46 @@
+// The doctor: what an engine says of itself goes to the server as it was pasted, and comes back as words and charts.
+
+import { copied } from "./clean.js";
+import { plot } from "./plot.js";
+import { room } from "./room.js";
+
+export function mount(component) {
+  const { trigger, props, server, watch } = component;
+  const box = room(component);
+  const [form, found, status] = ["form", ".ns-findings", ".ns-room-status"].map((selector) => box.querySelector(selector));
+  const go = form.querySelector("[type=submit]");
+
+  const examine = () => {
+    go.disabled = true;
+    status.textContent = "Reading …";
+    trigger("examine", Object.fromEntries(new FormData(form)));
+  };
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    examine();
+  });
+  for (const button of form.querySelectorAll("[data-example]")) {
+    button.addEventListener("click", async () => {
+      form.elements.log.value = await server.example(button.dataset.example);
+      examine();
+    });
+  }
+  const copy = form.querySelector("[data-act='copy']");
+  copy.addEventListener("click", async () => {
+    copy.textContent = (await copied(form.querySelector("pre").textContent)) ? "Copied" : "Not allowed here";
+    setTimeout(() => { copy.textContent = "Copy the report"; }, 2000);
+  });
+  watch("value", () => {
+    if (!props.value) return;
+    const { words, report, charts } = JSON.parse(props.value);
+    go.disabled = false;
+    status.textContent = words ? "Examined; what follows is below." : "";
+    found.hidden = !words; // what is below belongs to what is pasted, or is not there
+    if (!words) return;
+    found.querySelector(".ns-findings-words").innerHTML = words; // escaped on the server
+    form.querySelector("pre").textContent = report;
+    for (const [name, figure] of Object.entries(charts)) plot(found.querySelector(`[data-chart="${name}"]`), figure);
+    found.focus({ preventScroll: true });
+    found.scrollIntoView({ block: "nearest" });
+  });
+}

@@ -1,0 +1,64 @@
+// A guided run: by what, how many of the judged guesses were kept, and how many the same run keeps without its guide, which the
+// server decodes afterwards while nobody else does.
+
+import { percent } from "./format.js";
+
+export class Guided {
+  constructor(stage) {
+    this.stage = stage;
+    this.box = stage.find(".ns-guided");
+    [this.words, this.again] = this.box.children;
+    this.again.addEventListener("click", () => this.ask(this.stage.run.id));
+    this.answer = null; // of the run that it is about
+  }
+
+  draw(summary) {
+    const guide = summary.started.settings?.guided_decoding;
+    this.box.hidden = !guide;
+    if (!guide) return;
+    const { id, live } = this.stage.run;
+    if (this.answer?.run !== id) this.answer = { run: id };
+    this.summary = summary;
+    const { finished } = summary;
+    if (finished && live && !this.answer.asked && ["stop", "length"].includes(finished.finish_reason)) this.ask(id);
+    this.tell();
+  }
+
+  tell() {
+    const { started, finished, sums } = this.summary;
+    const said = [`Guided by ${named(started.settings.guided_decoding)}.`];
+    if (finished?.finish_reason === "length") said.push("The limit of tokens ended it, perhaps before the guide was fulfilled.");
+    if (finished && sums.judged) said.push(`${percent(sums.accepted / sums.judged)} of the judged guesses were kept (${of(sums.accepted, sums.judged)})${this.compared()}.`);
+    this.words.textContent = said.join(" ");
+    this.again.hidden = !this.answer.again;
+  }
+
+  compared() {
+    const { kept, judged, reason } = this.answer;
+    if (judged) return `; of the same run without the guide, ${percent(kept / judged)} (${of(kept, judged)}). One run of each: a hint, no measurement`;
+    return reason ? `. Without the guide: not known. ${reason.replace(/\.$/, "")}` : "";
+  }
+
+  async ask(run) {
+    this.answer = { run, asked: true, reason: "It is being decoded …" };
+    this.tell();
+    let answer;
+    try {
+      answer = JSON.parse(await this.stage.server.unguided(run) || "null");
+    } catch {
+      // No connection.
+    }
+    if (this.answer.run !== run) return;
+    this.answer = { run, asked: true, ...(answer ?? { reason: "The server does not answer.", again: true }) };
+    this.tell();
+  }
+}
+
+const of = (kept, judged) => `${kept.toLocaleString("en")} of ${judged.toLocaleString("en")}`;
+
+function named({ choice, regex, json, grammar }) {
+  if (choice) return `a choice of ${choice.length} texts`;
+  if (regex !== undefined) return `the regular expression ${regex}`;
+  if (json !== undefined) return "a JSON schema";
+  return grammar !== undefined ? "a grammar" : "JSON";
+}

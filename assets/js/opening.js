@@ -1,0 +1,104 @@
+// Plays the round that the page opens with (ui/run/opening.py), again and again, until the visitor touches it, closes it or runs
+// something. Closed, it stays away for this visit. All words are in the markup; a scene is a sentence there.
+
+const CLOSED = "ns-opening-closed";
+const SHOWN = "ns-opening-shown"; // of the body: on a phone the rest makes room
+const ELSEWHERE = ["run", "lesson", "lecture", "embed"]; // a link that leads to something else
+const [GUESSED, COMPARED, THROWN, JUDGED, REPLACED] = [1, 2, 3, 4, 5]; // how much of a guess is shown
+const MS = { word: 380, compare: 1900, rule: 1500, fall: 650, verdict: 350, refused: 2000, replaced: 1900, end: 4500, first: 500 };
+
+export function mount({ element }) {
+  const figure = element.querySelector(".ns-opening");
+  const query = new URLSearchParams(location.search);
+  if (remembered() || ELSEWHERE.some((name) => query.get(name))) return void (figure.hidden = true);
+  document.body.classList.add(SHOWN);
+  const opening = new Opening(figure);
+  const close = () => {
+    opening.pause();
+    figure.hidden = true;
+    document.body.classList.remove(SHOWN);
+    runs.disconnect();
+    remember();
+  };
+  figure.querySelector(".ns-op-close").addEventListener("click", close);
+  // Another run on the stage than the recorded one.
+  const runs = new MutationObserver((changes) => { if (changes.some(({ target }) => own(target.dataset.run))) close(); });
+  runs.observe(document.body, { subtree: true, attributes: true, attributeFilter: ["data-run"] });
+}
+
+const own = (run) => run && run !== "recorded";
+
+class Opening {
+  constructor(figure) {
+    this.figure = figure;
+    this.guesses = [...figure.querySelectorAll("li")];
+    this.button = figure.querySelector(".ns-op-play");
+    this.timer = 0;
+    this.next = 0;
+    this.script = this.write();
+    if (matchMedia("(prefers-reduced-motion: reduce)").matches) return; // the picture stands as it ends
+    this.button.hidden = false;
+    this.button.addEventListener("click", () => (this.wanted ? this.pause() : this.play()));
+    figure.querySelector(".ns-op-picture").addEventListener("pointerdown", () => this.pause());
+    this.play();
+    // Nothing moves where nobody sees it.
+    new IntersectionObserver(([{ isIntersecting }]) => { this.seen = isIntersecting; this.go(); }).observe(figure);
+  }
+
+  // What is done, and for how long it is looked at.
+  write() {
+    const shown = (guess, much) => () => { guess.dataset.shown = much; };
+    const scene = (number) => () => { this.figure.dataset.scene = number; };
+    const judged = this.guesses.filter(({ dataset }) => dataset.kind !== "discarded");
+    const refused = judged[judged.length - 1];
+    const script = [[() => { for (const guess of this.guesses) guess.dataset.shown = 0; }, 0], [scene(0), MS.first]];
+    for (const guess of this.guesses) script.push([shown(guess, GUESSED), MS.word]);
+    script.push([scene(1), 0], [() => { for (const guess of judged) guess.dataset.shown = COMPARED; }, MS.compare], [scene(2), MS.rule]);
+    for (const guess of judged) script.push([shown(guess, THROWN), MS.fall], [shown(guess, JUDGED), guess === refused ? 0 : MS.verdict]);
+    for (const guess of this.guesses) if (!judged.includes(guess)) script.push([shown(guess, JUDGED), 0]);
+    script.push([scene(3), MS.refused], [scene(4), 0], [shown(refused, REPLACED), MS.replaced], [scene(5), MS.end]);
+    return script;
+  }
+
+  play() {
+    this.wanted = true;
+    this.go();
+  }
+
+  pause() {
+    this.wanted = false;
+    this.go();
+  }
+
+  go() {
+    clearTimeout(this.timer);
+    this.button.dataset.going = this.wanted;
+    this.button.title = this.wanted ? "Pause" : "Play";
+    this.button.setAttribute("aria-label", this.button.title);
+    if (this.wanted && this.seen) this.step();
+  }
+
+  step() {
+    const [act, ms] = this.script[this.next];
+    this.next = (this.next + 1) % this.script.length;
+    act();
+    if (ms) this.timer = setTimeout(() => this.step(), ms); else this.step();
+  }
+}
+
+// A browser may forbid to keep anything.
+function remembered() {
+  try {
+    return sessionStorage.getItem(CLOSED) !== null;
+  } catch {
+    return false;
+  }
+}
+
+function remember() {
+  try {
+    sessionStorage.setItem(CLOSED, "1");
+  } catch {
+    // Then it comes again with the next page.
+  }
+}

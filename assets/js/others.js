@@ -1,0 +1,41 @@
+// A dialog about the run on the stage: what each strategy would have made of the same drafts. A button at the chart of kept
+// lengths opens it.
+
+import { follow } from "./cursor.js";
+import { make } from "./dom.js";
+
+export function mount({ element, server, trigger }) {
+  const dialog = element.querySelector("dialog");
+  document.body.append(dialog); // nothing of the page's layout may hold it
+  const body = dialog.querySelector(".ns-others-body");
+  const button = make("button", "", "Other strategies");
+  button.type = "button";
+  button.title = "What other strategies would have made of the same drafts";
+  button.setAttribute("aria-haspopup", "dialog");
+
+  const open = async () => {
+    const run = document.querySelector(".ns-stage").dataset.run;
+    body.textContent = "Asking …";
+    dialog.showModal();
+    let told = "";
+    try {
+      told = await server.others(run);
+    } catch {
+      // No connection.
+    }
+    if (!told) {
+      dialog.close();
+      return void trigger("lost", {});
+    }
+    body.innerHTML = told; // made and escaped on the server
+  };
+  button.addEventListener("click", open);
+  dialog.addEventListener("click", (event) => {
+    if (event.target === dialog || event.target.closest("[data-close]")) dialog.close();
+  });
+  dialog.addEventListener("change", ({ target }) => body.classList.toggle("ns-only-parting", target.checked));
+  follow(() => {
+    const tools = document.querySelector("#chart-lengths + .ns-pictures");
+    if (tools && !tools.contains(button)) tools.prepend(button);
+  });
+}

@@ -1,0 +1,321 @@
+"""This decoder beside llama.cpp and transformers, on the same weights in the same number of threads.
+
+    python benchmarks/llamacpp.py FOLDER [--target M --draft M] [--threads N] [--quick] [--out FILE]
+
+FOLDER holds llama.cpp's programs `llama-bench` and `llama-speculative-simple`. The pair is written as GGUF, float32 as this decoder
+computes it, and half precision as a row of its own; that needs the package gguf (`pip install '.[gguf]'`). Everything is measured
+in one run and in turn, in alternating order, so that a busy machine slows all alike; a ratio is the median over the turns. Greedy.
+This decoder's and transformers' times include the prompt, llama.cpp's do not. A forward gives the logits of its last token.
+
+The limit is how often a second the machine could read all the weights if it did nothing else: the bandwidth of copying a block
+of their size, reading and writing counted, in as many threads.
+
+llama.cpp's programs are built from the sources in llama-cpp-python's sdist (`pip download --no-deps --no-binary llama-cpp-python
+llama-cpp-python`, unpack), in `vendor/llama.cpp`:
+
+    cmake -B build -DCMAKE_BUILD_TYPE=Release -DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_BUILD_TESTS=OFF
+    cmake --build build -j --target llama-bench llama-speculative-simple        # build/bin is FOLDER
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from transformers import LlamaConfig, LlamaForCausalLM
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from naive_speculate import SpeculativeDecoder, load_pair  # noqa: E402
+from naive_speculate.bench.command import PROMPTS  # noqa: E402
+from naive_speculate.bench.ways import Transformers, our_way  # noqa: E402
+from naive_speculate.infer.gguf.export import export  # noqa: E402
+from naive_speculate.infer.threads import THREADS_VARIABLE, leave_cores_to, num_threads  # noqa: E402
+from naive_speculate.models import BUNDLED_PAIR, wrap  # noqa: E402
+from ui.host.measuring import machine_name  # noqa: E402
+
+BENCH, SPECULATIVE = "llama-bench", "llama-speculative-simple"
+FORWARDS = (1, 5, 9)
+CONTEXT = 64
+_FORWARD_REPEATS = 20
+_DECODED = re.compile(r"decoded +(\d+) tokens in +([\d.]+) seconds")
+WIDTH = 120
+
+Measure = Callable[[int], float]
+"""Tokens a second in a turn of that number."""
+
+
+@dataclass(frozen=True)
+class LlamaCpp:
+    """llama.cpp's programs.
+
+    Attributes:
+        folder: Where they are.
+        threads: How many threads compute.
+    """
+
+    folder: Path
+    threads: int
+
+    def plain(self, model: Path, new_tokens: int) -> Measure:
+        """Plain decoding, as `llama-bench` measures it."""
+        return lambda turn: float(self._bench(model, "-p", "0", "-n", str(new_tokens), "-r", "1")[0]["avg_ts"])
+
+    def speculative(self, target: Path, draft: Path, window: int, prompts: Sequence[str], new_tokens: int) -> Measure:
+        """Speculative decoding with windows of that length, greedy."""
+        options = ["-m", target, "-md", draft, "--spec-type", "draft-simple", "--spec-draft-n-max", window, "-c", 1024]
+        options += ["-n", new_tokens, "--temp", 0, "-t", self.threads, "-td", self.threads, "-ngl", 0, "-ngld", 0, "--ignore-eos"]
+
+        def measure(turn: int) -> float:
+            printed = self._run(SPECULATIVE, *options, "-p", prompts[turn % len(prompts)])
+            found = _DECODED.search(printed)
+            if found is None:
+                raise ValueError(f"{SPECULATIVE} printed no speed: {printed[-300:]!r}")
+            return int(found[1]) / float(found[2])
+
+        return measure
+
+    def forwards(self, model: Path) -> list[float]:
+        """Milliseconds of forwards over `FORWARDS` tokens after `CONTEXT` others: medians."""
+        counts = ",".join(map(str, FORWARDS))
+        rows = self._bench(model, "-p", counts, "-n", "0", "-d", str(CONTEXT), "-r", str(_FORWARD_REPEATS))
+        by_count = {row["n_prompt"]: median(row["samples_ns"]) / 1e6 for row in rows}
+        return [by_count[count] for count in FORWARDS]
+
+    def _bench(self, model: Path, *options: str) -> list[dict[str, Any]]:
+        printed = self._run(BENCH, "-m", model, "-t", self.threads, "-ngl", 0, "-o", "json", *options)
+        return list(json.loads(printed[printed.index("[") : printed.rindex("]") + 1]))
+
+    def _run(self, program: str, *options: object) -> str:
+        done = subprocess.run(
+            [str(self.folder / program), *map(str, options)], capture_output=True, text=True, errors="replace", check=False
+        )
+        if done.returncode:
+            raise ValueError(f"{program} ended with status {done.returncode}: {done.stderr.strip()[-300:]}")
+        return done.stdout if program == BENCH else done.stdout + done.stderr
+
+
+def our_forwards(model: Any) -> list[float]:
+    """The same of a model of ours."""
+    tokens = torch.arange(CONTEXT + max(FORWARDS))[None] % model.vocab_size
+    cache = model.new_cache(1)
+    model.forward(tokens[:, :CONTEXT], cache, num_logits=1)
+    found: list[list[float]] = [[] for _ in FORWARDS]
+    for turn in range(_FORWARD_REPEATS + 2):
+        for count, ms in zip(FORWARDS, found, strict=True):
+            query = tokens[:, CONTEXT : CONTEXT + count]
+            began = time.perf_counter()
+            model.forward(query, cache, num_logits=1)
+            took = (time.perf_counter() - began) * 1e3
+            cache.crop(count)
+            if turn >= 2:
+                ms.append(took)
+    return [median(ms) for ms in found]
+
+
+def copies_a_second(num_bytes: int, threads: int) -> float:
+    """How often a block of that size is read, if a copy reads half of its time."""
+    source, before = torch.ones(num_bytes // 4), torch.get_num_threads()
+    target = torch.empty_like(source)
+    torch.set_num_threads(threads)
+    seconds = []
+    for _ in range(_FORWARD_REPEATS):
+        began = time.perf_counter()
+        target.copy_(source)
+        seconds.append(time.perf_counter() - began)
+    torch.set_num_threads(before)
+    return 2 / median(seconds)
+
+
+def random_llama(shape: str, like: Any, vocab_size: int) -> LlamaForCausalLM:
+    """A random Llama of "LAYERSxWIDTH", with heads of 64 and a feed-forward network as Llama's."""
+    layers, width = map(int, shape.split("x"))
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=vocab_size,
+        hidden_size=width,
+        intermediate_size=-(-8 * width // 3 // 32) * 32,
+        num_hidden_layers=layers,
+        num_attention_heads=width // 64,
+        max_position_embeddings=1024,
+        tie_word_embeddings=True,
+        bos_token_id=like.bos_token_id,
+        eos_token_id=like.eos_token_id,
+    )
+    return LlamaForCausalLM(config).eval()
+
+
+def weight_bytes(model: Any) -> int:
+    """What a forward reads: all weights once, tied ones too, a separate embedding table not."""
+    table = model.get_input_embeddings().weight
+    total = sum(parameter.numel() for parameter in model.parameters())
+    return 4 * (total if model.config.tie_word_embeddings else total - table.numel())
+
+
+def in_turn(ways: dict[str, Measure], turns: int, tick: Callable[[str], None]) -> dict[str, list[float]]:
+    """Every way once a turn, back and forth; the first turn warms up."""
+    rates: dict[str, list[float]] = {name: [] for name in ways}
+    for turn in range(-1, turns):
+        for name in ways if turn % 2 == 0 else reversed(ways):
+            rate = ways[name](max(0, turn))
+            tick(f"turn {turn + 1} of {turns}: {name} {rate:.0f}")
+            if turn >= 0:
+                rates[name].append(rate)
+    return rates
+
+
+def ratio(rates: dict[str, list[float]], one: str, other: str) -> float:
+    """Median over the turns of one way's speed in the other's."""
+    return median(a / b for a, b in zip(rates[one], rates[other], strict=True))
+
+
+def best(rates: dict[str, list[float]], names: Sequence[str]) -> str:
+    """The fastest at the median."""
+    return max(names, key=lambda name: median(rates[name]))
+
+
+def decoding_table(rates: dict[str, list[float]], peers: dict[str, str], limit: float, caption: str) -> Table:
+    """Speeds, and each way beside the one of llama.cpp that it is compared with."""
+    table = Table(title="Greedy decoding, tokens a second", caption=caption)
+    for heading, justify in (("", "left"), ("median", "right"), ("from", "right"), ("to", "right"), ("÷ llama.cpp", "right")):
+        table.add_column(heading, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    for name, found in rates.items():
+        beside = f"{ratio(rates, name, peers[name]):.2f}" if name in peers else ""
+        table.add_row(name, f"{median(found):.0f}", f"{min(found):.0f}", f"{max(found):.0f}", beside)
+    table.add_row("limit of plain decoding, float32", f"{limit:.0f}", "", "", "")
+    return table
+
+
+def forward_table(found: dict[str, list[tuple[list[float], list[float], float]]]) -> Table:
+    """Milliseconds of forwards, and llama.cpp's ÷ ours turn by turn."""
+    table = Table(title=f"A forward of the target after {CONTEXT} tokens, ms")
+    for heading in ("", "tokens", "ours", "llama.cpp", "our speed ÷ llama.cpp's", "limit"):
+        table.add_column(heading, justify="left" if not heading else "right", no_wrap=True)
+    for name, turns in found.items():
+        for place, count in enumerate(FORWARDS):
+            ours, theirs = ([turn[side][place] for turn in turns] for side in (0, 1))
+            speed = median(b / a for a, b in zip(ours, theirs, strict=True))
+            limit = median(turn[2] for turn in turns)
+            table.add_row(name, str(count), f"{median(ours):.2f}", f"{median(theirs):.2f}", f"{speed:.2f}", f"{limit:.2f}")
+    return table
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="where llama.cpp's programs are")
+    parser.add_argument("--target", default=str(BUNDLED_PAIR / "target"), help="a local folder (default: the bundled pair's)")
+    parser.add_argument("--draft", default=str(BUNDLED_PAIR / "draft"))
+    parser.add_argument("--threads", type=int, default=num_threads(), help="for all (default: %(default)s)")
+    parser.add_argument("--windows", type=int, nargs="+", default=[2, 3, 4, 5, 6, 8])
+    parser.add_argument("--shapes", nargs="*", default=["12x512"], help="more targets for the forwards (default: 12x512)")
+    parser.add_argument("--new-tokens", type=int, default=200)
+    parser.add_argument("--turns", type=int, default=9)
+    parser.add_argument("--quick", action="store_true", help="three turns of 100 tokens with k = 4 and 5")
+    parser.add_argument("--out", type=Path, help="save the tables there as well")
+    options = parser.parse_args(argv)
+    if options.quick:
+        options.turns, options.new_tokens, options.windows = 3, 100, [4, 5]
+    missing = [name for name in (BENCH, SPECULATIVE) if not (options.folder / name).is_file()]
+    if missing:
+        parser.error(f"{options.folder} has no {' and no '.join(missing)}")
+    os.environ[THREADS_VARIABLE] = str(options.threads)
+    try:
+        tables = measure(options)
+    except (ValueError, OSError) as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 2
+    consoles = [Console(width=None if sys.stdout.isatty() else WIDTH)]
+    with options.out.open("w", encoding="utf-8") if options.out else open(os.devnull, "w") as file:
+        for console in (*consoles, Console(file=file, width=WIDTH)):
+            for table in tables:
+                console.print(table)
+    return 0
+
+
+def measure(options: argparse.Namespace) -> list[Table]:
+    """Everything, and the tables of it."""
+
+    def tick(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    engine = LlamaCpp(options.folder, options.threads)
+    pair = load_pair(options.target, options.draft, device="cpu", dtype="float32")
+    sources = load_pair(options.target, options.draft, device="cpu", dtype="float32", executor="transformers")
+    target, draft = (getattr(model, "model") for model in (sources.target, sources.draft))  # noqa: B009
+    decoder, tokens = SpeculativeDecoder(pair), options.new_tokens
+    prompts = list(PROMPTS)
+    ids = [decoder.admission.encode(prompt) for prompt in prompts]
+    peer = Transformers(target, draft, tokens)
+    peer.choose_threads(ids[0], sorted({1, max(1, options.threads - 1), options.threads}))
+    leave_cores_to(pair.target)
+
+    def decoding(way: Any) -> Measure:
+        def measured(turn: int) -> float:
+            run = way.decode(ids[turn % len(ids)], turn)
+            return len(run.token_ids) / run.seconds
+
+        return measured
+
+    with tempfile.TemporaryDirectory() as folder:
+        files = {name: Path(folder) / f"{name}.gguf" for name in ("target", "draft", "target half", "draft half")}
+        for name, model, dtype in (
+            ("target", target, "float32"),
+            ("draft", draft, "float32"),
+            ("target half", target, "float16"),
+            ("draft half", draft, "float16"),
+        ):
+            export(model, pair.tokenizer, files[name], dtype)
+        ours = {k: f"ours, k = {k}" if k else "ours, plain" for k in (0, *options.windows)}
+        theirs = {k: f"llama.cpp, k = {k}" if k else "llama.cpp, plain" for k in (0, *options.windows)}
+        ways: dict[str, Measure] = {name: decoding(our_way(decoder, k, 0.0, tokens)) for k, name in ours.items()}
+        ways[theirs[0]] = engine.plain(files["target"], tokens)
+        for k in options.windows:
+            ways[theirs[k]] = engine.speculative(files["target"], files["draft"], k, prompts, tokens)
+        ways["llama.cpp, plain, half precision"] = engine.plain(files["target half"], tokens)
+        for way in [peer.way(k, 0.0) for k in (0, *options.windows)]:
+            ways[way.name] = decoding(way)
+        rates = in_turn(ways, options.turns, tick)
+        best_peer = best(rates, [theirs[k] for k in options.windows])
+        peers = {ours[0]: theirs[0]} | {ours[k]: best_peer for k in options.windows}
+        targets = {Path(options.target).name: (target, pair.target, files["target"])}
+        for shape in options.shapes:
+            made = random_llama(shape, target.config, target.config.vocab_size)
+            path = Path(folder) / f"{shape}.gguf"
+            export(made, pair.tokenizer, path)
+            targets[shape] = made, wrap(made), path
+        forwards: dict[str, list[tuple[list[float], list[float], float]]] = {name: [] for name in targets}
+        for turn in range(options.turns):
+            for name, (source, model, path) in targets.items():
+                limit = 1e3 / copies_a_second(weight_bytes(source), options.threads)
+                forwards[name].append((our_forwards(model), engine.forwards(path), limit))
+                tick(f"forwards, turn {turn + 1} of {options.turns}: {name}")
+    limit = copies_a_second(weight_bytes(target), options.threads)
+    best_ours = best(rates, [ours[k] for k in options.windows])
+    slow = best(rates, [name for name in rates if name.startswith("transformers")])
+    said = [
+        f"best: {best_ours} ÷ {best_peer} = {ratio(rates, best_ours, best_peer):.2f}, ÷ {slow} = {ratio(rates, best_ours, slow):.2f}",
+        f"drafts are compared with {best_peer}",
+        f"{machine_name('cpu')}, {options.threads} threads (transformers {peer.threads}), {options.turns} turns of {tokens} tokens, "
+        f"{date.today():%d %B %Y}",
+    ]
+    return [decoding_table(rates, peers, limit, "\n".join(said)), forward_table(forwards)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Models in GGUF files, computed by llama.cpp through llama-cpp-python."""

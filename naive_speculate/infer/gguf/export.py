@@ -1,0 +1,158 @@
+"""Writes a transformers model as a GGUF file, for llama.cpp: the Llama family and Gemma 2, with byte-level BPE.
+
+`python -m naive_speculate.infer.gguf.export FOLDER FILE.gguf` does it for a saved model. Other models are converted by llama.cpp's
+own script.
+"""
+
+import argparse
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+_ARCHITECTURES = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3", "gemma2": "GEMMA2"}
+_NEEDED = "writing GGUF files needs the package gguf: pip install 'naive-speculate[gguf]'"
+DTYPES = {"float32": "F32", "float16": "F16"}
+
+
+def export(model: Any, tokenizer: Any, path: str | Path, dtype: str = "float32") -> None:
+    """Write a model.
+
+    Args:
+        model: A transformers causal language model.
+        tokenizer: Its transformers tokenizer, byte-level BPE with GPT-2's pre-tokenizer; None names the tokens by their numbers.
+        path: The file to write.
+        dtype: What matrices are stored in; norms and biases are float32.
+
+    Raises:
+        ValueError: If the model or the tokenizer is of another kind, or the package gguf is missing.
+    """
+    gguf = _gguf()
+    config = model.config
+    if config.model_type not in _ARCHITECTURES:
+        raise ValueError(f"model is {config.model_type!r}; {', '.join(_ARCHITECTURES)} can be exported")
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
+    architecture = gguf.MODEL_ARCH[_ARCHITECTURES[config.model_type]]
+    writer = gguf.GGUFWriter(str(path), gguf.MODEL_ARCH_NAMES[architecture])
+    _write_shape(writer, config)
+    writer.add_file_type(gguf.LlamaFileType[f"{'ALL' if dtype == 'float32' else 'MOSTLY'}_{DTYPES[dtype]}"])
+    _write_tokens(gguf, writer, config, tokenizer)
+    names = gguf.get_tensor_name_map(architecture, config.num_hidden_layers)
+    tied = config.tie_word_embeddings
+    for name, tensor in model.state_dict().items():
+        if tied and name == "lm_head.weight":
+            continue
+        found = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        if found is None:
+            raise ValueError(f"model has {name!r}, which GGUF has no place for")
+        values = _as_llama_cpp_has_it(name, tensor.detach().float().cpu(), config)
+        kept = values.dim() < 2 or dtype == "float32"
+        writer.add_tensor(found, values.contiguous().numpy() if kept else values.half().contiguous().numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _write_shape(writer: Any, config: Any) -> None:
+    rope = config.rope_parameters
+    if rope["rope_type"] != "default":
+        raise ValueError(f"model has rotary positions of type {rope['rope_type']!r}; only 'default' can be exported")
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_key_length(width)
+    writer.add_value_length(width)
+    writer.add_rope_dimension_count(width)
+    writer.add_rope_freq_base(float(rope["rope_theta"]))
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_vocab_size(config.vocab_size)
+    if config.model_type == "gemma2":
+        writer.add_sliding_window(config.sliding_window)
+        writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
+        writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    elif getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True):
+        raise ValueError("model has a sliding window, which llama.cpp does not compute for this family")
+
+
+def _write_tokens(gguf: Any, writer: Any, config: Any, tokenizer: Any) -> None:
+    kinds = [gguf.TokenType.UNUSED] * config.vocab_size
+    pieces = [f"[PAD{token}]" for token in range(config.vocab_size)]
+    merges: list[str] = []
+    if tokenizer is None:
+        kinds = [gguf.TokenType.NORMAL] * config.vocab_size
+    else:
+        state = json.loads(tokenizer.backend_tokenizer.to_str())
+        if state["model"]["type"] != "BPE" or state["normalizer"] is not None or not _is_gpt2(state["pre_tokenizer"]):
+            raise ValueError("tokenizer is not byte-level BPE with GPT-2's pre-tokenizer, the only kind that can be exported")
+        for piece, token in tokenizer.get_vocab().items():
+            pieces[token], kinds[token] = piece, gguf.TokenType.NORMAL
+        for token, entry in tokenizer.added_tokens_decoder.items():
+            kinds[token] = gguf.TokenType.CONTROL if entry.special else gguf.TokenType.USER_DEFINED
+        merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in state["model"]["merges"]]
+        if tokenizer.chat_template:
+            writer.add_chat_template(tokenizer.chat_template)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(pieces)
+    writer.add_token_types(kinds)
+    writer.add_token_merges(merges or ["[ PAD"])  # llama.cpp wants some
+    bos = config.bos_token_id
+    if bos is not None:
+        writer.add_bos_token_id(bos)
+    eos = config.eos_token_id
+    if eos is not None:
+        writer.add_eos_token_id(eos if isinstance(eos, int) else eos[0])
+    writer.add_add_bos_token(tokenizer is not None and tokenizer("a").input_ids[0] == bos)
+
+
+def _is_gpt2(pre_tokenizer: Any) -> bool:
+    return bool(
+        pre_tokenizer
+        and pre_tokenizer["type"] == "ByteLevel"
+        and not pre_tokenizer["add_prefix_space"]
+        and pre_tokenizer["use_regex"]
+    )
+
+
+def _as_llama_cpp_has_it(name: str, tensor: torch.Tensor, config: Any) -> torch.Tensor:
+    if config.model_type == "gemma2":
+        return tensor + 1 if name.endswith("norm.weight") else tensor
+    if config.model_type in ("llama", "mistral") and ".self_attn." in name:
+        for part, heads in (("q_proj", config.num_attention_heads), ("k_proj", config.num_key_value_heads)):
+            if part in name:  # rotary pairs side by side, not half a head apart
+                return tensor.view(heads, 2, -1, *tensor.shape[1:]).transpose(1, 2).reshape(tensor.shape)
+    return tensor
+
+
+def _gguf() -> Any:
+    try:
+        return importlib.import_module("gguf")
+    except ImportError:
+        raise ValueError(_NEEDED) from None
+
+
+def main() -> None:
+    """Write a saved model as a GGUF file."""
+    parser = argparse.ArgumentParser(prog="python -m naive_speculate.infer.gguf.export", description=main.__doc__)
+    parser.add_argument("folder", help="a model as transformers saves it, with its tokenizer")
+    parser.add_argument("path", help="the file to write")
+    parser.add_argument("--dtype", choices=DTYPES, default="float32", help="of the matrices (default: %(default)s)")
+    options = parser.parse_args()
+    try:
+        model = AutoModelForCausalLM.from_pretrained(options.folder, dtype=torch.float32)
+        export(model, AutoTokenizer.from_pretrained(options.folder), options.path, options.dtype)
+    except (OSError, ValueError) as error:
+        parser.error(" ".join(str(error).split())[:300])
+
+
+if __name__ == "__main__":
+    main()

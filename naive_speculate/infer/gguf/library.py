@@ -1,0 +1,138 @@
+"""llama.cpp, loaded when it is first needed, and what it says when something fails."""
+
+import ctypes
+import importlib
+import importlib.metadata
+import logging
+import weakref
+from collections import deque
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from packaging.version import Version
+
+_AT_LEAST = "0.3.36"
+"""llama-cpp-python; the structures of llama.cpp's C interface change between versions."""
+_NEEDED = f"needs the package llama-cpp-python>={_AT_LEAST}: pip install 'naive-speculate[gguf]'"
+_ERROR_LEVEL = 4
+_log = logging.getLogger(__name__)
+_complaints: deque[str] = deque(maxlen=8)
+_callbacks: list[Any] = []
+
+
+@cache
+def llama_cpp() -> Any:
+    """The module of llama-cpp-python with llama.cpp's C functions.
+
+    Raises:
+        ValueError: Names the extra, if the package is not installed, too old, or does not find its library.
+    """
+    try:
+        found = importlib.metadata.version("llama-cpp-python")
+        if Version(found) < Version(_AT_LEAST):
+            raise ValueError(f"{_NEEDED} ({found} is installed)")
+        library = importlib.import_module("llama_cpp")
+    except (ImportError, OSError, RuntimeError) as error:
+        raise ValueError(f"{_NEEDED} ({' '.join(str(error).split())[:120]})") from None
+    _callbacks.append(library.llama_log_callback(_listen))
+    library.llama_log_set(_callbacks[-1], ctypes.c_void_p(0))
+    library.llama_backend_init()
+    return library
+
+
+def _listen(level: int, text: bytes, _: Any) -> None:
+    line = text.decode("utf-8", errors="replace").strip()
+    _log.debug("%s", line)
+    if level >= _ERROR_LEVEL and len(line) > 1:
+        _complaints.append(line.partition(": ")[2] or line)  # without the C++ function's name
+
+
+class ModelFile:
+    """A GGUF file that llama.cpp has loaded; freed when nothing refers to it any more.
+
+    Args:
+        path: The file; of one in several parts, the first.
+        **options: Fields of `llama_model_params`.
+
+    Attributes:
+        handle: llama.cpp's `llama_model *`.
+        vocabulary: Its `llama_vocab *`.
+
+    Raises:
+        ValueError: What llama.cpp says against it, or the name of the extra that is missing.
+    """
+
+    def __init__(self, path: str | Path, **options: Any) -> None:
+        self.path = Path(path)
+        library = llama_cpp()
+        params = library.llama_model_default_params()
+        for name, value in options.items():
+            setattr(params, name, value)
+        _complaints.clear()
+        self.handle = library.llama_model_load_from_file(str(self.path).encode(), params)
+        if not self.handle:
+            raise ValueError(_complaints[0] if _complaints else "llama.cpp cannot load it")
+        weakref.finalize(self, library.llama_model_free, self.handle)
+        self.vocabulary = library.llama_model_get_vocab(self.handle)
+
+    def value(self, key: str) -> str | None:
+        """What the file's metadata say under a key, as text; None where they say nothing."""
+        text = ctypes.create_string_buffer(256)
+        found = llama_cpp().llama_model_meta_val_str(self.handle, key.encode(), text, len(text))
+        return text.value.decode("utf-8", errors="replace") if found >= 0 else None
+
+
+class Context:
+    """A model's working memory in llama.cpp: a unified cache for `num_cells` tokens of any of `MAX_ROWS` sequences.
+
+    Layers with a sliding window keep all their keys, so that every sequence can be rolled back.
+
+    Args:
+        file: The model.
+        num_cells: How many tokens there is room for.
+        num_threads: How many threads compute.
+        options: More fields of `llama_context_params`.
+
+    Attributes:
+        handle: llama.cpp's `llama_context *`.
+        memory: Its `llama_memory_t`.
+        num_cells: How many tokens there is room for, rounded up.
+
+    Raises:
+        MemoryError: If there is not enough memory, or the model cannot be computed in this way.
+    """
+
+    MAX_ROWS = 256  # LLAMA_MAX_SEQ
+    MAX_TOKENS = 512
+    """How many tokens one call computes."""
+
+    def __init__(self, file: ModelFile, num_cells: int, num_threads: int, options: dict[str, Any]) -> None:
+        self.file = file
+        library = llama_cpp()
+        params = library.llama_context_default_params()
+        settings = {
+            "n_ctx": num_cells,
+            "n_batch": self.MAX_TOKENS,
+            "n_ubatch": self.MAX_TOKENS,
+            "n_seq_max": self.MAX_ROWS,
+            "n_threads": num_threads,
+            "n_threads_batch": num_threads,
+            "swa_full": True,
+            "kv_unified": True,
+            "no_perf": True,
+        }
+        for name, value in (settings | options).items():
+            setattr(params, name, value)
+        _complaints.clear()
+        self.handle = library.llama_init_from_model(file.handle, params)
+        if not self.handle:
+            said = f": {_complaints[0]}" if _complaints else ""
+            raise MemoryError(f"llama.cpp has no room for {num_cells} tokens of {file.path.name}{said}")
+        weakref.finalize(self, _free, self.handle, file)  # the model must outlive its contexts
+        self.memory = library.llama_get_memory(self.handle)
+        self.num_cells = int(library.llama_n_ctx(self.handle))
+
+
+def _free(context: Any, _: ModelFile) -> None:
+    llama_cpp().llama_free(context)

@@ -1,0 +1,78 @@
+"""What a GGUF file says of itself: the key-value pairs at its start (the format's specification is in ggml, docs/gguf.md)."""
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+SUFFIX = ".gguf"
+_MAGIC = b"GGUF"
+_VERSIONS = (2, 3)
+_NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_STRING, _ARRAY = 8, 9
+_LONGEST = 1 << 28
+"""No string and no list of a real file has more entries."""
+
+
+def is_gguf(source: str | Path) -> bool:
+    """Whether a model is named by a GGUF file."""
+    return Path(source).suffix.lower() == SUFFIX
+
+
+def read_metadata(path: str | Path) -> dict[str, Any]:
+    """All key-value pairs of a file; strings and lists of them as `str`.
+
+    Raises:
+        ValueError: If this is no GGUF file, or one that ends too early.
+        OSError: If it cannot be read.
+    """
+    with open(path, "rb") as file:
+        if file.read(4) != _MAGIC:
+            raise ValueError("it is not a GGUF file")
+        try:
+            version, _, count = struct.unpack("<IQQ", _take(file, 20))
+            if version not in _VERSIONS:
+                raise ValueError(f"its GGUF version is {version}, and {' and '.join(map(str, _VERSIONS))} are known")
+            return dict(_pair(file) for _ in range(count))
+        except (struct.error, KeyError, MemoryError):
+            raise ValueError("it is damaged, or was not copied in full") from None
+
+
+def _pair(file: BinaryIO) -> tuple[str, Any]:
+    key = _string(file)
+    return key, _value(file, _number(file, "I"))
+
+
+def _value(file: BinaryIO, kind: int) -> Any:
+    if kind == _STRING:
+        return _string(file)
+    if kind != _ARRAY:
+        return _number(file, _NUMBERS[kind])
+    inner, count = _number(file, "I"), _length(file)
+    if inner in _NUMBERS:
+        format_ = f"<{count}{_NUMBERS[inner]}"
+        return list(struct.unpack(format_, _take(file, struct.calcsize(format_))))
+    read: Callable[[], Any] = (lambda: _string(file)) if inner == _STRING else (lambda: _value(file, inner))
+    return [read() for _ in range(count)]
+
+
+def _string(file: BinaryIO) -> str:
+    return _take(file, _length(file)).decode("utf-8", errors="replace")
+
+
+def _length(file: BinaryIO) -> int:
+    length = _number(file, "Q")
+    if length > _LONGEST:
+        raise struct.error("a length that no file has")
+    return length
+
+
+def _number(file: BinaryIO, format_: str) -> Any:
+    return struct.unpack(f"<{format_}", _take(file, struct.calcsize(f"<{format_}")))[0]
+
+
+def _take(file: BinaryIO, count: int) -> bytes:
+    found = file.read(count)
+    if len(found) < count:
+        raise struct.error("the file ends")
+    return found

@@ -1,0 +1,230 @@
+"""A language model from a GGUF file, computed by llama.cpp: on the CPU, with Metal, Vulkan, CUDA, as it was built."""
+
+import weakref
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from naive_speculate.infer.gguf.cache import GgufCache, GgufRows
+from naive_speculate.infer.gguf.library import Context, ModelFile, llama_cpp
+from naive_speculate.infer.protocols import KVCache, KVState
+from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
+from naive_speculate.infer.threads import num_threads
+from naive_speculate.infer.transformers_model import check_query
+
+CACHE_TYPES = {"float32": 0, "float16": 1, "bfloat16": 30}
+"""What keys and values can be stored in, as ggml numbers it."""
+_ALL_FLOAT32 = "0"
+_MAX_SPARE, _MAX_SPARE_CELLS = 2, 4096
+
+
+class GgufLanguageModel:
+    """A `BatchLanguageModel` that llama.cpp computes.
+
+    Attributes:
+        name: The file.
+        vocab_size: Width of the logits.
+        max_positions: How many tokens a sequence may have.
+        num_parameters: Number of parameters.
+        eos_token_ids: All tokens that end a sequence; the file's end-of-sequence token first.
+        executor: "gguf".
+        device: The CPU: there the logits are, wherever llama.cpp computes.
+
+    Args:
+        path: The file.
+        device: "auto" computes with all layers where llama.cpp was built for, "cpu" on the CPU alone; any other, such as "cuda",
+            needs a llama.cpp that was built for GPUs.
+        dtype: What keys and values are stored in; "auto": float32 where all weights are, else float16. The weights stay as they
+            are in the file.
+
+    Raises:
+        ValueError: If the file cannot be loaded, llama-cpp-python is missing, there is no such device or dtype, or the model's
+            state cannot be rolled back.
+    """
+
+    executor = "gguf"
+    device = torch.device("cpu")
+
+    def __init__(self, path: str | Path, device: str = "auto", dtype: str = "auto") -> None:
+        library = llama_cpp()
+        refuse_if_not_rollbackable(path)
+        offloads = bool(library.llama_supports_gpu_offload())
+        if device not in ("auto", "cpu") and not offloads:
+            raise ValueError(f"device={device!r} is not there: this llama.cpp was built for the CPU alone")
+        if dtype not in ("auto", *CACHE_TYPES):
+            raise ValueError(f"dtype must be 'auto' or one of {', '.join(CACHE_TYPES)} for GGUF models, got {dtype!r}")
+        by_gpu = offloads and device != "cpu"
+        self._file = ModelFile(path, n_gpu_layers=-1 if by_gpu else 0)
+        if dtype == "auto":
+            dtype = "float32" if self._file.value("general.file_type") == _ALL_FLOAT32 else "float16"
+        kind = CACHE_TYPES[dtype]
+        self._options = {"type_k": kind, "type_v": kind, "offload_kqv": by_gpu, "op_offload": by_gpu}
+        handle, vocabulary = self._file.handle, self._file.vocabulary
+        self.name = str(path)
+        self.vocab_size = int(library.llama_vocab_n_tokens(vocabulary))
+        self.max_positions = int(library.llama_model_n_ctx_train(handle))
+        self.num_parameters = int(library.llama_model_n_params(handle))
+        eos = int(library.llama_vocab_eos(vocabulary))
+        ends = [token for token in range(self.vocab_size) if library.llama_vocab_is_eog(vocabulary, token)]
+        self.eos_token_ids = tuple(dict.fromkeys([*([eos] if eos >= 0 else []), *ends]))
+        self._spare: list[GgufCache] = []
+        self._replays: weakref.WeakKeyDictionary[Any, _Replay] = weakref.WeakKeyDictionary()
+
+    @property
+    def eos_token_id(self) -> int:
+        """The file's end-of-sequence token.
+
+        Raises:
+            ValueError: If it has none.
+        """
+        if not self.eos_token_ids:
+            raise ValueError(f"eos_token_id: the file {self.name} has none")
+        return self.eos_token_ids[0]
+
+    def new_cache(self, batch_size: int) -> GgufCache:
+        """An empty cache for `batch_size` rows."""
+        if batch_size == 1:
+            with suppress(IndexError):
+                return self._spare.pop()
+        return GgufCache(self._context, batch_size, self.vocab_size)
+
+    def recycle(self, cache: GgufCache) -> None:
+        """Take back a cache that nobody will use again; a large one is let go, with its memory."""
+        if len(self._spare) < _MAX_SPARE and cache.num_cells <= _MAX_SPARE_CELLS:
+            cache.empty()
+            self._spare.append(cache)
+
+    def _context(self, num_cells: int) -> Context:
+        return Context(self._file, num_cells, num_threads(), self._options)
+
+    def forward(
+        self,
+        query_token_ids: torch.Tensor,
+        kv_cache: KVCache | GgufCache | GgufRows,
+        *,
+        num_logits: int | None = None,
+        layers: Sequence[int] = (),
+    ) -> torch.Tensor:
+        """Compute logits and extend the cache; see `BatchLanguageModel.forward`.
+
+        Args:
+            query_token_ids: int64, shape `[batch_size, num_query_tokens]`.
+            kv_cache: Of `new_cache`, a choice of its rows, or any `KVCache`: such a one stores the tokens' ids, from which keys
+                and values are computed again where llama.cpp does not have them any more.
+            num_logits: Only the last so many positions' logits; None for all.
+            layers: None can be asked for.
+
+        Returns:
+            torch.Tensor: float32, shape `[batch_size, num_query_tokens or num_logits, vocab_size]`.
+
+        Raises:
+            ValueError: If the query is not of that shape, its rows are not the cache's, a token is not in the vocabulary, all
+                rows reach beyond `max_positions`, or hidden states are asked for.
+            MemoryError: If there is not enough memory for longer sequences.
+        """
+        check_query(query_token_ids)
+        if layers:
+            raise ValueError(f"layers: llama.cpp returns no hidden states of {self.name}, got {list(layers)}")
+        batch_size, num_new = query_token_ids.shape
+        if num_logits is None:
+            num_logits = num_new
+        elif not 1 <= num_logits <= num_new:
+            raise ValueError(f"num_logits must be between 1 and the query's {num_new} tokens, got {num_logits}")
+        query = query_token_ids.tolist()
+        if min(map(min, query)) < 0 or max(map(max, query)) >= self.vocab_size:
+            raise ValueError(f"query_token_ids must be between 0 and {self.vocab_size - 1}, got {query!r:.80}")
+        if isinstance(kv_cache, (GgufCache, GgufRows)):
+            rows = kv_cache if isinstance(kv_cache, GgufRows) else kv_cache.all_rows()
+        else:
+            rows = self._replayed(kv_cache, batch_size)
+        if len(rows.indices) != batch_size:
+            raise ValueError(f"query_token_ids has {batch_size} rows, kv_cache has {len(rows.indices)}")
+        lengths = rows.lengths
+        if min(lengths) + num_new > self.max_positions:
+            reached = min(lengths) + num_new
+            raise ValueError(f"query_token_ids reaches {reached} tokens, {self.name} can take {self.max_positions}")
+        if max(lengths) + num_new > self.max_positions:
+            logits = self._one_by_one(rows, query, num_logits)
+        else:
+            logits = rows.cache.decode(rows.indices, query, num_logits).view(batch_size, num_logits, -1)
+        if not isinstance(kv_cache, (GgufCache, GgufRows)):
+            ids = query_token_ids[:, None, :, None]
+            kv_cache.update([KVState(ids, ids)])
+            self._replays[kv_cache].add(query)
+        return logits
+
+    def _one_by_one(self, rows: GgufRows, query: list[list[int]], num_logits: int) -> torch.Tensor:
+        """A forward a row. Padding after the last position, which cannot be computed, gets logits of zeros."""
+        num_new = len(query[0])
+        out = torch.zeros(len(query), num_logits, self.vocab_size)
+        for logits, tokens, row, length in zip(out, query, rows.indices, rows.lengths, strict=True):
+            count = min(num_new, self.max_positions - length)
+            if wanted := max(0, count - (num_new - num_logits)):
+                logits[:wanted] = rows.cache.decode([row], [tokens[:count]], wanted)
+            elif count:
+                rows.cache.decode([row], [tokens[:count]], 1)
+            rows.cache.lengths[row] = length + num_new
+        return out
+
+    def _replayed(self, kv_cache: KVCache, batch_size: int) -> GgufRows:
+        """Rows with the tokens of a plain cache: those that have not been cropped since are still there.
+
+        Raises:
+            ValueError: If it is no cache, or not one that this model has filled.
+        """
+        if not isinstance(kv_cache, KVCache) or isinstance(kv_cache, (RaggedKVCache, CacheRows)):
+            raise ValueError(f"kv_cache must be of this model's new_cache or a plain KVCache, got {type(kv_cache).__name__}")
+        states = kv_cache.get_kv_states()
+        if states and (len(states) != 1 or states[0].keys.dtype != torch.int64 or states[0].keys.shape[0] != batch_size):
+            raise ValueError(f"kv_cache belongs to another model, or has not {batch_size} rows")
+        history = states[0].keys[:, 0, :, 0].tolist() if states else [[] for _ in range(batch_size)]
+        replay = self._replays.get(kv_cache)
+        if replay is None:
+            replay = self._replays[kv_cache] = _Replay(self.new_cache(batch_size))
+        return replay.with_tokens(history)
+
+
+class _Replay:
+    """The rows that belong to a plain cache, and the tokens that they hold."""
+
+    def __init__(self, cache: GgufCache) -> None:
+        self.cache = cache
+        self.held: list[list[int]] = [[] for _ in cache.lengths]
+
+    def with_tokens(self, history: list[list[int]]) -> GgufRows:
+        """The rows, rolled back and fed until they hold these tokens."""
+        for row, (held, tokens) in enumerate(zip(self.held, history, strict=True)):
+            shared = next((i for i, (a, b) in enumerate(zip(held, tokens, strict=False)) if a != b), min(len(held), len(tokens)))
+            self.cache.keep(row, shared)
+            if tokens[shared:]:
+                self.cache.decode([row], [tokens[shared:]], 1)
+        self.held = history
+        return self.cache.all_rows()
+
+    def add(self, query: list[list[int]]) -> None:
+        """The rows have gained these tokens."""
+        self.held = [held + tokens for held, tokens in zip(self.held, query, strict=True)]
+
+
+def refuse_if_not_rollbackable(path: str | Path) -> None:
+    """Refuse models whose state is not a cache of keys and values that can be cut; the weights are not loaded for it.
+
+    Raises:
+        ValueError: Names the architecture and why.
+    """
+    library = llama_cpp()
+    header = ModelFile(path, vocab_only=True)
+    kind = header.value("general.architecture")
+    for what, check in (
+        ("is recurrent", library.llama_model_is_recurrent),
+        ("has recurrent layers beside attention", library.llama_model_is_hybrid),
+    ):
+        if check(header.handle):
+            raise ValueError(f"the model ({kind}) {what}: its state cannot be rolled back after a rejection")
+    if library.llama_model_has_encoder(header.handle):
+        raise ValueError(f"the model ({kind}) has an encoder; a decoder-only model is needed")
+    if library.llama_model_is_diffusion(header.handle):
+        raise ValueError(f"the model ({kind}) is a diffusion model; one that predicts the next token is needed")

@@ -1,0 +1,125 @@
+"""Reads a Llama model from a folder, without transformers' model classes, whose import takes longer than all else of a start.
+
+Only what the folder says in full is read here: what its configuration leaves to a default, and whatever is not as expected,
+is left to transformers.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, RotaryTable, is_supported, shape_in, weights_in
+
+_TOLD = (
+    "dtype eos_token_id head_dim hidden_act hidden_size intermediate_size max_position_embeddings num_attention_heads "
+    "num_hidden_layers num_key_value_heads rms_norm_eps rope_parameters tie_word_embeddings vocab_size"
+).split()
+
+
+@dataclass
+class StoredLlama:
+    """A model's weights, and what `LlamaLanguageModel` tells of it."""
+
+    name: str
+    eos_token_ids: tuple[int, ...]
+    vocab_size: int
+    max_positions: int
+    num_parameters: int
+    num_layers: int
+    hidden_size: int
+    input_embeddings: torch.Tensor
+    shape: LlamaShape
+    weights: LlamaWeights
+    rotary: RotaryTable
+
+
+def stored_dtype(folder: Path) -> torch.dtype | None:
+    """What the weights of a folder that can be read here are stored in; None where it cannot."""
+    config = _config(folder)
+    return None if config is None else getattr(torch, str(config.dtype), None)
+
+
+def read_llama(folder: Path, device: torch.device, dtype: torch.dtype) -> StoredLlama | None:
+    """The model in a folder, its weights on a device in a dtype; None where that is left to transformers."""
+    config = _config(folder)
+    if config is None:
+        return None
+    shape = shape_in(config)
+    try:
+        state = {name: tensor for file in _files(folder) for name, tensor in load_file(file).items()}
+    except (OSError, ValueError, KeyError, SafetensorError):
+        return None
+    if config.tie_word_embeddings:
+        state.pop("lm_head.weight", None)
+    if {name: tuple(tensor.shape) for name, tensor in state.items()} != _expected(config, shape):
+        return None
+    state = {name: tensor.to(device, dtype) for name, tensor in state.items()}
+    widths = torch.arange(0, shape.head_dim, 2, dtype=torch.int64).float() / shape.head_dim
+    eos = config.eos_token_id
+    return StoredLlama(
+        name=str(folder),
+        eos_token_ids=() if eos is None else tuple(eos) if isinstance(eos, list) else (eos,),
+        vocab_size=shape.vocab_size,
+        max_positions=config.max_position_embeddings,
+        num_parameters=sum(tensor.numel() for tensor in state.values()),
+        num_layers=shape.num_layers,
+        hidden_size=shape.hidden_size,
+        input_embeddings=state["model.embed_tokens.weight"],
+        shape=shape,
+        weights=weights_in(state, shape.num_layers),
+        rotary=RotaryTable((1.0 / config.rope_parameters["rope_theta"] ** widths).to(device), 1.0),
+    )
+
+
+def _config(folder: Path) -> Any:
+    try:
+        told = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    if not isinstance(told, dict) or told.get("architectures") != ["LlamaForCausalLM"] or told.get("model_type") != "llama":
+        return None
+    if any(name not in told for name in _TOLD) or told.get("attention_bias") or "auto_map" in told:
+        return None
+    config = SimpleNamespace(**told)
+    rope = config.rope_parameters
+    if not isinstance(rope, dict) or rope.get("rope_type") != "default" or "rope_theta" not in rope:
+        return None
+    return config if is_supported(config) is None else None
+
+
+def _files(folder: Path) -> list[Path]:
+    whole = folder / "model.safetensors"
+    if whole.is_file():
+        return [whole]
+    index: Mapping[str, Any] = json.loads((folder / "model.safetensors.index.json").read_text(encoding="utf-8"))
+    return [folder / name for name in sorted(set(index["weight_map"].values()))]
+
+
+def _expected(config: Any, shape: LlamaShape) -> dict[str, tuple[int, ...]]:
+    """All weights that there must be, with their shapes."""
+    hidden, inner = shape.hidden_size, config.intermediate_size
+    queries, keys = shape.num_heads * shape.head_dim, shape.num_kv_heads * shape.head_dim
+    layer: dict[str, tuple[int, ...]] = {
+        "input_layernorm": (hidden,),
+        "post_attention_layernorm": (hidden,),
+        "self_attn.q_proj": (queries, hidden),
+        "self_attn.k_proj": (keys, hidden),
+        "self_attn.v_proj": (keys, hidden),
+        "self_attn.o_proj": (hidden, queries),
+        "mlp.gate_proj": (inner, hidden),
+        "mlp.up_proj": (inner, hidden),
+        "mlp.down_proj": (hidden, inner),
+    }
+    wanted: dict[str, tuple[int, ...]] = {"model.embed_tokens": (shape.vocab_size, hidden), "model.norm": (hidden,)}
+    if not config.tie_word_embeddings:
+        wanted["lm_head"] = (shape.vocab_size, hidden)
+    for index in range(shape.num_layers):
+        wanted |= {f"model.layers.{index}.{name}": size for name, size in layer.items()}
+    return {f"{name}.weight": size for name, size in wanted.items()}

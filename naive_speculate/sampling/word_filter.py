@@ -1,0 +1,163 @@
+"""Forbids tokens by the words that they would write: no listed word is generated, however it is split over tokens.
+
+A token is banned where it would complete a listed word, whether or not letters may follow: so no text ever ends in one, wherever
+it is cut. What is banned depends on the text before and nothing else, so that speculation stays lossless for the target filtered
+in this way. Of that text only the end counts that a listed word may begin with, which is mostly none: tokens lead from one such
+end to the next, and what is banned after each is looked up once.
+"""
+
+import codecs
+from bisect import bisect
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import regex
+import torch
+
+from naive_speculate.sampling.words import WordList, normalized
+
+_PROMPT_TOKENS = 64
+"""Of a prompt, so many tokens may be the beginning of a listed word."""
+
+_LETTER = "ꙮ"
+"""Stands for the end of a word with which no listed one begins."""
+
+_LAST = "\U0010ffff"
+
+
+class End(NamedTuple):
+    """How a text ends, as far as it matters for what may follow.
+
+    Attributes:
+        text: What a listed word may begin with, normalised; else nothing, or `_LETTER` within a word.
+        rest: Bytes of a character that is not complete.
+    """
+
+    text: str = ""
+    rest: bytes = b""
+
+
+class FilterTable:
+    """What a word list bans of a vocabulary, after each end of a text. Threads may share one.
+
+    Args:
+        words: The list.
+        token_bytes: What each token stands for; those that are not in it, the special ones, stand for nothing.
+        vocab_size: Width of the logits.
+    """
+
+    def __init__(self, words: WordList, token_bytes: Mapping[int, bytes], vocab_size: int) -> None:
+        self._words = words
+        self._bytes = {token: form for token, form in token_bytes.items() if form and token < vocab_size}
+        self._beginning = regex.compile(words.pattern)
+        texts = {token: form.decode(errors="replace") for token, form in self._bytes.items()}
+        spelled = sorted((normalized(text), token) for token, text in texts.items())
+        self._texts, self._tokens = [text for text, _ in spelled], [token for _, token in spelled]
+        self._inside = [token for token, form in self._bytes.items() if form[0] & 0xC0 == 0x80]
+        self._alone = {start: {token for text, token in spelled if self._found(start + text)} for start in ("", _LETTER)}
+        self.after = lru_cache(maxsize=1 << 16)(self._after)
+        self.banned = lru_cache(maxsize=1 << 13)(self._banned)
+
+    def end_of(self, prompt_token_ids: Sequence[int]) -> End:
+        """How a prompt ends."""
+        end = End()
+        for token in prompt_token_ids[-_PROMPT_TOKENS:]:
+            end = self.after(end, token)
+        return end
+
+    def _after(self, end: End, token: int) -> End:
+        """How a text of this end ends with one more token."""
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        text = end.text + decoder.decode(end.rest + self._bytes.get(token, b""))
+        return End(self._open(normalized(text)), decoder.getstate()[0])
+
+    def _banned(self, end: End) -> torch.Tensor:
+        """The tokens that must not follow, int64, shape `[number of them]`."""
+        if end.rest:
+            banned = {token for token in self._inside if self._completes(end, token)}
+            broken_off = End(self._open(normalized(end.text + "\ufffd")))
+            banned |= set(self.banned(broken_off).tolist()) - set(self._inside)
+        else:
+            banned = set(self._alone[_LETTER if end.text[-1:].isalnum() else ""])
+            if end.text not in ("", _LETTER):
+                banned.update(self._completing(end, 0, len(self._texts), 0))
+        return torch.tensor(sorted(banned), dtype=torch.int64)
+
+    def _completing(self, end: End, first: int, last: int, shared: int) -> Iterator[int]:
+        """The tokens that complete a word with which a text ends, of those from `first` to `last` in the order of their texts,
+        which share so many letters."""
+        while first < last:
+            prefix = self._texts[first][: shared + 1]
+            if len(prefix) == shared:  # it is no longer than what they share
+                first += 1
+                continue
+            after = bisect(self._texts, prefix + _LAST, first, last)
+            text = normalized(end.text + prefix)
+            if self._found(text, end.text):
+                yield from (token for token in self._tokens[first:after] if self._completes(end, token))
+            elif len(self._open(text)) > len(text) - len(end.text):
+                yield from self._completing(end, first, after, shared + 1)
+            first = after
+
+    def _completes(self, end: End, token: int) -> bool:
+        return self._found(end.text + (end.rest + self._bytes[token]).decode(errors="replace"), end.text)
+
+    def _found(self, text: str, before: str = "") -> bool:
+        """Whether there are listed words in a text which are not there before."""
+        return bool(self._words.places(text) - self._words.places(before))
+
+    def _open(self, text: str) -> str:
+        """The end of a normalised text with which a listed word may begin."""
+        for text_end in (text, text[:-1]) if self._words.composed else (text,):
+            for start in range(len(text_end)):
+                if start == 0 or not text_end[start - 1].isalnum():
+                    found = self._beginning.fullmatch(text_end, start, partial=True)
+                    if found and found.partial:
+                        return text[start:]
+        return _LETTER if text[-1:].isalnum() else ""
+
+
+class WordFilter:
+    """Follows one sequence, and says what is banned next. It can be asked about any history: it goes back to what that shares
+    with the last one.
+
+    Args:
+        table: What is banned after which end of the text.
+        prompt_token_ids: The prompt, in which a word may begin.
+    """
+
+    def __init__(self, table: FilterTable, prompt_token_ids: Sequence[int]) -> None:
+        self._table = table
+        self._ends = [table.end_of(prompt_token_ids)]  # by number of generated tokens
+        self._tokens: list[int] = []
+
+    def banned(self, history: list[int], window: Sequence[int] = ()) -> list[torch.Tensor]:
+        """The tokens that must not follow `history + window[:t]`, for t from 0 to the window's length."""
+        self._follow(history)
+        end = self._ends[-1]
+        found = [self._table.banned(end)]
+        for token in window:
+            end = self._table.after(end, token)
+            found.append(self._table.banned(end))
+        return found
+
+    def apply(self, scores: torch.Tensor, history: list[int], window: Sequence[int] = ()) -> torch.Tensor:
+        """Scores of shape `[1 + len(window) or more, vocab_size]` with -inf for the banned tokens; the same object where none
+        is banned."""
+        banned = self.banned(history, window)[: len(scores)]
+        if any(map(len, banned)):
+            scores = scores.clone()
+            for place, tokens in enumerate(banned):
+                scores[place, tokens] = -torch.inf
+        return scores
+
+    def _follow(self, history: list[int]) -> None:
+        shared = min(len(self._tokens), len(history))
+        if self._tokens[:shared] != history[:shared]:
+            pairs = zip(self._tokens, history, strict=False)
+            shared = next(place for place, (ours, theirs) in enumerate(pairs) if ours != theirs)
+        del self._tokens[shared:], self._ends[shared + 1 :]
+        for token in history[shared:]:
+            self._tokens.append(token)
+            self._ends.append(self._table.after(self._ends[-1], token))

@@ -1,0 +1,55 @@
+"""Drafts that somebody wrote: a word, and how sure of it they are; the draft model draws where they leave it to it."""
+
+from collections.abc import Sequence
+
+from naive_speculate.speculate.draft.model import ModelDrafter
+from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal
+from naive_speculate.speculate.draft.translated import TranslatedDrafter
+from naive_speculate.speculate.sequence import SequenceState
+
+GIVEN = "given"
+"""Its name in a run's settings; it is in no menu, for it needs `Request.given_draft`."""
+
+
+class _Given(BatchDrafter):
+    """Proposes a row's given tokens in its first step, and nothing afterwards.
+
+    The first of them is drafted with the stated probability s, otherwise a token that the draft model draws:
+    q = s · δ + (1 − s) · q_draft. Where it is the one that was drawn, either way, the others follow as point masses.
+    """
+
+    def room(self, row: SequenceState) -> int:
+        """See `BatchDrafter.room`."""
+        return super().room(row) if row.num_steps == 0 else 0
+
+    def propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
+        """See `BatchDrafter.propose`."""
+        own = super().propose(rows, [1] * len(rows))
+        assert own.probs is not None, "rows with given drafts sample"
+        given = [row.given_draft for row in rows]
+        width = max(min(limit, len(one.token_ids)) for limit, one in zip(limits, given, strict=True) if one is not None)
+        token_ids = own.token_ids.new_zeros(len(rows), width)
+        probs = own.probs.new_zeros(len(rows), width, own.probs.shape[-1])
+        lengths = []
+        for place, (row, limit, one) in enumerate(zip(rows, limits, given, strict=True)):
+            assert one is not None
+            first, *rest = one.token_ids
+            probs[place, 0] = own.probs[place, 0] * (1 - one.prob)
+            probs[place, 0, first] += one.prob
+            # Always drawn, so that a seed's next draws do not depend on what was said.
+            left_to_it = row.random.categorical(own.probs.new_tensor([one.prob, 1 - one.prob]))
+            token_ids[place, 0] = drawn = int(own.token_ids[place, 0]) if left_to_it else first
+            rest = rest[: limit - 1] if drawn == first else []
+            for index, token in enumerate(rest, start=1):
+                token_ids[place, index] = token
+                probs[place, index, token] = 1
+            lengths.append(1 + len(rest))
+        return Proposal(token_ids, probs, lengths)
+
+
+class GivenDrafter(_Given, ModelDrafter):
+    """With a draft model that has the target's tokens."""
+
+
+class TranslatedGivenDrafter(_Given, TranslatedDrafter):
+    """With one that has others; a given token may be one that it does not know."""

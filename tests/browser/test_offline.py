@@ -1,0 +1,97 @@
+"""A connection that breaks in mid-run: the page says so and loses nothing, neither the run nor the settings."""
+
+from playwright.sync_api import ConsoleMessage, Page, expect
+
+from benchmarks.server import Server
+from tests.browser.conftest import PATIENCE
+from tests.browser.relay import Relay
+from tests.browser.steps import another_run, ended, run, shown_run, start, text, toast, trace
+
+PROMPT = "Once upon a time there was an old man who"
+LONG = {"max_tokens": 400, "k": 0, "seed": 4}
+SAID = ".ns-connection"
+
+REMEMBER_WHAT_REPEATS = """
+    const [set, repeated] = [window.setInterval.bind(window), []];
+    window.setInterval = (act, ...more) => { repeated.push(act); return set(act, ...more); };
+    window.timePasses = () => repeated.forEach((act) => act());
+"""
+"""So that no test has to wait: `timePasses()` does what the page does every few seconds, once."""
+
+
+def opened(page: Page, url: str) -> None:
+    """The page, ready to use; its runs go on to the last of their tokens."""
+    page.set_default_timeout(PATIENCE)
+    page.add_init_script(REMEMBER_WHAT_REPEATS)
+    page.goto(url)
+    page.wait_for_selector("#tokens [data-step]")
+    ended(page)
+    page.get_by_role("button", name="More").click()
+    page.get_by_label("Go on after the end").check()
+
+
+def broken(page: Page, way: Relay) -> None:
+    """A run goes on, its first tokens are on the page, and the connection is gone."""
+    way.cut_after(b"process_generating", 3)
+    another_run(page, start(page, PROMPT, **LONG))
+    expect(page.locator(SAID)).to_contain_text("does not answer")
+    page.locator("#tokens [data-step]").first.wait_for()
+
+
+def test_a_run_whose_connection_breaks_is_whole_once_it_is_back(server, chromium):
+    complaints: list[str] = []
+
+    def listen(message: ConsoleMessage) -> None:
+        if message.type == "error":
+            complaints.append(message.text)
+
+    with Relay(server.url) as way, chromium.new_context() as context:
+        page = context.new_page()
+        opened(page, way.url)
+        page.evaluate("window.stays = true")
+        page.on("console", listen)
+        broken(page, way)
+        context.set_offline(True)
+        expect(page.locator(SAID)).to_contain_text("You are offline")
+        shown = shown_run(page)
+        page.evaluate("timePasses()")
+        before = len(complaints)
+        for _ in range(3):
+            page.evaluate("timePasses()")
+        assert len(complaints) == before, complaints
+        assert page.locator(".ns-stage").get_attribute("data-state") == "running"
+        page.locator("#run").click()  # it cannot, and says so; the run stays
+        toast(page, "cannot be reached")
+        way.mend()
+        context.set_offline(False)
+        ended(page)
+        expect(page.locator(SAID)).to_be_empty()
+        assert shown_run(page) == shown
+        whole = trace(page)
+        assert whole.finished.finish_reason == "length"
+        assert text(page) == whole.text
+        run(page, "The goose said", max_tokens=8)
+        assert trace(page).started.prompt == "The goose said"
+        assert page.evaluate("window.stays"), "the page was not loaded anew"
+        assert page.locator("#k input[type=number]").input_value() == str(LONG["k"])
+
+
+def test_that_the_server_was_started_anew_is_said_and_the_run_can_be_made_again(chromium):
+    with Server() as first, Relay(first.url) as way:
+        page = chromium.new_page()
+        opened(page, way.url)
+        broken(page, way)
+        first.process.kill()
+        shown, partial = shown_run(page), text(page)
+        with Server() as second:
+            way.mend(second.url)
+            expect(page.locator(SAID)).to_contain_text("no longer knows this run")
+            page.get_by_role("button", name="Run it again").click()
+            another_run(page, shown)
+            ended(page)
+            again = trace(page)
+            assert (again.started.prompt, again.started.seed) == (PROMPT, LONG["seed"])
+            assert again.finished.metrics["num_generated_tokens"] == LONG["max_tokens"]
+            assert again.text.startswith(partial)
+            assert page.locator("#prompt textarea").input_value() == PROMPT
+            page.close()

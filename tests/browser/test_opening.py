@@ -1,0 +1,92 @@
+"""The round that plays on arrival."""
+
+from playwright.sync_api import expect
+
+from tests.browser.steps import ended, run, scrolls_sideways
+from tests.browser.test_truth import in_sight
+
+OPENING = ".ns-opening"
+
+
+def scene(page, number: int) -> None:
+    page.wait_for_function(
+        "(number) => document.querySelector('.ns-opening').dataset.scene === String(number)", arg=number
+    )
+
+
+def test_on_arrival_a_round_plays_over_and_over_until_it_is_stopped(page):
+    guesses = page.locator(f"{OPENING} li")
+    scene(page, 1)
+    expect(guesses.first).to_have_attribute("data-shown", "2")
+    scene(page, 3)
+    assert guesses.evaluate_all("(all) => all.every(({ dataset }) => dataset.shown === '4')")
+    scene(page, 5)
+    expect(page.locator(f"{OPENING} [data-kind=rejected] .ns-op-instead")).to_be_visible()
+    scene(page, 0)
+    pause = page.locator(OPENING).get_by_role("button", name="Pause")
+    pause.focus()
+    page.keyboard.press("Enter")
+    play = page.locator(OPENING).get_by_role("button", name="Play")
+    expect(play).to_be_focused()
+    play.click()
+    page.locator(".ns-op-picture").click()  # a touch stops it, too
+    expect(play).to_be_visible()
+
+    for size in ((1440, 900), (1024, 768), (390, 844)):
+        page.set_viewport_size({"width": size[0], "height": size[1]})
+        assert in_sight(page, OPENING, "#tokens", "#run", ".ns-player"), size
+        assert not scrolls_sideways(page)
+    bar = page.locator("#run").bounding_box()
+    text = page.locator("#tokens").bounding_box()
+    assert text["y"] + text["height"] <= bar["y"], "the text ends above the bar of buttons"
+    page.set_viewport_size({"width": 720, "height": 450})
+    expect(page.locator(OPENING)).to_be_hidden()
+
+
+def test_it_says_to_who_hears_it_what_it_shows(page):
+    figure = page.get_by_role("figure", name="One round, slowly")
+    expect(figure).to_contain_text("A small model guesses")
+    expect(figure).to_contain_text("min(1, p/q)")
+    assert page.locator(f"{OPENING} [aria-hidden=true] :is(a, button)").count() == 0
+
+
+def test_closed_it_stays_closed_and_a_run_closes_it(page):
+    page.locator(OPENING).get_by_role("button", name="Close the introduction").click()
+    expect(page.locator(OPENING)).to_be_hidden()
+    above = page.locator(".ns-show").bounding_box()["y"]
+    assert page.locator(".ns-head").bounding_box()["y"] - above < 10, "nothing is left of its place"
+    page.reload()
+    ended(page)
+    expect(page.locator(OPENING)).to_be_hidden()
+
+    page.evaluate("sessionStorage.clear()")
+    page.reload()
+    expect(page.locator(OPENING)).to_be_visible()
+    run(page, "Once upon a time", max_tokens=8)
+    expect(page.locator(OPENING)).to_be_hidden()
+    page.reload()
+    ended(page)
+    expect(page.locator(OPENING)).to_be_hidden()
+
+
+def test_who_wants_no_movement_sees_how_it_ends(open_page):
+    page = open_page(reduced_motion="reduce")
+    expect(page.locator(f"{OPENING} .ns-op-instead")).to_be_visible()
+    expect(page.locator(f"{OPENING} figcaption")).to_contain_text("in one pass of the large model")
+    assert page.locator(f"{OPENING} figcaption p:visible").count() == 1
+    expect(page.locator(f"{OPENING} .ns-op-play")).to_be_hidden()
+    assert page.locator(f"{OPENING} [data-shown]").count() == 0
+
+
+def test_who_follows_a_link_or_sees_a_part_of_the_page_is_not_kept_from_it(open_page):
+    page = open_page()
+    address = page.url
+    for query in ("?run=recorded&round=3", "?embed=1&run=recorded", "?lecture=1", "?lesson=2"):
+        page.goto(address + query)
+        page.locator("#tokens").wait_for(state="attached")
+        page.locator(f"{OPENING}[hidden]").wait_for(state="attached")
+        assert not page.locator(OPENING).is_visible()
+    page.goto(address)
+    expect(page.locator(OPENING)).to_be_visible()
+    page.get_by_role("button", name="Lecture", exact=True).click()
+    expect(page.locator(OPENING)).to_be_hidden()

@@ -1,0 +1,63 @@
+"""What other strategies would have made of the shown run, opened from the chart of kept lengths."""
+
+import re
+
+from playwright.sync_api import expect
+
+from naive_speculate import Trace
+from tests.browser.steps import another_run, ended, run, scrolls_sideways, shown_run, trace
+from ui.run.recorded import SPECULATIVE
+
+DIALOG = "dialog.ns-others"
+
+
+def open_others(page) -> None:
+    """With the keyboard: the button shows itself to a mouse over the chart, and to who comes by keys."""
+    button = page.get_by_role("button", name="Other strategies")
+    button.focus()
+    expect(button).to_be_visible()
+    page.keyboard.press("Enter")
+    expect(page.locator(DIALOG)).to_be_visible()
+
+
+def test_the_strategies_stand_side_by_side_on_the_runs_own_drafts(page):
+    run(page, "There was once a king who", max_tokens=40, k=4, seed=5, temperature=1)
+    steps = [event for event in trace(page) if event.kind == "step" and event.num_draft]
+    open_others(page)
+    rounds = page.locator(f"{DIALOG} .ns-others-round")
+    expect(rounds).to_have_count(len(steps))
+    for name in ("greedy_match", "block_verification", "typical_acceptance"):
+        kept = rounds.locator(f"tr[data-strategy={name}]").evaluate_all("(rows) => rows.map((row) => +row.dataset.kept)")
+        assert kept == [step.others[name] for step in steps]
+    own = rounds.locator("tr.ns-others-own")
+    assert own.evaluate_all("(rows) => rows.map((row) => +row.dataset.kept)") == [step.num_accepted for step in steps]
+    first = rounds.first.locator("tr.ns-others-own td[data-verdict=kept]")
+    expect(first).to_have_count(steps[0].num_accepted)
+
+    parting = sum(len({*step.others.values(), step.num_accepted}) > 1 for step in steps)
+    page.get_by_label("Only rounds where they part").check()
+    assert sum(node.is_visible() for node in rounds.all()) == parting
+    page.keyboard.press("Escape")
+    expect(page.locator(DIALOG)).to_be_hidden()
+
+    page.set_viewport_size({"width": 390, "height": 844})
+    open_others(page)
+    expect(rounds).to_have_count(len(steps))
+    assert not scrolls_sideways(page)
+    wide = page.locator(DIALOG).evaluate("(dialog) => dialog.scrollWidth - dialog.clientWidth")
+    assert wide <= 0
+    page.locator(f"{DIALOG} [data-close]").click()
+
+
+def test_an_old_trace_says_that_it_was_not_recorded(page, tmp_path):
+    ended(page)
+    old = Trace.load(SPECULATIVE)
+    for event in old:
+        event.others = event.typical_distances = None
+    old.save(tmp_path / "old.jsonl")
+    before = shown_run(page)
+    page.locator(".ns-file").set_input_files(tmp_path / "old.jsonl")
+    another_run(page, before)
+    ended(page)
+    open_others(page)
+    expect(page.locator(DIALOG)).to_contain_text(re.compile("Not recorded"))

@@ -1,0 +1,327 @@
+"""GGUF pairs: what llama.cpp computes is decoded as any other model is. The contracts of `test_contracts.py` hold, too."""
+
+import json
+
+import pytest
+import torch
+from transformers import LlamaForCausalLM
+
+from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, load_pair
+from naive_speculate.infer.gguf.export import main as export_main
+from naive_speculate.infer.gguf.library import llama_cpp
+from naive_speculate.infer.gguf.model import GgufLanguageModel
+from naive_speculate.infer.gguf.tokenizer import GgufTokenizer
+from naive_speculate.models import BUNDLED_PAIR
+from naive_speculate.testing.enumeration import enumerate_outputs, exact_outputs, largest_difference
+from tests.infer.gguf.files import loaded, written
+from tests.infer.llamas import FAMILIES, Rows, direct_logits, random_model
+from tests.programs import run_program
+from tests.tokenizers_of_tests import ODD, byte_level, letters, llama
+
+pytestmark = pytest.mark.gguf
+PROMPTS = ["Once upon a time there was a little fox", "The old king", "naïve café — 日本語 🎉"]
+
+
+def noisy(model: LlamaForCausalLM, amount: float = 0.03) -> LlamaForCausalLM:
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += amount * torch.randn(parameter.shape, generator=generator)
+    return model
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A target, and a draft that is the target with a little noise."""
+    folder, tokenizer = tmp_path_factory.mktemp("pair"), byte_level()
+    target = written(llama(tokenizer, 0, 2), folder / "target.gguf", tokenizer)
+    return target, written(noisy(llama(tokenizer, 0, 2)), folder / "draft.gguf", tokenizer)
+
+
+@pytest.fixture(scope="module")
+def decoder(files):
+    return SpeculativeDecoder(load_pair(*files))
+
+
+# Logits
+
+
+@pytest.mark.parametrize("family", ["llama", "llama tied", "llama all heads", "llama narrow heads", "qwen2", "qwen3", "qwen3 tied"])
+def test_rows_that_come_grow_and_are_cropped_get_transformers_logits(family):
+    source = random_model(FAMILIES[family]())
+    rows = Rows(loaded(source), source, 4)
+    torch.manual_seed(1)
+    rows.forward(7, [1])
+    rows.forward(4, [0, 2], crop=[1, 3])
+    rows.forward(1, [2, 0, 1])
+    rows.forward(5, [1, 2], crop=[5, 2], num_logits=3)
+    rows.forward(530, [3], num_logits=1)  # more than one call of llama.cpp, and more than its first cache holds
+    rows.forward(3, [0, 1, 2, 3], crop=[0, 1, 2, 3])
+    rows.cache.clear_row(3)
+    rows.held[3] = []
+    rows.cache.trim()
+    rows.forward(2, [3, 0])
+
+
+def test_rows_are_copied_and_then_go_their_own_ways():
+    source = random_model(FAMILIES["llama"]())
+    rows = Rows(loaded(source), source, 2)
+    torch.manual_seed(1)
+    rows.forward(9, [0])
+    rows.cache.copy_row(0, 1)
+    rows.held[1] = list(rows.held[0])
+    rows.forward(3, [0, 1], crop=[2, 0])
+    rows.cache.keep(1, 4)
+    rows.held[1] = rows.held[1][:4]
+    rows.cache.add_rows(2)
+    rows.held += [[], []]
+    rows.forward(6, [3, 1, 0])
+
+
+def test_padding_may_go_on_after_the_last_position(decoder):
+    model, limit = decoder.pair.target, decoder.pair.target.max_positions
+    ids = torch.randint(1, 400, (1, limit), generator=torch.Generator().manual_seed(0))
+    cache = model.new_cache(2)
+    model.forward(ids[:, : limit - 2], cache.rows([0]))
+    query = torch.cat([torch.nn.functional.pad(ids[:, limit - 2 :], (0, 3)), ids[:, :5]])
+    found = model.forward(query, cache)
+    expected = direct_logits(llama(byte_level(), 0, 2), ids[0].tolist())
+    torch.testing.assert_close(found[0, :2], expected[-2:], atol=1e-3, rtol=0)
+    torch.testing.assert_close(found[1], expected[:5], atol=1e-3, rtol=0)
+    with pytest.raises(ValueError, match=f"query_token_ids reaches .* can take {limit}"):
+        model.forward(query, cache)
+
+
+def test_half_precision_weights_give_nearly_the_same(tmp_path):
+    source = llama(byte_level(), 0, 2)
+    model = GgufLanguageModel(written(source, tmp_path / "half.gguf", byte_level(), "float16"))
+    ids = [5, 9, 300, 17]
+    found = model.forward(torch.tensor([ids]), model.new_cache(1))[0]
+    assert (found - direct_logits(source, ids)).abs().max() < 0.05
+
+
+@pytest.mark.parametrize("token", [-1, 420])
+def test_tokens_outside_the_vocabulary_are_refused(decoder, token):
+    model = decoder.pair.target
+    with pytest.raises(ValueError, match="query_token_ids must be between 0 and 419"):
+        model.forward(torch.tensor([[1, token]]), model.new_cache(1))
+
+
+# Decoding
+
+
+@pytest.mark.parametrize("window", [1, 4, "auto"])
+def test_greedy_decoding_gives_the_same_tokens_with_and_without_drafts(decoder, window):
+    params = SamplingParams(max_tokens=60, temperature=0, ignore_eos=True)
+    for prompt in PROMPTS:
+        plain = decoder.generate(prompt, params, num_draft_tokens=0)
+        drafted = decoder.generate(prompt, params, num_draft_tokens=window)
+        assert drafted.token_ids == plain.token_ids
+        assert drafted.metrics.num_accepted_draft_tokens > 0
+
+
+def test_greedy_decoding_gives_the_tokens_that_transformers_gives(decoder):
+    source, tokenizer = llama(byte_level(), 0, 2), byte_level()
+    ids = tokenizer(PROMPTS[0]).input_ids
+    expected = source.generate(torch.tensor([ids]), max_new_tokens=40, do_sample=False, eos_token_id=None, pad_token_id=0)
+    params = SamplingParams(max_tokens=40, temperature=0, ignore_eos=True)
+    assert decoder.generate(PROMPTS[0], params).token_ids == expected[0, len(ids) :].tolist()
+
+
+@pytest.mark.parametrize("temperature", [0, 0.8])
+def test_a_row_of_a_batch_gives_what_it_gives_alone(decoder, temperature):
+    params = [SamplingParams(max_tokens=20 + 7 * seed, temperature=temperature, seed=seed) for seed in range(3)]
+    together = decoder.generate(PROMPTS, params, num_draft_tokens=3)
+    alone = [decoder.generate(prompt, one, num_draft_tokens=3) for prompt, one in zip(PROMPTS, params, strict=True)]
+    assert [result.token_ids for result in together] == [result.token_ids for result in alone]
+
+
+def test_several_outputs_share_the_prompts_cache(decoder):
+    params = SamplingParams(max_tokens=12, n=3, seed=4)
+    texts = [output.text for output in decoder.generate(PROMPTS[0], params).outputs]
+    assert texts == [output.text for output in decoder.generate(PROMPTS[0], params, num_draft_tokens=0).outputs] or len(set(texts)) == 3
+
+
+def test_the_output_distribution_is_the_targets():
+    tokenizer = letters("a", "b", "c")
+    target, draft = llama(tokenizer, 0), llama(tokenizer, 1)
+    prompt, params = [1, 2], SamplingParams(max_tokens=3)
+    pair = ModelPair(loaded(target), loaded(draft))
+    found = enumerate_outputs(pair, prompt, params, num_draft_tokens=2, detail="probs")
+    expected = exact_outputs(lambda tokens: direct_logits(target, [*prompt, *tokens])[-1].softmax(-1), 3)
+    assert largest_difference(found, expected) < 1e-5
+
+
+def test_a_gguf_draft_drafts_for_a_target_of_transformers(files, tmp_path):
+    source, tokenizer = llama(byte_level(), 0, 2), byte_level()
+    source.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    decoder = SpeculativeDecoder(load_pair(tmp_path, files[1], device="cpu"))
+    params = SamplingParams(max_tokens=30, temperature=0)
+    found = decoder.generate(PROMPTS[0], params)
+    assert decoder.pair.translation is None
+    assert found.metrics.num_accepted_draft_tokens > 0
+    assert found.token_ids == decoder.generate(PROMPTS[0], params, num_draft_tokens=0).token_ids
+
+
+def test_a_draft_with_other_tokens_is_translated(files, tmp_path):
+    other = byte_level("code", 340)
+    draft = written(llama(other, 3), tmp_path / "other.gguf", other)
+    decoder = SpeculativeDecoder(load_pair(files[0], draft))
+    params = SamplingParams(max_tokens=20, temperature=0, ignore_eos=True)
+    found = decoder.generate(PROMPTS[0], params)
+    assert decoder.pair.translation.num_shared_tokens > 250
+    assert found.metrics.num_draft_tokens > 0
+    assert found.token_ids == decoder.generate(PROMPTS[0], params, num_draft_tokens=0).token_ids
+
+
+# Tokenizers
+
+
+def test_texts_become_the_tokens_that_the_exported_tokenizer_makes(files):
+    ours, theirs = GgufTokenizer(files[0]), byte_level()
+    assert ours.get_vocab() == theirs.get_vocab()
+    assert (ours.eos_token_id, ours.bos_token_id) == (theirs.eos_token_id, theirs.bos_token_id)
+    assert ours.all_special_ids == theirs.all_special_ids
+    for text in [*ODD, "", "a<|end|>b"]:
+        ids = theirs(text).input_ids
+        assert ours(text).input_ids == ids
+        assert ours.decode(ids) == theirs.decode(ids)
+
+
+def test_the_bundled_pair_decodes_the_same_as_gguf(bundled_decoder, tmp_path):
+    for name in ("target", "draft"):
+        export_program(BUNDLED_PAIR / name, tmp_path / f"{name}.gguf")
+    decoder = SpeculativeDecoder(load_pair(tmp_path / "target.gguf", tmp_path / "draft.gguf"))
+    params = SamplingParams(max_tokens=40, temperature=0)
+    found, expected = decoder.generate(PROMPTS[0], params), bundled_decoder.generate(PROMPTS[0], params)
+    assert found.text == expected.text
+    assert found.metrics.num_draft_tokens == expected.metrics.num_draft_tokens
+    assert decoder.pair.names == {"target": "target.gguf", "draft": "draft.gguf"}
+
+
+def export_program(folder, path):
+    done = run_program(export_main.__module__, [str(folder), str(path)])
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_chat_template_is_taken_over(tmp_path):
+    tokenizer = byte_level()
+    template = "{% for message in messages %}{{ message.content }}<|end|>{% endfor %}"
+    source = letters("a", "b", "c")
+    source.chat_template = template
+    found = GgufTokenizer(written(llama(source, 0), tmp_path / "chat.gguf", source))
+    messages = [{"role": "user", "content": "ab"}]
+    assert tokenizer.chat_template is None
+    assert found.apply_chat_template(messages, return_dict=False) == source.apply_chat_template(messages, return_dict=False)
+
+
+def test_a_beginning_of_sequence_token_is_added_where_the_file_says_so(tmp_path):
+    source = letters("a", "b")
+    model = llama(source, 0)
+    model.config.bos_token_id = 0
+    path = written(model, tmp_path / "plain.gguf", source)
+    assert GgufTokenizer(path)("ab").input_ids == [1, 2]
+    from gguf import GGUFReader
+
+    reader = GGUFReader(path, "r+")
+    reader.fields["tokenizer.ggml.add_bos_token"].parts[-1][0] = True
+    reader.data.flush()
+    assert GgufTokenizer(path)("ab").input_ids == [0, 1, 2]
+    assert GgufTokenizer(path)("ab", add_special_tokens=False).input_ids == [1, 2]
+
+
+# What is refused
+
+
+@pytest.mark.parametrize("role", ["target", "draft"])
+def test_models_that_cannot_be_rolled_back_are_refused_with_the_reason(files, tmp_path, role):
+    path = recurrent(tmp_path / "mamba.gguf")
+    pair = {"target": files[0]} | {role: path}
+    with pytest.raises(ValueError, match=rf"^{role}=.*the model \(mamba\) is recurrent: its state cannot be rolled back"):
+        load_pair(**pair)
+
+
+def recurrent(path):
+    """The beginning of a Mamba's file, as far as it is read before it is refused."""
+    import gguf
+
+    writer = gguf.GGUFWriter(str(path), "mamba")
+    for key, value in (("context_length", 64), ("embedding_length", 32), ("block_count", 1), ("feed_forward_length", 0)):
+        writer.add_uint32(f"mamba.{key}", value)
+    writer.add_uint32("mamba.attention.head_count", 0)
+    tokenizer = byte_level()
+    pieces = sorted(tokenizer.get_vocab(), key=tokenizer.get_vocab().__getitem__)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(pieces)
+    writer.add_token_types([gguf.TokenType.NORMAL] * len(pieces))
+    merges = json.loads(tokenizer.backend_tokenizer.to_str())["model"]["merges"]
+    writer.add_token_merges([" ".join(pair) for pair in merges])
+    writer.add_eos_token_id(tokenizer.eos_token_id)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    return path
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"executor": "onnx"}, "executor='onnx' is not for GGUF files"),
+        ({"device_map": "auto"}, "device_map='auto' is not for GGUF files"),
+        ({"dtype": "float64"}, "dtype must be 'auto' or one of float32, float16, bfloat16 for GGUF models, got 'float64'"),
+        ({"head": "somewhere"}, "head='somewhere' reads hidden states, which llama.cpp does not return"),
+    ],
+)
+def test_options_that_are_not_for_gguf_files_are_named(files, options, message):
+    with pytest.raises(ValueError, match=message):
+        load_pair(*files, **options)
+
+
+def test_a_file_that_llama_cpp_refuses_is_refused_with_what_it_says(files, tmp_path):
+    cut = tmp_path / "cut.gguf"
+    cut.write_bytes(files[0].read_bytes()[:-4096])
+    with pytest.raises(ValueError, match=r"^target='.*cut.gguf' cannot be loaded: .*(tensor|data|bounds).*$") as caught:
+        load_pair(cut)
+    assert "\n" not in str(caught.value)
+
+
+def test_more_rows_than_llama_cpp_has_sequences_are_refused(decoder):
+    with pytest.raises(ValueError, match="batch_size may be 256 in llama.cpp, got 257"):
+        decoder.pair.target.new_cache(257)
+
+
+def test_the_hidden_states_that_llama_cpp_does_not_return_are_refused(decoder):
+    model = decoder.pair.target
+    with pytest.raises(ValueError, match="layers: llama.cpp returns no hidden states"):
+        model.forward(torch.tensor([[1]]), model.new_cache(1), layers=[1])
+
+
+# Programs
+
+
+def test_the_command_line_takes_gguf_files(files, decoder):
+    arguments = ["generate", PROMPTS[0], "--target", str(files[0]), "--draft", str(files[1]), "--max-tokens", "12", "--seed", "1"]
+    done = run_program("naive_speculate.__main__", arguments)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == decoder.generate(PROMPTS[0], SamplingParams(max_tokens=12, seed=1)).text + "\n"
+    assert done.stderr == ""
+
+
+def test_the_page_serves_gguf_files(files):
+    from ui.host.catalog import load_catalog, plain_run
+    from ui.host.configuration import read_configuration
+
+    catalog = load_catalog(read_configuration({"NAIVE_SPECULATE_PAIRS": f"Mine = {files[0]} + {files[1]}"}, {}))
+    engine = catalog.of("Mine").engine
+    assert engine.about.models == {"target": "target.gguf", "draft": "draft.gguf"}
+    assert [event.kind for event in plain_run(engine, PROMPTS[0], 3)][-1] == "finished"
+    catalog.close()
+
+
+def test_llama_cpp_prints_nothing(files, capfd):
+    pair = load_pair(*files)
+    SpeculativeDecoder(pair).generate(PROMPTS[0], SamplingParams(max_tokens=3))
+    assert capfd.readouterr() == ("", "")
+    assert llama_cpp() is llama_cpp()

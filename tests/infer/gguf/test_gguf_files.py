@@ -1,0 +1,91 @@
+"""Files that are refused before llama.cpp is needed, and what is said where it is missing."""
+
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from naive_speculate import load_pair
+from naive_speculate.infer.gguf.metadata import read_metadata
+
+ROOT = Path(__file__).resolve().parents[3]
+BLOCKER = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("llama_cpp", "gguf"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Missing())
+"""
+
+
+def string(text: str) -> bytes:
+    return struct.pack("<Q", len(text.encode())) + text.encode()
+
+
+def pair(key: str, kind: int, value: bytes) -> bytes:
+    return string(key) + struct.pack("<I", kind) + value
+
+
+PAIRS = [
+    pair("general.architecture", 8, string("llama")),
+    pair("llama.context_length", 4, struct.pack("<I", 77)),
+    pair("llama.rope.freq_base", 6, struct.pack("<f", 2.5)),
+    pair("tokenizer.ggml.model", 8, string("gpt2")),
+    pair("tokenizer.ggml.tokens", 9, struct.pack("<IQ", 8, 2) + string("a") + string("größer")),
+    pair("tokenizer.ggml.token_type", 9, struct.pack("<IQ2i", 5, 2, 1, 3)),
+    pair("tokenizer.ggml.add_bos_token", 7, b"\x01"),
+]
+FILE = b"GGUF" + struct.pack("<IQQ", 3, 0, len(PAIRS)) + b"".join(PAIRS)
+
+
+def test_metadata_of_every_kind_are_read(tmp_path):
+    (tmp_path / "some.gguf").write_bytes(FILE)
+    assert read_metadata(tmp_path / "some.gguf") == {
+        "general.architecture": "llama",
+        "llama.context_length": 77,
+        "llama.rope.freq_base": 2.5,
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.tokens": ["a", "größer"],
+        "tokenizer.ggml.token_type": [1, 3],
+        "tokenizer.ggml.add_bos_token": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "cannot be loaded: it is not a GGUF file"),
+        (b"PK\x03\x04 and so on", "cannot be loaded: it is not a GGUF file"),
+        (b"GGUF" + struct.pack("<IQQ", 9, 0, 0), "its GGUF version is 9, and 2 and 3 are known"),
+        (FILE[:-3], "it is damaged, or was not copied in full"),
+        (FILE.replace(struct.pack("<Q", 20), b"\xff" * 8, 1), "it is damaged, or was not copied in full"),
+    ],
+)
+def test_a_bad_file_is_one_clear_line(tmp_path, content, message):
+    path = tmp_path / "bad.gguf"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=rf"^target='{path}' .*{message}$"):
+        load_pair(path)
+
+
+def test_a_file_that_is_not_there_is_one_clear_line():
+    with pytest.raises(ValueError, match=r"^target='/no/such.gguf': there is no such file$"):
+        load_pair("/no/such.gguf")
+
+
+def test_without_llama_cpp_the_extra_is_named(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(BLOCKER)
+    (tmp_path / "some.gguf").write_bytes(FILE)
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    command = [sys.executable, "-m", "naive_speculate", "generate", "Once", "--target", str(tmp_path / "some.gguf")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "needs the package llama-cpp-python" in done.stderr
+    assert "pip install 'naive-speculate[gguf]'" in done.stderr

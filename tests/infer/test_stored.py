@@ -1,0 +1,94 @@
+"""Models read from a folder without transformers' model classes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+
+from naive_speculate import load_pair
+from naive_speculate.infer.llama.model import LlamaLanguageModel
+from naive_speculate.infer.llama.stored import read_llama
+from naive_speculate.models import BUNDLED_PAIR
+
+CPU = torch.device("cpu")
+SIZES = {"vocab_size": 61, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+
+
+def saved(folder: Path, **more: object) -> Path:
+    torch.manual_seed(0)
+    config = LlamaConfig(**SIZES | {"num_key_value_heads": 2, "head_dim": 8, "eos_token_id": [3, 5]} | more)
+    LlamaForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("executor", ["onnx", "torch"])
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_model_read_from_its_folder_is_the_one_that_transformers_loads(tmp_path: Path, tied: bool, executor: str) -> None:
+    folder = saved(tmp_path, tie_word_embeddings=tied)
+    stored = read_llama(folder, CPU, torch.float32)
+    assert stored is not None
+    lean = LlamaLanguageModel.from_stored(stored, executor)
+    usual = LlamaLanguageModel.from_transformers(AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32), executor)
+    told = ("name", "eos_token_ids", "vocab_size", "max_positions", "num_parameters", "num_layers", "hidden_size", "executor")
+    assert {name: getattr(lean, name) for name in told} == {name: getattr(usual, name) for name in told}
+    query = torch.tensor([[1, 2, 3, 4, 5, 6]])
+    assert torch.equal(lean.forward(query, lean.new_cache(1)), usual.forward(query, usual.new_cache(1)))
+
+
+@pytest.mark.parametrize("more", [{"rope_parameters": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.0}}, {"attention_bias": True}])
+def test_what_a_folder_does_not_say_in_full_is_left_to_transformers(tmp_path: Path, more: dict[str, object]) -> None:
+    folder = saved(tmp_path, **more)
+    assert read_llama(folder, CPU, torch.float32) is None
+    assert load_pair(_with_tokenizer(folder)).target.num_layers == 2
+
+
+@pytest.mark.parametrize("damage", ["missing", "misshapen", "truncated"])
+def test_damaged_weights_are_left_to_transformers_to_explain(tmp_path: Path, damage: str) -> None:
+    folder = saved(tmp_path)
+    told = json.loads((folder / "config.json").read_text())
+    if damage == "truncated":
+        weights = folder / "model.safetensors"
+        weights.write_bytes(weights.read_bytes()[:1000])
+    else:
+        told |= {"num_hidden_layers": 3} if damage == "missing" else {"intermediate_size": 40}
+        (folder / "config.json").write_text(json.dumps(told))
+    assert read_llama(folder, CPU, torch.float32) is None
+
+
+def test_the_bundled_pair_decodes_without_the_model_classes_of_transformers() -> None:
+    look = (
+        "import sys; from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair; "
+        "result = SpeculativeDecoder(load_pair()).generate('Once upon a time', SamplingParams(max_tokens=4, seed=0)); "
+        "heavy = {'transformers.modeling_utils', 'transformers.core_model_loading', 'torch._dynamo', 'torch.distributed.tensor'}; "
+        "print(len(result.token_ids), heavy & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[0] == "4 set()"
+
+
+def test_light_commands_import_neither_torch_nor_gradio() -> None:
+    look = (
+        "import contextlib, io, sys\n"
+        "from naive_speculate.__main__ import main\n"
+        "import app\n"
+        "for run, argv in ((main, ['--help']), (main, ['generate', '--help']), (app.main, ['--help'])):\n"
+        "    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):\n"
+        "        run(argv)\n"
+        "print({'torch', 'transformers', 'gradio', 'numpy'} & set(sys.modules))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+def _with_tokenizer(folder: Path) -> Path:
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).write_bytes((BUNDLED_PAIR / "target" / name).read_bytes())
+    told = json.loads((folder / "tokenizer.json").read_text())
+    told["model"]["vocab"] = {token: number for token, number in told["model"]["vocab"].items() if number < SIZES["vocab_size"]}
+    told["model"]["merges"], told["added_tokens"] = [], [token for token in told["added_tokens"] if token["id"] < SIZES["vocab_size"]]
+    (folder / "tokenizer.json").write_text(json.dumps(told))
+    return folder

@@ -1,0 +1,107 @@
+"""A draft that somebody wrote, with a probability: the mixture it is drawn from is stated, and rejection makes p of it."""
+
+from itertools import product
+
+import pytest
+
+from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
+from naive_speculate.speculate.draft import OWN_DRAFTERS, drafter_for
+from naive_speculate.speculate.request import GivenDraft
+from naive_speculate.testing import enumerate_outputs, largest_difference
+from tests.speculate.toys import ToyModel
+
+PROMPT = [1, 2]
+SAMPLED = ("speculative_sampling", "block_verification")
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return ModelPair(ToyModel(4, 3), ToyModel(4, 4, temper=1.5))
+
+
+def given(tokens, prob, **more):
+    return {"given_draft": GivenDraft(tokens, prob), "num_draft_tokens": 3, "drafter": None, **more}
+
+
+@pytest.mark.parametrize("strategy", SAMPLED)
+@pytest.mark.parametrize(("tokens", "prob"), product([[1], [2, 3], [3, 3, 1]], [0.0, 0.35, 1.0]))
+def test_whatever_is_written_and_however_sure_the_output_is_the_targets(pair, strategy, tokens, prob):
+    params = SamplingParams(max_tokens=3, temperature=0.9)
+    plain = enumerate_outputs(pair, PROMPT, params, num_draft_tokens=0, detail="probs")
+    found = enumerate_outputs(pair, PROMPT, params, detail="probs", **given(tokens, prob, verify_strategy=strategy))
+    assert largest_difference(found, plain) < 1e-12
+
+
+def test_q_is_the_mixture_and_the_rest_of_the_word_follows_for_certain(pair):
+    decoder, prob, tokens = SpeculativeDecoder(pair), 0.4, [2, 3, 1]
+    params = SamplingParams(max_tokens=8, temperature=1.0, ignore_eos=True)
+    own = next(e for e in decoder.stream(PROMPT, params, num_draft_tokens=1) if e.kind == "proposed")
+    q_draft = {entry.token_id: entry.prob for entry in own.draft_top}
+    mixture = {token: (1 - prob) * q_draft.get(token, 0.0) + prob * (token == tokens[0]) for token in range(4)}
+    drafted = {}
+    for seed in range(60):
+        seeded = SamplingParams(max_tokens=8, temperature=1.0, ignore_eos=True, seed=seed)
+        trace = decoder.generate(PROMPT, seeded, **given(tokens, prob)).trace
+        proposed = [event for event in trace if event.kind == "proposed"]
+        assert {event.step for event in proposed} == {0}  # what follows is decoded plainly
+        first = proposed[0]
+        assert first.draft_prob == pytest.approx(mixture[first.token_id])
+        stated = {entry.token_id: entry.prob for entry in first.draft_top}
+        assert {token: stated.get(token, 0.0) for token in mixture} == pytest.approx(mixture)
+        if first.token_id == tokens[0]:
+            assert [event.token_id for event in proposed] == tokens
+            assert [event.draft_prob for event in proposed[1:]] == [1, 1]
+        else:
+            assert len(proposed) == 1
+        drafted[first.token_id] = drafted.get(first.token_id, 0) + 1
+    assert drafted[tokens[0]] > 60 * 0.4
+    assert len(drafted) > 1
+
+
+def test_a_word_is_tokens_that_continue_the_text(bundled_decoder):
+    params = SamplingParams(max_tokens=16, temperature=0.8, seed=1)
+    for word in (" king", " hippopotamus", ",", "\n"):
+        trace = bundled_decoder.generate("Once upon a time there was a", params, **given(word, 1.0, num_draft_tokens=16)).trace
+        assert trace.started.settings["drafter"] == "given"
+        assert "".join(event.text for event in trace if event.kind == "proposed") == word
+
+
+def test_rows_with_given_drafts_join_a_batch_of_others(bundled_decoder):
+    from naive_speculate.speculate.batch import Batch
+    from tests.speculate.rows import admitted
+
+    params = SamplingParams(max_tokens=8, temperature=0.8, seed=1)
+    options = [given(" king", 0.5), {"num_draft_tokens": 4}, given(" hippopotamus", 0.9)]
+    prompt = bundled_decoder.admission.encode("Once upon a time there was a")
+    alone = [bundled_decoder.generate(prompt, params, **option).token_ids for option in options]
+    batch = Batch(bundled_decoder.pair, bundled_decoder.admission.vocabulary)
+    rows = [admitted(bundled_decoder, batch, prompt, params, **option) for option in options]
+    while any(not row.ended for row in rows):
+        batch.step([row for row in rows if not row.ended])
+    assert [row.output_token_ids for row in rows] == alone
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (given([1], 1.5), "given_draft.prob must be from 0 to 1"),
+        (given([1], float("nan")), "given_draft.prob must be from 0 to 1"),
+        (given([], 0.5), "empty"),
+        (given([9], 0.5), "holds 9"),
+        (given([1] * 201, 0.5), "may have 200"),
+        (given(" word", 0.5), "no tokenizer"),
+        (given([1], 0.5, verify_strategy="greedy_match"), "needs a temperature"),
+    ],
+)
+def test_what_cannot_be_drafted_is_refused(pair, options, words):
+    with pytest.raises(ValueError, match=words):
+        SpeculativeDecoder(pair).generate(PROMPT, SamplingParams(max_tokens=2), **options)
+    alone = SpeculativeDecoder(ModelPair(pair.target))
+    with pytest.raises(ValueError, match="no draft model"):
+        alone.generate(PROMPT, SamplingParams(max_tokens=2), given_draft=GivenDraft([1], 0.5))
+
+
+def test_it_is_one_of_the_packages_own_drafters(pair):
+    assert drafter_for("given", pair) in OWN_DRAFTERS
+    with pytest.raises(ValueError, match="drafter must be one of"):
+        SpeculativeDecoder(pair).generate(PROMPT, SamplingParams(max_tokens=2), drafter="given")

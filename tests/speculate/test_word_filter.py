@@ -1,0 +1,167 @@
+"""The decoder with a word filter: lossless for the filtered target, and no listed word in outputs or drafts."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models
+from transformers import PreTrainedTokenizerFast
+
+from benchmarks.classroom import read_prompts
+from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, Trace, VerifyStrategy
+from naive_speculate.infer.llama.model import LlamaLanguageModel
+from naive_speculate.sampling.words import WordList, classroom_words
+from naive_speculate.speculate.draft import few_calls
+from tests.infer.test_draft_window import OneByOne, executed, without_times
+from tests.speculate.toys import ToyModel, enumerate_outputs, exact_outputs, largest_difference
+from tests.tiny import save_model, tiny_llama
+
+LOSSLESS = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION]
+LETTERS = {"<end>": 0, "a": 1, "b": 2, "ab": 3, "Ġ": 4}
+WORDS = WordList(["ab", "b ba?"])
+COMMON = WordList(["the", "and", "he", "she", "was", "little", "said", "king", "of", "in the", "a"], name="common")
+PROMPTS = ["Once upon a time there was", "The old king", '"Who are you?" said', "In the forest", "Far away, by the sea,"]
+
+
+def toy_tokenizer() -> PreTrainedTokenizerFast:
+    """Five tokens; the word "ab" is one of them, and two."""
+    tokenizer = Tokenizer(models.BPE(LETTERS, [("a", "b")]))
+    tokenizer.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>")
+
+
+def filtered(model: ToyModel, prompt: list[int]):
+    """The target's distribution without the tokens that would put a new listed word into the text, by its definition."""
+    texts = {token: piece.replace("Ġ", " ") for piece, token in LETTERS.items() if token}
+
+    def text(tokens) -> str:
+        return "".join(texts.get(token, "") for token in tokens)
+
+    def probs(tokens) -> torch.Tensor:
+        logits, before = model.logits((*prompt, *tokens)), WORDS.places(text((*prompt, *tokens)))
+        for token in texts:
+            if WORDS.places(text((*prompt, *tokens, token))) - before:
+                logits[token] = -torch.inf
+        return torch.softmax(logits, -1)
+
+    return probs
+
+
+@pytest.mark.parametrize("strategy", LOSSLESS)
+@pytest.mark.parametrize("drafter", ["model", "prompt_lookup", "suffix"])
+@pytest.mark.parametrize("prompt", [[4, 2, 4], [1, 1], [3, 4, 1]], ids=["b", "aa", "ab-a"])
+def test_every_path_gives_the_filtered_targets_distribution(prompt, drafter, strategy):
+    """Rejected drafts are rolled back on most of the paths."""
+    target, draft = ToyModel(5, 1, zeros=False), ToyModel(5, 2, zeros=False)
+    pair, params = ModelPair(target, draft, toy_tokenizer()), SamplingParams(max_tokens=3, filter_words=WORDS)
+    options = {"num_draft_tokens": 2, "drafter": drafter, "verify_strategy": strategy, "detail": "probs"}
+    found = enumerate_outputs(pair, prompt, params, **options)
+    assert sum(found.values()) == pytest.approx(1, abs=1e-9)
+    assert largest_difference(found, exact_outputs(filtered(target, prompt), 3)) < 1e-6
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory) -> tuple[ModelPair, ModelPair]:
+    """A pair with words whose draft makes windows in one call, and the same pair without."""
+    folder: Path = tmp_path_factory.mktemp("words")
+    save_model(tiny_llama(1, seed=0), folder)
+    tokenizer, target = PreTrainedTokenizerFast.from_pretrained(folder), executed(0)
+    return ModelPair(target, executed(1), tokenizer), ModelPair(target, executed(1, OneByOne), tokenizer)
+
+
+SOME = {
+    "alone": WordList([f"w{number}" for number in range(0, 97, 9)]),
+    "after others": WordList([f"w{number}[0-9]? w[0-9]*{number}" for number in range(10)]),
+}
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7, 1.5])
+@pytest.mark.parametrize("words", SOME)
+@pytest.mark.parametrize(
+    "window", [{"num_draft_tokens": 4}, {"num_draft_tokens": "auto"}, {"num_draft_tokens": 7, "draft_confidence": 0.2}]
+)
+def test_windows_in_few_calls_are_those_that_are_drawn_one_by_one(pairs, temperature, words, window):
+    params = [
+        SamplingParams(temperature=temperature, max_tokens=n, seed=n, filter_words=SOME[words] if n != 9 else None)
+        for n in (20, 9, 14)
+    ]
+    prompts = [[1, 2, 3], [7, 8, 9, 10, 11, 3], [5]]
+    runs = []
+    for pair in pairs:
+        results = SpeculativeDecoder(pair).generate(prompts, params, detail="probs", drafter="model", **window)
+        runs.append(without_times([(r.token_ids, [e.to_dict(without=("time",)) for e in r.trace]) for r in results]))
+    for (tokens, events), (other_tokens, other_events) in zip(*runs, strict=True):
+        assert tokens == other_tokens
+        for event, other in zip(events, other_events, strict=True):
+            for name, value in event.items():
+                assert value == (pytest.approx(other[name], abs=1e-5) if isinstance(value, float) else other[name]), name
+
+
+def test_few_calls_stay_few_with_a_word_filter(bundled_pair, monkeypatch):
+    """Where no listed word can be completed, the windows are as fast as ever."""
+    made: list[bool] = []
+    original = LlamaLanguageModel.draft_window
+    monkeypatch.setattr(LlamaLanguageModel, "draft_window", lambda *given: made.append(True) or original(*given))
+    by_host: list[bool] = []
+    undo = few_calls._Drawing.undo
+    monkeypatch.setattr(few_calls._Drawing, "undo", lambda drawing: by_host.append(True) or undo(drawing))
+    params = SamplingParams(temperature=0.7, max_tokens=60, seed=1, filter_words="classroom")
+    metrics = SpeculativeDecoder(bundled_pair).generate(PROMPTS[0], params, drafter="model").metrics
+    assert len(made) == metrics.num_spec_steps
+    assert not by_host
+
+
+def written(decoder: SpeculativeDecoder, trace: Trace, prompt: str) -> list[str]:
+    """Every text that a run showed: its output, and with each step's drafts in place of what came then."""
+    tokens, texts = list(trace.started.prompt_token_ids or []), []
+    decode = decoder.pair.tokenizer.decode
+    for _, events in itertools.groupby((e for e in trace if e.step is not None), key=lambda event: event.step):
+        events = list(events)
+        texts.append(decode(tokens + [e.token_id for e in events if e.kind == "proposed"]))
+        tokens += [e.token_id for e in events if e.kind in ("accepted", "resampled", "bonus")]
+    return [text[len(prompt) :] for text in [*texts, decode(tokens)]]
+
+
+@pytest.mark.parametrize("options", [{}, {"num_draft_tokens": "auto"}, {"drafter": "suffix"}, {"num_draft_tokens": 0}], ids=str)
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_no_listed_word_is_written_or_drafted(bundled_decoder, temperature, options):
+    """Words that hardly a sentence does without, so that nothing is left to chance."""
+    params = SamplingParams(temperature=temperature, max_tokens=40, seed=3, filter_words=COMMON)
+    results = bundled_decoder.generate(PROMPTS, params, detail="none", **options)
+    for prompt, result in zip(PROMPTS, results, strict=True):
+        for text in written(bundled_decoder, result.trace, prompt):
+            assert COMMON.find(text) == []
+    assert results[0].trace.started.settings["filter_words"] == "common"
+
+
+def test_a_row_of_a_batch_gives_what_it_gives_alone(bundled_decoder):
+    params = [SamplingParams(max_tokens=24, seed=n, filter_words=COMMON if n % 2 else None) for n in range(len(PROMPTS))]
+    together = bundled_decoder.generate(PROMPTS, params, detail="none")
+    alone = [bundled_decoder.generate(prompt, one, detail="none") for prompt, one in zip(PROMPTS, params, strict=True)]
+    assert [result.token_ids for result in together] == [result.token_ids for result in alone]
+
+
+def test_a_class_may_see_what_is_written_to_provoking_prompts(bundled_decoder):
+    prompts = read_prompts()[25:75]
+    params = [SamplingParams(temperature=1.2, max_tokens=40, seed=n, filter_words="classroom") for n in range(len(prompts))]
+    for prompt, result in zip(prompts, bundled_decoder.generate(prompts, params, detail="none"), strict=True):
+        for text in written(bundled_decoder, result.trace, ""):
+            assert classroom_words().places(text) <= classroom_words().places(prompt), prompt
+
+
+def test_a_filter_needs_a_tokenizer():
+    decoder = SpeculativeDecoder(ModelPair(ToyModel(5, 1)))
+    with pytest.raises(ValueError, match="filter_words='classroom' needs a tokenizer, and this pair has none"):
+        decoder.generate([1, 2], SamplingParams(filter_words="classroom"))
+
+
+def test_a_filter_that_leaves_nothing_is_named():
+    tokenizer = toy_tokenizer()
+    pair = ModelPair(ToyModel(5, 1, zeros=False), tokenizer=tokenizer)
+    params = SamplingParams(filter_words=WordList(["[a-z]+"]), logit_bias={4: -100}, allowed_token_ids=[1, 2, 3])
+    result = SpeculativeDecoder(pair).generate([4], params, num_draft_tokens=0)
+    assert result.finish_reason == "error"
+    assert "filter_words and allowed_token_ids ban every token" in result.trace.finished.message

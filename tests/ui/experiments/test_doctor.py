@@ -1,0 +1,62 @@
+"""The doctor's room on the server: words, charts, and what it refuses."""
+
+import re
+
+import pytest
+
+from naive_speculate.doctor import read
+from tests import engine_samples as samples
+from ui.experiments.doctor import EXAMPLES, example, findings
+
+ALL = {name: text for name, text in vars(samples).items() if name.isupper()}
+
+
+def test_the_examples_are_the_samples_of_the_tests():
+    assert [example(engine) for engine in EXAMPLES] == [
+        samples.VLLM_LOG,
+        samples.LLAMACPP_STATISTICS,
+        samples.SGLANG_META_INFO,
+    ]
+    assert example("../pair/costs.json") == example(None) == ""
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("cost", ["", "0.1", "0.6B / 8B"])
+def test_every_format_is_told_and_drawn(name, cost):
+    found = findings({"log": ALL[name], "draft_cost": cost, "verify_cost": "1, 1.02, 1.05" if cost else ""})
+    assert read(ALL[name]).engine in found["words"]
+    assert "target forward" in found["report"] or "does not follow" in found["report"]
+    for figure in found["charts"].values():
+        assert figure["layout"]["meta"]
+        for trace in figure["data"]:
+            assert len(trace["x"]) == len(trace["y"]) > 0
+            assert None not in trace["y"]
+
+
+def test_markup_in_a_log_is_only_text():
+    evil = samples.LLAMACPP_EXAMPLE + "<script>window.hit=1</script>"
+    assert "<script" not in findings({"log": evil})["words"]
+    with pytest.raises(ValueError, match="none of the formats"):
+        findings({"log": "<script>"})
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"log": ""}, "the text is empty"),
+        ("no form", "the text is empty"),
+        ({"log": "x" * 100_001}, "100,000 characters, got 100,001"),
+        ({"log": samples.VLLM_LOG, "verify_cost": "1"}, "verify_cost needs draft_cost"),
+        ({"log": samples.VLLM_LOG, "draft_cost": "0.1, 0.2"}, "draft_cost must be one number"),
+        ({"log": samples.VLLM_LOG, "draft_cost": "big / 8B"}, "size must be like"),
+        ({"log": samples.VLLM_LOG, "window": "0"}, "num_draft_tokens must be 1"),
+        ({"log": samples.VLLM_LOG, "window": "many"}, "whole number"),
+        ({"log": f"n_drafted = {'9' * 400}\nn_accept = 5\nn_predict = 10\n"}, "cannot be|larger than any"),
+        ({"log": f"SpecDecoding metrics: Accepted: {'9' * 400} tokens, Drafted: {'9' * 400} tokens"}, "cannot be|larger"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(fields, words):
+    with pytest.raises(ValueError, match=words) as refused:
+        findings(fields)
+    assert len(str(refused.value)) < 600
+    assert not re.search(r"\n", str(refused.value))

@@ -1,0 +1,57 @@
+"""What the other strategies would have made of a run: the steps' events as a view."""
+
+import re
+
+import pytest
+
+from naive_speculate import Event, EventKind, SamplingParams, Trace
+from tests.ui.handmade import run
+from ui.run.others import GREEDY, NO_DRAFTS, NOT_RECORDED, markup, rounds_of
+
+
+@pytest.mark.parametrize("strategy", ["speculative_sampling", "block_verification", "typical_acceptance"])
+def test_the_view_tells_the_rounds_as_the_events_do(bundled_decoder, strategy):
+    params = SamplingParams(max_tokens=40, temperature=1.0, seed=2)
+    trace = bundled_decoder.generate("Once upon a time", params, num_draft_tokens=4, verify_strategy=strategy).trace
+    steps = [event for event in trace if event.kind == EventKind.STEP and event.num_draft]
+    rounds = rounds_of(trace)
+    assert [one.number for one in rounds] == [step.step for step in steps]
+    for one, step in zip(rounds, steps, strict=True):
+        assert one.kept == step.others | {strategy: step.num_accepted}
+        assert one.distances == step.typical_distances
+        assert len(one.drafts) == step.num_draft
+    shown = markup(trace)
+    for name in rounds[0].kept:
+        told = [int(kept) for kept in re.findall(rf'data-strategy="{name}" data-kept="(\d+)"', shown)]
+        assert told == [one.kept[name] for one in rounds]
+        assert f"{sum(told)} of {sum(len(one.drafts) for one in rounds)}<" in shown
+    parting = sum(one.parts for one in rounds)
+    assert parting
+    assert f"part in {parting} of" in shown
+    assert shown.count("data-same") == len(rounds) - parting
+
+
+def test_of_a_run_that_tells_nothing_it_says_why():
+    assert NOT_RECORDED in markup(run([(3, 1)]))
+    assert NO_DRAFTS in markup(run([(0, 0), (0, 0)]))
+    for settings in ({"temperature": 0}, {"verify_strategy": "greedy_match"}):
+        assert GREEDY.replace("'", "&#x27;") in markup(run([(3, 1)], **settings))
+    assert NO_DRAFTS in markup(Trace())
+
+
+def test_what_a_foreign_trace_claims_is_only_text_and_within_its_drafts():
+    trace = run([(2, 1)])
+    for event in trace:
+        if event.kind == EventKind.STEP:
+            event.others = {"block_verification": 900, "<b>": 1}
+            event.typical_distances = [0.5] * 9
+        if event.text:
+            event.text = "<img src=x>"
+    shown = markup(trace)
+    assert "<img" not in shown
+    assert "<b>" not in shown
+    assert rounds_of(trace)[0].kept == {"speculative_sampling": 1, "block_verification": 2}
+    assert rounds_of(trace)[0].distances == [0.5, 0.5]
+    trace.events[0].settings["verify_strategy"] = "<i>"
+    assert NOT_RECORDED in markup(trace)
+    assert NOT_RECORDED in markup(Trace([Event(EventKind.STARTED, settings={}), *trace.events[1:]]))

@@ -1,0 +1,212 @@
+"""The doctor's room: an engine's words are pasted, and what follows from them is told and drawn."""
+
+import html
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import gradio as gr
+from rich.console import Console
+
+from naive_speculate.doctor import Diagnosis, diagnose, read
+from naive_speculate.doctor.costs import from_words
+from naive_speculate.doctor.report import best_window, caveats, figures, show, shown_windows
+from naive_speculate.sampling.random_source import fresh_seed
+from ui.assets import ROOT, mounting
+from ui.charts.figures import ACCEPTED, DRAFT, INK, RESAMPLED, TARGET, Figure, empty, figure
+from ui.charts.plot import place
+from ui.experiments.rooms import room
+from ui.labels import number, percent, to_json
+from ui.notify import warn
+
+MOST_CHARACTERS = 100_000
+EXAMPLES = {"vLLM": "vllm", "llama.cpp": "llamacpp", "SGLang": "sglang"}
+"""Engines whose words lie in `assets/doctor`."""
+CHARTS = {"places": "Kept by place in the draft", "windows": "Where drafting pays"}
+WIDTH = 96
+TITLE = "This cannot be read"
+FIELDS = ("log", "draft_cost", "verify_cost", "window")
+
+
+def build_doctor() -> None:
+    """Build the room inside the current Blocks context."""
+    view = gr.HTML(
+        "",
+        html_template=template(),
+        js_on_load=mounting("doctor", "examine"),
+        server_functions=[example],
+        apply_default_css=False,
+        elem_id="doctor",
+        label="Doctor",
+    )
+    view.examine(examine, None, view, concurrency_limit=2, show_progress="hidden", api_visibility="private")
+
+
+def template() -> str:
+    """The room's markup."""
+    examples = "".join(f'<button type="button" data-example="{name}">{name}</button>' for name in EXAMPLES)
+    charts = "".join(place(f'data-chart="{name}"', title, "ns-chart") for name, title in CHARTS.items())
+    return room("doctor", examples=examples, charts=charts)
+
+
+def example(engine: object) -> str:
+    """An engine's words; empty for one that is not known."""
+    name = EXAMPLES.get(str(engine))
+    return (ROOT / "doctor" / f"{name}.txt").read_text(encoding="utf-8") if name else ""
+
+
+def examine(event: gr.EventData) -> Iterator[str]:
+    """What follows from what was pasted, as JSON for the browser."""
+    found = {}
+    try:
+        found = findings(event._data)
+    except ValueError as error:
+        warn(error, TITLE)
+    yield to_json({"at": fresh_seed(), **found})
+
+
+def findings(asked: Any) -> dict[str, Any]:
+    """Words, charts and the report.
+
+    Args:
+        asked: The form's fields, from the browser.
+
+    Raises:
+        ValueError: Says what cannot be read.
+    """
+    fields = asked if isinstance(asked, dict) else {}
+    log, draft_cost, verify_cost, window = (str(fields.get(name) or "") for name in FIELDS)
+    if len(log) > MOST_CHARACTERS:
+        raise ValueError(f"the text may have {MOST_CHARACTERS:,} characters, got {len(log):,}: paste its last part")
+    if window.strip() and not (window.strip().isascii() and window.strip().isdigit()):
+        raise ValueError(f"drafts a step must be a whole number, got {window!r:.40}")
+    costs, basis = from_words(draft_cost, verify_cost)
+    found = diagnose(read(log), costs, num_draft_tokens=int(window) if window.strip() else None)
+    console = Console(file=io.StringIO(), width=WIDTH, highlight=False, record=True, color_system=None)
+    show(found, console, basis)
+    charts = {"places": places_chart(found), "windows": windows_chart(found)}
+    return {"words": words(found, basis), "report": console.export_text(), "charts": charts}
+
+
+def words(found: Diagnosis, basis: str) -> str:
+    """What was found, as HTML."""
+    told = "".join(
+        f"<div><dt>{html.escape(name)}</dt><dd>{html.escape(said)}</dd></div>" for name, said in figures(found).items()
+    )
+    suspects = "".join(f"<li>{html.escape(suspect.words)}</li>" for suspect in found.suspects)
+    unsure = "".join(f"<li>{html.escape(line)}</li>" for line in caveats(found) if not line.startswith("*"))
+    best = f'<p class="ns-findings-best">{html.escape(best_window(found, basis))}</p>' if found.windows else ""
+    return (
+        f"<h3>{html.escape(found.reading.engine)}, {html.escape(found.reading.format)}</h3><dl>{told}</dl>{best}"
+        + (f'<ul class="ns-suspects">{suspects}</ul>' if suspects else "<p>Nothing here is suspicious.</p>")
+        + (f'<ul class="ns-unsure">{unsure}</ul>' if unsure else "")
+    )
+
+
+def places_chart(found: Diagnosis) -> Figure:
+    """Rates by place, if reached and of all steps, with α across."""
+    rates = found.unconditional
+    if not rates:
+        return empty("This format does not tell how often single places are kept.")
+    x = list(range(1, len(rates) + 1))
+    reached = [place for place, rate in zip(x, found.conditional, strict=True) if rate is not None]
+    kept = [rate for rate in found.conditional if rate is not None]
+    traces: list[dict[str, Any]] = [
+        {
+            "type": "bar",
+            "name": "if reached",
+            "x": reached,
+            "y": kept,
+            "text": [percent(rate) for rate in kept],
+            "textposition": "inside",
+            "insidetextanchor": "start",
+            "textangle": 0,
+            "hovertemplate": "place %{x}: %{text} of those that reached it<extra></extra>",
+            "marker": {"color": ACCEPTED},
+            "insidetextfont": {"color": "var(--ns-page)"},
+        },
+        {
+            "type": "scatter",
+            "mode": "lines+markers",
+            "name": "of all steps",
+            "x": x,
+            "y": list(rates),
+            "text": [percent(rate) for rate in rates],
+            "hovertemplate": "place %{x}: %{text} of all steps<extra></extra>",
+            "line": {"color": RESAMPLED, "width": 2, "dash": "dot"},
+            "marker": {"symbol": "diamond", "size": 8},
+        },
+    ]
+    if found.alpha is not None:
+        traces.append(_line("α", [0.5, len(rates) + 0.5], found.alpha, INK, f"α = {number(found.alpha)}"))
+    return figure(
+        traces,
+        takeaway=f"Place 1 is kept in {percent(rates[0])} of the steps, place {len(rates)} in {percent(rates[-1])}.",
+        x={"title": {"text": "place in the draft"}, "range": [0.4, len(rates) + 0.6], "dtick": 1 + (len(rates) - 1) // 10},
+        y={"range": [0, 1.08], "tickformat": ".0%", "tickvals": [0, 0.25, 0.5, 0.75, 1]},
+    )
+
+
+def windows_chart(found: Diagnosis) -> Figure:
+    """What a draft forward may cost at most for a window to pay, and what it does cost where that was said."""
+    windows = shown_windows(found)
+    limits = [window.break_even_draft_cost or 0.0 for window in windows]
+    if not windows or not any(limits):
+        return empty("No window pays." if windows else "How long the windows were is not told, so α does not follow.")
+    ks = [window.k for window in windows]
+    traces: list[dict[str, Any]] = [
+        {
+            "type": "scatter",
+            "mode": "lines+markers",
+            "name": "breaks even",
+            "x": ks,
+            "y": limits,
+            "fill": "tozeroy",
+            "fillcolor": "rgba(128, 128, 128, 0.16)",
+            "text": [number(limit) for limit in limits],
+            "hovertemplate": "k = %{x}: pays while a draft forward costs less than %{text}<extra></extra>",
+            "line": {"color": TARGET, "width": 2},
+            "marker": {"size": 7},
+        }
+    ]
+    said = f"Below the line drafting pays: with k = 1 up to a draft cost of {number(limits[0])}, "
+    said += f"with k = {ks[-1]} up to {number(limits[-1])}."
+    top = max(limits)
+    if found.costs is not None:
+        draft = found.costs.draft
+        traces.append(_line("yours", [0.5, ks[-1] + 0.5], draft, DRAFT, f"a draft forward costs {number(draft)}"))
+        best = next((window for window in windows if window.k == found.best_k), None)
+        if best is not None:
+            traces.append(_best(best.k, draft, f"best: k = {best.k}, {number(best.speedup or 0.0)}×"))
+        said = f"Best: k = {best.k}, {number(best.speedup or 0.0)} times plain decoding." if best else "Drafting does not pay."
+        top = max(top, min(draft, 2 * top))
+    return figure(
+        traces,
+        takeaway=said,
+        x={"title": {"text": "drafts a step, k"}, "range": [0.5, ks[-1] + 0.5], "dtick": 1 + len(ks) // 11},
+        y={"title": {"text": "cost of a draft forward"}, "range": [0, 1.12 * top]},
+    )
+
+
+def _line(name: str, x: list[float], y: float, color: str, hover: str) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x": x,
+        "y": [y, y],
+        "line": {"color": color, "width": 2, "dash": "dash"},
+        "hovertemplate": f"{hover}<extra></extra>",
+    }
+
+
+def _best(k: int, cost: float, hover: str) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "best k",
+        "x": [k],
+        "y": [cost],
+        "marker": {"symbol": "star", "size": 15, "color": DRAFT},
+        "hovertemplate": f"{hover}<extra></extra>",
+    }
