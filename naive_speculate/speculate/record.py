@@ -108,9 +108,7 @@ def _add_probs(
             outcome.uniforms = uniforms[:length]
 
 
-def _expected(
-    rows: Sequence[SequenceState], p: torch.Tensor, q: torch.Tensor | None, verdict: Verdict
-) -> torch.Tensor | None:
+def _expected(rows: Sequence[SequenceState], p: torch.Tensor, q: torch.Tensor | None, verdict: Verdict) -> torch.Tensor | None:
     """How probable keeping a draft was, shape `[batch_size, k]`, NaN in rows whose rule does not tell; None if none does."""
     places: dict[Verifier, list[int]] = {}
     for place, row in enumerate(rows):
