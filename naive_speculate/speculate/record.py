@@ -91,7 +91,14 @@ def _add_probs(
     limits = verdict.accept_probs if verdict.thresholds is None else verdict.thresholds
     expected = _expected(rows, probs[:, :k], draft.probs, verdict) if k else None
     expected = torch.full_like(limits, torch.nan, dtype=probs.dtype) if expected is None else expected
-    columns = [verdict.accept_probs, pick(probs[:, :k], draft.token_ids), next_probs, pick(q, draft.token_ids), limits, expected]
+    columns = [
+        verdict.accept_probs,
+        pick(probs[:, :k], draft.token_ids),
+        next_probs,
+        pick(q, draft.token_ids),
+        limits,
+        expected,
+    ]
     table = zip(*to_lists(*(column.to(probs.dtype) for column in columns)), strict=True)
     for line, outcome, row, uniforms in zip(table, outcomes, rows, r, strict=True):
         if row.detail == "none":

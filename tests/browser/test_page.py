@@ -11,7 +11,7 @@ from playwright.sync_api import Route, expect
 from benchmarks.server import ROOT, Server
 from naive_speculate import SamplingParams, SpeculativeDecoder, Trace, load_pair
 from tests.browser.conftest import PATIENCE
-from tests.browser.steps import another_run, ended, run, scrolls_sideways, see_chart, set_number, start, toast
+from tests.browser.steps import ended, run, scrolls_sideways, see_chart, set_number, start, toast
 
 PROMPT = "Once upon a time there was a hen"
 
