@@ -199,7 +199,8 @@ def load_pair(
     Args:
         target: Hub id, local folder or GGUF file; None for the bundled pair, which needs no network.
         draft: Hub id, local folder or GGUF file; with a given target, None for no draft model. One with another tokenizer is
-            translated: it drafts the tokens that both know; one whose configuration says that it is a draft head is taken as `head`.
+            translated: it drafts the tokens that both know; one whose configuration says that it is a draft head is taken as
+            `head`.
         head: Hub id or local folder of a draft head for the target (EAGLE-3).
         device: "auto" (CUDA where there is one), "cpu", "cuda", "cuda:1" …
         dtype: "auto" (float32 on the CPU; on CUDA what the weights are stored in), or a torch floating-point type's name. For
