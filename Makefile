@@ -6,7 +6,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test lint clean
+.PHONY: run test test-gguf lint clean
 
 run: $(VENV)/.run
 	$(BIN)/python app.py --host $(HOST) --port $(PORT)
@@ -16,6 +16,10 @@ WORKERS := $(shell cores=$$(nproc 2>/dev/null || echo 2); echo $$((cores < 8 ? c
 
 test: $(VENV)/.test chromium lint
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+# GGUF pairs: llama.cpp is compiled for them, which takes some minutes once.
+test-gguf: $(VENV)/.gguf
+	$(BIN)/python -m pytest -m gguf tests/infer -n $(WORKERS)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -40,6 +44,18 @@ $(VENV)/.run: requirements.txt | $(BIN)/python
 $(VENV)/.test: requirements.txt requirements-cluster.txt requirements-dev.txt | $(BIN)/python
 	$(BIN)/python -m pip install --disable-pip-version-check -q -r requirements-dev.txt
 	@touch $@ $(VENV)/.run
+
+$(VENV)/.gguf: requirements-gguf.txt $(VENV)/.test | compiler
+	CMAKE_ARGS="-DLLAVA_BUILD=OFF $(CMAKE_ARGS)" CMAKE_BUILD_PARALLEL_LEVEL=$(WORKERS) \
+		$(BIN)/python -m pip install --disable-pip-version-check -q -r requirements-gguf.txt
+	@touch $@
+
+.PHONY: compiler
+compiler:
+	@{ command -v cmake && command -v c++ && command -v make; } >/dev/null || { \
+		echo "A compiler or cmake is missing; installing them with apt for llama.cpp"; \
+		$(AS_ROOT) apt-get update -qq && $(AS_ROOT) apt-get install -y -qq cmake g++ make >/dev/null; } || { \
+		echo "They could not be installed: run 'apt-get install cmake g++ make' as root, then make test-gguf again"; exit 1; }
 
 # The browser tests drive Debian's Chromium; it is installed when there is none and the user may.
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n)

@@ -2,16 +2,17 @@
 
     python benchmarks/llamacpp.py FOLDER [--target M --draft M] [--threads N] [--quick] [--out FILE]
 
-FOLDER holds llama.cpp's programs `llama-bench` and `llama-speculative-simple`. The pair is written as GGUF, float32 as this decoder
-computes it, and half precision as a row of its own; that needs the package gguf (`pip install '.[gguf]'`). Everything is measured
-in one run and in turn, in alternating order, so that a busy machine slows all alike; a ratio is the median over the turns. Greedy.
-This decoder's and transformers' times include the prompt, llama.cpp's do not. A forward gives the logits of its last token.
+FOLDER holds llama.cpp's programs `llama-bench` and `llama-speculative-simple`. The pair is written as GGUF, float32 as this
+decoder computes it, and half precision as a row of its own; that needs the package gguf (`pip install gguf`). Everything is
+measured in one run and in turn, in alternating order, so that a busy machine slows all alike; a ratio is the median over the
+turns. Greedy. This decoder's and transformers' times include the prompt, llama.cpp's do not. A forward gives the logits of its
+last token.
 
 The limit is how often a second the machine could read all the weights if it did nothing else: the bandwidth of copying a block
 of their size, reading and writing counted, in as many threads.
 
-llama.cpp's programs are built from the sources in llama-cpp-python's sdist (`pip download --no-deps --no-binary llama-cpp-python
-llama-cpp-python`, unpack), in `vendor/llama.cpp`:
+llama.cpp's programs are built from the sources in llama-cpp-python's sdist (`pip download --no-deps --no-binary
+llama-cpp-python llama-cpp-python`, unpack), in `vendor/llama.cpp`:
 
     cmake -B build -DCMAKE_BUILD_TYPE=Release -DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_BUILD_TESTS=OFF
     cmake --build build -j --target llama-bench llama-speculative-simple        # build/bin is FOLDER
@@ -80,7 +81,21 @@ class LlamaCpp:
     def speculative(self, target: Path, draft: Path, window: int, prompts: Sequence[str], new_tokens: int) -> Measure:
         """Speculative decoding with windows of that length, greedy."""
         options = ["-m", target, "-md", draft, "--spec-type", "draft-simple", "--spec-draft-n-max", window, "-c", 1024]
-        options += ["-n", new_tokens, "--temp", 0, "-t", self.threads, "-td", self.threads, "-ngl", 0, "-ngld", 0, "--ignore-eos"]
+        options += [
+            "-n",
+            new_tokens,
+            "--temp",
+            0,
+            "-t",
+            self.threads,
+            "-td",
+            self.threads,
+            "-ngl",
+            0,
+            "-ngld",
+            0,
+            "--ignore-eos",
+        ]
 
         def measure(turn: int) -> float:
             printed = self._run(SPECULATIVE, *options, "-p", prompts[turn % len(prompts)])
@@ -309,10 +324,10 @@ def measure(options: argparse.Namespace) -> list[Table]:
     best_ours = best(rates, [ours[k] for k in options.windows])
     slow = best(rates, [name for name in rates if name.startswith("transformers")])
     said = [
-        f"best: {best_ours} ÷ {best_peer} = {ratio(rates, best_ours, best_peer):.2f}, ÷ {slow} = {ratio(rates, best_ours, slow):.2f}",
-        f"drafts are compared with {best_peer}",
-        f"{machine_name('cpu')}, {options.threads} threads (transformers {peer.threads}), {options.turns} turns of {tokens} tokens, "
-        f"{date.today():%d %B %Y}",
+        f"best: {best_ours} ÷ {best_peer} = {ratio(rates, best_ours, best_peer):.2f}, "
+        f"÷ {slow} = {ratio(rates, best_ours, slow):.2f}; drafts are compared with {best_peer}",
+        f"{machine_name('cpu')}, {options.threads} threads (transformers {peer.threads}), "
+        f"{options.turns} turns of {tokens} tokens, {date.today():%d %B %Y}",
     ]
     return [decoding_table(rates, peers, limit, "\n".join(said)), forward_table(forwards)]
 

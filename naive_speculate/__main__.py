@@ -44,14 +44,15 @@ def _bias(text: str) -> dict[int, float]:
         raise argparse.ArgumentTypeError(f'must be JSON such as {{"42": -5}}, got {text!r}') from None
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser = Parser(prog="naive_speculate", description="Speculative decoding that can be seen.")
     commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser, metavar="COMMAND")
     generate = commands.add_parser("generate", help="decode a prompt and show what was drafted, kept and refused")
     generate.add_argument("prompt", metavar="PROMPT")
-    _add_decoding(generate)
-    _add_sampling(generate)
-    _add_models(generate)
+    if arguments[:1] == ["generate"]:  # these name what is registered, which brings torch along
+        _add_decoding(generate)
+        _add_sampling(generate)
+        _add_models(generate)
     generate.add_argument("--json", action="store_true", help="print the events, one JSON object a line, and nothing else")
     bench = commands.add_parser("bench", add_help=False, help="measure this decoder against transformers' generation")
     bench.add_argument("rest", nargs=argparse.REMAINDER)
@@ -97,7 +98,11 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("models").add_argument
     add("--target", metavar="M", help="Hub id, local folder or GGUF file (default: the bundled pair)")
     add("--draft", metavar="M", help="Hub id, local folder or GGUF file (default: none beside a given target)")
-    add("--head", metavar="M", help="Hub id, local folder or GGUF file of a draft head (default: the bundled target's, if there is one)")
+    add(
+        "--head",
+        metavar="M",
+        help="Hub id, local folder or GGUF file of a draft head (default: the bundled target's, if there is one)",
+    )
     add("--device", default="auto", metavar="D", help="auto, cpu, cuda … (default: %(default)s)")
     add("--dtype", default="auto", metavar="T", help="auto, float32, bfloat16 … (default: %(default)s)")
     add("--executor", default="auto", metavar="E", help=f"{', '.join(EXECUTORS)} (default: %(default)s)")
@@ -157,7 +162,7 @@ def _params(args: argparse.Namespace) -> Any:
 
 
 def _generate(arguments: Sequence[str]) -> int:
-    args = _parser().parse_args(arguments)
+    args = _parser(arguments).parse_args(arguments)
 
     from transformers.utils import logging
 
@@ -220,7 +225,7 @@ def _doctor(arguments: Sequence[str]) -> int:
 
 
 def _prove(arguments: Sequence[str]) -> int:
-    args = _parser().parse_args(arguments)
+    args = _parser(arguments).parse_args(arguments)
     from naive_speculate.testing.command import prove
 
     proof = prove(args.name)

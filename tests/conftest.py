@@ -20,7 +20,13 @@ from tests.tiny import tiny_llama
 torch.set_num_threads(1)
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a machine may be
 settings.load_profile("busy")
-TAKE_LONG = ("tests/serving/test_replicas.py", "tests/browser/", "tests/hosting/", "tests/train/", "tests/speculate/")
+PROGRAMS = (
+    "tests/hosting/",
+    "tests/testing/test_prove_command.py",
+    "tests/test_command_line.py",
+    "tests/test_interruptions.py",
+)
+TAKE_LONG = ("tests/serving/test_replicas.py", *PROGRAMS, "tests/browser/", "tests/train/", "tests/speculate/")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -30,12 +36,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A file's tests are run by one process, and so are those that share the server of `hosting`."""
+    """One process runs the tests of a file, and one all those of programs, which share a server and what is loaded already."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "hosting" if nodeid.startswith("tests/hosting/") else nodeid.split("::")[0]
+            return "programs" if nodeid.startswith(PROGRAMS) else nodeid.split("::")[0]
 
     return Scheduling(config, log)
 

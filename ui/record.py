@@ -107,7 +107,8 @@ def record_opening(
         ValueError: If in no run a guess was kept and another one refused.
     """
     opening = None
-    for done, total, opening in search(catalog, settings, prompts, seeds):
+    for done, total, best in search(catalog, settings, prompts, seeds):
+        opening = best
         yield done, total
     if opening is None:
         raise ValueError("no run has a round with a guess that was kept and one that was refused: nothing to open with")

@@ -5,6 +5,7 @@
 // failed then. The run on the stage has not: the server goes on with it, and the stage asks for the rest (see stage.js).
 
 const SOONEST_MS = 2000, LATEST_MS = 30000; // between questions to a server that does not answer; each takes twice as long
+const LATER_MS = 50;
 const OFFLINE = "You are offline. What is here stays; the page goes on when the connection is back.";
 const SILENT = "The server does not answer. What is here stays; it is asked again from time to time.";
 const CUT = { msg: "process_completed", success: false, output: { error: "The connection was lost.", visible: false } };
@@ -91,11 +92,12 @@ async function results(input, init) {
   const signal = input.signal ?? init?.signal;
   let answer, reader;
   const cut = (controller) => {
-    if (!signal?.aborted) {
+    if (signal?.aborted) return controller.close();
+    lost();
+    setTimeout(() => { // after what came before it, which Gradio takes up one turn later
       for (const message of [CUT, { msg: "close_stream" }]) controller.enqueue(encoded(`data: ${JSON.stringify(message)}\n\n`));
-      lost();
-    }
-    controller.close();
+      controller.close();
+    }, LATER_MS);
   };
   try {
     answer = await ask(input, init);

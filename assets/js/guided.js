@@ -3,6 +3,8 @@
 
 import { percent } from "./format.js";
 
+const MOST_SHOWN = 60; // characters of a guide
+
 export class Guided {
   constructor(stage) {
     this.stage = stage;
@@ -58,7 +60,7 @@ const of = (kept, judged) => `${kept.toLocaleString("en")} of ${judged.toLocaleS
 
 function named({ choice, regex, json, grammar }) {
   if (choice) return `a choice of ${choice.length} texts`;
-  if (regex !== undefined) return `the regular expression ${regex}`;
+  if (regex !== undefined) return `the regular expression “${regex.length > MOST_SHOWN ? `${regex.slice(0, MOST_SHOWN)}…` : regex}”`;
   if (json !== undefined) return "a JSON schema";
   return grammar !== undefined ? "a grammar" : "JSON";
 }

@@ -2,6 +2,7 @@
 // is on the screen or nearly there, in idle time, one in a turn, and no oftener than leaves nine tenths of the time to the rest of
 // the page. A figure names its colours as CSS variables of the palette; what all figures share is in the template.
 
+import { whenBack } from "./connection.js";
 import { loadPlotly } from "./plotly.js";
 import { offerPicture } from "./take.js";
 
@@ -12,7 +13,6 @@ const NEAR = "300px";      // so far outside the screen charts are drawn beforeh
 const REST = 9;            // a chart that took so long to draw is left as it is for so many times as long
 const LOOK_MS = 50;        // between looks at whether one is due
 const IDLE_MS = 1000;      // a page that is never idle draws all the same
-const AGAIN_MS = 5000;     // without a connection there is no Plotly; it is asked for again
 const plots = new Map();   // for every place its figure, its title, how wide it was drawn, whether it is as it should be,
                            // and until when it is left as it is
 const waiting = new Set(); // places to be drawn
@@ -69,7 +69,7 @@ async function next() {
     await loadPlotly();
     idle(turn, { timeout: IDLE_MS });
   } catch {
-    setTimeout(next, AGAIN_MS);
+    whenBack(next);
   }
 }
 

@@ -197,15 +197,15 @@ class Event:
         draft_prob, target_prob: Probability under draft and target, after temperature, top-p and the rest; under greedy
             decoding, where temperature is ignored, at temperature 1.
         accept_prob: Probability with which the verifier keeps the token.
-        expected_accept: Of a draft: how probable it was, before a token was drawn at its place, that the verifier would keep the one
-            drawn: Σ min(p, q) over the whole vocabulary, p(token) where the drafter is certain; 1 or 0 under greedy decoding; what
-            the draft gives all tokens above the threshold under typical acceptance. Block verification does not judge places one
-            by one: there it is what judging this one by itself would give.
+        expected_accept: Of a draft, its place's exact α: how probable it was, before a token was drawn there, that the verifier
+            would keep the one drawn. Σ min(p, q) over the whole vocabulary, which is p(token) where the drafter is certain; 1 or
+            0 under greedy decoding; under typical acceptance what the draft gives all tokens above the threshold. Block
+            verification does not judge places one by one: there it is what judging this one by itself would give.
         uniform: The draw in [0, 1) that was compared with `accept_prob`; kept if smaller.
         threshold: Typical acceptance's threshold on `target_prob`.
         draft_top, target_top, residual_top: The most probable tokens of the three distributions.
-        draft_top_target, target_top_draft: Of a judged draft: what the target gives each token of `draft_top`, and the draft each of
-            `target_top`.
+        draft_top_target, target_top_draft: Of a judged draft: what the target gives each token of `draft_top`, and the draft
+            each of `target_top`.
         draft_entropy, target_entropy: Entropies of the distributions, in nats.
         logprobs: Of a generated token, where the parameters ask for them: log-probabilities by token id, its own first.
         unknown_to_draft: True where the draft has another tokenizer and does not know the token.

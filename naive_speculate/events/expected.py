@@ -1,7 +1,8 @@
 """Luck and skill of a run's drafts told apart: how many should have been kept, beside how many were.
 
-At every place that was judged, a draft was to be kept with the probability that its event tells as `expected_accept`, whatever had
-happened before. So kept − Σ α is a martingale, and the variance of the kept drafts around their expected number is Σ α(1 − α).
+At every place that was judged, a draft was to be kept with the probability α that its event tells as `expected_accept`,
+whatever had happened before. So kept − Σ α is a martingale, and the variance of the kept drafts around their expected number
+is Σ α(1 − α).
 """
 
 import math
@@ -57,7 +58,7 @@ class ExpectedAcceptance:
         return (self.kept - self.expected) / math.sqrt(self.variance)
 
     def expected_tokens(self, k: int) -> float:
-        """Tokens that a round with k such drafts gives on average, the next token included (Leviathan et al. 2023, equation 1)."""
+        """Tokens that a round with k such drafts gives on average, the next token included: equation 1 of Leviathan et al. 2023."""
         return expected_tokens(self.alpha, k)
 
     def __str__(self) -> str:

@@ -62,9 +62,7 @@ def round_svg(events: Iterable[Event], step: int, row: int = 0) -> str:
         middle = _LEFT + column * (len(places) + 0.5)
         body += _bars(middle, base, None, new) if drafts else []
         body += _came(middle, output, column - 12, new)
-    body += [
-        _words(_RIGHT, output + 92 + 18 * line, text, size=13, color=LIGHT.muted) for line, text in enumerate(caption)
-    ]
+    body += [_words(_RIGHT, output + 92 + 18 * line, text, size=13, color=LIGHT.muted) for line, text in enumerate(caption)]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         f'font-family="{_FONT}" role="img"><title>Round {step + 1}</title>'

@@ -76,7 +76,7 @@ class Trace:
 
     @property
     def expected_acceptance(self) -> ExpectedAcceptance | None:
-        """How many drafts should have been kept, beside how many were; None where nothing was judged, or the trace does not tell."""
+        """How many drafts should have been kept, beside how many were; None where the trace does not tell."""
         return expected_acceptance(self.events)
 
     def to_svg(self, step: int, row: int = 0) -> str:

@@ -90,7 +90,7 @@ def _add_probs(
     q = probs[:, :k] if draft.probs is None else draft.probs
     limits = verdict.accept_probs if verdict.thresholds is None else verdict.thresholds
     expected = _expected(rows, probs[:, :k], draft.probs, verdict) if k else None
-    expected = torch.full_like(verdict.accept_probs, torch.nan, dtype=probs.dtype) if expected is None else expected
+    expected = torch.full_like(limits, torch.nan, dtype=probs.dtype) if expected is None else expected
     columns = [verdict.accept_probs, pick(probs[:, :k], draft.token_ids), next_probs, pick(q, draft.token_ids), limits, expected]
     table = zip(*to_lists(*(column.to(probs.dtype) for column in columns)), strict=True)
     for line, outcome, row, uniforms in zip(table, outcomes, rows, r, strict=True):
@@ -108,9 +108,7 @@ def _add_probs(
             outcome.uniforms = uniforms[:length]
 
 
-def _expected(
-    rows: Sequence[SequenceState], p: torch.Tensor, q: torch.Tensor | None, verdict: Verdict
-) -> torch.Tensor | None:
+def _expected(rows: Sequence[SequenceState], p: torch.Tensor, q: torch.Tensor | None, verdict: Verdict) -> torch.Tensor | None:
     """How probable keeping a draft was, shape `[batch_size, k]`, NaN in rows whose rule does not tell; None if none does."""
     places: dict[Verifier, list[int]] = {}
     for place, row in enumerate(rows):

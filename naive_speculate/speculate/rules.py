@@ -46,8 +46,8 @@ def pick(table: torch.Tensor, token_ids: torch.Tensor) -> torch.Tensor:
 
 
 def overlap(target_probs: torch.Tensor, draft_probs: torch.Tensor) -> torch.Tensor:
-    """Σ min(target, draft): how probable it is that speculative sampling keeps a token drawn from the draft (Leviathan et al. 2023,
-    Theorem 3.5). Where the draft is certain of a token, it is what the target gives that token.
+    """Σ min(target, draft): how probable it is that speculative sampling keeps a token drawn from the draft (Leviathan et al.
+    2023, Theorem 3.5). Where the draft is certain of a token, it is what the target gives that token.
 
     Args:
         target_probs, draft_probs: Shape `[..., vocab_size]`.

@@ -50,11 +50,9 @@ class Verifier(Protocol):
         """See `RejectionSampler.judge`."""
         ...
 
-    def expected_accept(
-        self, target_probs: torch.Tensor, draft_probs: torch.Tensor, verdict: Verdict
-    ) -> torch.Tensor | None:
-        """How probable it was at each place, before a token was drawn there, that it would be kept, shape `[batch_size, k]`; None
-        where the rule does not tell.
+    def expected_accept(self, target_probs: torch.Tensor, draft_probs: torch.Tensor, verdict: Verdict) -> torch.Tensor | None:
+        """How probable it was at each place, before a token was drawn there, that it would be kept, shape `[batch_size, k]`;
+        None where the rule does not tell.
 
         Args:
             target_probs: Shape `[batch_size, k, vocab_size]`.

@@ -78,7 +78,8 @@ def test_what_cannot_be_read_is_told_and_what_was_found_before_is_gone(page):
 
 
 def test_on_a_phone_nothing_is_cut_and_the_link_leads_to_it(open_page):
-    page = open_page("?room=doctor", width=390, height=844)
+    page = open_page(width=390, height=844)
+    page.goto(page.url + "?room=doctor")
     page.locator("#doctor [data-example=vLLM]").click()
     page.locator("#doctor [data-chart=windows] .main-svg").first.wait_for()
     assert not scrolls_sideways(page)

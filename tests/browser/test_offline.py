@@ -32,7 +32,7 @@ def opened(page: Page, url: str) -> None:
 
 def broken(page: Page, way: Relay) -> None:
     """A run goes on, its first tokens are on the page, and the connection is gone."""
-    way.cut_after(b"process_generating", 3)
+    way.cut_after(b"bonus", 30)
     another_run(page, start(page, PROMPT, **LONG))
     expect(page.locator(SAID)).to_contain_text("does not answer")
     page.locator("#tokens [data-step]").first.wait_for()

@@ -9,18 +9,20 @@ OPENING = ".ns-opening"
 
 
 def scene(page, number: int) -> None:
-    page.wait_for_function(
-        "(number) => document.querySelector('.ns-opening').dataset.scene === String(number)", arg=number
-    )
+    page.wait_for_function("(number) => document.querySelector('.ns-opening').dataset.scene === String(number)", arg=number)
 
 
 def test_on_arrival_a_round_plays_over_and_over_until_it_is_stopped(page):
     guesses = page.locator(f"{OPENING} li")
+    page.set_viewport_size({"width": 1024, "height": 768})
     scene(page, 1)
+    places = {page.locator(".ns-player").bounding_box()["y"]}
     expect(guesses.first).to_have_attribute("data-shown", "2")
     scene(page, 3)
+    places.add(page.locator(".ns-player").bounding_box()["y"])
     assert guesses.evaluate_all("(all) => all.every(({ dataset }) => dataset.shown === '4')")
     scene(page, 5)
+    assert places == {page.locator(".ns-player").bounding_box()["y"]}, "nothing below moves from scene to scene"
     expect(page.locator(f"{OPENING} [data-kind=rejected] .ns-op-instead")).to_be_visible()
     scene(page, 0)
     pause = page.locator(OPENING).get_by_role("button", name="Pause")

@@ -16,8 +16,7 @@ from tests.browser.steps import another_run, ended, run, scrolls_sideways, see_c
 PROMPT = "Once upon a time there was a hen"
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1440, 1024, 768, 390])
+@pytest.mark.parametrize(("width", "theme"), [(1440, "light"), (1024, "dark"), (768, "light"), (390, "light"), (390, "dark")])
 def test_no_width_scrolls_sideways(open_page, theme, width):
     page = open_page(f"?__theme={theme}", width=width, color_scheme=theme)
     ended(page)

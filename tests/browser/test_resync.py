@@ -6,7 +6,7 @@ import re
 import pytest
 from playwright.sync_api import Page, Response, Route, expect
 
-from tests.browser.steps import ended, start, text, toast, trace
+from tests.browser.steps import ended, start, text, trace
 from ui.run.wire import RESYNC_EVENTS
 
 PROMPT = "Once upon a time there was an old man who"
@@ -79,5 +79,5 @@ def test_a_run_that_the_server_has_forgotten_does_not_go_on_for_ever(page):
     page.route("**/queue/data*", forget, times=1)
     start(page, PROMPT, max_tokens=30)
     page.locator(".ns-stage[data-run=forgotten][data-state=lost]").wait_for()
-    toast(page, "no longer kept")
+    expect(page.locator(".ns-connection")).to_contain_text("no longer knows this run")
     expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()

@@ -7,7 +7,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from naive_speculate import Trace, watch
 from naive_speculate.models import BUNDLED_PAIR
 from tests.browser.steps import another_run, ended, shown_run, text
-from ui.labels import number
 
 CHARTS = ("chart-acceptance", "chart-positions", "chart-lengths", "chart-timing")
 VALUES = "(place) => place.data.flatMap((trace) => [...(trace.x || []), ...(trace.y || [])])"
@@ -53,7 +52,7 @@ def test_a_sampled_run_of_transformers_shows_its_draws_and_probabilities(page, m
         look_at(page, trace, place)
         details = page.locator("#why .inspector-details")
         for value in (trace[place].target_prob, trace[place].draft_prob):
-            expect(details).to_contain_text(number(value))
+            expect(details).to_contain_text(f"{value:.6g}")
         expect(details).to_contain_text(f"{trace[place].uniform:.6g}")
         expect(page.locator("#distributions .main-svg").first).to_be_visible()
     for chart in CHARTS:

@@ -62,7 +62,8 @@ def test_ten_words_are_judged_and_come_to_an_alpha_that_a_link_carries(page):
 
 
 def test_what_cannot_be_a_word_is_told_and_the_game_goes_on(open_page):
-    page = open_page("?room=yourself", width=390, height=844)
+    page = open_page(width=390, height=844)
+    page.goto(page.url + "?room=yourself")
     begin(page)
     page.locator("[name=word]").fill("two words")
     page.locator("[name=word]").press("Enter")

@@ -39,7 +39,9 @@ def test_a_model_read_from_its_folder_is_the_one_that_transformers_loads(tmp_pat
     assert torch.equal(lean.forward(query, lean.new_cache(1)), usual.forward(query, usual.new_cache(1)))
 
 
-@pytest.mark.parametrize("more", [{"rope_parameters": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.0}}, {"attention_bias": True}])
+@pytest.mark.parametrize(
+    "more", [{"rope_parameters": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.0}}, {"attention_bias": True}]
+)
 def test_what_a_folder_does_not_say_in_full_is_left_to_transformers(tmp_path: Path, more: dict[str, object]) -> None:
     folder = saved(tmp_path, **more)
     assert read_llama(folder, CPU, torch.float32) is None
@@ -63,25 +65,11 @@ def test_the_bundled_pair_decodes_without_the_model_classes_of_transformers() ->
     look = (
         "import sys; from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair; "
         "result = SpeculativeDecoder(load_pair()).generate('Once upon a time', SamplingParams(max_tokens=4, seed=0)); "
-        "heavy = {'transformers.modeling_utils', 'transformers.core_model_loading', 'torch._dynamo', 'torch.distributed.tensor'}; "
+        "heavy = {'transformers.modeling_utils', 'transformers.core_model_loading', 'torch._dynamo'}; "
         "print(len(result.token_ids), heavy & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[0] == "4 set()"
-
-
-def test_light_commands_import_neither_torch_nor_gradio() -> None:
-    look = (
-        "import contextlib, io, sys\n"
-        "from naive_speculate.__main__ import main\n"
-        "import app\n"
-        "for run, argv in ((main, ['--help']), (main, ['generate', '--help']), (app.main, ['--help'])):\n"
-        "    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):\n"
-        "        run(argv)\n"
-        "print({'torch', 'transformers', 'gradio', 'numpy'} & set(sys.modules))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
 
 
 def _with_tokenizer(folder: Path) -> Path:
@@ -89,6 +77,9 @@ def _with_tokenizer(folder: Path) -> Path:
         (folder / name).write_bytes((BUNDLED_PAIR / "target" / name).read_bytes())
     told = json.loads((folder / "tokenizer.json").read_text())
     told["model"]["vocab"] = {token: number for token, number in told["model"]["vocab"].items() if number < SIZES["vocab_size"]}
-    told["model"]["merges"], told["added_tokens"] = [], [token for token in told["added_tokens"] if token["id"] < SIZES["vocab_size"]]
+    told["model"]["merges"], told["added_tokens"] = (
+        [],
+        [token for token in told["added_tokens"] if token["id"] < SIZES["vocab_size"]],
+    )
     (folder / "tokenizer.json").write_text(json.dumps(told))
     return folder

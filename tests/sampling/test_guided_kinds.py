@@ -75,17 +75,18 @@ def test_what_parses_but_cannot_be_compiled_is_refused_too(bundled_pair, monkeyp
     monkeypatch.setattr(guided, "MAX_TIMES", 10_000)
     tokenizer = bundled_pair.tokenizer
     compiler = GrammarCompiler(tokenizer, bundled_pair.vocab_size, [tokenizer.eos_token_id])
-    with pytest.raises(ValueError, match="^guided_decoding json does not compile, got .*pattern"):
+    with pytest.raises(ValueError, match=r"^guided_decoding json does not compile, got .*pattern"):
         compiler.compile(GuidedDecodingParams(json={"type": "string", "pattern": "a{1,5000}"}))
 
 
 def test_json_without_loose_white_space_is_written_to_its_end(bundled_decoder):
-    schema = {"type": "object", "properties": {"animal": {"enum": ["fox", "bear"]}, "age": {"type": "integer", "minimum": 1, "maximum": 99}}}
+    schema = {
+        "type": "object",
+        "properties": {"animal": {"enum": ["fox", "bear"]}, "age": {"type": "integer", "minimum": 1, "maximum": 99}},
+    }
     schema |= {"required": ["animal", "age"]}
     for seed in range(4):
-        params = SamplingParams(
-            max_tokens=60, seed=seed, guided_decoding={"json": schema, "disable_any_whitespace": True}
-        )
+        params = SamplingParams(max_tokens=60, seed=seed, guided_decoding={"json": schema, "disable_any_whitespace": True})
         text = bundled_decoder.generate("Once upon a time", params).text
         assert text == json.dumps(json.loads(text)), "one space after a comma or a colon, and no other"
         assert params.to_dict()["guided_decoding"] == {"json": schema, "disable_any_whitespace": True}

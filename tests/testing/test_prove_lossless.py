@@ -12,19 +12,21 @@ from naive_speculate.speculate.verify import VERIFIERS
 from naive_speculate.testing import ToyModel, prove_lossless
 from tests.testing import parts
 
+ONE_PAIR = {"pair": ModelPair(ToyModel(3, 3, zeros=False), ToyModel(3, 4, zeros=False))}
+"""For what the other cases would show no more of."""
 LOSSLESS = {
     "speculative_sampling": {"verifier": "speculative_sampling"},
     "block_verification": {"verifier": "block_verification"},
     "model": {"drafter": "model"},
     "prompt_lookup": {"drafter": "prompt_lookup"},
     "a verifier of one's own": {"verifier": parts.OwnRejection},
-    "an instance": {"verifier": parts.OwnRejection()},
-    "acceptance probabilities above 1": {"verifier": parts.UnclampedRejection},
+    "an instance": {"verifier": parts.OwnRejection(), **ONE_PAIR},
+    "acceptance probabilities above 1": {"verifier": parts.UnclampedRejection, **ONE_PAIR},
     "block verification of one's own": {"verifier": parts.OwnBlock},
     "a drafter of one's own": {"drafter": parts.Constant},
-    "an instance of a drafter": {"drafter": parts.Constant(ModelPair(ToyModel(3, 1)), 3, torch.device("cpu"))},
+    "an instance of a drafter": {"drafter": parts.Constant(ModelPair(ToyModel(3, 1)), 3, torch.device("cpu")), **ONE_PAIR},
     "a window that ends behind a doubtful token": {"drafter": parts.EndsAfterDoubtful},
-    "what was drawn, stated as certain": {"drafter": parts.StatesCertainty, "num_draft_tokens": 1},
+    "what was drawn, stated as certain": {"drafter": parts.StatesCertainty, "num_draft_tokens": 1, **ONE_PAIR},
     "both": {"verifier": parts.OwnBlock, "drafter": parts.Constant},
 }
 

@@ -98,5 +98,5 @@ def opening_of(trace: Trace, found: Round) -> Opening:
 def _guess(event: Event) -> Guess:
     if event.kind == EventKind.DISCARDED:
         return Guess(event.text or "", 0.0, 0.0, 0.0, "discarded")
-    numbers = (round(value or 0.0, 6) for value in (event.target_prob, event.draft_prob, event.uniform))
-    return Guess(event.text or "", *numbers, event.kind.value)
+    p, q, u = (round(value or 0.0, 6) for value in (event.target_prob, event.draft_prob, event.uniform))
+    return Guess(event.text or "", p, q, u, event.kind.value)

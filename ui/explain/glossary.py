@@ -174,6 +174,15 @@ TERMS = (
         LEVIATHAN,
     ),
     Term(
+        "exact-alpha",
+        "Exact α, luck and skill",
+        "Before a guess is drawn, it is to be kept with probability Σ min(p, q) over all tokens: that is the draft's skill at this "
+        "place. Over the judged guesses of a run its mean is the exact α. What was seen differs from it by luck alone; after ± "
+        "stands one standard deviation of that luck, which two thirds of all runs stay within.",
+        ("exact α",),
+        LEVIATHAN,
+    ),
+    Term(
         "by-place",
         "Acceptance by place",
         "Conditional: of the rounds that reached this place, the share that kept it. Unconditional: of all windows, the share "
@@ -287,8 +296,8 @@ TERMS = (
     Term(
         "guided",
         "Guided decoding",
-        "Tokens that would leave a regular expression, a JSON schema or a list of texts are forbidden before one is drawn: to the "
-        "draft and to the target alike. What is left is the target's distribution among what is allowed.",
+        "Tokens that would leave a regular expression, a JSON schema or a list of texts are forbidden before one is drawn: to "
+        "the draft and to the target alike. What is left is the target's distribution among what is allowed.",
         ("[Gg]uided decoding",),
         GUIDED,
     ),

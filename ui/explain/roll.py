@@ -16,7 +16,7 @@ SHOWN, LEAST = 9, 0.001
 """So many tokens stand by themselves, and none that is rarer than this to both models; they are part of "other"."""
 ROUNDING = 1e-3
 OBSTACLES = {
-    Rule.BLOCK: "Block verification judges the window as a whole: one place's die alone decides nothing, and is not rolled again.",
+    Rule.BLOCK: "Block verification judges the window as a whole: one place's die alone decides nothing here.",
     Rule.GREEDY: "There is no die to roll again: a guess is kept if it is the target's likeliest token.",
     Rule.TYPICAL: "There is no die to roll again: a guess is kept if the target gives it more than the threshold.",
 }

@@ -86,8 +86,10 @@ class Zipped(GZipMiddleware):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        to = self.app if "." in scope.get("path", "") else super().__call__
-        await to(scope, receive, send)
+        if "." in scope.get("path", ""):
+            await self.app(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
 
 
 def server_options(routes: Sequence[BaseRoute] = (), middleware: Sequence[Middleware] = ()) -> dict[str, Any]:

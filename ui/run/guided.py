@@ -57,7 +57,7 @@ def build_guided(kind: str, text: str) -> dict[str, Component]:
         label="Guide",
         lines=3,
         max_lines=12,
-        info="An example to change. Of texts one a line, with the space before it.",
+        info="An example, to be changed. Texts: one a line, each with the space before it.",
         elem_id="guided-text",
         visible=possible and bool(kind),
     )
@@ -107,8 +107,10 @@ class Kept:
 
 
 def kept(events: Iterable[Event]) -> Kept:
-    """The same of a run's events, counted a step at a time, for a run may tell no more: a step that did not keep all its guesses
-    refused one, and did not judge those after it."""
+    """How many a run kept, by its steps, for without details it tells no more.
+
+    A step that did not keep all its guesses refused one, and did not judge those after it.
+    """
     steps = [(event.num_accepted or 0, event.num_draft or 0) for event in events if event.kind == EventKind.STEP]
     return Kept(sum(some for some, _ in steps), sum(some + (some < drafted) for some, drafted in steps))
 
@@ -119,7 +121,7 @@ def without_guide(request: Request, seed: int | None) -> Request:
 
 
 def unguided(measure: Callable[[], Kept] | None) -> dict[str, Any]:
-    """What the browser is told of the same run without its guide: `kept` and `judged`, or `reason` and whether to ask `again`."""
+    """What the browser is told of a run without its guide: `kept` and `judged`, or `reason` and whether to ask `again`."""
     if measure is None:
         return {"reason": UNREPEATED, "again": False}
     try:

@@ -132,7 +132,8 @@ def scenes(opening: Opening) -> list[str]:
         "A guess is kept with probability min(1, p/q), the green part of its bar. A die decides.",
         f"{_quoted(refused.text)}: p/q is {labels.number(refused.keep, 2)}, and the die fell in the red. Refused.{unreached}",
         f"{_quoted(instead)} is drawn in its place, from what p has beyond q.",
-        f"<b>{_count(opening.kept + 1, noun).capitalize()} in one pass</b> of the large model, each as likely as without the guesses.",
+        f"<b>{_count(opening.kept + 1, noun).capitalize()} in one pass</b> of the large model, "
+        "each as likely as without the guesses.",
     ]
 
 

@@ -131,8 +131,7 @@ def _server_functions(runs: Runs) -> list[Callable[..., str]]:
         return ""
 
     def unguided(run_id: object) -> str:
-        """How many guesses a guided run keeps without its guide, decoded first where it was not: JSON (see `unguided`), empty for
-        an unknown run."""
+        """How many guesses a guided run keeps without its guide: JSON (see `ui.run.guided`), empty for an unknown run."""
         run = runs.get(run_id)
         return labels.to_json(without_its_guide(run.unguided)) if run else ""
 

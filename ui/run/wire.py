@@ -10,7 +10,18 @@ from ui.labels import to_json
 from ui.run.runs import Run
 from ui.run.settings import NOTHING
 
-HEAVY = frozenset({"draft_top", "target_top", "residual_top", "cost_table", "logprobs", "prompt_logprobs", "draft_top_target", "target_top_draft"})
+HEAVY = frozenset(
+    {
+        "draft_top",
+        "target_top",
+        "residual_top",
+        "cost_table",
+        "logprobs",
+        "prompt_logprobs",
+        "draft_top_target",
+        "target_top_draft",
+    }
+)
 """Fields that the page does not need to draw tokens and rounds."""
 
 RESYNC_EVENTS = 4000

@@ -1,7 +1,7 @@
 """Writes a transformers model as a GGUF file, for llama.cpp: the Llama family and Gemma 2, with byte-level BPE.
 
-`python -m naive_speculate.infer.gguf.export FOLDER FILE.gguf` does it for a saved model. Other models are converted by llama.cpp's
-own script.
+`python -m naive_speculate.infer.gguf.export FOLDER FILE.gguf` does it for a saved model. Other models are converted by
+llama.cpp's own script.
 """
 
 import argparse
@@ -23,7 +23,7 @@ def export(model: Any, tokenizer: Any, path: str | Path, dtype: str = "float32")
 
     Args:
         model: A transformers causal language model.
-        tokenizer: Its transformers tokenizer, byte-level BPE with GPT-2's pre-tokenizer; None names the tokens by their numbers.
+        tokenizer: Its transformers tokenizer, byte-level BPE with GPT-2's pre-tokenizer; None numbers the tokens.
         path: The file to write.
         dtype: What matrices are stored in; norms and biases are float32.
 

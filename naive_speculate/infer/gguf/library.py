@@ -82,6 +82,14 @@ class ModelFile:
         found = llama_cpp().llama_model_meta_val_str(self.handle, key.encode(), text, len(text))
         return text.value.decode("utf-8", errors="replace") if found >= 0 else None
 
+    def special_token(self, name: str) -> int | None:
+        """The id of the token "bos" or "eos"; None where there is none. Byte-level BPE has those that the file names, while
+        llama.cpp takes token 11, GPT-2's, for what it leaves open."""
+        if self.value("tokenizer.ggml.model") == "gpt2" and self.value(f"tokenizer.ggml.{name}_token_id") is None:
+            return None
+        token = int(getattr(llama_cpp(), f"llama_vocab_{name}")(self.vocabulary))
+        return token if token >= 0 else None
+
 
 class Context:
     """A model's working memory in llama.cpp: a unified cache for `num_cells` tokens of any of `MAX_ROWS` sequences.

@@ -18,6 +18,7 @@ from naive_speculate.infer.transformers_model import check_query
 CACHE_TYPES = {"float32": 0, "float16": 1, "bfloat16": 30}
 """What keys and values can be stored in, as ggml numbers it."""
 _ALL_FLOAT32 = "0"
+_FLASH_NEVER, _FLASH_AUTO = 0, -1
 _MAX_SPARE, _MAX_SPARE_CELLS = 2, 4096
 
 
@@ -35,8 +36,8 @@ class GgufLanguageModel:
 
     Args:
         path: The file.
-        device: "auto" computes with all layers where llama.cpp was built for, "cpu" on the CPU alone; any other, such as "cuda",
-            needs a llama.cpp that was built for GPUs.
+        device: "auto" computes wherever llama.cpp was built for, "cpu" on the CPU alone; any other, such as "cuda", needs a
+            llama.cpp that was built for GPUs.
         dtype: What keys and values are stored in; "auto": float32 where all weights are, else float16. The weights stay as they
             are in the file.
 
@@ -61,15 +62,21 @@ class GgufLanguageModel:
         if dtype == "auto":
             dtype = "float32" if self._file.value("general.file_type") == _ALL_FLOAT32 else "float16"
         kind = CACHE_TYPES[dtype]
-        self._options = {"type_k": kind, "type_v": kind, "offload_kqv": by_gpu, "op_offload": by_gpu}
+        # llama.cpp's flash attention rounds keys and values to half precision.
+        flash = _FLASH_NEVER if dtype == "float32" else _FLASH_AUTO
+        self._options = {
+            "type_k": kind,
+            "type_v": kind,
+            "flash_attn_type": flash,
+            "offload_kqv": by_gpu,
+            "op_offload": by_gpu,
+        }
         handle, vocabulary = self._file.handle, self._file.vocabulary
         self.name = str(path)
         self.vocab_size = int(library.llama_vocab_n_tokens(vocabulary))
         self.max_positions = int(library.llama_model_n_ctx_train(handle))
         self.num_parameters = int(library.llama_model_n_params(handle))
-        eos = int(library.llama_vocab_eos(vocabulary))
-        ends = [token for token in range(self.vocab_size) if library.llama_vocab_is_eog(vocabulary, token)]
-        self.eos_token_ids = tuple(dict.fromkeys([*([eos] if eos >= 0 else []), *ends]))
+        self.eos_token_ids = _ends(self._file, self.vocab_size)
         self._spare: list[GgufCache] = []
         self._replays: weakref.WeakKeyDictionary[Any, _Replay] = weakref.WeakKeyDictionary()
 
@@ -161,7 +168,7 @@ class GgufLanguageModel:
         num_new = len(query[0])
         out = torch.zeros(len(query), num_logits, self.vocab_size)
         for logits, tokens, row, length in zip(out, query, rows.indices, rows.lengths, strict=True):
-            count = min(num_new, self.max_positions - length)
+            count = min(num_new, max(0, self.max_positions - length))
             if wanted := max(0, count - (num_new - num_logits)):
                 logits[:wanted] = rows.cache.decode([row], [tokens[:count]], wanted)
             elif count:
@@ -197,7 +204,9 @@ class _Replay:
     def with_tokens(self, history: list[list[int]]) -> GgufRows:
         """The rows, rolled back and fed until they hold these tokens."""
         for row, (held, tokens) in enumerate(zip(self.held, history, strict=True)):
-            shared = next((i for i, (a, b) in enumerate(zip(held, tokens, strict=False)) if a != b), min(len(held), len(tokens)))
+            shared = next(
+                (i for i, (a, b) in enumerate(zip(held, tokens, strict=False)) if a != b), min(len(held), len(tokens))
+            )
             self.cache.keep(row, shared)
             if tokens[shared:]:
                 self.cache.decode([row], [tokens[shared:]], 1)
@@ -207,6 +216,14 @@ class _Replay:
     def add(self, query: list[list[int]]) -> None:
         """The rows have gained these tokens."""
         self.held = [held + tokens for held, tokens in zip(self.held, query, strict=True)]
+
+
+def _ends(file: ModelFile, vocab_size: int) -> tuple[int, ...]:
+    """All tokens that end a sequence, the file's end-of-sequence token first."""
+    library, eos = llama_cpp(), file.special_token("eos")
+    assumed = library.llama_vocab_eos(file.vocabulary) if eos is None else None
+    others = [token for token in range(vocab_size) if library.llama_vocab_is_eog(file.vocabulary, token) and token != assumed]
+    return tuple(dict.fromkeys(others if eos is None else [eos, *others]))
 
 
 def refuse_if_not_rollbackable(path: str | Path) -> None:

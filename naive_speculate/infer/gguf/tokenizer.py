@@ -35,10 +35,8 @@ class GgufTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc, unused-ignor
         backend.add_tokens(
             [AddedToken(piece, normalized=False) for piece, kind in zip(pieces, kinds, strict=True) if kind == _USER_DEFINED]
         )
-        named: dict[str, Any] = {}
-        for name in ("bos", "eos"):
-            token = getattr(llama_cpp(), f"llama_vocab_{name}")(self._header.vocabulary)
-            named[f"{name}_token"] = pieces[token] if token >= 0 else None
+        found = {name: self._header.special_token(name) for name in ("bos", "eos")}
+        named = {f"{name}_token": None if token is None else pieces[token] for name, token in found.items()}
         others = [piece for piece in control if piece not in named.values()]
         template = metadata.get("tokenizer.chat_template")
         super().__init__(tokenizer_object=backend, extra_special_tokens=others, chat_template=template, **named)
@@ -63,8 +61,9 @@ def _backend(metadata: dict[str, Any], pieces: list[str], kinds: list[int]) -> T
     kind = metadata.get("tokenizer.ggml.model")
     vocabulary = {piece: token for token, piece in reversed(list(enumerate(pieces))) if kinds[token] != _UNUSED}
     if kind == "gpt2":
-        merges = [(left, right) for left, _, right in (pair.partition(" ") for pair in metadata.get("tokenizer.ggml.merges", []))]
-        tokenizer = Tokenizer(models.BPE(vocabulary, merges, ignore_merges=True))
+        pairs = [pair.partition(" ")[::2] for pair in metadata.get("tokenizer.ggml.merges", [])]
+        merges = [pair for pair in pairs if vocabulary.keys() >= {*pair, "".join(pair)}]
+        tokenizer = Tokenizer(models.BPE(vocabulary, merges))
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
         return tokenizer

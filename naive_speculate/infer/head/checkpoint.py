@@ -159,7 +159,9 @@ def _head_dim(config: Any) -> int:
     return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
 
 
-def _weights(tensors: dict[str, torch.Tensor], config: Mapping[str, Any], layer: "PretrainedConfig", target: Any) -> HeadWeights:
+def _weights(
+    tensors: dict[str, torch.Tensor], config: Mapping[str, Any], layer: "PretrainedConfig", target: Any
+) -> HeadWeights:
     tensors = {name: tensor for name, tensor in tensors.items() if name not in _IGNORED}
     t2d = tensors.pop("t2d", None)
     take = _Taker(tensors, _widths(layer))

@@ -17,10 +17,22 @@ from safetensors.torch import load_file
 
 from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, RotaryTable, is_supported, shape_in, weights_in
 
-_TOLD = (
-    "dtype eos_token_id head_dim hidden_act hidden_size intermediate_size max_position_embeddings num_attention_heads "
-    "num_hidden_layers num_key_value_heads rms_norm_eps rope_parameters tie_word_embeddings vocab_size"
-).split()
+_TOLD = [
+    "dtype",
+    "eos_token_id",
+    "head_dim",
+    "hidden_act",
+    "hidden_size",
+    "intermediate_size",
+    "max_position_embeddings",
+    "num_attention_heads",
+    "num_hidden_layers",
+    "num_key_value_heads",
+    "rms_norm_eps",
+    "rope_parameters",
+    "tie_word_embeddings",
+    "vocab_size",
+]
 
 
 @dataclass

@@ -46,7 +46,9 @@ def decoder(files):
 # Logits
 
 
-@pytest.mark.parametrize("family", ["llama", "llama tied", "llama all heads", "llama narrow heads", "qwen2", "qwen3", "qwen3 tied"])
+@pytest.mark.parametrize(
+    "family", ["llama", "llama tied", "llama all heads", "llama narrow heads", "qwen2", "qwen3", "qwen3 tied"]
+)
 def test_rows_that_come_grow_and_are_cropped_get_transformers_logits(family):
     source = random_model(FAMILIES[family]())
     rows = Rows(loaded(source), source, 4)
@@ -88,8 +90,9 @@ def test_padding_may_go_on_after_the_last_position(decoder):
     expected = direct_logits(llama(byte_level(), 0, 2), ids[0].tolist())
     torch.testing.assert_close(found[0, :2], expected[-2:], atol=1e-3, rtol=0)
     torch.testing.assert_close(found[1], expected[:5], atol=1e-3, rtol=0)
+    torch.testing.assert_close(model.forward(query, cache)[0], torch.zeros(5, 420))
     with pytest.raises(ValueError, match=f"query_token_ids reaches .* can take {limit}"):
-        model.forward(query, cache)
+        model.forward(query[:1], cache.rows([0]))
 
 
 def test_half_precision_weights_give_nearly_the_same(tmp_path):
@@ -139,7 +142,7 @@ def test_a_row_of_a_batch_gives_what_it_gives_alone(decoder, temperature):
 def test_several_outputs_share_the_prompts_cache(decoder):
     params = SamplingParams(max_tokens=12, n=3, seed=4)
     texts = [output.text for output in decoder.generate(PROMPTS[0], params).outputs]
-    assert texts == [output.text for output in decoder.generate(PROMPTS[0], params, num_draft_tokens=0).outputs] or len(set(texts)) == 3
+    assert len(texts) == len(set(texts)) == 3
 
 
 def test_the_output_distribution_is_the_targets():
@@ -173,6 +176,16 @@ def test_a_draft_with_other_tokens_is_translated(files, tmp_path):
     assert decoder.pair.translation.num_shared_tokens > 250
     assert found.metrics.num_draft_tokens > 0
     assert found.token_ids == decoder.generate(PROMPTS[0], params, num_draft_tokens=0).token_ids
+
+
+def test_a_file_that_names_no_special_tokens_has_none(tmp_path):
+    source = letters("a", "b", *"cdefghijklmnop")
+    model = llama(source, 0)
+    model.config.eos_token_id = None
+    path = written(model, tmp_path / "open.gguf", source)
+    assert GgufTokenizer(path).eos_token_id is None
+    assert GgufTokenizer(path).all_special_ids == [0]
+    assert GgufLanguageModel(path).eos_token_ids == ()
 
 
 # Tokenizers
@@ -288,13 +301,13 @@ def test_a_file_that_llama_cpp_refuses_is_refused_with_what_it_says(files, tmp_p
 
 
 def test_more_rows_than_llama_cpp_has_sequences_are_refused(decoder):
-    with pytest.raises(ValueError, match="batch_size may be 256 in llama.cpp, got 257"):
+    with pytest.raises(ValueError, match=r"batch_size may be 256 in llama\.cpp, got 257"):
         decoder.pair.target.new_cache(257)
 
 
 def test_the_hidden_states_that_llama_cpp_does_not_return_are_refused(decoder):
     model = decoder.pair.target
-    with pytest.raises(ValueError, match="layers: llama.cpp returns no hidden states"):
+    with pytest.raises(ValueError, match=r"layers: llama\.cpp returns no hidden states"):
         model.forward(torch.tensor([[1]]), model.new_cache(1), layers=[1])
 
 
@@ -302,7 +315,18 @@ def test_the_hidden_states_that_llama_cpp_does_not_return_are_refused(decoder):
 
 
 def test_the_command_line_takes_gguf_files(files, decoder):
-    arguments = ["generate", PROMPTS[0], "--target", str(files[0]), "--draft", str(files[1]), "--max-tokens", "12", "--seed", "1"]
+    arguments = [
+        "generate",
+        PROMPTS[0],
+        "--target",
+        str(files[0]),
+        "--draft",
+        str(files[1]),
+        "--max-tokens",
+        "12",
+        "--seed",
+        "1",
+    ]
     done = run_program("naive_speculate.__main__", arguments)
     assert done.returncode == 0, done.stderr
     assert done.stdout == decoder.generate(PROMPTS[0], SamplingParams(max_tokens=12, seed=1)).text + "\n"

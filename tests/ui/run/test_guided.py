@@ -74,7 +74,9 @@ def test_texts_are_lines_with_their_spaces_and_may_hold_line_breaks():
     assert controls_of({"choice": [" a", "\nb "]}) == {"guided": "choice", "guided_text": " a\n\\nb "}
 
 
-@pytest.mark.parametrize("other", [{"grammar": 'root ::= "a"'}, {"json_object": True}, {"json": {}}, {"choice": [1]}, {"odd": 1}])
+@pytest.mark.parametrize(
+    "other", [{"grammar": 'root ::= "a"'}, {"json_object": True}, {"json": {}}, {"choice": [1]}, {"odd": 1}]
+)
 def test_a_run_whose_guide_the_controls_cannot_say_is_not_repeated_without_it(other):
     trace = run([(2, 1)], guided_decoding=other)
     assert settings_of(trace) is None

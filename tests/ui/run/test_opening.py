@@ -14,7 +14,11 @@ from ui.host.catalog import Catalog, ServedPair
 from ui.run.opening import Guess, Opening, described, markup, recorded_opening, scenes
 from ui.run.settings import Settings
 
-KEPT = [Guess(" is", 0.3, 0.1, 0.3, "accepted"), Guess(" very", 0.4, 0.5, 0.4, "accepted"), Guess(" good", 0.2, 0.2, 0.3, "accepted")]
+KEPT = [
+    Guess(" is", 0.3, 0.1, 0.3, "accepted"),
+    Guess(" very", 0.4, 0.5, 0.4, "accepted"),
+    Guess(" good", 0.2, 0.2, 0.3, "accepted"),
+]
 REFUSED = Guess(" me", 0.2, 0.5, 0.7, "rejected")
 UNREACHED = Guess(" too", 0.0, 0.0, 0.0, "discarded")
 OPENING = Opening("He", [*KEPT, REFUSED, UNREACHED], " him")
@@ -49,12 +53,19 @@ def test_the_sentences_say_what_happened():
     assert text_of(said[5]).startswith("Four words in one pass")
     last = Opening("He", [*KEPT, REFUSED], " him")
     assert scenes(last)[3].endswith("Refused.")
-    for word in ("is, very, good, me, too", "Kept: is, very, good.", "Refused: me, with p/q = 0.4 and the die at 0.7", "place: him"):
+    for word in (
+        "is, very, good, me, too",
+        "Kept: is, very, good.",
+        "Refused: me, with p/q = 0.4 and the die at 0.7",
+        "place: him",
+    ):
         assert word in described(OPENING)
 
 
 def test_pieces_of_words_are_called_tokens():
-    assert scenes(Opening("He", [KEPT[0], replace(REFUSED, text="ing")], " him"))[0] == "A small model guesses two tokens ahead."
+    assert (
+        scenes(Opening("He", [KEPT[0], replace(REFUSED, text="ing")], " him"))[0] == "A small model guesses two tokens ahead."
+    )
     assert scenes(Opening("He", [KEPT[0], REFUSED], "."))[5].startswith("<b>Two tokens in one pass</b>")
 
 

@@ -1,0 +1,93 @@
+"""Guided decoding: its control, the run, what it did to acceptance, and its way through links and files."""
+
+import json
+import re
+
+from playwright.sync_api import expect
+
+from tests.browser.steps import another_run, ended, run, set_number, shown_run, text, toast, trace
+from ui.run.guided import EXAMPLES, TITLES
+
+PROMPT = "Once upon a time there was a little fox who lived"
+EFFECT = ".ns-guided"
+TEXT = "#guided-text textarea"
+
+
+def guide_by(page, kind: str) -> None:
+    page.locator("#guided input").click()
+    page.get_by_role("option", name=TITLES.get(kind, "Nothing")).click()
+
+
+def test_a_guide_is_chosen_by_example_and_a_bad_one_loses_nothing(page):
+    ended(page)
+    expect(page.locator("#guided")).to_be_hidden()
+    page.locator("#more button").first.click()
+    expect(page.locator("#guided")).to_be_visible()
+    expect(page.locator("#guided-text")).to_be_hidden()
+    for kind in EXAMPLES:
+        guide_by(page, kind)
+        expect(page.locator(TEXT)).to_have_value(EXAMPLES[kind])
+    before, shown = shown_run(page), text(page)
+    guide_by(page, "regex")
+    page.locator(TEXT).fill("([a-z")
+    page.locator("#run").click()
+    toast(page, "regex does not parse, got '\\(\\[a-z': .*Unclosed")
+    assert (shown_run(page), text(page)) == (before, shown)
+    expect(page.locator(TEXT)).to_have_value("([a-z")
+    guide_by(page, "json")
+    expect(page.locator(TEXT)).to_have_value("([a-z")  # what the visitor wrote is not written over
+    page.locator("#run").click()
+    toast(page, "json does not parse")
+    guide_by(page, "")
+    expect(page.locator("#guided-text")).to_be_hidden()
+    run(page, PROMPT, max_tokens=8)
+    expect(page.locator(EFFECT)).to_be_hidden()
+
+
+def test_a_guided_run_tells_its_acceptance_and_keeps_its_guide_in_links_and_files(page, tmp_path):
+    ended(page)
+    page.locator("#more button").first.click()
+    guide_by(page, "regex")
+    expect(page.locator(TEXT)).to_have_value(EXAMPLES["regex"])
+    run(page, PROMPT, max_tokens=60)
+    assert re.fullmatch(EXAMPLES["regex"], text(page))
+    expect(page.locator(EFFECT)).to_contain_text(
+        re.compile(r"were kept \(\d+ of \d+\); of the same run without the guide, \d+% \(\d+ of \d+\)")
+    )
+    assert trace(page).started.settings["guided_decoding"] == {"regex": EXAMPLES["regex"]}
+    trace(page).save(tmp_path / "guided.jsonl")
+    with page.expect_download() as download:
+        page.get_by_text("Save as…").click()
+        page.get_by_role("button", name="A page that replays by itself").click()
+    download.value.save_as(tmp_path / "guided.html")
+    page.locator("#share").click()
+    page.wait_for_url("**guided=regex**")
+    link = page.url
+    set_number(page, "max-tokens", 61)
+
+    page.goto("about:blank")
+    page.goto(link)
+    ended(page)
+    page.locator("#more button").first.click()
+    expect(page.locator("#guided input")).to_have_value(TITLES["regex"])
+    expect(page.locator(TEXT)).to_have_value(EXAMPLES["regex"])
+    guide_by(page, "")
+    page.locator(".ns-file").set_input_files(tmp_path / "guided.jsonl")
+    another_run(page, "recorded")
+    expect(page.locator("#guided input")).to_have_value(TITLES["regex"])
+    expect(page.locator(TEXT)).to_have_value(EXAMPLES["regex"])
+    expect(page.locator(EFFECT)).to_contain_text("were kept")
+    expect(page.locator(EFFECT)).not_to_contain_text("without the guide")  # it was not decoded here
+
+    page.goto(f"file://{tmp_path / 'guided.html'}")
+    page.get_by_role("button", name="To the end").click()
+    expect(page.locator(EFFECT)).to_contain_text(EXAMPLES["regex"])
+
+
+def test_a_schema_is_filled_in_as_it_says(page):
+    ended(page)
+    page.locator("#more button").first.click()
+    guide_by(page, "json")
+    expect(page.locator(TEXT)).to_have_value(EXAMPLES["json"])
+    run(page, PROMPT, max_tokens=60)
+    assert set(json.loads(text(page))) == {"animal", "name", "age"}

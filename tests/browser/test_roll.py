@@ -1,0 +1,160 @@
+"""Roll it again, luck and skill, and a round as a drawing: as a person would."""
+
+import math
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from naive_speculate import Trace
+from tests.browser.steps import another_run, ended, scrolls_sideways, shown_run
+from tests.browser.test_take import save_as, saved
+from ui.explain.roll import OBSTACLES, UNRECORDED, bins
+from ui.labels import number
+from ui.run.recorded import SPECULATIVE
+
+ROLL = """async ([bins, times, seed]) => {
+    const { dice, rollMany } = await import("/roll.js");
+    return rollMany(bins, times, dice(seed)).map(({ kept, replaced }) => [kept, replaced]);
+}"""
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Trace:
+    return Trace.load(SPECULATIVE)
+
+
+def refused(trace: Trace):
+    """The first draft whose refusal was far from certain, with its number."""
+    return next((n, e) for n, e in enumerate(trace) if e.kind == "rejected" and 0.2 < e.accept_prob < 0.9)
+
+
+def choose(page: Page, event) -> None:
+    page.locator(f"#tokens [data-step='{event.step}'][data-index='{event.index}']").first.click()
+    expect(page.locator(".ns-roll")).to_be_visible()
+
+
+def rolled(page: Page, times: int) -> list[list[int]]:
+    """What came out of so many rolls, as the rows of the histogram say."""
+    expect(page.locator(".ns-roll-said")).to_contain_text(f"{times:,} rolls")
+    rows = page.locator(".ns-roll tbody tr")
+    return rows.evaluate_all("(rows) => rows.map(({ dataset }) => [Number(dataset.kept), Number(dataset.replaced)])")
+
+
+def test_what_comes_out_of_many_rolls_is_p_and_the_same_for_the_same_seed(scripts, recorded):
+    event = refused(recorded)[1]
+    found, times = [list(each) for each in bins(event)], 40_000
+    counts = scripts.evaluate(ROLL, [found, times, 7])
+    assert counts == scripts.evaluate(ROLL, [found, times, 7])
+    assert counts != scripts.evaluate(ROLL, [found, times, 8])
+    kept = sum(k for k, _ in counts)
+    alpha = event.expected_accept
+    assert abs(kept / times - alpha) < 5 * math.sqrt(alpha * (1 - alpha) / times)
+    for (_, p, _, shared), (k, r) in zip(found, counts, strict=True):
+        assert abs((k + r) / times - p) < 5 * math.sqrt(p * (1 - p) / times) + 1e-9
+        assert abs(k / times - shared) < 5 * math.sqrt(shared * (1 - shared) / times) + 1e-9
+
+
+def test_a_chosen_draft_s_die_is_in_the_reader_s_hand_and_a_thousand_rolls_fill_up_to_p(page, scripts, recorded):
+    ended(page)
+    expect(page.locator(".ns-die")).to_be_visible()
+    for control in (".ns-die > input", ".ns-roll button >> nth=0", ".ns-roll button >> nth=1"):
+        expect(page.locator(control)).to_be_hidden()  # the first view has no more controls for it
+    event = refused(recorded)[1]
+    choose(page, event)
+    verdict, slider = page.locator(".ns-roll-verdict"), page.get_by_role("slider", name="The draw u")
+    expect(verdict).to_be_hidden()
+    bar = page.locator(".ns-die-bar").bounding_box()
+    middle, edge = bar["y"] + bar["height"] / 2, bar["x"] + bar["width"] * event.accept_prob
+    page.mouse.move(bar["x"] + bar["width"] * event.uniform, middle)
+    page.mouse.down()
+    page.mouse.move(edge - 4, middle, steps=4)
+    expect(verdict).to_contain_text("kept")
+    page.mouse.move(edge + 4, middle, steps=4)
+    expect(verdict).to_contain_text("refused")
+    page.mouse.up()
+    slider.press("Home")
+    expect(verdict).to_have_text(re.compile(r"^u = 0 is below .* kept"))
+    slider.press("ArrowRight")
+    expect(page.locator(".ns-die-u")).to_have_text("u = 0.001")
+    assert slider.get_attribute("aria-valuetext") == "u = 0.001: kept"
+    slider.press("End")
+    expect(verdict).to_contain_text("refused")
+
+    page.get_by_role("button", name="Roll it × 1,000").press("Enter")
+    seed, found = event.step * 64 + event.index, [list(each) for each in bins(event)]
+    assert rolled(page, 1000) == scripts.evaluate(ROLL, [found, 1000, seed])[: len(rolled(page, 1000))]
+    page.get_by_role("button", name="Roll it × 1,000").click()
+    assert sum(map(sum, rolled(page, 2000))) == 2000
+    expect(page.locator(".ns-roll caption")).to_contain_text("What came out")
+    another = next(e for e in recorded if e.kind == "accepted" and e.accept_prob < 1)
+    choose(page, another)
+    expect(page.locator(".ns-roll table")).to_be_hidden()
+    expect(page.locator(".ns-die-u")).to_have_text(f"u = {number(another.uniform)}")
+
+
+def test_on_a_phone_and_without_motion_it_rolls_too(open_page, recorded):
+    page = open_page(width=390, height=844, color_scheme="dark", reduced_motion="reduce")
+    ended(page)
+    choose(page, refused(recorded)[1])
+    box = page.locator(".ns-die-bar").bounding_box()
+    page.mouse.click(box["x"] + 3, box["y"] + box["height"] / 2)
+    expect(page.locator(".ns-roll-verdict")).to_contain_text("kept")
+    page.get_by_role("button", name="Roll it × 1,000").click()
+    assert page.locator(".ns-roll-said").text_content().startswith("1,000 rolls")  # at once
+    assert not scrolls_sideways(page)
+
+
+def opened(page: Page, trace: Trace, path: Path) -> None:
+    trace.save(path)
+    before = shown_run(page)
+    page.locator(".ns-file").set_input_files(path)
+    another_run(page, before)
+    ended(page)
+
+
+def test_where_a_die_alone_decides_nothing_it_is_said_and_not_offered(page, tmp_path):
+    ended(page)
+    event = refused(Trace.load(SPECULATIVE))[1]
+    for rule, why in OBSTACLES.items():
+        trace = Trace.load(SPECULATIVE)
+        trace[0].settings["verify_strategy"] = rule.value
+        for each in trace:
+            if rule != "block_verification" and each.accept_prob is not None:
+                each.uniform, each.accept_prob = None, float(each.kind == "accepted")
+                each.threshold = 0.1 if rule == "typical_acceptance" else None
+        opened(page, trace, tmp_path / f"{rule}.jsonl")
+        choose(page, event)
+        expect(page.locator(".ns-roll-why")).to_have_text(why)
+        expect(page.locator(".ns-die > input")).to_be_hidden()
+        expect(page.get_by_role("button", name="Roll it × 1,000")).to_be_hidden()
+    old = Trace.load(SPECULATIVE)
+    for each in old:
+        each.expected_accept = each.draft_top_target = each.target_top_draft = None
+    opened(page, old, tmp_path / "old.jsonl")
+    choose(page, event)
+    expect(page.locator(".ns-roll-why")).to_have_text(UNRECORDED)
+    expect(page.locator(".ns-die > input")).to_be_visible()  # its own p, q and u are known
+    expect(page.locator("#chart-positions")).to_have_attribute("aria-label", re.compile("Kept when reached"))
+
+
+def test_luck_is_told_from_skill_beside_what_was_seen(page, recorded):
+    ended(page)
+    figures = recorded.expected_acceptance
+    said = f"This draft's α is {figures.alpha:.2f} ± {figures.deviation:.2f}; you saw {figures.observed:.2f}"
+    expect(page.locator(".ns-chart", has=page.locator("#chart-positions"))).to_contain_text(said)
+    expect(page.locator("#stats")).to_contain_text(f"This draft should get {figures.alpha:.0%} ± {figures.deviation:.0%}")
+    expect(page.locator("#chart-speedup")).to_have_attribute("aria-label", re.compile(f"exact α = {figures.alpha:.2f}"))
+    spread = page.evaluate("document.querySelector('#chart-positions').data.at(-1)")
+    assert spread["y"] == pytest.approx(list(figures.by_place))
+    assert spread["x"] == list(range(1, len(figures.by_place) + 1))
+
+
+def test_a_round_is_saved_as_a_drawing_by_one_click(page, recorded, tmp_path):
+    ended(page)
+    _, event = refused(recorded)
+    choose(page, event)
+    picture = saved(page, page.get_by_role("button", name="Round as SVG"), tmp_path / "round.svg")
+    assert picture.read_text() == recorded.to_svg(event.step)
+    assert save_as(page, "This round, for a slide (SVG)", tmp_path / "menu.svg").read_text() == picture.read_text()

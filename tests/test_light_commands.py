@@ -1,0 +1,18 @@
+"""Commands that compute nothing do not wait for the libraries of those that do."""
+
+import subprocess
+import sys
+
+
+def test_light_commands_import_neither_torch_nor_gradio() -> None:
+    look = (
+        "import contextlib, io, sys\n"
+        "from naive_speculate.__main__ import main\n"
+        "import app\n"
+        "for run, argv in ((main, ['--help']), (main, ['doctor', '--help']), (app.main, ['--help'])):\n"
+        "    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):\n"
+        "        run(argv)\n"
+        "print({'torch', 'transformers', 'gradio', 'numpy'} & set(sys.modules))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
