@@ -198,8 +198,8 @@ class Event:
             decoding, where temperature is ignored, at temperature 1.
         accept_prob: Probability with which the verifier keeps the token.
         expected_accept: Of a draft, its place's exact α: how probable it was, before a token was drawn there, that the verifier
-            would keep the one drawn. Σ min(p, q) over the whole vocabulary, which is p(token) where the drafter is certain; 1 or
-            0 under greedy decoding; under typical acceptance what the draft gives all tokens above the threshold. Block
+            would keep the one drawn. Σ min(p, q) over the whole vocabulary, which is p(token) where the drafter is certain; 1
+            or 0 under greedy decoding; under typical acceptance what the draft gives all tokens above the threshold. Block
             verification does not judge places one by one: there it is what judging this one by itself would give.
         uniform: The draw in [0, 1) that was compared with `accept_prob`; kept if smaller.
         threshold: Typical acceptance's threshold on `target_prob`.
