@@ -58,7 +58,7 @@ class ExpectedAcceptance:
         return (self.kept - self.expected) / math.sqrt(self.variance)
 
     def expected_tokens(self, k: int) -> float:
-        """Tokens that a round with k such drafts gives on average, with the next token: Leviathan et al. 2023, equation 1."""
+        """Tokens that a round with k such drafts gives on average: equation 1 of Leviathan et al. 2023."""
         return expected_tokens(self.alpha, k)
 
     def __str__(self) -> str:

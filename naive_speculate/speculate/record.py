@@ -90,15 +90,9 @@ def _add_probs(
     q = probs[:, :k] if draft.probs is None else draft.probs
     limits = verdict.accept_probs if verdict.thresholds is None else verdict.thresholds
     expected = _expected(rows, probs[:, :k], draft.probs, verdict) if k else None
-    expected = torch.full_like(limits, torch.nan, dtype=probs.dtype) if expected is None else expected
-    columns = [
-        verdict.accept_probs,
-        pick(probs[:, :k], draft.token_ids),
-        next_probs,
-        pick(q, draft.token_ids),
-        limits,
-        expected,
-    ]
+    expected = probs.new_full((len(rows), k), torch.nan) if expected is None else expected
+    target, drafted = pick(probs[:, :k], draft.token_ids), pick(q, draft.token_ids)
+    columns = [verdict.accept_probs, target, next_probs, drafted, limits, expected]
     table = zip(*to_lists(*(column.to(probs.dtype) for column in columns)), strict=True)
     for line, outcome, row, uniforms in zip(table, outcomes, rows, r, strict=True):
         if row.detail == "none":

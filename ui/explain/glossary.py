@@ -176,8 +176,8 @@ TERMS = (
     Term(
         "exact-alpha",
         "Exact α, luck and skill",
-        "Before a guess is drawn, it is to be kept with probability Σ min(p, q) over all tokens: that is the draft's skill at "
-        "this place. Over the judged guesses of a run its mean is the exact α. What was seen differs from it by luck alone; after ± "
+        "Before a guess is drawn, it is to be kept with probability Σ min(p, q) over all tokens: the draft's skill at this "
+        "place. Over the judged guesses of a run its mean is the exact α. What was seen differs from it by luck alone; after ± "
         "stands one standard deviation of that luck, which two thirds of all runs stay within.",
         ("exact α",),
         LEVIATHAN,

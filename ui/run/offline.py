@@ -13,6 +13,7 @@ from ui.assets import IMPORT, modules_for, styles
 from ui.explain.glossary import glossary
 from ui.explain.inspector import words
 from ui.explain.panel import panel
+from ui.explain.roll import roll
 from ui.run.runs import Run
 from ui.run.wire import batch
 
@@ -64,7 +65,7 @@ def _modules() -> list[tuple[str, str]]:
 
 
 def _words(trace: Trace) -> dict[int, object]:
-    """What the inspector says of each token, as soon as its round is over."""
+    """What the inspector says of each token, as soon as its round is over, and what it takes to roll its dice again."""
     if len(trace) > MAX_EXPLAINED:
         return {}
     told: dict[int, object] = {}
@@ -74,7 +75,8 @@ def _words(trace: Trace) -> dict[int, object]:
         if kind == EventKind.STEP:
             end = number + 1
         elif kind in TOKEN_KINDS:
-            told[number] = words(Trace(trace.events[:end]), number)
+            shown = Trace(trace.events[:end])
+            told[number] = words(shown, number) | {"roll": roll(shown, number)}
     return told
 
 
