@@ -204,7 +204,7 @@ def phone(url: str) -> dict[str, float]:
             "ready_ms": page.evaluate("performance.now()"),
             "seen_ms": page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime"),
             "bytes": sum(received),
-            "charts_too": any("plotly" in url.lower() for url in asked),
+            "charts_too": any("plotly-cartesian" in requested for requested in asked),
         }
 
 

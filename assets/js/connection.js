@@ -9,6 +9,7 @@ const LATER_MS = 50;
 const OFFLINE = "You are offline. What is here stays; the page goes on when the connection is back.";
 const SILENT = "The server does not answer. What is here stays; it is asked again from time to time.";
 const CUT = { msg: "process_completed", success: false, output: { error: "The connection was lost.", visible: false } };
+const CALL = /\/gradio_api\/(queue\/join|run\/)/; // what an event of the page calls
 const FAILED = JSON.stringify({ error: "The server cannot be reached." });
 
 const ask = window.fetch.bind(window);
@@ -78,10 +79,11 @@ async function tryAgain() {
 async function fetchOrWait(input, init) {
   const url = input instanceof Request ? input.url : String(input);
   if (url.includes("/gradio_api/queue/data")) return results(input, init);
+  if (url.endsWith("/gradio_api/app_id")) return new Promise(() => {}); // Gradio would load the page anew after it
   try {
     return await ask(input, leaving ? { ...init, keepalive: true } : init);
   } catch (error) {
-    if (!url.includes("/gradio_api/queue/join")) throw error;
+    if (!CALL.test(url)) throw error;
     lost();
     return new Response(FAILED, { status: 500 });
   }
