@@ -1,0 +1,42 @@
+"""How long the page takes to be ready, from `python app.py` on.
+
+    python -m benchmarks.startup [--runs 5]
+
+Prints medians: seconds by the clock, and the process's own on the CPU, which other programs disturb less.
+"""
+
+import argparse
+import os
+import platform
+import resource
+import statistics
+import time
+
+from benchmarks.server import Server
+
+
+def start() -> tuple[float, float]:
+    """Start and end the page once; returns seconds until it answered, and those on the CPU of the whole process."""
+    before, began = _cpu_of_children(), time.perf_counter()
+    with Server():
+        seconds = time.perf_counter() - began
+    return seconds, _cpu_of_children() - before
+
+
+def _cpu_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def main() -> None:
+    """Print both medians."""
+    parser = argparse.ArgumentParser(prog="benchmarks.startup")
+    parser.add_argument("--runs", type=int, default=5)
+    runs = parser.parse_args().runs
+    clock, cpu = zip(*(start() for _ in range(runs)), strict=True)
+    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, median of {runs} starts:")
+    print(f"ready after {statistics.median(clock):.1f} s; {statistics.median(cpu):.1f} s on the CPU, its end included")
+
+
+if __name__ == "__main__":
+    main()
