@@ -15,6 +15,7 @@ from naive_speculate.models import BUNDLED_PAIR
 from naive_speculate.testing.enumeration import enumerate_outputs, exact_outputs, largest_difference
 from tests.infer.gguf.files import loaded, written
 from tests.infer.llamas import FAMILIES, Rows, direct_logits, random_model
+from tests.infer.test_contracts import build, tokens
 from tests.programs import run_program
 from tests.tokenizers_of_tests import ODD, byte_level, letters, llama
 
@@ -93,6 +94,18 @@ def test_padding_may_go_on_after_the_last_position(decoder):
     torch.testing.assert_close(model.forward(query, cache)[0], torch.zeros(5, 420))
     with pytest.raises(ValueError, match=f"query_token_ids reaches .* can take {limit}"):
         model.forward(query[:1], cache.rows([0]))
+
+
+def test_layers_with_a_sliding_window_are_rolled_back_by_more_than_the_window():
+    source = build("gemma2", max_position_embeddings=1200)
+    model, ids = loaded(source), tokens(1, 900)
+    cache = model.new_cache(1)
+    model.forward(ids, cache, num_logits=1)
+    cache.keep(0, 100)
+    again = tokens(1, 20, seed=1)
+    found = model.forward(again, cache)[0]
+    expected = direct_logits(source, [*ids[0, :100].tolist(), *again[0].tolist()])[-20:]
+    torch.testing.assert_close(found, expected, atol=1e-2, rtol=0)
 
 
 def test_half_precision_weights_give_nearly_the_same(tmp_path):
