@@ -6,7 +6,7 @@ from naive_speculate.events.emitter import Emitter
 from naive_speculate.events.record import RunInfo
 from naive_speculate.infer.inferencer import eos_token_ids
 from naive_speculate.infer.plain import as_batch_model
-from naive_speculate.models import ModelPair
+from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.guided import GrammarCompiler, GuidedDecodingParams
 from naive_speculate.sampling.params import SamplingParams, check_unicode
 from naive_speculate.sampling.pipeline import LogitsPipeline

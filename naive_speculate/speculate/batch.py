@@ -8,7 +8,7 @@ import torch
 from naive_speculate.events.event import FinishReason
 from naive_speculate.events.record import StepRecord
 from naive_speculate.infer.threads import computes_beside_torch, one_torch_thread
-from naive_speculate.models import ModelPair
+from naive_speculate.pair import ModelPair
 from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.step import step

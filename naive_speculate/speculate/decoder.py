@@ -5,7 +5,7 @@ from typing import Any, overload
 
 from naive_speculate.events.event import Event, FinishReason
 from naive_speculate.events.record import StepRecord
-from naive_speculate.models import ModelPair
+from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.admission import Admission, MakeRandom
 from naive_speculate.speculate.batch import Batch

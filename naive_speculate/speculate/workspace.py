@@ -11,7 +11,7 @@ from naive_speculate.events.record import StepRecord
 from naive_speculate.infer import slots
 from naive_speculate.infer.device import on_device
 from naive_speculate.infer.slots import Slot, SlotPool
-from naive_speculate.models import ModelPair
+from naive_speculate.pair import ModelPair
 from naive_speculate.speculate.draft import OWN_DRAFTERS, BatchDrafter, Proposal, check_proposal, drafter_for, merge
 from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
 from naive_speculate.speculate.logprobs import raw_logprobs

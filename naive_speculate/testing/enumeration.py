@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from naive_speculate.models import ModelPair
+from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.testing.paths import Deviation, Path, exactly, numbers

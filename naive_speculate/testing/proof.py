@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import torch
 
-from naive_speculate.models import ModelPair
+from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, HeadDrafter

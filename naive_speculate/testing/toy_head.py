@@ -7,7 +7,7 @@ from naive_speculate.infer.head.model import DraftHead
 from naive_speculate.infer.head.weights import HeadWeights
 from naive_speculate.infer.llama.weights import LlamaLayer, LlamaShape, RotaryTable
 from naive_speculate.infer.transformers_model import TransformersLanguageModel
-from naive_speculate.models import ModelPair
+from naive_speculate.pair import ModelPair
 from naive_speculate.testing.toys import EOS
 
 _WIDTH, _HEADS, _HEAD_DIM = 8, 2, 4

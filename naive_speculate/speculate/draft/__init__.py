@@ -1,6 +1,6 @@
 """Where a step's draft tokens come from: one file a drafter, and their registry."""
 
-from naive_speculate.models import ModelPair
+from naive_speculate.pair import ModelPair
 from naive_speculate.speculate.draft.given import GIVEN, GivenDrafter, TranslatedGivenDrafter
 from naive_speculate.speculate.draft.head import HeadDrafter
 from naive_speculate.speculate.draft.model import ModelDrafter

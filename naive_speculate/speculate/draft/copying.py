@@ -9,7 +9,7 @@ import torch
 from naive_speculate.events.record import StepRecord
 from naive_speculate.infer import slots
 from naive_speculate.infer.device import on_device
-from naive_speculate.models import ModelPair
+from naive_speculate.pair import ModelPair
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal
 from naive_speculate.speculate.sequence import SequenceState
 

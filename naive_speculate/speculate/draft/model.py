@@ -7,7 +7,7 @@ import torch
 from naive_speculate.events.record import StepRecord
 from naive_speculate.infer.device import on_device
 from naive_speculate.infer.slots import Slot, SlotPool
-from naive_speculate.models import ModelPair
+from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.argmax import argmax
 from naive_speculate.sampling.distributions import batch_scores, usable_probabilities
 from naive_speculate.speculate.draft.few_calls import draft_in_few_calls

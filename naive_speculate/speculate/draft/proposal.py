@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 
 from naive_speculate.events.record import StepRecord
-from naive_speculate.models import ModelPair
+from naive_speculate.pair import ModelPair
 from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
 from naive_speculate.speculate.rules import pick
 from naive_speculate.speculate.sequence import SequenceState

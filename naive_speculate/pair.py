@@ -1,0 +1,192 @@
+"""A target model and what drafts for it."""
+
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from naive_speculate.costs import CostTable
+from naive_speculate.infer.head.model import DraftHead, check_head
+from naive_speculate.infer.inferencer import eos_token_ids
+from naive_speculate.infer.plain import as_batch_model
+from naive_speculate.infer.protocols import KVCache, LanguageModel
+from naive_speculate.translation import Translation, translation_between
+
+_HERE = Path(__file__).resolve().parent
+_IN_REPOSITORY = _HERE.parent / "assets" / "pair"
+BUNDLED_PAIR = _IN_REPOSITORY if _IN_REPOSITORY.is_dir() else _HERE / "bundled_pair"
+"""The pair that ships: in the repository, or within the installed library."""
+
+_VERIFY_GROWTH = 0.03
+
+
+@dataclass(frozen=True)
+class ModelPair:
+    """A target model, and what drafts for it.
+
+    Attributes:
+        target: The model whose output is wanted.
+        draft: A smaller model; None where only drafting without a model or plain decoding is wanted.
+        tokenizer: A transformers tokenizer; None where prompts are token ids.
+        draft_tokenizer: The draft's, where it has another than the target; then the tokens that both know are drafted.
+        measured_costs: Costs measured for this pair, for `num_draft_tokens="auto"`; else they are estimated.
+        head: A draft head, which drafts from the target's hidden states; None where there is none.
+        measured_head_costs: As `measured_costs`, where the head drafts.
+        fastest_drafter: Which of "model" and "head" was measured to decode fastest; None where that was not measured.
+
+    Raises:
+        ValueError: If target or draft is not a language model, or one of transformers without `wrap`, or its end-of-sequence
+            token is not a token id, the head is for another target, or the draft's tokenizer shares fewer than a tenth of the
+            target's tokens.
+    """
+
+    target: LanguageModel
+    draft: LanguageModel | None = None
+    tokenizer: Any = None
+    measured_costs: CostTable | None = None
+    draft_tokenizer: Any = None
+    head: DraftHead | None = None
+    measured_head_costs: CostTable | None = None
+    fastest_drafter: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("target", "draft"):
+            model = getattr(self, name)
+            if name == "draft" and model is None:
+                continue
+            if _is_of_transformers(model):
+                raise ValueError(f"{name} is transformers' {type(model).__name__}, which naive_speculate.models.wrap must wrap")
+            if not callable(getattr(model, "forward", None)):
+                raise ValueError(f"{name} must be a LanguageModel with forward(query_token_ids, kv_cache), got {model!r:.80}")
+            try:
+                eos_token_ids(model)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+        if self.draft_tokenizer is not None and (self.draft is None or self.tokenizer is None):
+            raise ValueError("draft_tokenizer was given without a " + ("draft" if self.draft is None else "tokenizer"))
+        self.translation  # noqa: B018 - refuses a draft with too few common tokens
+        if self.head is not None:
+            check_head(self.head, self.target)
+
+    @cached_property
+    def translation(self) -> Translation | None:
+        """Between the tokens of target and draft; None where they are the same."""
+        if self.draft_tokenizer is None:
+            return None
+        try:
+            return translation_between(self.tokenizer, self.draft_tokenizer)
+        except ValueError as error:
+            raise ValueError(f"draft_tokenizer {error}") from None
+
+    @cached_property
+    def vocab_size(self) -> int:
+        """Number of token ids that can be generated: all of the target's, or without the padding that no token of the tokenizer
+        uses, by which the embeddings of one family may differ."""
+        size = _vocab_size(self.target)
+        if self.tokenizer is None:
+            return size
+        used = max(self.tokenizer.get_vocab().values(), default=-1) + 1
+        if used > size:
+            raise ValueError(f"tokenizer has token {used - 1}, but the target's logits end at {size - 1}")
+        return size if self.draft is None or self.translation is not None else max(used, min(size, _vocab_size(self.draft)))
+
+    @cached_property
+    def drafting(self) -> LanguageModel | None:
+        """The draft model with logits for every token that can be generated, -inf for those that it does not know; for its
+        own tokens, where it has a tokenizer of its own."""
+        if self.draft is None or self.translation or (known := _vocab_size(self.draft)) >= self.vocab_size:
+            return self.draft
+        return cast(LanguageModel, _Widened(self.draft, known, self.vocab_size))
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """The models' names, for people."""
+        models = {"target": self.target, "draft": self.draft, "head": self.head}
+        return {role: _name(model) for role, model in models.items() if model is not None}
+
+    @property
+    def default_drafter(self) -> str:
+        """What drafts where a request does not say: the pair's own, of model and head the one that was measured to be faster,
+        and the model where nothing was measured.
+
+        Without a model or a head that is suffix decoding: it drafts for any target, and prompt lookup gives hardly ever more
+        tokens a forward (`benchmarks/drafters.py`) and mostly takes more drafts.
+        """
+        if self.fastest_drafter is not None:
+            return self.fastest_drafter
+        if self.draft is not None:
+            return "model"
+        return "suffix" if self.head is None else "head"
+
+    @cached_property
+    def num_parameters(self) -> dict[str, int]:
+        """How many parameters target and draft have, as far as they tell."""
+        counts = {"target": self.target, "draft": self.draft}
+        known = {role: getattr(model, "num_parameters", None) for role, model in counts.items()}
+        return {role: int(count) for role, count in known.items() if count is not None}
+
+    def costs(self, drafter: str) -> CostTable:
+        """Costs of drafting and verifying, in target forwards over one token.
+
+        They do not depend on how fast this machine is just now, so that a seed repeats a run everywhere. Without measured
+        ones, a forward is taken to cost its share of the weights.
+
+        Args:
+            drafter: A name in `DRAFTERS`; all but "model" are taken to draft for nothing.
+        """
+        if self.measured_costs is not None:
+            costs = self.measured_costs
+        else:
+            costs = CostTable(self._share(self.draft), tuple(1 + _VERIFY_GROWTH * k for k in range(9)))
+        if drafter == "head":
+            if self.measured_head_costs is not None:
+                return self.measured_head_costs
+            return CostTable(self._share(self.head), costs.verify)
+        return costs if drafter == "model" else CostTable(0.0, costs.verify)
+
+    def _share(self, model: Any) -> float:
+        """A model's share of the target's weights, which its forward is taken to cost."""
+        share = min(1.0, _num_parameters(model) / max(1, _num_parameters(self.target))) if model else 0.0
+        return max(share, 0.02)
+
+
+class _Widened:
+    """A language model with a smaller vocabulary than its partner's: it never proposes what it does not know, and reads token 0
+    in place of it."""
+
+    def __init__(self, model: LanguageModel, known: int, vocab_size: int) -> None:
+        self._model, self._known, self.vocab_size = model, known, vocab_size
+
+    def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache, **options: Any) -> torch.Tensor:
+        """See `LanguageModel.forward`."""
+        known = query_token_ids.masked_fill(query_token_ids >= self._known, 0)
+        logits = self._model.forward(known, kv_cache, **options)
+        return torch.nn.functional.pad(logits, (0, self.vocab_size - self._known), value=-torch.inf)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+
+def _is_of_transformers(model: Any) -> bool:
+    """Whether it is one of transformers' own models; who has one has imported their class."""
+    classes = sys.modules.get("transformers.modeling_utils")
+    return classes is not None and isinstance(model, classes.PreTrainedModel)
+
+
+def _vocab_size(model: LanguageModel) -> int:
+    return as_batch_model(model).vocab_size
+
+
+def _num_parameters(model: Any) -> int:
+    return int(getattr(model, "num_parameters", 1))
+
+
+def _name(model: LanguageModel | DraftHead) -> str:
+    name = str(getattr(model, "name", type(model).__name__))
+    path = Path(name)
+    if BUNDLED_PAIR in path.parents:
+        return f"bundled {path.name}"
+    return path.name if path.exists() else name
