@@ -224,7 +224,7 @@ def forward_table(found: dict[str, list[tuple[list[float], list[float], float]]]
         table.add_column(heading, justify="left" if not heading else "right", no_wrap=True)
     for name, turns in found.items():
         for place, count in enumerate(FORWARDS):
-            ours, theirs = ([turn[side][place] for turn in turns] for side in (0, 1))
+            ours, theirs = [turn[0][place] for turn in turns], [turn[1][place] for turn in turns]
             speed = median(b / a for a, b in zip(ours, theirs, strict=True))
             limit = median(turn[2] for turn in turns)
             table.add_row(name, str(count), f"{median(ours):.2f}", f"{median(theirs):.2f}", f"{speed:.2f}", f"{limit:.2f}")

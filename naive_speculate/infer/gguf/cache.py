@@ -210,7 +210,7 @@ class _Batch:
     def __init__(self, size: int) -> None:
         self._tokens, self._positions, self._rows, self._ones = (np.ones(size, np.int32) for _ in range(4))
         self._wanted = np.zeros(size, np.int8)
-        each = [ctypes.addressof(ctypes.c_int32.from_buffer(self._rows, 4 * place)) for place in range(size)]
+        each = range(self._rows.ctypes.data, self._rows.ctypes.data + self._rows.nbytes, self._rows.itemsize)
         self._row_pointers = (ctypes.c_void_p * size)(*each)
         self._batch = llama_cpp().llama_batch()
         for name, values in (("token", self._tokens), ("pos", self._positions), ("n_seq_id", self._ones)):
