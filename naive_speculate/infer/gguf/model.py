@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
+from naive_speculate.infer.forward import check_query
 from naive_speculate.infer.gguf.cache import GgufCache, GgufRows
 from naive_speculate.infer.gguf.library import Context, ModelFile, llama_cpp
 from naive_speculate.infer.protocols import KVCache, KVState
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
 from naive_speculate.infer.threads import num_threads
-from naive_speculate.infer.transformers_model import check_query
 
 CACHE_TYPES = {"float32": 0, "float16": 1, "bfloat16": 30}
 """What keys and values can be stored in, as ggml numbers it."""
