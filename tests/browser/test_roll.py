@@ -146,6 +146,8 @@ def test_luck_is_told_from_skill_beside_what_was_seen(page, recorded):
     expect(page.locator(".ns-chart", has=page.locator("#chart-positions"))).to_contain_text(said)
     expect(page.locator("#stats")).to_contain_text(f"This draft should get {figures.alpha:.0%} ± {figures.deviation:.0%}")
     expect(page.locator("#chart-speedup")).to_have_attribute("aria-label", re.compile(f"exact α = {figures.alpha:.2f}"))
+    page.locator("#chart-positions").scroll_into_view_if_needed()
+    expect(page.locator("#chart-positions .main-svg").first).to_be_attached()
     spread = page.evaluate("document.querySelector('#chart-positions').data.at(-1)")
     assert spread["y"] == pytest.approx(list(figures.by_place))
     assert spread["x"] == list(range(1, len(figures.by_place) + 1))
