@@ -28,6 +28,7 @@ PROMPT_TOKENS = 32
 PASSAGE_TOKENS = 160  # of prompt and continuation: many short ones cost less than few long ones, and repeat themselves less
 PRETRAIN_SHARE, POLISH_SHARE = 0.12, 0.23  # of the draft's minutes; the rest is distillation
 TOTAL_VARIATION_WEIGHT = 0.7  # the rest is forward KL; polishing is total variation alone
+WARMUP_STEPS = 10
 TEMPERATURES = (1.0, 1.0, 0.7, 0.0)  # of the target's samples, in turn
 
 
@@ -99,8 +100,9 @@ def write_samples(shop: Workshop, target: LlamaForCausalLM, path: Path) -> None:
 
 
 def for_drafts(recipe: Recipe) -> Recipe:
-    """The draft's schedule: the same rates, with batches of its own."""
-    return replace(recipe, batch_tokens=recipe.draft_batch_tokens, positions=recipe.sequence_length)
+    """The draft's schedule: the same rates, with batches of its own, and soon at the full rate, since it is small."""
+    warmup = min(WARMUP_STEPS, recipe.warmup_steps)
+    return replace(recipe, batch_tokens=recipe.draft_batch_tokens, positions=recipe.sequence_length, warmup_steps=warmup)
 
 
 def begin_draft(shop: Workshop) -> LlamaForCausalLM:
