@@ -8,6 +8,7 @@ import torch
 from transformers import AutoConfig
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair, models
+from naive_speculate import pair as pairs
 from naive_speculate.__main__ import main
 from naive_speculate.costs import CostTable
 from naive_speculate.models import BUNDLED_PAIR
@@ -73,6 +74,7 @@ def test_a_head_that_ships_beside_the_bundled_target_is_in_the_pair(bundled_head
         (tmp_path / name).symlink_to(BUNDLED_PAIR / name)
     shutil.copytree(bundled_head, tmp_path / "head")
     monkeypatch.setattr(models, "BUNDLED_PAIR", tmp_path)
+    monkeypatch.setattr(pairs, "BUNDLED_PAIR", tmp_path)
     pair = load_pair(device="cpu")
     assert pair.names == {"target": "bundled target", "draft": "bundled draft", "head": "bundled head"}
     assert pair.costs("head").draft < 0.2

@@ -13,7 +13,7 @@ from naive_speculate.sampling.pipeline import LogitsPipeline
 from naive_speculate.sampling.random_source import RandomSource, SeededRandom, fresh_seed
 from naive_speculate.sampling.word_filter import FilterTable, WordFilter
 from naive_speculate.sampling.words import WordList, word_list
-from naive_speculate.speculate.draft import DRAFTERS, GIVEN, HeadDrafter, TranslatedDrafter, drafter_for
+from naive_speculate.speculate.draft import DRAFTERS, GIVEN, HeadDrafter, TranslatedDrafter, TranslatedGivenDrafter, drafter_for
 from naive_speculate.speculate.request import Prompt, Request, check_confidence, check_given, check_window
 from naive_speculate.speculate.run import Run
 from naive_speculate.speculate.sequence import CancelFlag, GivenTokens, SequenceState
@@ -88,7 +88,7 @@ class Admission:
         }
         texts, costs_told = self.vocabulary.texts(token_ids), costs.to_dict() if window_size is None else None
         drafting = drafter_for(drafter, self.pair) if window_size != 0 else None
-        translation = self.pair.translation if drafting and issubclass(drafting, TranslatedDrafter) else None
+        translation = self.pair.translation if drafting in (TranslatedDrafter, TranslatedGivenDrafter) else None
         head = self.pair.head if drafting is HeadDrafter else None
         rows, emitters = [], []
         for index in range(params.num_sequences):

@@ -14,6 +14,9 @@ from naive_speculate.testing.toys import EOS
 Outputs = dict[tuple[int, ...], float]
 """A distribution of outputs: probabilities by generated tokens; those of a run that ended in an error end with -1."""
 
+_REPEATS = 16
+"""So often a run is made again before it is said to repeat itself: a part that draws from elsewhere may hit upon the same."""
+
 
 @dataclass
 class Enumeration:
@@ -77,7 +80,8 @@ def enumerate_paths(pair: ModelPair, prompt: list[int], params: SamplingParams, 
         if run.draws_uniforms(behind=max(0, len(path) - 1)):  # those before were walked along where the path parts from
             again = Path(decoder, run.other_end(), prompt, params, **options)
             if (again.tokens, again.stated) != (run.tokens, run.stated):
-                raise _differing(run, again, Path(decoder, run.taken, prompt, params, **options))
+                repeated = [Path(decoder, run.taken, prompt, params, **options) for _ in range(_REPEATS)]
+                raise _differing(run, again, repeated)
         for place in range(len(path), len(run.taken)):
             stated, before = run.stated[place], run.taken[:place]
             if isinstance(stated, list):
@@ -132,9 +136,9 @@ def _unsteady(run: Path) -> Deviation:
     return deviation
 
 
-def _differing(run: Path, again: Path, repeated: Path) -> Deviation:
+def _differing(run: Path, again: Path, repeated: list[Path]) -> Deviation:
     """Why two runs differ in which every draw is on the same side of the number that it is said to be compared with."""
-    if (repeated.tokens, repeated.stated) != (run.tokens, run.stated):
+    if any((other.tokens, other.stated) != (run.tokens, run.stated) for other in repeated):
         return _unsteady(run)
     stated = zip(run.stated, again.stated, strict=False)
     place = next((place for place, (one, other) in enumerate(stated) if one != other), 0)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.steps import scrolls_sideways, toast
+from tests.browser.steps import scrolls_sideways, see_chart, toast
 from ui.experiments.recordings import recorded_exploration
 from ui.experiments.sweep import TEMPERATURES as OFFERED
 from ui.experiments.sweep import cells
@@ -36,6 +36,7 @@ def open_explore(
 
 
 def texts(page: Page, chart: str) -> list[str]:
+    see_chart(page, chart)
     page.locator(f"#{chart} .heatmaplayer text").first.wait_for()
     return page.locator(f"#{chart} .heatmaplayer text").all_text_contents()
 
@@ -53,9 +54,9 @@ def test_the_tab_opens_with_recorded_maps_curves_and_a_table(page):
     assert len(texts(page, "explore-speedup")) >= len(made)
     expect(page.locator("#explore-status")).to_contain_text("Recorded beforehand with the bundled pair")
     expect(page.locator("#explore-curves .ns-chart:visible")).to_have_count(len({cell.temperature for cell in made}))
-    expect(page.locator(f"#explore-curve-{TEMPERATURE_PLACES[made[0].temperature]} .errorbar")).to_have_count(
-        sum(cell.temperature == made[0].temperature for cell in made)
-    )
+    curve = f"explore-curve-{TEMPERATURE_PLACES[made[0].temperature]}"
+    see_chart(page, curve)
+    expect(page.locator(f"#{curve} .errorbar")).to_have_count(sum(cell.temperature == made[0].temperature for cell in made))
     batches = {(s.size, s.k) for s in recorded.batches if s.k}
     assert len(texts(page, "explore-batches")) >= len(batches)
     expect(page.locator("#explore-csv")).to_be_visible()

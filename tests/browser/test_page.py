@@ -37,11 +37,13 @@ def test_the_theme_button_turns_the_page_dark_and_is_remembered(open_page):
     button = page.get_by_role("button", name="Dark", exact=True)
     button.click()
     expect(button).to_have_attribute("aria-pressed", "true")
+    see_chart(page, "chart-lengths")
     page.wait_for_function("() => document.querySelector('#chart-lengths')._fullLayout?.font.color === '#f4f4f5'")
     page.reload()
     page.wait_for_function("() => document.body.classList.contains('dark')")
     see_chart(page, "chart-lengths")
     button.click()
+    see_chart(page, "chart-lengths")
     page.wait_for_function("() => document.querySelector('#chart-lengths')._fullLayout?.font.color === '#18181b'")
 
 

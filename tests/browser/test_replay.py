@@ -6,7 +6,7 @@ import statistics
 from playwright.sync_api import expect
 
 from naive_speculate import Trace
-from tests.browser.steps import another_run, ended, shown_run, text, toast, trace, visible_tokens
+from tests.browser.steps import another_run, ended, see_chart, shown_run, text, toast, trace, visible_tokens
 from ui.run.recorded import SPECULATIVE
 
 SLIDER = ".ns-slider"
@@ -18,7 +18,7 @@ def go_to(page, n: int) -> None:
 
 
 def press(page, name: str) -> None:
-    page.get_by_role("button", name=name, exact=True).click()
+    page.get_by_role("group", name="Replay").get_by_role("button", name=name, exact=True).click()
 
 
 def rounds(page) -> int:
@@ -74,15 +74,18 @@ def test_numbers_and_charts_follow_the_cursor(page):
     part = Trace(recorded[n] for n in range(third + 1))
     go_to(page, third + 1)
     expect(page.locator("#stats")).to_contain_text(f"{len(part.token_ids)} tokens in 3 passes")
+    see_chart(page, "chart-acceptance")
     page.wait_for_function("() => document.querySelector('#chart-acceptance').data?.[0]?.x.length <= 3")
 
 
 def test_moving_through_a_run_asks_the_server_nothing(page):
     ended(page)
+    see_chart(page, "chart-acceptance")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     press(page, "To the start")
     expect(page.locator("#stats")).to_contain_text("The prompt is being read")
+    see_chart(page, "chart-acceptance")
     page.wait_for_function("() => document.querySelector('#chart-acceptance').data?.length === 0")
     press(page, "To the end")
     expect(page.locator("#stats")).to_contain_text("In this recorded run")

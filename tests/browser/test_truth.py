@@ -159,7 +159,7 @@ def test_the_text_is_there_by_itself_and_all_that_matters_is_in_sight(open_page,
     page.locator("#stats a[href='#term-acceptance-rate']").click()
     expect(page.locator("#term-acceptance-rate")).to_be_focused()
     page.keyboard.press("Escape")
-    expect(page.locator(".ns-glossary")).to_be_hidden()
+    expect(page.get_by_role("dialog", name="Glossary")).to_be_hidden()
     expect(page.locator("#models")).to_contain_text("million parameters")
     lines = ["def f():", "\n", " ", " ", " return", " 1"]
     code = step_of(*(token("bonus", piece, place) for place, piece in enumerate(lines)))

@@ -6,7 +6,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from naive_speculate import Trace, watch
 from naive_speculate.models import BUNDLED_PAIR
-from tests.browser.steps import another_run, ended, shown_run, text
+from tests.browser.steps import another_run, ended, see_chart, shown_run, text
 
 CHARTS = ("chart-acceptance", "chart-positions", "chart-lengths", "chart-timing")
 VALUES = "(place) => place.data.flatMap((trace) => [...(trace.x || []), ...(trace.y || [])])"
@@ -56,7 +56,7 @@ def test_a_sampled_run_of_transformers_shows_its_draws_and_probabilities(page, m
         expect(details).to_contain_text(f"{trace[place].uniform:.6g}")
         expect(page.locator("#distributions .main-svg").first).to_be_visible()
     for chart in CHARTS:
-        page.locator(f"#{chart} .main-svg").first.wait_for()
+        see_chart(page, chart)
         values = page.locator(f"#{chart}").evaluate(VALUES)
         assert values, chart
         assert all(isinstance(value, (int, float)) for value in values), (chart, values)

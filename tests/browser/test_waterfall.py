@@ -109,6 +109,7 @@ def test_a_run_is_measured_once_it_has_ended_and_its_trace_keeps_the_figure(page
     found = saved[-1].speedup
     assert found.low <= found.value <= found.high
     assert found.machine
+    see_chart(page, "chart-speedup")
     expect(page.locator("#chart-speedup")).to_contain_text("this run, measured")
     jsonl = json.dumps([saved.to_jsonl(), "kept.jsonl"])
     before = page.locator(".ns-stage").get_attribute("data-run")

@@ -13,7 +13,7 @@ DEFAULTS = {
     "include_stop_str_in_output": False, "ignore_eos": False, "max_tokens": 16, "min_tokens": 0, "logprobs": None,
     "prompt_logprobs": None, "detokenize": True, "skip_special_tokens": True, "spaces_between_special_tokens": True,
     "logits_processors": (), "truncate_prompt_tokens": None, "guided_decoding": None, "logit_bias": None,
-    "allowed_token_ids": None,
+    "allowed_token_ids": None, "filter_words": None,
 }  # fmt: skip
 
 

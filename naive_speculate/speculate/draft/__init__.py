@@ -41,6 +41,7 @@ __all__ = [
     "Proposal",
     "SuffixDrafter",
     "TranslatedDrafter",
+    "TranslatedGivenDrafter",
     "check_proposal",
     "drafter_for",
     "merge",

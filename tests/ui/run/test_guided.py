@@ -106,7 +106,7 @@ def test_the_page_is_told_the_figure_or_why_there_is_none():
     mine = Run(run([(2, 1)]).events)
     mine.unguided = lambda: Kept(3, 4)
     runs.add("visitor", mine)
-    tell = _server_functions(runs)[3]
+    tell = _server_functions(runs)[4]
     assert json.loads(tell(mine.id)) == {"kept": 3, "judged": 4}
     assert tell("another") == tell(None) == ""
     assert mine.copy().unguided is mine.unguided

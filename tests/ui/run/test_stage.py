@@ -49,7 +49,7 @@ def test_the_browser_gets_what_it_missed():
     runs = Runs()
     mine = Run(run([(3, 1), (3, 3)]).events)
     runs.add("visitor", mine)
-    resync, trace, *_ = _server_functions(runs)
+    resync, _, trace, *_ = _server_functions(runs)
     answer = json.loads(resync([mine.id, 4]))
     assert answer["first"] == 4
     assert len(answer["events"]) == len(mine.events) - 4
@@ -61,7 +61,7 @@ def test_a_token_is_explained_by_what_playback_has_shown_and_no_more():
     runs = Runs()
     mine = Run(run([(3, 1), (3, 3)]).events)
     runs.add("visitor", mine)
-    _, _, explain, *_ = _server_functions(runs)
+    _, _, _, explain, *_ = _server_functions(runs)
     kinds = [event.kind for event in mine.events]
     drafted, refused, replaced = kinds.index("proposed") + 1, kinds.index("rejected"), kinds.index("resampled")
 
@@ -77,16 +77,17 @@ def test_a_token_is_explained_by_what_playback_has_shown_and_no_more():
 
 
 def test_odd_questions_get_an_empty_answer():
-    resync, trace, explain, _, _, link, file = _server_functions(Runs())
+    resync, leave, trace, explain, _, _, link, file = _server_functions(Runs())
     for odd in (None, [], ["x"], ["no run", 0], ["no run", 1, 2], [None, None], [None, None, None], {"run": 1}, "text"):
         assert explain(odd) == ""
         assert resync(odd) == ""
         assert trace(odd) == ""
+        assert leave(odd) == ""
         assert link(odd) == ""
         assert file(odd) == ""
     runs, mine = Runs(), Run(run([(1, 1)]).events)
     runs.add("visitor", mine)
-    resync, _, explain, *_ = _server_functions(runs)
+    resync, _, _, explain, *_ = _server_functions(runs)
     for odd in ([mine.id, 0, 3], [mine.id, 2, 2], [mine.id, -1, 3], [mine.id, 1, 10**9], [mine.id, "1", 3], [mine.id, 1.0, 3]):
         assert explain(odd) == ""
     assert resync([mine.id, -5]) == ""
