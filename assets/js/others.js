@@ -15,14 +15,11 @@ export function mount({ element, server, trigger }) {
 
   const open = async () => {
     const run = document.querySelector(".ns-stage").dataset.run;
+    body.classList.remove("ns-only-parting"); // the box comes anew, too
     body.textContent = "Asking …";
     dialog.showModal();
-    let told = "";
-    try {
-      told = await server.others(run);
-    } catch {
-      // No connection.
-    }
+    const told = await server.others(run);
+    if (told === undefined) return void (body.textContent = "The server does not answer; try again.");
     if (!told) {
       dialog.close();
       return void trigger("lost", {});

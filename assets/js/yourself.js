@@ -3,7 +3,7 @@
 import { copied } from "./clean.js";
 import { make } from "./dom.js";
 import { count, number, percent } from "./format.js";
-import { room } from "./room.js";
+import { Question, room } from "./room.js";
 import { expectedTokens } from "./theory.js";
 import { chipText } from "./tokens.js";
 
@@ -24,6 +24,7 @@ class Yourself {
     [this.start, this.game, this.form, this.status, this.rows, this.end] =
       [".ns-your-start", ".ns-your-game", ".ns-your-word", ".ns-room-status", ".ns-your-words tbody", ".ns-your-end"].map((name) => this.find(name));
     this.asked = 0; // questions so far
+    this.question = new Question(this.form.querySelector("button"), this.status, () => { this.waiting = null; });
     this.most = Number(this.find(".ns-yourself").dataset.words);
     this.linked();
     this.start.addEventListener("submit", (event) => { event.preventDefault(); this.begin(); });
@@ -70,22 +71,21 @@ class Yourself {
 
   leave() {
     this.waiting = null;
-    this.form.querySelector("button").disabled = false;
+    this.question.end("");
     this.seed = null;
     this.game.hidden = true;
     this.start.hidden = false;
     this.start.elements.text.focus();
   }
 
-  tell(said) {
-    this.status.textContent = said ?? `Word ${this.words.length + 1} of ${this.most}.`;
+  tell() {
+    this.question.end(`Word ${this.words.length + 1} of ${this.most}.`);
   }
 
   draft() {
     if (this.waiting) return;
     this.waiting = { word: this.form.elements.word.value.trim(), sure: Number(this.form.elements.sure.value), number: this.words.length, asked: this.asked += 1 };
-    this.form.querySelector("button").disabled = true;
-    this.tell("The target judges …");
+    this.question.begin("The target judges …");
     this.trigger("word", { text: this.text, tokens: this.tokens, seed: this.seed, ...this.waiting });
   }
 
@@ -95,7 +95,6 @@ class Yourself {
     const asked = this.waiting;
     if (found.asked !== asked.asked) return;
     this.waiting = null;
-    this.form.querySelector("button").disabled = false;
     if (!found.tokens) return void this.tell(); // it could not be, which a toast says
     this.words.push({ ...asked, ...found });
     this.text += found.text;
@@ -151,7 +150,7 @@ class Yourself {
 
   finish() {
     this.form.hidden = true;
-    this.tell(`All ${this.most} words are judged.`);
+    this.question.end(`All ${this.most} words are judged.`);
     const known = this.words.filter(({ alpha, draft_alpha }) => alpha != null && draft_alpha != null);
     const [alpha, theirs] = [mean(known.map((word) => word.alpha)), mean(known.map((word) => word.draft_alpha))];
     const kept = this.words.filter(({ drafts }) => drafts[0].kind === "accepted").length;

@@ -58,6 +58,23 @@ def test_every_engine_has_an_example_to_click(page):
         expect(page.locator("#doctor textarea")).not_to_have_value("")
 
 
+def test_without_an_answer_it_says_so_and_can_be_asked_again(page):
+    page.goto(page.url + "?room=doctor")
+    status, go = page.locator("#doctor .ns-room-status"), page.locator("#doctor [type=submit]")
+    page.route("**/component_server*", lambda route: route.abort())
+    page.locator("#doctor [data-example=vLLM]").click()
+    expect(status).to_have_text("No answer; try again.")
+    expect(page.locator("#doctor textarea")).to_have_value("")
+    page.route("**/queue/join*", lambda route: route.abort())
+    paste(page, samples.VLLM_LOG)
+    go.click()
+    expect(go).to_be_enabled()
+    expect(status).to_have_text("No answer; try again.")
+    page.unroute_all()
+    go.click()
+    expect(page.locator(f"{FOUND} h3")).to_contain_text("vLLM")
+
+
 def test_what_cannot_be_read_is_told_and_what_was_found_before_is_gone(page):
     page.goto(page.url + "?room=doctor")
     page.locator("#doctor [data-example=vLLM]").click()

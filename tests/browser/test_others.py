@@ -43,9 +43,14 @@ def test_the_strategies_stand_side_by_side_on_the_runs_own_drafts(page):
     page.set_viewport_size({"width": 390, "height": 844})
     open_others(page)
     expect(rounds).to_have_count(len(steps))
+    assert all(node.is_visible() for node in rounds.all()), "the box comes unchecked"
     assert not scrolls_sideways(page)
     wide = page.locator(DIALOG).evaluate("(dialog) => dialog.scrollWidth - dialog.clientWidth")
     assert wide <= 0
+    page.locator(f"{DIALOG} [data-close]").click()
+    page.route("**/component_server*", lambda route: route.abort())
+    open_others(page)
+    expect(page.locator(DIALOG)).to_contain_text("does not answer; try again")
     page.locator(f"{DIALOG} [data-close]").click()
 
 
