@@ -43,7 +43,7 @@ export class Guided {
   }
 
   async ask(run) {
-    this.answer = { run, asked: true, reason: "It is being decoded …" };
+    this.answer = { run, asked: true, reason: "It is being decoded" };
     this.tell();
     let answer;
     try {

@@ -3,6 +3,7 @@
 import { whenLost } from "./connection.js";
 
 const PATIENCE_MS = 60000;
+const LINKED = ["room", "text", "dice", "alpha"]; // what links to rooms hold
 export const NO_ANSWER = "No answer; try again.";
 
 // A form's question to the server: while it is open its button is off. Where no answer comes, that is said, and `given` is called.
@@ -40,7 +41,7 @@ export function room({ element }) {
     const told = query();
     const here = box.open && box.offsetParent !== null;
     if (here === (told.get("room") === name)) return;
-    if (here) told.set("room", name); else told.delete("room");
+    if (here) told.set("room", name); else for (const own of LINKED) told.delete(own);
     history.replaceState(history.state, "", location.pathname + (told.size ? `?${told}` : "") + location.hash);
   };
   // Its arrow keys are its own, not the lessons' above.

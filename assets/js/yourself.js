@@ -26,7 +26,7 @@ class Yourself {
     this.asked = 0; // questions so far
     this.question = new Question(this.form.querySelector("button"), this.status, () => { this.waiting = null; });
     this.most = Number(this.find(".ns-yourself").dataset.words);
-    this.linked();
+    this.link = this.linked();
     this.start.addEventListener("submit", (event) => { event.preventDefault(); this.begin(); });
     this.form.addEventListener("submit", (event) => { event.preventDefault(); this.draft(); });
     const sure = this.form.elements.sure;
@@ -43,21 +43,25 @@ class Yourself {
   // A link holds a beginning, the dice, and what who made it came to.
   linked() {
     const query = new URLSearchParams(location.search);
-    if (query.get("room") !== "yourself") return;
+    if (query.get("room") !== "yourself") return null;
+    const field = this.start.elements.text;
     const text = query.get("text")?.slice(0, 600);
-    if (text?.trim()) this.start.elements.text.value = text;
-    this.seed = whole(query.get("dice"), 2 ** 31);
-    const alpha = Number(query.get("alpha") ?? NaN);
-    if (!(alpha >= 0 && alpha <= 1)) return;
-    this.other = alpha;
+    if (text?.trim()) field.value = text;
+    const [seed, alpha] = [whole(query.get("dice"), 2 ** 31), Number(query.get("alpha") ?? NaN)];
+    const link = { text: field.value, seed, alpha: seed !== null && alpha >= 0 && alpha <= 1 ? alpha : null };
     const note = this.find(".ns-your-linked");
-    note.textContent = `Who sent you this link came to α = ${shown(alpha)}. The beginning and the dice are the same for you.`;
-    note.hidden = false;
+    if (link.alpha !== null) note.textContent = `Who sent you this link came to α = ${shown(alpha)}. The beginning and the dice are the same for you.`;
+    const same = () => { note.hidden = link.alpha === null || field.value !== link.text; };
+    field.addEventListener("input", same);
+    same();
+    return link;
   }
 
   begin() {
     this.beginning = this.start.elements.text.value;
-    this.seed ??= Math.floor(Math.random() * 2 ** 31);
+    const link = this.link?.text === this.beginning ? this.link : null; // with another beginning it is another game
+    this.seed = link?.seed ?? Math.floor(Math.random() * 2 ** 31);
+    this.other = link?.alpha ?? null;
     [this.text, this.tokens, this.words] = [this.beginning, [], []];
     this.start.hidden = true;
     this.game.hidden = false;
@@ -72,7 +76,6 @@ class Yourself {
   leave() {
     this.waiting = null;
     this.question.end("");
-    this.seed = null;
     this.game.hidden = true;
     this.start.hidden = false;
     this.start.elements.text.focus();
@@ -156,7 +159,7 @@ class Yourself {
     const kept = this.words.filter(({ drafts }) => drafts[0].kind === "accepted").length;
     this.alpha = alpha;
     const bars = [["You", alpha], ["The draft model, at the same places", theirs]];
-    if (this.other !== undefined) bars.push(["Who sent you the link", this.other]);
+    if (this.other !== null) bars.push(["Who sent you the link", this.other]);
     const list = make("dl", "ns-your-bars");
     for (const [name, value] of bars) {
       const bar = make("dd", "", shown(value));

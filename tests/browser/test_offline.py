@@ -106,6 +106,10 @@ def test_a_page_that_is_older_than_the_server_offers_to_be_loaded_anew_whatever_
     expect(page.locator(SAID)).to_contain_text("does not answer")
     page.unroute("**/app_id")
     expect(page.locator(SAID)).not_to_contain_text("does not answer")
+    page.set_viewport_size({"width": 390, "height": 844})
+    said, bar = page.locator(SAID).bounding_box(), page.locator("#run").bounding_box()
+    assert said["y"] + said["height"] <= bar["y"]
+    page.set_viewport_size({"width": 1440, "height": 900})
     page.unroute("**/plotly-*")
     page.get_by_role("button", name="Load it anew").click()
     page.locator("#chart-lengths").scroll_into_view_if_needed()

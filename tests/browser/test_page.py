@@ -144,3 +144,16 @@ def test_help_names_the_options():
     shown = subprocess.run([sys.executable, "app.py", "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
     for option in ("--host", "--port", "--share", "--target", "--draft", "--device"):
         assert option in shown.stdout
+
+
+def test_a_stage_that_never_comes_does_not_leave_the_reader_without_a_way_out(page):
+    page.route("**/stage.js", lambda route: route.abort())
+    page.clock.install()
+    page.reload()
+    early = page.locator("#ns-early")
+    expect(early).to_contain_text("Loading")
+    page.clock.fast_forward(20_000)
+    page.unroute("**/stage.js")
+    early.get_by_role("button", name="Load again").click()
+    ended(page)
+    expect(early).to_have_count(0)

@@ -59,6 +59,15 @@ def test_ten_words_are_judged_and_come_to_an_alpha_that_a_link_carries(page):
     begin(page)
     write(page, WORDS[0], 0, 0)
     assert page.locator(".ns-your-words tbody tr").first.inner_text() == first_dice  # the same word falls to the same dice
+    page.get_by_role("button", name="Begin anew").click()
+    begin(page)
+    write(page, WORDS[0], 0, 0)
+    assert page.locator(".ns-your-words tbody tr").first.inner_text() == first_dice
+    page.get_by_role("button", name="Begin anew").click()
+    page.get_by_label("The story begins").fill("There was a king")
+    expect(page.locator(".ns-your-linked")).to_be_hidden()
+    page.locator("[data-room=yourself] > summary").click()
+    page.wait_for_function("() => !location.search")
 
 
 def test_what_cannot_be_a_word_is_told_and_the_game_goes_on(open_page):

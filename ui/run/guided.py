@@ -36,7 +36,10 @@ FILL = f"""(kind, text) => {{
     const examples = {json.dumps(EXAMPLES)};
     return !text || Object.values(examples).includes(text) ? examples[kind] ?? "" : text;
 }}"""
-SHOW = '(kind) => ({ __type__: "update", visible: Boolean(kind) })'
+HINTS = dict.fromkeys(TITLES, "An example, to be changed.") | {
+    "choice": "An example, to be changed: one text a line, each with the space before it."
+}
+SHOW = f'(kind) => ({{ __type__: "update", visible: Boolean(kind), info: {json.dumps(HINTS)}[kind] }})'
 
 UNREPEATED = "This run was not decoded here, so it cannot be decoded again without its guide."
 
@@ -57,7 +60,7 @@ def build_guided(kind: str, text: str) -> dict[str, Component]:
         label="Guide",
         lines=3,
         max_lines=12,
-        info="An example, to be changed. Texts: one a line, each with the space before it.",
+        info=HINTS.get(kind),
         elem_id="guided-text",
         visible=possible and bool(kind),
     )
@@ -78,7 +81,7 @@ def guide(kind: str, text: str) -> dict[str, Any] | None:
     if kind not in TITLES:
         raise ValueError(f"guided must be one of {', '.join(TITLES)}, got {kind!r:.80}")
     if not text.strip():
-        raise ValueError(f"guided_text is empty: write {TITLES[kind][0].lower()}{TITLES[kind][1:]} there")
+        raise ValueError(f"“Guide” is empty: write {TITLES[kind][0].lower()}{TITLES[kind][1:]} there")
     if kind == "choice":
         return {"choice": [line.replace("\\n", "\n") for line in text.split("\n") if line.strip()]}
     return {"regex": text} if kind == "regex" else {"json": text, "disable_any_whitespace": True}

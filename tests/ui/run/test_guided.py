@@ -60,7 +60,7 @@ def test_no_kind_is_no_guide_whatever_stands_in_the_field():
         ("json", "{", "guided_decoding json does not parse, got '{': Expecting property name"),
         ("json", '{"type": "nonsense"}', 'Unsupported type "nonsense"'),
         ("regex", "a{1,100000}", "up to 1000 times"),
-        ("choice", "\n \n", "guided_text is empty: write one of these texts there"),
+        ("choice", "\n \n", "“Guide” is empty: write one of these texts there"),
         ("poem", "x", "guided must be one of choice, regex, json, got 'poem'"),
     ],
 )
