@@ -54,7 +54,7 @@ def test_the_strategies_stand_side_by_side_on_the_runs_own_drafts(page):
     wide = page.locator(DIALOG).evaluate("(dialog) => dialog.scrollWidth - dialog.clientWidth")
     assert wide <= 0
     page.locator(f"{DIALOG} [data-close]").click()
-    page.route("**/component_server*", lambda route: route.abort())
+    page.route("**/component_server/**", lambda route: route.abort())
     open_others(page)
     expect(page.locator(DIALOG)).to_contain_text("does not answer; try again")
     page.locator(f"{DIALOG} [data-close]").click()
