@@ -1,5 +1,6 @@
 """What a check of somebody's input found, in one line that names the field."""
 
+import re
 from collections.abc import Mapping
 
 from pydantic import ValidationError
@@ -21,3 +22,8 @@ def first_problem(error: ValidationError, names: Mapping[str, str] | None = None
         message = message.replace(old, new)
     given = "and is empty" if found["input"] in (None, "") else f"got {found['input']!r:.80}"
     return f"{(names or {}).get(field, field)} {message}, {given}"
+
+
+def in_labels(problem: object, labels: Mapping[str, str]) -> str:
+    """What is wrong, with the page's labels in place of the names that programs use."""
+    return re.sub("|".join(labels), lambda found: labels[found[0]], str(problem))

@@ -9,12 +9,16 @@ const LATER_MS = 50;
 const OFFLINE = "You are offline. What is here stays; the page goes on when the connection is back.";
 const SILENT = "The server does not answer. What is here stays; it is asked again from time to time.";
 const CUT = { msg: "process_completed", success: false, output: { error: "The connection was lost.", visible: false } };
+const OLDER = "This page is older than the server, which has no more for it.";
 const CALL = /\/gradio_api\/(queue\/join|run\/)/; // what an event of the page calls
+const SERVER = /\/gradio_api\/component_server/; // a function of the server; without an answer it gives `undefined`
 const FAILED = JSON.stringify({ error: "The server cannot be reached." });
 
 const ask = window.fetch.bind(window);
 const waiting = new Set(); // called once when the connection is back
-let box = null;
+const losses = new Set();  // called whenever it is found to be gone
+let box = null, status, offer;
+let gone = false;
 let wait = SOONEST_MS;
 let timer = 0;
 let leaving = false;
@@ -24,6 +28,7 @@ export function mount() {
   box = document.createElement("div");
   box.className = "ns-connection";
   box.setAttribute("role", "status");
+  box.append(status = document.createElement("span"), offer = document.createElement("span"));
   document.body.append(box);
   window.fetch = fetchOrWait;
   window.addEventListener("offline", () => lost());
@@ -34,7 +39,7 @@ export function mount() {
 
 // Whether the server is known to be out of reach.
 export function isLost() {
-  return box !== null && (waiting.size > 0 || navigator.onLine === false);
+  return box !== null && (gone || navigator.onLine === false);
 }
 
 // Calls once when the connection is back, now that it is gone.
@@ -43,34 +48,46 @@ export function whenBack(act) {
   lost();
 }
 
-// Says something about the connection, with a button to do something about it; nothing takes it away.
+export function whenLost(act) {
+  losses.add(act);
+}
+
+// A file of the page could not be loaded: calls once when the connection is back, unless it is there and the file is not.
+export async function missed(file, act) {
+  const answer = await ask(file, { method: "HEAD", cache: "no-store" }).catch(() => null);
+  if (answer?.status === 404) say(OLDER, "Load it anew", () => location.reload()); else whenBack(act);
+}
+
+// Says something with a button to do something about it; the state of the connection, which stands beside it, does not take it away.
 export function say(text, name, act) {
   if (!box) return;
-  box.replaceChildren(text);
+  offer.replaceChildren(text);
   if (!name) return;
   const button = document.createElement("button");
   Object.assign(button, { type: "button", textContent: name });
   button.addEventListener("click", () => { say(""); act(); });
-  box.append(button);
+  offer.append(button);
 }
 
 function lost() {
-  say(navigator.onLine === false ? OFFLINE : SILENT);
-  clearTimeout(timer);
-  if (navigator.onLine === false) return; // the browser tells when that is over
-  timer = setTimeout(tryAgain, wait);
-  wait = Math.min(LATEST_MS, 2 * wait);
+  if (!box) return;
+  gone = true;
+  status.textContent = navigator.onLine === false ? OFFLINE : SILENT;
+  for (const act of losses) act();
+  if (navigator.onLine !== false) timer ||= setTimeout(tryAgain, wait); // else the browser tells when that is over
 }
 
 async function tryAgain() {
   clearTimeout(timer);
-  try {
-    await ask(`${window.gradio_config.root}/gradio_api/app_id`, { cache: "no-store" });
-  } catch {
+  timer = 0;
+  const answer = await ask(`${window.gradio_config.root}/gradio_api/app_id`, { cache: "no-store" }).catch(() => null);
+  if (!answer?.ok) {
+    wait = Math.min(LATEST_MS, 2 * wait);
     return lost();
   }
   wait = SOONEST_MS;
-  say("");
+  gone = false;
+  status.textContent = "";
   const acts = [...waiting];
   waiting.clear();
   for (const act of acts) act();
@@ -83,8 +100,8 @@ async function fetchOrWait(input, init) {
   try {
     return await ask(input, leaving ? { ...init, keepalive: true } : init);
   } catch (error) {
+    if (CALL.test(url) || SERVER.test(url)) lost();
     if (!CALL.test(url)) throw error;
-    lost();
     return new Response(FAILED, { status: 500 });
   }
 }

@@ -2,17 +2,16 @@
 
 import { copied } from "./clean.js";
 import { plot } from "./plot.js";
-import { room } from "./room.js";
+import { NO_ANSWER, Question, room } from "./room.js";
 
 export function mount(component) {
   const { trigger, props, server, watch } = component;
   const box = room(component);
   const [form, found, status] = ["form", ".ns-findings", ".ns-room-status"].map((selector) => box.querySelector(selector));
-  const go = form.querySelector("[type=submit]");
+  const question = new Question(form.querySelector("[type=submit]"), status);
 
   const examine = () => {
-    go.disabled = true;
-    status.textContent = "Reading …";
+    question.begin("Reading …");
     trigger("examine", Object.fromEntries(new FormData(form)));
   };
   form.addEventListener("submit", (event) => {
@@ -21,7 +20,9 @@ export function mount(component) {
   });
   for (const button of form.querySelectorAll("[data-example]")) {
     button.addEventListener("click", async () => {
-      form.elements.log.value = await server.example(button.dataset.example);
+      const log = await server.example(button.dataset.example);
+      if (!log) return question.end(NO_ANSWER);
+      form.elements.log.value = log;
       examine();
     });
   }
@@ -33,8 +34,7 @@ export function mount(component) {
   watch("value", () => {
     if (!props.value) return;
     const { words, report, charts } = JSON.parse(props.value);
-    go.disabled = false;
-    status.textContent = words ? "Examined; what follows is below." : "";
+    question.end(words ? "Examined; what follows is below." : "");
     found.hidden = !words; // what is below belongs to what is pasted, or is not there
     if (!words) return;
     found.querySelector(".ns-findings-words").innerHTML = words; // escaped on the server

@@ -22,7 +22,8 @@ export class Guided {
     if (this.answer?.run !== id) this.answer = { run: id };
     this.summary = summary;
     const { finished } = summary;
-    if (finished && live && !this.answer.asked && ["stop", "length"].includes(finished.finish_reason)) this.ask(id);
+    const measured = finished && !summary.unmeasured?.measuring; // which needs quiet, too
+    if (measured && live && !this.answer.asked && ["stop", "length"].includes(finished.finish_reason)) this.ask(id);
     this.tell();
   }
 
@@ -36,13 +37,13 @@ export class Guided {
   }
 
   compared() {
-    const { kept, judged, reason } = this.answer;
-    if (judged) return `; of the same run without the guide, ${percent(kept / judged)} (${of(kept, judged)}). One run of each: a hint, no measurement`;
+    const { kept, judged, cut, reason } = this.answer;
+    if (judged) return `; of the same run without the guide${cut ? ", as far as it came in its few seconds" : ""}, ${percent(kept / judged)} (${of(kept, judged)}). One run of each: a hint, no measurement`;
     return reason ? `. Without the guide: not known. ${reason.replace(/\.$/, "")}` : "";
   }
 
   async ask(run) {
-    this.answer = { run, asked: true, reason: "It is being decoded …" };
+    this.answer = { run, asked: true, reason: "It is being decoded" };
     this.tell();
     let answer;
     try {
@@ -59,8 +60,8 @@ export class Guided {
 const of = (kept, judged) => `${kept.toLocaleString("en")} of ${judged.toLocaleString("en")}`;
 
 function named({ choice, regex, json, grammar }) {
-  if (choice) return `a choice of ${choice.length} texts`;
-  if (regex !== undefined) return `the regular expression “${regex.length > MOST_SHOWN ? `${regex.slice(0, MOST_SHOWN)}…` : regex}”`;
-  if (json !== undefined) return "a JSON schema";
-  return grammar !== undefined ? "a grammar" : "JSON";
+  if (Array.isArray(choice)) return `a choice of ${choice.length} texts`;
+  if (typeof regex === "string") return `the regular expression “${regex.length > MOST_SHOWN ? `${regex.slice(0, MOST_SHOWN)}…` : regex}”`;
+  if (json) return "a JSON schema";
+  return grammar ? "a grammar" : "JSON";
 }

@@ -2,7 +2,7 @@
 // words, numbers and distributions are asked for once playback rests, and shown only if they are still about the same.
 
 import { make } from "./dom.js";
-import { nameOf, chance, inShort } from "./judged.js";
+import { nameOf, chance, edge, inShort } from "./judged.js";
 import { number } from "./format.js";
 import { plot } from "./plot.js";
 import { Roll } from "./roll.js";
@@ -97,7 +97,7 @@ class Inspector {
     bar.classList.toggle("ns-most-green", odds.keep > 0.7);
     bar.classList.toggle("ns-die-right", odds.die > 0.5);
     this.find(".ns-die-u").textContent = certain ? "" : `u = ${number(odds.die)}`;
-    this.find(".ns-die-edge").textContent = certain ? "" : odds.keep >= 1 && name === "p/q" ? "p ≥ q" : `${name} ${odds.name.startsWith("under") ? "" : "= "}${odds.name}`;
+    this.find(".ns-die-edge").textContent = certain ? "" : edge(odds, name);
     const fell = certain ? "No die." : `The die fell at ${number(odds.die)}.`;
     bar.querySelector("[role=img]").setAttribute("aria-label", `Kept with probability ${odds.name}, refused otherwise. ${fell}`);
   }

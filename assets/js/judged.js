@@ -25,6 +25,12 @@ export function chance(event) {
   return { keep, die: event.uniform, name: keep >= 1 ? "1" : number(keep) };
 }
 
+// The bar's edge in words, for a rule that keeps by this.
+export function edge({ keep, name }, rule = "p/q") {
+  if (keep >= 1 && rule === "p/q") return "p ≥ q";
+  return name.startsWith("under") ? `${rule} ${name}` : `${rule} = ${name}`;
+}
+
 export function inShort(event, drafted, settings) {
   const guess = `“${visible(drafted)}”`;
   switch (event.kind) {

@@ -3,18 +3,19 @@
 
 const CLOSED = "ns-opening-closed";
 const SHOWN = "ns-opening-shown"; // of the body: on a phone the rest makes room
-const ELSEWHERE = ["run", "lesson", "lecture", "embed"]; // a link that leads to something else
 const [GUESSED, COMPARED, THROWN, JUDGED, REPLACED] = [1, 2, 3, 4, 5]; // how much of a guess is shown
 const MS = { word: 380, compare: 1900, rule: 1500, fall: 650, verdict: 350, refused: 2000, replaced: 1900, end: 4500, first: 500 };
 
 export function mount({ element }) {
   const figure = element.querySelector(".ns-opening");
   const query = new URLSearchParams(location.search);
-  if (remembered() || ELSEWHERE.some((name) => query.get(name))) return void (figure.hidden = true);
+  const elsewhere = figure.dataset.elsewhere.split(" "); // in a link that leads to something else
+  if (remembered() || elsewhere.some((name) => query.get(name))) return void (figure.hidden = true);
   document.body.classList.add(SHOWN);
   const opening = new Opening(figure);
   const close = () => {
     opening.pause();
+    if (figure.querySelector(":focus-visible")) document.querySelector("#tokens [tabindex='0']")?.focus({ preventScroll: true });
     figure.hidden = true;
     document.body.classList.remove(SHOWN);
     runs.disconnect();

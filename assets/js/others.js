@@ -7,7 +7,7 @@ import { make } from "./dom.js";
 export function mount({ element, server, trigger }) {
   const dialog = element.querySelector("dialog");
   document.body.append(dialog); // nothing of the page's layout may hold it
-  const body = dialog.querySelector(".ns-others-body");
+  const [said, body] = [".ns-others-said", ".ns-others-body"].map((name) => dialog.querySelector(name));
   const button = make("button", "", "Other strategies");
   button.type = "button";
   button.title = "What other strategies would have made of the same drafts";
@@ -15,19 +15,19 @@ export function mount({ element, server, trigger }) {
 
   const open = async () => {
     const run = document.querySelector(".ns-stage").dataset.run;
-    body.textContent = "Asking …";
+    body.classList.remove("ns-only-parting"); // the box comes anew, too
+    body.replaceChildren();
+    said.textContent = "Asking …";
     dialog.showModal();
-    let told = "";
-    try {
-      told = await server.others(run);
-    } catch {
-      // No connection.
-    }
+    const told = await server.others(run);
+    if (told === undefined) return void (said.textContent = "The server does not answer; try again.");
     if (!told) {
       dialog.close();
       return void trigger("lost", {});
     }
     body.innerHTML = told; // made and escaped on the server
+    said.textContent = body.firstElementChild.textContent; // the one line that is read out
+    body.firstElementChild.remove();
   };
   button.addEventListener("click", open);
   dialog.addEventListener("click", (event) => {
@@ -36,6 +36,6 @@ export function mount({ element, server, trigger }) {
   dialog.addEventListener("change", ({ target }) => body.classList.toggle("ns-only-parting", target.checked));
   follow(() => {
     const tools = document.querySelector("#chart-lengths + .ns-pictures");
-    if (tools && !tools.contains(button)) tools.prepend(button);
+    if (tools && !tools.contains(button)) tools.append(button);
   });
 }

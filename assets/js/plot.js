@@ -2,8 +2,8 @@
 // is on the screen or nearly there, in idle time, one in a turn, and no oftener than leaves nine tenths of the time to the rest of
 // the page. A figure names its colours as CSS variables of the palette; what all figures share is in the template.
 
-import { whenBack } from "./connection.js";
-import { loadPlotly } from "./plotly.js";
+import { missed } from "./connection.js";
+import { loadPlotly, plotlyFile } from "./plotly.js";
 import { offerPicture } from "./take.js";
 
 const SETTINGS = { displayModeBar: false, responsive: false };
@@ -69,7 +69,7 @@ async function next() {
     await loadPlotly();
     idle(turn, { timeout: IDLE_MS });
   } catch {
-    whenBack(next);
+    missed(plotlyFile(), next);
   }
 }
 

@@ -3,11 +3,13 @@
 
 let loading = null;
 
+export const plotlyFile = () => new URL("./plotly-cartesian.min.js", import.meta.url);
+
 // Resolves once it is there; after a failure the next call tries again.
 export function loadPlotly() {
   loading ??= new Promise((resolve, reject) => {
     const script = document.createElement("script");
-    script.src = new URL("./plotly-cartesian.min.js", import.meta.url);
+    script.src = plotlyFile();
     script.onload = resolve;
     script.onerror = () => {
       loading = null;

@@ -3,6 +3,7 @@
 
 import { make } from "./dom.js";
 import { number, percent } from "./format.js";
+import { edge } from "./judged.js";
 
 const AT_ONCE = 1000;
 const FILL_MS = 900;
@@ -103,7 +104,7 @@ export class Roll {
     const kept = u < this.odds.keep;
     this.verdict.hidden = false;
     this.verdict.dataset.kind = kept ? "accepted" : "rejected";
-    this.verdict.textContent = `u = ${number(u)} ${kept ? "is below" : "is not below"} p/q = ${this.odds.name}: ${kept ? "✓ kept" : "✗ refused"}. It fell at ${number(this.odds.die)}.`;
+    this.verdict.textContent = `u = ${number(u)} ${kept ? "is below" : "is not below"} the edge, ${edge(this.odds)}: ${kept ? "✓ kept" : "✗ refused"}. It fell at ${number(this.odds.die)}.`;
     this.name();
   }
 

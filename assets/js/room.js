@@ -1,5 +1,37 @@
 // Rooms below the lessons: closed until they are wanted, opened by a link, and named in the address while they are seen.
 
+import { whenLost } from "./connection.js";
+
+const PATIENCE_MS = 60000;
+const LINKED = ["room", "text", "dice", "alpha"]; // what links to rooms hold
+export const NO_ANSWER = "No answer; try again.";
+
+// A form's question to the server: while it is open its button is off. Where no answer comes, that is said, and `given` is called.
+export class Question {
+  constructor(button, status, given = () => {}) {
+    Object.assign(this, { button, status, given, timer: 0 });
+    whenLost(() => this.giveUp());
+  }
+
+  begin(said) {
+    this.end(said);
+    this.button.disabled = true;
+    this.timer = setTimeout(() => this.giveUp(), PATIENCE_MS);
+  }
+
+  end(said) {
+    clearTimeout(this.timer);
+    this.button.disabled = false;
+    this.status.textContent = said;
+  }
+
+  giveUp() {
+    if (!this.button.disabled) return;
+    this.end(NO_ANSWER);
+    this.given();
+  }
+}
+
 // The element of a component's room, ready to be filled.
 export function room({ element }) {
   const box = element.querySelector(".ns-room");
@@ -9,7 +41,7 @@ export function room({ element }) {
     const told = query();
     const here = box.open && box.offsetParent !== null;
     if (here === (told.get("room") === name)) return;
-    if (here) told.set("room", name); else told.delete("room");
+    if (here) told.set("room", name); else for (const own of LINKED) told.delete(own);
     history.replaceState(history.state, "", location.pathname + (told.size ? `?${told}` : "") + location.hash);
   };
   // Its arrow keys are its own, not the lessons' above.

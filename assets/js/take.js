@@ -22,21 +22,26 @@ export class Take {
         menu.open = false;
         if (button.dataset.take === "svg") return download(`${NAME}-text.svg`, asSvg(stage.flow.box), "image/svg+xml");
         if (button.dataset.take === "round") return drawRound(stage);
-        const text = await stage.server.file([stage.run.id, button.dataset.take]);
-        if (!text) return void stage.trigger("lost", {});
-        download(`${NAME}-${button.dataset.take === "html" ? "text" : "replay"}.html`, text, "text/html");
+        save(stage, `${NAME}-${button.dataset.take === "html" ? "text" : "replay"}.html`, "text/html", button.dataset.take);
       });
     }
+    const round = menu.querySelector("[data-take='round']");
+    menu.addEventListener("toggle", () => { round.disabled = !stage.player.round(stage.player.cursor); });
     document.addEventListener("click", (event) => { if (!menu.contains(event.target)) menu.open = false; });
   }
 }
 
+// What the server makes of the run; nothing where it does not answer, which the page says by itself.
+async function save(stage, name, type, ...what) {
+  const text = await stage.server.file([stage.run.id, ...what]);
+  if (text) download(name, text, type); else if (text !== undefined) stage.trigger("lost", {});
+}
+
 // The round of the token that the inspector shows, as far as playback has come, as a drawing for a slide.
-export async function drawRound(stage) {
+export function drawRound(stage) {
   const { events, cursor } = stage.player;
-  const round = stage.looked ? events[stage.looked.born].step : stage.player.round(cursor) - 1;
-  const drawing = await stage.server.file([stage.run.id, "round", Math.max(0, round), cursor]);
-  if (drawing) download(`${NAME}-round-${Math.max(0, round) + 1}.svg`, drawing, "image/svg+xml"); else stage.trigger("lost", {});
+  const round = stage.looked ? events[stage.looked.born].step : Math.max(0, stage.player.round(cursor) - 1);
+  save(stage, `${NAME}-round-${round + 1}.svg`, "image/svg+xml", "round", round, cursor);
 }
 
 // Buttons below a chart that save it with its title and on the page's ground; `drawn` sees to it that it is drawn, and gives

@@ -3,7 +3,7 @@
 import { copied } from "./clean.js";
 import { make } from "./dom.js";
 import { count, number, percent } from "./format.js";
-import { room } from "./room.js";
+import { Question, room } from "./room.js";
 import { expectedTokens } from "./theory.js";
 import { chipText } from "./tokens.js";
 
@@ -24,8 +24,9 @@ class Yourself {
     [this.start, this.game, this.form, this.status, this.rows, this.end] =
       [".ns-your-start", ".ns-your-game", ".ns-your-word", ".ns-room-status", ".ns-your-words tbody", ".ns-your-end"].map((name) => this.find(name));
     this.asked = 0; // questions so far
+    this.question = new Question(this.form.querySelector("button"), this.status, () => { this.waiting = null; });
     this.most = Number(this.find(".ns-yourself").dataset.words);
-    this.linked();
+    this.link = this.linked();
     this.start.addEventListener("submit", (event) => { event.preventDefault(); this.begin(); });
     this.form.addEventListener("submit", (event) => { event.preventDefault(); this.draft(); });
     const sure = this.form.elements.sure;
@@ -42,21 +43,25 @@ class Yourself {
   // A link holds a beginning, the dice, and what who made it came to.
   linked() {
     const query = new URLSearchParams(location.search);
-    if (query.get("room") !== "yourself") return;
+    if (query.get("room") !== "yourself") return null;
+    const field = this.start.elements.text;
     const text = query.get("text")?.slice(0, 600);
-    if (text?.trim()) this.start.elements.text.value = text;
-    this.seed = whole(query.get("dice"), 2 ** 31);
-    const alpha = Number(query.get("alpha") ?? NaN);
-    if (!(alpha >= 0 && alpha <= 1)) return;
-    this.other = alpha;
+    if (text?.trim()) field.value = text;
+    const [seed, alpha] = [whole(query.get("dice"), 2 ** 31), Number(query.get("alpha") ?? NaN)];
+    const link = { text: field.value, seed, alpha: seed !== null && alpha >= 0 && alpha <= 1 ? alpha : null };
     const note = this.find(".ns-your-linked");
-    note.textContent = `Who sent you this link came to α = ${shown(alpha)}. The beginning and the dice are the same for you.`;
-    note.hidden = false;
+    if (link.alpha !== null) note.textContent = `Who sent you this link came to α = ${shown(alpha)}. The beginning and the dice are the same for you.`;
+    const same = () => { note.hidden = link.alpha === null || field.value !== link.text; };
+    field.addEventListener("input", same);
+    same();
+    return link;
   }
 
   begin() {
     this.beginning = this.start.elements.text.value;
-    this.seed ??= Math.floor(Math.random() * 2 ** 31);
+    const link = this.link?.text === this.beginning ? this.link : null; // with another beginning it is another game
+    this.seed = link?.seed ?? Math.floor(Math.random() * 2 ** 31);
+    this.other = link?.alpha ?? null;
     [this.text, this.tokens, this.words] = [this.beginning, [], []];
     this.start.hidden = true;
     this.game.hidden = false;
@@ -70,22 +75,20 @@ class Yourself {
 
   leave() {
     this.waiting = null;
-    this.form.querySelector("button").disabled = false;
-    this.seed = null;
+    this.question.end("");
     this.game.hidden = true;
     this.start.hidden = false;
     this.start.elements.text.focus();
   }
 
-  tell(said) {
-    this.status.textContent = said ?? `Word ${this.words.length + 1} of ${this.most}.`;
+  tell() {
+    this.question.end(`Word ${this.words.length + 1} of ${this.most}.`);
   }
 
   draft() {
     if (this.waiting) return;
     this.waiting = { word: this.form.elements.word.value.trim(), sure: Number(this.form.elements.sure.value), number: this.words.length, asked: this.asked += 1 };
-    this.form.querySelector("button").disabled = true;
-    this.tell("The target judges …");
+    this.question.begin("The target judges …");
     this.trigger("word", { text: this.text, tokens: this.tokens, seed: this.seed, ...this.waiting });
   }
 
@@ -95,7 +98,6 @@ class Yourself {
     const asked = this.waiting;
     if (found.asked !== asked.asked) return;
     this.waiting = null;
-    this.form.querySelector("button").disabled = false;
     if (!found.tokens) return void this.tell(); // it could not be, which a toast says
     this.words.push({ ...asked, ...found });
     this.text += found.text;
@@ -151,13 +153,13 @@ class Yourself {
 
   finish() {
     this.form.hidden = true;
-    this.tell(`All ${this.most} words are judged.`);
+    this.question.end(`All ${this.most} words are judged.`);
     const known = this.words.filter(({ alpha, draft_alpha }) => alpha != null && draft_alpha != null);
     const [alpha, theirs] = [mean(known.map((word) => word.alpha)), mean(known.map((word) => word.draft_alpha))];
     const kept = this.words.filter(({ drafts }) => drafts[0].kind === "accepted").length;
     this.alpha = alpha;
     const bars = [["You", alpha], ["The draft model, at the same places", theirs]];
-    if (this.other !== undefined) bars.push(["Who sent you the link", this.other]);
+    if (this.other !== null) bars.push(["Who sent you the link", this.other]);
     const list = make("dl", "ns-your-bars");
     for (const [name, value] of bars) {
       const bar = make("dd", "", shown(value));

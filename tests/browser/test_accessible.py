@@ -70,6 +70,9 @@ def test_with_forced_colours_kinds_differ_and_sliders_are_seen(open_page):
     looks = page.evaluate(KINDS_LOOK)
     assert {"prompt", "accepted", "rejected", "discarded", "resampled", "bonus"} <= set(looks)
     assert len(set(looks.values())) == len(looks), looks
+    bar = page.locator(".ns-op-bar").last
+    grounds = [node.evaluate("(node) => getComputedStyle(node).backgroundColor") for node in (bar, bar.locator("i"))]
+    assert len(set(grounds)) == 2, grounds
     for slider in ("#k input[type=range]", "#temperature input[type=range]", ".ns-slider"):
         png = page.locator(slider).first.screenshot()
         source = "data:image/png;base64," + b64encode(png).decode()

@@ -24,7 +24,7 @@ def test_it_opens_from_the_learn_tab_and_examines_what_is_pasted(page):
     room.locator("summary").first.focus()
     page.keyboard.press("Enter")
     expect(page.locator("#doctor textarea")).to_be_visible()
-    assert "room=doctor" in page.url
+    page.wait_for_url("**room=doctor**")
 
     paste(page, samples.LLAMACPP_SERVER_TRACE)
     page.get_by_label("A draft forward costs").fill("0.6B / 8B")
@@ -58,14 +58,31 @@ def test_every_engine_has_an_example_to_click(page):
         expect(page.locator("#doctor textarea")).not_to_have_value("")
 
 
+def test_without_an_answer_it_says_so_and_can_be_asked_again(page):
+    page.goto(page.url + "?room=doctor")
+    status, go = page.locator("#doctor .ns-room-status"), page.locator("#doctor [type=submit]")
+    page.route("**/component_server/**", lambda route: route.abort())
+    page.locator("#doctor [data-example=vLLM]").click()
+    expect(status).to_have_text("No answer; try again.")
+    expect(page.locator("#doctor textarea")).to_have_value("")
+    page.route("**/queue/join*", lambda route: route.abort())
+    paste(page, samples.VLLM_LOG)
+    go.click()
+    expect(go).to_be_enabled()
+    expect(status).to_have_text("No answer; try again.")
+    page.unroute_all()
+    go.click()
+    expect(page.locator(f"{FOUND} h3")).to_contain_text("vLLM")
+
+
 def test_what_cannot_be_read_is_told_and_what_was_found_before_is_gone(page):
     page.goto(page.url + "?room=doctor")
     page.locator("#doctor [data-example=vLLM]").click()
     expect(page.locator(FOUND)).to_be_visible()
     for log, cost, words in (
         ("hello <b>there</b>", "", "none of the formats that are known"),
-        (samples.VLLM_LOG, "cheap", "draft_cost must be a number"),
-        (samples.VLLM_LOG, "0", "draft_cost must be positive"),
+        (samples.VLLM_LOG, "cheap", "“A draft forward costs” must be a number"),
+        (samples.VLLM_LOG, "0", "“A draft forward costs” must be positive"),
         ("x" * 100_001, "", "may have 100,000 characters"),
         ("n_drafted = " + "9" * 400 + "\nn_accept = 5\nn_predict = 10\n", "", "cannot be|larger than any"),
     ):

@@ -5,12 +5,18 @@ import re
 
 from playwright.sync_api import expect
 
+from naive_speculate import Trace
 from tests.browser.steps import another_run, ended, run, set_number, shown_run, text, toast, trace
 from ui.run.guided import EXAMPLES, TITLES
 
 PROMPT = "Once upon a time there was a little fox who lived"
 EFFECT = ".ns-guided"
 TEXT = "#guided-text textarea"
+
+
+def called(request) -> str:
+    """The server's function that a request calls, or nothing."""
+    return request.post_data_json["fn_name"] if "component_server" in request.url else ""
 
 
 def guide_by(page, kind: str) -> None:
@@ -49,11 +55,15 @@ def test_a_guided_run_tells_its_acceptance_and_keeps_its_guide_in_links_and_file
     page.locator("#more button").first.click()
     guide_by(page, "regex")
     expect(page.locator(TEXT)).to_have_value(EXAMPLES["regex"])
+    calls: list[str] = []
+    page.on("request", lambda request: calls.append(f"asked {called(request)}"))
+    page.on("response", lambda response: calls.append(f"told {called(response.request)}"))
     run(page, PROMPT, max_tokens=60)
     assert re.fullmatch(EXAMPLES["regex"], text(page))
     expect(page.locator(EFFECT)).to_contain_text(
         re.compile(r"were kept \(\d+ of \d+\); of the same run without the guide, \d+% \(\d+ of \d+\)")
     )
+    assert calls.index("told speedup") < calls.index("asked unguided"), "each needs quiet"
     assert trace(page).started.settings["guided_decoding"] == {"regex": EXAMPLES["regex"]}
     trace(page).save(tmp_path / "guided.jsonl")
     with page.expect_download() as download:
@@ -78,6 +88,11 @@ def test_a_guided_run_tells_its_acceptance_and_keeps_its_guide_in_links_and_file
     expect(page.locator(TEXT)).to_have_value(EXAMPLES["regex"])
     expect(page.locator(EFFECT)).to_contain_text("were kept")
     expect(page.locator(EFFECT)).not_to_contain_text("without the guide")  # it was not decoded here
+    foreign = Trace.load(tmp_path / "guided.jsonl")
+    foreign.started.settings["guided_decoding"] = {"choice": 1, "regex": None, "json": "{}"}
+    foreign.save(tmp_path / "foreign.jsonl")
+    page.locator(".ns-file").set_input_files(tmp_path / "foreign.jsonl")
+    expect(page.locator(EFFECT)).to_contain_text("Guided by a JSON schema.")
 
     page.goto(f"file://{tmp_path / 'guided.html'}")
     page.get_by_role("button", name="To the end").click()

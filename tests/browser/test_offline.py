@@ -95,3 +95,23 @@ def test_that_the_server_was_started_anew_is_said_and_the_run_can_be_made_again(
             assert again.text.startswith(partial)
             assert page.locator("#prompt textarea").input_value() == PROMPT
             page.close()
+
+
+def test_a_page_that_is_older_than_the_server_offers_to_be_loaded_anew_whatever_becomes_of_the_connection(page):
+    page.route("**/plotly-*", lambda route: route.fulfill(status=404))
+    page.reload()
+    expect(page.locator(SAID)).to_contain_text("older than the server")
+    page.route("**/app_id", lambda route: route.fulfill(status=503))
+    page.evaluate("dispatchEvent(new Event('online'))")
+    expect(page.locator(SAID)).to_contain_text("does not answer")
+    page.unroute("**/app_id")
+    expect(page.locator(SAID)).not_to_contain_text("does not answer")
+    page.set_viewport_size({"width": 390, "height": 844})
+    said, bar = page.locator(SAID).bounding_box(), page.locator("#run").bounding_box()
+    assert said["y"] + said["height"] <= bar["y"]
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.unroute("**/plotly-*")
+    page.get_by_role("button", name="Load it anew").click()
+    page.locator("#chart-lengths").scroll_into_view_if_needed()
+    page.locator("#chart-lengths .main-svg").first.wait_for(state="attached")
+    expect(page.locator(SAID)).to_be_empty()

@@ -53,8 +53,10 @@ def test_it_says_to_who_hears_it_what_it_shows(page):
 
 
 def test_closed_it_stays_closed_and_a_run_closes_it(page):
-    page.locator(OPENING).get_by_role("button", name="Close the introduction").click()
+    page.locator(OPENING).get_by_role("button", name="Close the introduction").focus()
+    page.keyboard.press("Enter")
     expect(page.locator(OPENING)).to_be_hidden()
+    assert page.evaluate("document.activeElement.closest('#tokens') !== null"), "the keyboard goes on at the text"
     above = page.locator(".ns-show").bounding_box()["y"]
     assert page.locator(".ns-head").bounding_box()["y"] - above < 10, "nothing is left of its place"
     page.reload()

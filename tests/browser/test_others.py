@@ -12,11 +12,15 @@ DIALOG = "dialog.ns-others"
 
 
 def open_others(page) -> None:
-    """With the keyboard: the button shows itself to a mouse over the chart, and to who comes by keys."""
+    """With the keyboard."""
     button = page.get_by_role("button", name="Other strategies")
+    page.locator("#chart-lengths").scroll_into_view_if_needed()
+    for node in (button, button.locator("..")):
+        expect(node).to_have_css("opacity", "1")  # also to who is not over the chart
     button.focus()
     expect(button).to_be_visible()
     page.keyboard.press("Enter")
+    expect(page.locator(f"{DIALOG} h2")).to_be_focused()
     expect(page.locator(DIALOG)).to_be_visible()
 
 
@@ -26,6 +30,8 @@ def test_the_strategies_stand_side_by_side_on_the_runs_own_drafts(page):
     open_others(page)
     rounds = page.locator(f"{DIALOG} .ns-others-round")
     expect(rounds).to_have_count(len(steps))
+    expect(page.locator(f"{DIALOG} [role=status]")).to_contain_text("They differ in")  # and no more is read out
+    assert page.locator(f"{DIALOG} :is([role=status], [aria-live]) table").count() == 0
     for name in ("greedy_match", "block_verification", "typical_acceptance"):
         kept = rounds.locator(f"tr[data-strategy={name}]").evaluate_all("(rows) => rows.map((row) => +row.dataset.kept)")
         assert kept == [step.others[name] for step in steps]
@@ -35,7 +41,7 @@ def test_the_strategies_stand_side_by_side_on_the_runs_own_drafts(page):
     expect(first).to_have_count(steps[0].num_accepted)
 
     parting = sum(len({*step.others.values(), step.num_accepted}) > 1 for step in steps)
-    page.get_by_label("Only rounds where they part").check()
+    page.get_by_label("Only rounds where they differ").check()
     assert sum(node.is_visible() for node in rounds.all()) == parting
     page.keyboard.press("Escape")
     expect(page.locator(DIALOG)).to_be_hidden()
@@ -43,9 +49,14 @@ def test_the_strategies_stand_side_by_side_on_the_runs_own_drafts(page):
     page.set_viewport_size({"width": 390, "height": 844})
     open_others(page)
     expect(rounds).to_have_count(len(steps))
+    assert all(node.is_visible() for node in rounds.all()), "the box comes unchecked"
     assert not scrolls_sideways(page)
     wide = page.locator(DIALOG).evaluate("(dialog) => dialog.scrollWidth - dialog.clientWidth")
     assert wide <= 0
+    page.locator(f"{DIALOG} [data-close]").click()
+    page.route("**/component_server/**", lambda route: route.abort())
+    open_others(page)
+    expect(page.locator(DIALOG)).to_contain_text("does not answer; try again")
     page.locator(f"{DIALOG} [data-close]").click()
 
 

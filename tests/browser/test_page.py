@@ -146,3 +146,20 @@ def test_help_names_the_options():
     shown = subprocess.run([sys.executable, "app.py", "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
     for option in ("--host", "--port", "--share", "--target", "--draft", "--device"):
         assert option in shown.stdout
+
+
+def test_a_stage_that_never_comes_does_not_leave_the_reader_without_a_way_out(server, chromium):
+    page = chromium.new_page()
+    page.set_default_timeout(PATIENCE)
+    page.add_init_script("const wait = setTimeout; window.setTimeout = (act, ms) => wait(act, ms === 20000 ? 0 : ms)")
+    page.route("**/stage.js", lambda route: route.abort())
+    with page.expect_event("pageerror"):
+        page.goto(server.url)
+    early = page.locator("#ns-early")
+    again = early.get_by_role("button", name="Load again")
+    expect(again).to_be_visible()
+    page.unroute("**/stage.js")
+    again.click()
+    ended(page)
+    expect(early).to_have_count(0)
+    page.close()

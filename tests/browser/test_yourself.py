@@ -59,6 +59,15 @@ def test_ten_words_are_judged_and_come_to_an_alpha_that_a_link_carries(page):
     begin(page)
     write(page, WORDS[0], 0, 0)
     assert page.locator(".ns-your-words tbody tr").first.inner_text() == first_dice  # the same word falls to the same dice
+    page.get_by_role("button", name="Begin anew").click()
+    begin(page)
+    write(page, WORDS[0], 0, 0)
+    assert page.locator(".ns-your-words tbody tr").first.inner_text() == first_dice
+    page.get_by_role("button", name="Begin anew").click()
+    page.get_by_label("The story begins").fill("There was a king")
+    expect(page.locator(".ns-your-linked")).to_be_hidden()
+    page.locator("[data-room=yourself] > summary").click()
+    page.wait_for_function("() => !location.search")
 
 
 def test_what_cannot_be_a_word_is_told_and_the_game_goes_on(open_page):
@@ -69,6 +78,11 @@ def test_what_cannot_be_a_word_is_told_and_the_game_goes_on(open_page):
     page.locator("[name=word]").press("Enter")
     toast(page, "one word at a time")
     expect(page.locator(".ns-your-word [type=submit]")).to_be_enabled()
+    page.route("**/queue/join*", lambda route: route.abort())
+    page.locator("[name=word]").press("Enter")
+    expect(page.locator("#yourself .ns-room-status")).to_have_text("No answer; try again.")
+    expect(page.locator(".ns-your-word [type=submit]")).to_be_enabled()
+    page.unroute_all()
     write(page, "hippopotamus", 100, 0)
     expect(page.locator(".ns-your-words td[data-name=Drafted]")).to_have_text("hippopotamus")
     expect(page.locator(".ns-your-verdict")).to_contain_text("was drafted")

@@ -15,17 +15,23 @@ from naive_speculate.sampling.random_source import fresh_seed
 from ui.assets import ROOT, mounting
 from ui.charts.figures import ACCEPTED, DRAFT, INK, RESAMPLED, TARGET, Figure, empty, figure
 from ui.charts.plot import place
+from ui.checks import in_labels
 from ui.experiments.rooms import room
 from ui.labels import number, percent, to_json
 from ui.notify import warn
 
-MOST_CHARACTERS = 100_000
 EXAMPLES = {"vLLM": "vllm", "llama.cpp": "llamacpp", "SGLang": "sglang"}
 """Engines whose words lie in `assets/doctor`."""
 CHARTS = {"places": "Kept by place in the draft", "windows": "Where drafting pays"}
 WIDTH = 96
 TITLE = "This cannot be read"
-FIELDS = ("log", "draft_cost", "verify_cost", "window")
+FIELDS = {
+    "log": ("the text", 100_000),
+    "draft_cost": ("“A draft forward costs”", 60),
+    "verify_cost": ("“Verifying 1, 2, 3 … tokens costs”", 200),
+    "num_draft_tokens": ("“Drafts a step”", 6),
+}
+"""The form's labels by the names that programs use, and how many characters each may have (`assets/doctor.html`)."""
 
 
 def build_doctor() -> None:
@@ -61,7 +67,7 @@ def examine(event: gr.EventData) -> Iterator[str]:
     try:
         found = findings(event._data)
     except ValueError as error:
-        warn(error, TITLE)
+        warn(in_labels(error, {name: said for name, (said, _) in FIELDS.items() if name != "log"}), TITLE)
     yield to_json({"at": fresh_seed(), **found})
 
 
@@ -75,11 +81,13 @@ def findings(asked: Any) -> dict[str, Any]:
         ValueError: Says what cannot be read.
     """
     fields = asked if isinstance(asked, dict) else {}
-    log, draft_cost, verify_cost, window = (str(fields.get(name) or "") for name in FIELDS)
-    if len(log) > MOST_CHARACTERS:
-        raise ValueError(f"the text may have {MOST_CHARACTERS:,} characters, got {len(log):,}: paste its last part")
+    given = {name: str(fields.get(name) or "") for name in FIELDS}
+    for name, (said, most) in FIELDS.items():
+        if len(given[name]) > most:
+            raise ValueError(f"{said} may have {most:,} characters, got {len(given[name]):,}")
+    log, draft_cost, verify_cost, window = given.values()
     if window.strip() and not (window.strip().isascii() and window.strip().isdigit()):
-        raise ValueError(f"drafts a step must be a whole number, got {window!r:.40}")
+        raise ValueError(f"num_draft_tokens must be a whole number, got {window!r:.40}")
     costs, basis = from_words(draft_cost, verify_cost)
     found = diagnose(read(log), costs, num_draft_tokens=int(window) if window.strip() else None)
     console = Console(file=io.StringIO(), width=WIDTH, highlight=False, record=True, color_system=None)

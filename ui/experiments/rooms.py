@@ -6,7 +6,7 @@ from typing import Any
 from ui.assets import ROOT
 
 ROOMS = {
-    "yourself": ("Draft it yourself", "Write ten words, say how sure you are, and see your α beside the draft model's."),
+    "yourself": ("Draft it yourself", "Write the next words, say how sure you are, and see your α beside the draft model's."),
     "doctor": ("Doctor", "What does your engine's log say of its drafts, and what may be wrong?"),
 }
 """Titles, and what awaits one there, by the name that a link has."""

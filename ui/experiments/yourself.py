@@ -35,7 +35,7 @@ _KEPT = {EventKind.ACCEPTED, EventKind.RESAMPLED, EventKind.BONUS}
 
 def build_yourself(catalog: Catalog) -> None:
     """Build the room inside the current Blocks context, where any pair has a draft model."""
-    if "model" not in catalog.drafters:
+    if _pair(catalog) is None:
         return
     view = gr.HTML(
         "",
@@ -63,7 +63,7 @@ def judge(catalog: Catalog, asked: Any) -> dict[str, Any]:
     """One word's verdict.
 
     Args:
-        catalog: The models; the usual pair judges.
+        catalog: The models; the first pair with a draft model judges.
         asked: From the browser: "text" so far, its "tokens" once they are known, the "word", how "sure" in percent, "seed", and
             the word's "number" from 0.
 
@@ -93,7 +93,6 @@ def judge(catalog: Catalog, asked: Any) -> dict[str, Any]:
         "tokens": [*(started.prompt_token_ids or []), *(event.token_id for event in kept)],
         "drafts": [_told(event) for event in mine if event.kind in (EventKind.ACCEPTED, EventKind.REJECTED)],
         "drafted": "".join(event.text or "" for event in proposed),
-        "yours": given.draft,
         "next": _told(kept[-1]),
         "alpha": proposed[0].expected_accept,
         "draft_alpha": next(event.expected_accept for event in theirs if event.kind == EventKind.PROPOSED),
@@ -113,17 +112,20 @@ def _number_of(asked: Any) -> int | None:
     return number if type(number) is int and 0 <= number < 2**53 else None
 
 
+def _pair(catalog: Catalog) -> str | None:
+    """The first pair with a draft model."""
+    return next((name for name, served in catalog.pairs.items() if "draft" in served.engine.about.models), None)
+
+
 def _first_step(catalog: Catalog, request: Request) -> Trace:
-    """The events of a run's first step; the run ends there."""
+    """The events of a run's first step, in which something is drafted; the run is ended there, and its end awaited."""
     cancel, trace = threading.Event(), Trace()
-    try:
-        for event in catalog.stream("", request, cancel):
+    for event in catalog.stream(_pair(catalog) or "", request, cancel):
+        if not cancel.is_set():
             trace.append(event)
-            if event.kind == EventKind.STEP:
-                break
-    finally:
-        cancel.set()
-    if trace.events[-1].kind != EventKind.STEP:
+        if event.kind == EventKind.STEP:
+            cancel.set()
+    if not cancel.is_set() or not any(event.kind == EventKind.PROPOSED for event in trace):
         raise ValueError("the text is as long as the model can take: begin anew")
     return trace
 

@@ -25,7 +25,7 @@ FED = (
     "Both were fed English children's books, adventures and simple tales, and nothing else: begin a story. "
     "Other prompts ramble, and nothing that they say is knowledge."
 )
-FILTERED = "Words that do not belong into a classroom are never generated: the tokens that would complete one are banned."
+FILTERED = "Words that do not belong into a classroom are never generated{}: the tokens that would complete one are banned."
 _BUNDLED = "bundled "
 
 
@@ -80,7 +80,9 @@ def models_markup(catalog: Catalog) -> str:
                 f"<td>{f'{size(amount)} parameters' if amount else '–'}</td></tr>"
             )
     papers = ", ".join(_away(name, address) for name, address in PAPERS.items())
-    fed = " ".join([*([FED] if bundled else []), *([FILTERED] if any(s.filter_words for s in catalog.pairs.values()) else [])])
+    filtered = [name for name, served in catalog.pairs.items() if served.filter_words]
+    whose = "" if len(filtered) == len(catalog.pairs) else " by " + html.escape(" and ".join(filtered))
+    fed = " ".join([*([FED] if bundled else []), *([FILTERED.format(whose)] if filtered else [])])
     card = f'<a href="{MODEL_CARD}" target="_blank">Model card</a>. ' if bundled else ""
     code = f'<a href="{CODE}" target="_blank">The code of one round</a>'
     if space := os.environ.get("SPACE_ID"):

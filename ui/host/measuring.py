@@ -26,6 +26,7 @@ AGREE = 0.1
 PATIENCE_SECONDS = 10.0
 
 BUSY = "Others are decoding. A speed that is shared says nothing of drafts."
+COMPANY = "Others are decoding, and it is decoded only while nobody else does."
 CAME = "Somebody else's run came first, and the measurement made way."
 SHORT = "The text is too short to be timed."
 
@@ -98,7 +99,7 @@ class Measuring:
         Raises:
             NotMeasured: If others decode.
         """
-        with self._alone(engine) as cancel:
+        with self._alone(engine, COMPANY) as cancel:
             return self._decode(engine, replace(request, detail="none"), cancel)
 
     def _decode(self, engine: Engine, request: Request, cancel: threading.Event) -> list[Event]:
@@ -118,14 +119,14 @@ class Measuring:
         return events
 
     @contextmanager
-    def _alone(self, engine: Engine) -> Iterator[threading.Event]:
+    def _alone(self, engine: Engine, busy: str = BUSY) -> Iterator[threading.Event]:
         if not self._turn.acquire(timeout=PATIENCE_SECONDS):
-            raise NotMeasured(BUSY)
+            raise NotMeasured(busy)
         try:
             cancel = threading.Event()
             self._cancel = cancel  # before the look around: who comes after it finds something to cancel
             if not self._quiet():
-                raise NotMeasured(BUSY)
+                raise NotMeasured(busy)
             self._engine = engine
             yield cancel
         finally:

@@ -12,19 +12,27 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from naive_speculate.events import TOKEN_KINDS, Event, EventKind
 from ui.assets import folder, modules_for, sheets, variables
+from ui.run.opening import ELSEWHERE
 
 MARK = b"<gradio-app"
 """What Gradio's HTML has where the page will be."""
-FIRST_NEEDED = ("theme", "views", "glossary", "sheet", "stage", "inspector", "charts", "waterfall")
+FIRST_NEEDED = ("theme", "views", "glossary", "sheet", "stage", "inspector", "charts", "waterfall", "opening", "others")
 """The modules that the first tab mounts."""
 _DECIDE = """
 const early = document.getElementById("ns-early"), query = new URLSearchParams(location.search);
 let dark = query.get("__theme");
 try { dark ??= localStorage.getItem("naive-speculate-theme"); } catch {}
 early.classList.toggle("dark", dark ? dark === "dark" : matchMedia("(prefers-color-scheme: dark)").matches);
-if (["run", "lesson", "embed", "lecture"].some((name) => query.has(name))) early.remove();
+if (%s.some((name) => query.get(name))) early.remove();
+setTimeout(() => {
+    const again = document.createElement("button");
+    again.textContent = "Load again";
+    again.onclick = () => location.reload();
+    early.querySelector("[role=status]").replaceChildren("This takes long. ", again);
+}, 20000);
 """
-"""As `theme.js` and Gradio decide on dark; and a link to something else opens that."""
+"""As `theme.js` and Gradio decide on dark; and a link to something else opens that. What cannot be
+loaded never takes it away."""
 
 
 def early_view(tagline: str, events: Iterable[Event]) -> str:
@@ -37,7 +45,8 @@ def early_view(tagline: str, events: Iterable[Event]) -> str:
     return (
         f'<div id="ns-early"><style>{variables()}{sheets("tokens", "early")}</style>'
         f'<header><h1>Naive Speculate</h1><p>{tagline}</p></header><p role="status">Loading the controls …</p>'
-        f'<div class="ns-tokens">{"".join(_spans(events))}</div></div><script>{{{_DECIDE}}}</script>{_preloads()}'
+        f'<div class="ns-tokens">{"".join(_spans(events))}</div></div>'
+        f"<script>{{{_DECIDE % list(ELSEWHERE)}}}</script>{_preloads()}"
     )
 
 

@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
 import gradio as gr
 from gradio.components import Component
 
-from naive_speculate.events import Event, EventKind
+from naive_speculate.events import Event, EventKind, FinishReason
 from naive_speculate.serving import Request
 from ui.host.measuring import NotMeasured
 
@@ -36,7 +36,10 @@ FILL = f"""(kind, text) => {{
     const examples = {json.dumps(EXAMPLES)};
     return !text || Object.values(examples).includes(text) ? examples[kind] ?? "" : text;
 }}"""
-SHOW = '(kind) => ({ __type__: "update", visible: Boolean(kind) })'
+HINTS = dict.fromkeys(TITLES, "An example, to be changed.") | {
+    "choice": "An example, to be changed: one text a line, each with the space before it."
+}
+SHOW = f'(kind) => ({{ __type__: "update", visible: Boolean(kind), info: {json.dumps(HINTS)}[kind] }})'
 
 UNREPEATED = "This run was not decoded here, so it cannot be decoded again without its guide."
 
@@ -57,7 +60,7 @@ def build_guided(kind: str, text: str) -> dict[str, Component]:
         label="Guide",
         lines=3,
         max_lines=12,
-        info="An example, to be changed. Texts: one a line, each with the space before it.",
+        info=HINTS.get(kind),
         elem_id="guided-text",
         visible=possible and bool(kind),
     )
@@ -78,7 +81,7 @@ def guide(kind: str, text: str) -> dict[str, Any] | None:
     if kind not in TITLES:
         raise ValueError(f"guided must be one of {', '.join(TITLES)}, got {kind!r:.80}")
     if not text.strip():
-        raise ValueError(f"guided_text is empty: write {TITLES[kind][0].lower()}{TITLES[kind][1:]} there")
+        raise ValueError(f"“Guide” is empty: write {TITLES[kind][0].lower()}{TITLES[kind][1:]} there")
     if kind == "choice":
         return {"choice": [line.replace("\\n", "\n") for line in text.split("\n") if line.strip()]}
     return {"regex": text} if kind == "regex" else {"json": text, "disable_any_whitespace": True}
@@ -100,10 +103,11 @@ def controls_of(guided: Mapping[str, Any] | None) -> dict[str, str] | None:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """How many of the guesses that were judged were kept."""
+    """How many of the guesses that were judged were kept, and whether the run was cut before its end."""
 
     kept: int
     judged: int
+    cut: bool = False
 
 
 def kept(events: Iterable[Event]) -> Kept:
@@ -111,8 +115,10 @@ def kept(events: Iterable[Event]) -> Kept:
 
     A step that did not keep all its guesses refused one, and did not judge those after it.
     """
+    events = list(events)
     steps = [(event.num_accepted or 0, event.num_draft or 0) for event in events if event.kind == EventKind.STEP]
-    return Kept(sum(some for some, _ in steps), sum(some + (some < drafted) for some, drafted in steps))
+    cut = any(event.finish_reason == FinishReason.CANCELLED for event in events)
+    return Kept(sum(some for some, _ in steps), sum(some + (some < drafted) for some, drafted in steps), cut)
 
 
 def without_guide(request: Request, seed: int | None) -> Request:
@@ -121,7 +127,7 @@ def without_guide(request: Request, seed: int | None) -> Request:
 
 
 def unguided(measure: Callable[[], Kept] | None) -> dict[str, Any]:
-    """What the browser is told of a run without its guide: `kept` and `judged`, or `reason` and whether to ask `again`."""
+    """What the browser is told of a run without its guide: the fields of `Kept`, or `reason` and whether to ask `again`."""
     if measure is None:
         return {"reason": UNREPEATED, "again": False}
     try:
@@ -130,4 +136,4 @@ def unguided(measure: Callable[[], Kept] | None) -> dict[str, Any]:
         return {"reason": str(error), "again": error.again}
     except (ValueError, RuntimeError) as error:  # the pair's decoder stops or fails
         return {"reason": str(error), "again": False}
-    return {"kept": found.kept, "judged": found.judged}
+    return asdict(found)

@@ -18,6 +18,8 @@ from ui.explain.glossary import link
 from ui.run.recorded import FOLDER
 
 FILE = "opening.json"
+ELSEWHERE = ("run", "lesson", "room", "lecture", "embed")
+"""What a link has in its query that leads to something else than the front door."""
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
@@ -110,6 +112,7 @@ def markup(opening: Opening) -> str:
     tail = opening.before[-160:].split("\n")[-1]
     text = (ROOT / "opening.html").read_text(encoding="utf-8")
     for place, said in (
+        ("elsewhere", " ".join(ELSEWHERE)),
         ("title", f"One {link('round', 'round')}, slowly"),
         ("described", html.escape(described(opening))),
         ("before", html.escape(tail)),

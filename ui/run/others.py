@@ -25,7 +25,7 @@ NOT_RECORDED = "Not recorded: this run was kept by an earlier version, or withou
 NO_DRAFTS = "Nothing was drafted in this run, so that there is nothing to judge."
 GREEDY = (
     "This run compares drafts with the target's most probable token: it rolls no die and has no temperature, and at "
-    "temperature 0 all strategies do just that. Run with a temperature and speculative sampling to see them part."
+    "temperature 0 all strategies do just that. Run with a temperature and speculative sampling to see them differ."
 )
 NO_DRAWS = "Typical acceptance rolls no die, so that the strategies that need one cannot be compared on this run."
 SAME_TEXT = "The draws are those of the run, and every round begins with the text that the run had by then."
@@ -70,9 +70,9 @@ def build_others(runs: Runs) -> gr.HTML:
         return markup(run.trace) if run else ""
 
     return gr.HTML(
-        f'<dialog class="ns-glossary ns-others" aria-labelledby="others-title"><header><h2 id="others-title">{TITLE}</h2>'
-        '<button type="button" data-close>Close</button></header>'
-        '<div class="ns-others-body" aria-live="polite"></div></dialog>',
+        '<dialog class="ns-glossary ns-others" aria-labelledby="others-title"><header>'
+        f'<h2 id="others-title" tabindex="-1" autofocus>{TITLE}</h2><button type="button" data-close>Close</button></header>'
+        '<p class="ns-others-said" role="status"></p><div class="ns-others-body"></div></dialog>',
         html_template="${value}",
         js_on_load=mounting("others", "lost"),
         server_functions=[others],
@@ -109,14 +109,15 @@ def markup(trace: Trace) -> str:
     parting = sum(one.parts for one in rounds)
     said = (
         f"The same drafts, judged by each strategy. This run was judged by {NAMES[own].lower()}. {SAME_TEXT} "
-        f"They part in {parting} of {count(len(rounds), 'round')}."
+        f"They differ in {parting} of {count(len(rounds), 'round')}."
     )
     missing = f"<p>{NO_DRAWS}</p>" if own == VerifyStrategy.TYPICAL_ACCEPTANCE else ""
     shown = rounds[:MOST_ROUNDS]
-    more = f"<p>{count(len(rounds) - len(shown), 'later round')} are not shown.</p>" if len(rounds) > len(shown) else ""
+    left = len(rounds) - len(shown)
+    more = f"<p>{count(left, 'later round')} {'is' if left == 1 else 'are'} not shown.</p>" if left else ""
     return (
         f"<p>{html.escape(said)}</p>{missing}{_summary(rounds, own)}"
-        '<label class="ns-others-only"><input type="checkbox" /> Only rounds where they part</label>'
+        '<label class="ns-others-only"><input type="checkbox" /> Only rounds where they differ</label>'
         f'<div class="ns-others-rounds">{"".join(_round(one, own) for one in shown)}</div>{more}'
     )
 
@@ -131,12 +132,12 @@ def _why_none(trace: Trace) -> str:
 
 
 def _summary(rounds: Sequence[Round], own: str) -> str:
-    drafted = sum(len(one.drafts) for one in rounds)
     rows = []
     for name, title in NAMES.items():
         judged = [one for one in rounds if name in one.kept]
         if not judged:
             continue
+        drafted = sum(len(one.drafts) for one in judged)
         kept = sum(one.kept[name] for one in judged)
         whose = " <small>this run</small>" if name == own else ""
         rows.append(

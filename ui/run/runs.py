@@ -188,6 +188,13 @@ class Runs:
             return None
         return self._pinned.get(run_id) or self._runs.get(run_id)
 
+    def read(self, run_id: object) -> Run | None:
+        """The same for its visitor, who is there to read it, or back."""
+        run = self.get(run_id)
+        with self._lock:
+            self._left = {session: since for session, since in self._left.items() if run not in self._of.get(session, [])}
+        return run
+
     def cancel(self, session: str) -> None:
         """End the visitor's decoding; what it emitted stays."""
         with self._lock:

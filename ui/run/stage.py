@@ -103,7 +103,7 @@ def _key(name: str, style: Style, *, counted: bool) -> str:
 def _server_functions(runs: Runs) -> list[Callable[..., str]]:
     def resync(request: list[object]) -> str:
         """The events that the browser has missed: `[run id, how many it has]` → a message, empty for an unknown run."""
-        run = runs.get(request[0]) if isinstance(request, list) and len(request) == 2 else None
+        run = runs.read(request[0]) if isinstance(request, list) and len(request) == 2 else None
         have = request[1] if run else None
         if run is None or not isinstance(have, int) or have < 0:
             return ""
@@ -125,7 +125,7 @@ def _server_functions(runs: Runs) -> list[Callable[..., str]]:
         """Why a token was kept or not: `[run id, number of its event, how many events playback has shown]` → the words and the
         distributions as JSON, empty where there is nothing to explain."""
         match request:
-            case [run_id, int(number), int(upto)] if (run := runs.get(run_id)) and 0 <= number < upto <= len(run.events):
+            case [run_id, int(number), int(upto)] if (run := runs.read(run_id)) and 0 <= number < upto <= len(run.events):
                 if run.events[number].kind in TOKEN_KINDS:
                     return to_json(Trace(run.events[:upto]), number)
         return ""

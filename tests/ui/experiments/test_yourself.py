@@ -3,7 +3,9 @@
 import pytest
 import torch
 
+from naive_speculate import ModelPair, SpeculativeDecoder
 from naive_speculate.serving import LocalEngine
+from naive_speculate.serving.observed import ObservedEngine
 from ui.experiments.yourself import TEMPERATURE, WORDS, judge, spaced
 from ui.host.catalog import Catalog, ServedPair
 
@@ -60,6 +62,29 @@ def test_a_call_needs_no_other_and_gives_the_same_again(catalog):
 def test_a_word_that_is_drafted_for_certain_is_all_there(catalog):
     found = judge(catalog, ASKED | {"word": "hippopotamus", "sure": 100})
     assert found["drafted"] == " hippopotamus"
+
+
+def test_where_no_draft_has_room_any_more_it_says_so(catalog, bundled_decoder):
+    tokens = bundled_decoder.admission.encode(TEXT)
+    most = bundled_decoder.pair.target.max_positions
+    for room in range(2):
+        with pytest.raises(ValueError, match=r"as long as the model can take|positions"):
+            judge(catalog, ASKED | {"tokens": (tokens * most)[: most - room]})
+
+
+def test_the_first_pair_that_has_a_draft_model_judges(catalog, bundled_decoder):
+    alone = LocalEngine(SpeculativeDecoder(ModelPair(bundled_decoder.pair.target, tokenizer=bundled_decoder.pair.tokenizer)))
+    both = Catalog({"alone": ServedPair(alone), **catalog.pairs})
+    assert judge(both, ASKED) == judge(catalog, ASKED)
+    alone.close()
+
+
+def test_a_word_is_no_abandoned_run(catalog):
+    outcomes = []
+    served = ServedPair(ObservedEngine(catalog.of("").engine, [lambda record: outcomes.append(record.outcome)]))
+    judge(Catalog({"bundled": served}), ASKED)
+    assert len(outcomes) == 2
+    assert "abandoned" not in outcomes
 
 
 def test_the_space_before_a_word_is_where_it_belongs():

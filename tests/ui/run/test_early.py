@@ -3,7 +3,9 @@
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
+import gradio as gr
 import pytest
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -14,9 +16,13 @@ from starlette.testclient import TestClient
 
 from naive_speculate.events import OUTPUT_KINDS, EventKind
 from ui.assets import ROOT, folder, scripts
+from ui.host.catalog import Catalog, ServedPair
 from ui.host.limits import server_options
-from ui.run.early import Early, early_view
+from ui.run.early import FIRST_NEEDED, Early, early_view
+from ui.run.opening import ELSEWHERE, markup, recorded_opening
 from ui.run.recorded import recorded_run
+from ui.run.runs import Runs
+from ui.run.workbench import Workbench
 
 PAGE = "<html><body><gradio-app></gradio-app>" + "words " * 1000 + "</body></html>"
 
@@ -96,3 +102,19 @@ def test_nothing_but_the_page_is_changed(client):
     assert script.content == (ROOT / "js" / "stage.js").read_bytes()
     assert "immutable" in script.headers["cache-control"]
     assert client.get(f"{folder()}/plotly-cartesian.min.js").status_code == 200
+
+
+def test_whatever_the_first_tab_mounts_is_fetched_meanwhile(bundled_engine):
+    with gr.Blocks() as page:
+        Workbench(Catalog({"bundled": ServedPair(bundled_engine)}), Runs(), recorded_run())
+    scripts = "".join(getattr(block, "js_on_load", None) or "" for block in page.blocks.values())
+    mounted = set(re.findall(r"/([\w-]+)\.js`", scripts))
+    assert {"stage", "opening", "others"} <= mounted <= set(FIRST_NEEDED)
+
+
+def test_a_link_to_something_else_than_the_front_door_is_the_same_everywhere():
+    assert str(list(ELSEWHERE)) in early_view("", [])
+    assert f'data-elsewhere="{" ".join(ELSEWHERE)}"' in markup(recorded_opening())
+    (said,) = re.findall(r"A link with (.*) leads there", Path("docs/links.md").read_text(encoding="utf-8"))
+    assert tuple(re.findall(r"`(\w+)`", said)) == ELSEWHERE
+    assert "room" in ELSEWHERE

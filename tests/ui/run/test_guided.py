@@ -60,7 +60,7 @@ def test_no_kind_is_no_guide_whatever_stands_in_the_field():
         ("json", "{", "guided_decoding json does not parse, got '{': Expecting property name"),
         ("json", '{"type": "nonsense"}', 'Unsupported type "nonsense"'),
         ("regex", "a{1,100000}", "up to 1000 times"),
-        ("choice", "\n \n", "guided_text is empty: write one of these texts there"),
+        ("choice", "\n \n", "“Guide” is empty: write one of these texts there"),
         ("poem", "x", "guided must be one of choice, regex, json, got 'poem'"),
     ],
 )
@@ -86,6 +86,18 @@ def test_judged_are_those_that_were_kept_and_the_first_that_was_not():
     assert kept(run([(3, 3), (3, 1), (2, 0), (0, 0)])) == Kept(4, 6)
 
 
+def test_a_run_without_its_guide_that_took_too_long_is_told_as_cut(catalog, monkeypatch):
+    monkeypatch.setattr("ui.host.measuring.MOST_SECONDS", 0.0)
+    assert kept(catalog.events("", ASKED.request())).cut
+
+
+def test_while_others_decode_nothing_is_said_of_speed(catalog, monkeypatch):
+    monkeypatch.setattr("ui.host.catalog.Catalog._quiet", lambda self: False)
+    busy = Catalog(catalog.pairs)
+    with pytest.raises(NotMeasured, match="only while nobody else"):
+        busy.events("", ASKED.request())
+
+
 def test_the_same_run_without_its_guide_is_decoded_with_its_seed_and_counted(catalog):
     asked = replace(ASKED, guided="regex", guided_text=EXAMPLES["regex"], seed=None)
     guided = decoded(catalog, asked)
@@ -99,14 +111,14 @@ def test_the_page_is_told_the_figure_or_why_there_is_none():
     def busy() -> Kept:
         raise NotMeasured(BUSY)
 
-    assert unguided(lambda: Kept(3, 4)) == {"kept": 3, "judged": 4}
+    assert unguided(lambda: Kept(3, 4)) == {"kept": 3, "judged": 4, "cut": False}
     assert unguided(busy) == {"reason": BUSY, "again": True}
     assert unguided(None) == {"reason": UNREPEATED, "again": False}
     runs = Runs()
     mine = Run(run([(2, 1)]).events)
     mine.unguided = lambda: Kept(3, 4)
     runs.add("visitor", mine)
-    tell = _server_functions(runs)[4]
-    assert json.loads(tell(mine.id)) == {"kept": 3, "judged": 4}
+    tell = next(function for function in _server_functions(runs) if function.__name__ == "unguided")
+    assert json.loads(tell(mine.id)) == {"kept": 3, "judged": 4, "cut": False}
     assert tell("another") == tell(None) == ""
     assert mine.copy().unguided is mine.unguided

@@ -27,8 +27,19 @@ def test_the_view_tells_the_rounds_as_the_events_do(bundled_decoder, strategy):
         assert f"{sum(told)} of {sum(len(one.drafts) for one in rounds)}<" in shown
     parting = sum(one.parts for one in rounds)
     assert parting
-    assert f"part in {parting} of" in shown
+    assert f"differ in {parting} of" in shown
     assert shown.count("data-same") == len(rounds) - parting
+
+
+def test_kept_is_counted_over_the_rounds_that_tell_it_and_what_is_left_out_is_said(monkeypatch):
+    monkeypatch.setattr("ui.run.others.MOST_ROUNDS", 1)
+    trace = run([(2, 1), (3, 3)])
+    steps = [event for event in trace if event.kind == EventKind.STEP]
+    steps[0].others, steps[1].others = {"block_verification": 2}, {}
+    shown = markup(trace)
+    assert ">2 of 2<" in shown
+    assert ">4 of 5<" in shown
+    assert "1 later round is not shown." in shown
 
 
 def test_of_a_run_that_tells_nothing_it_says_why():

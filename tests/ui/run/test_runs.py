@@ -126,6 +126,17 @@ def test_a_visitor_who_does_not_come_back_is_forgotten_in_the_end(monkeypatch):
     assert other.cancel.is_set()
 
 
+def test_a_visitor_who_reads_on_is_not_forgotten(monkeypatch):
+    runs, mine = Runs(), Run()
+    runs.add("me", mine)
+    runs.leave("me")
+    assert runs.read(mine.id) is mine
+    monkeypatch.setattr("ui.run.runs.LEFT_SECONDS", 0.0)
+    runs.add("you", Run())
+    assert runs.get(mine.id) is mine
+    assert not mine.cancel.is_set()
+
+
 def test_a_run_nobody_reads_is_ended(monkeypatch):
     monkeypatch.setattr("ui.run.runs.ABANDONED_SECONDS", 0.0)
     run = Run()
