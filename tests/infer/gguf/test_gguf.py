@@ -353,7 +353,7 @@ def test_the_page_serves_gguf_files(files):
     catalog = load_catalog(read_configuration({"NAIVE_SPECULATE_PAIRS": f"Mine = {files[0]} + {files[1]}"}, {}))
     engine = catalog.of("Mine").engine
     assert engine.about.models == {"target": "target.gguf", "draft": "draft.gguf"}
-    assert [event.kind for event in plain_run(engine, PROMPTS[0], 3)][-1] == "finished"
+    assert [event.kind for event in plain_run(engine, PROMPTS[0], 3, None)][-1] == "finished"
     catalog.close()
 
 
