@@ -101,7 +101,7 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
     add(
         "--head",
         metavar="M",
-        help="Hub id, local folder or GGUF file of a draft head (default: the bundled target's, if there is one)",
+        help="Hub id or local folder of a draft head (default: the bundled target's, if there is one)",
     )
     add("--device", default="auto", metavar="D", help="auto, cpu, cuda … (default: %(default)s)")
     add("--dtype", default="auto", metavar="T", help="auto, float32, bfloat16 … (default: %(default)s)")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from transformers import PreTrainedTokenizerFast
 
 from naive_speculate.costs import read_costs
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["BUNDLED_PAIR", "EXECUTORS", "ModelPair", "load_pair", "wrap"]
 
 COSTS_FILE = "costs.json"
+_FAILURES = (OSError, ValueError, KeyError, TypeError, ArithmeticError, RuntimeError, ImportError, StrictDataclassError)
+"""What transformers raises where a folder is not as it expects."""
 EXECUTORS = ("auto", "onnx", "torch", "transformers")
 _log = logging.getLogger(__name__)
 
@@ -46,7 +49,8 @@ def load_pair(
             translated: it drafts the tokens that both know; one whose configuration says that it is a draft head is taken as
             `head`.
         head: Hub id or local folder of a draft head for the target (EAGLE-3).
-        device: "auto" (CUDA where there is one), "cpu", "cuda", "cuda:1" …
+        device: "auto" (CUDA where there is one), "cpu", "cuda", "cuda:1" … A model beside a GGUF file is computed on the CPU,
+            where llama.cpp's logits are; what the word means for a GGUF file, `GgufLanguageModel` says.
         dtype: "auto" (float32 on the CPU; on CUDA what the weights are stored in), or a torch floating-point type's name. For
             GGUF files see `GgufLanguageModel`, which computes them.
         executor: As for `wrap`.
@@ -60,8 +64,9 @@ def load_pair(
         ValueError: Naming the argument, when a model cannot be found or loaded, the tokenizers have too little in common, the
             device is not there, or the models' states cannot be rolled back.
     """
-    where = _device(device)
     measured: dict[str, Any] = {}
+    if head is not None and is_gguf(head):
+        raise ValueError(f"head={str(head)!r}: GGUF heads are not read; a Hub id or a local folder is needed")
     if draft is not None and not is_gguf(draft) and is_head(draft):
         if head is not None:
             raise ValueError(f"draft={str(draft)!r} is a draft head, and head={str(head)!r} was given too")
@@ -72,10 +77,11 @@ def load_pair(
         target, draft = BUNDLED_PAIR / "target", BUNDLED_PAIR / "draft"
         own_head = head is None and (BUNDLED_PAIR / "head").is_dir()
         head = BUNDLED_PAIR / "head" if own_head else head
-        if where.type == "cpu":
+        if _device(device).type == "cpu":
             measured = read_costs(BUNDLED_PAIR / COSTS_FILE, own_head)
     if head is not None and is_gguf(target):
         raise ValueError(f"head={str(head)!r} reads hidden states, which llama.cpp does not return of target={str(target)!r}")
+    where = _where(device, device_map, [is_gguf(model) for model in (target, draft) if model is not None])
     tokenizer = _load_tokenizer("target", target)
     draft_tokenizer = None if draft is None else _draft_tokenizer(tokenizer, draft)
     if is_gguf(target):
@@ -113,7 +119,7 @@ def _load_model(
             use_safetensors=True,
             device_map=device_map,
         )
-    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+    except _FAILURES as error:
         raise _load_error(argument, name, error) from None
     if device_map is not None:  # its layers are where they belong, and only transformers' own forward walks over them
         return wrap(model, "transformers" if executor == "auto" else executor)
@@ -191,7 +197,7 @@ def _load_tokenizer(argument: str, source: str | Path) -> Any:
         from transformers import AutoTokenizer
 
         tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except _FAILURES as error:
         raise _load_error(argument, name, error) from None
     if not hasattr(tokenizer, "backend_tokenizer"):
         raise ValueError(f"{argument}={name!r} has a tokenizer without a fast backend, which is needed here")
@@ -234,6 +240,18 @@ def _load_error(argument: str, name: str, error: Exception) -> ValueError:
 
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:300]
+
+
+def _where(device: str, device_map: str | None, of_gguf: list[bool]) -> torch.device:
+    """Where torch computes: what llama.cpp computes comes to the CPU, so a model beside a GGUF file must be there, too."""
+    if not any(of_gguf):
+        return _device(device)
+    if not all(of_gguf):
+        if device not in ("auto", "cpu"):
+            raise ValueError(f"device={device!r}: beside a GGUF file the other model is computed on the CPU")
+        if device_map not in (None, "cpu"):
+            raise ValueError(f"device_map={device_map!r}: beside a GGUF file the other model is computed on the CPU")
+    return torch.device("cpu")
 
 
 def _device(device: str) -> torch.device:

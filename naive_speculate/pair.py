@@ -39,8 +39,8 @@ class ModelPair:
 
     Raises:
         ValueError: If target or draft is not a language model, or one of transformers without `wrap`, or its end-of-sequence
-            token is not a token id, the head is for another target, or the draft's tokenizer shares fewer than a tenth of the
-            target's tokens.
+            token is not a token id, the head is for another target, the draft's tokenizer shares fewer than a tenth of the
+            target's tokens, or the pair has no drafter of `fastest_drafter`.
     """
 
     target: LanguageModel
@@ -70,6 +70,9 @@ class ModelPair:
         self.translation  # noqa: B018 - refuses a draft with too few common tokens
         if self.head is not None:
             check_head(self.head, self.target)
+        present = {"model": self.draft, "head": self.head}
+        if self.fastest_drafter is not None and present.get(self.fastest_drafter) is None:
+            raise ValueError(f"fastest_drafter must be 'model' or 'head' and in the pair, got {self.fastest_drafter!r:.80}")
 
     @cached_property
     def translation(self) -> Translation | None:
@@ -135,7 +138,7 @@ class ModelPair:
         ones, a forward is taken to cost its share of the weights.
 
         Args:
-            drafter: A name in `DRAFTERS`; all but "model" are taken to draft for nothing.
+            drafter: A name in `DRAFTERS`; all but "model" and "head" are taken to draft for nothing.
         """
         if self.measured_costs is not None:
             costs = self.measured_costs

@@ -28,6 +28,7 @@ from naive_speculate.bench.measure import (
 from naive_speculate.bench.report import save_plots, show
 from naive_speculate.bench.ways import Transformers, Way, our_way
 from naive_speculate.costs import CostTable
+from naive_speculate.infer.gguf.metadata import is_gguf
 from naive_speculate.models import BUNDLED_PAIR, ModelPair, load_pair
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.draft import DRAFTERS
@@ -53,8 +54,8 @@ _MIDDLE = 4  # the window of the comparisons that have only one
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="naive_speculate bench", description=__doc__)
     add = parser.add_argument
-    add("--target", metavar="M", help="Hub id, local folder or GGUF file; the bundled pair without it")
-    add("--draft", metavar="M", help="Hub id, local folder or GGUF file")
+    add("--target", metavar="M", help="Hub id or local folder; the bundled pair without it")
+    add("--draft", metavar="M", help="Hub id or local folder")
     add("--head", metavar="M", help="Hub id or local folder of a draft head (default: the bundled target's, if there is one)")
     add("--device", default="auto", help="auto, cpu, cuda …")
     add("--dtype", default="auto", help="auto, float32, bfloat16 …")
@@ -95,6 +96,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace, console: Console) -> tuple[dict[str, Any], dict[str, list[Line]]]:
+    for option in ("target", "draft"):
+        if (given := getattr(options, option)) is not None and is_gguf(given):
+            raise ValueError(f"--{option} {given}: transformers, with which this compares, does not compute GGUF files")
     how = {"device": options.device, "dtype": options.dtype, "executor": options.executor}
     pair = load_pair(options.target, options.draft, options.head, **how)
     if pair.draft is None:

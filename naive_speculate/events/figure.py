@@ -4,7 +4,7 @@ import html
 from collections.abc import Iterable, Iterator
 from textwrap import wrap
 
-from naive_speculate.events.event import OUTPUT_KINDS, Event, EventKind
+from naive_speculate.events.event import OUTPUT_KINDS, TOKEN_KINDS, Event, EventKind
 from naive_speculate.palette import DRAFT, LIGHT, STYLES, TARGET
 from naive_speculate.text import visible
 
@@ -27,7 +27,7 @@ def round_svg(events: Iterable[Event], step: int, row: int = 0) -> str:
         ValueError: If the events have no token of such a round.
     """
     own = [event for event in events if event.row == row]
-    tokens = [event for event in own if event.step == step and event.token_id is not None]
+    tokens = [event for event in own if event.step == step and event.kind in TOKEN_KINDS and event.token_id is not None]
     if not tokens:
         raise ValueError(f"step must be the number of a round with tokens, got {step!r:.80} for row {row!r:.80}")
     started = next((event for event in own if event.kind == EventKind.STARTED), None)

@@ -16,7 +16,8 @@ MAX_GRAMMAR_LENGTH = 20_000
 MAX_REPEATS = 300
 """Repetitions in a regular expression or grammar: compiling takes time with their square, some two seconds for 1,000."""
 MAX_TIMES = 1000
-"""What a counted repetition may count to: `a{100000}` takes 17 seconds to parse."""
+"""What a counted repetition may count to, counts within counts multiplied: in a JSON schema, the pattern `a{1,10000}` takes ten
+seconds to parse, and after ninety letters of `((a{1,1000}){1,1000}){1,1000}` every further one takes three."""
 MAX_DEPTH = 64
 """Levels of a JSON schema: 600 take half a minute to compile."""
 CACHE_BYTES = 64 * 2**20
@@ -29,7 +30,8 @@ _TYPES: dict[str, tuple[Any, str]] = {
     "grammar": (str, "text"),
     "json_object": (bool, "True"),
 }
-_COUNTED = re.compile(r"\{\s*(\d*)\s*,?\s*(\d*)\s*\}")
+_LITERAL = re.compile(r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]')
+_COUNTED = re.compile(r"([\w.-]+)(?:\{(\d+), (-?\d+)\})?")
 _KINDS = tuple(_TYPES)
 
 
@@ -72,10 +74,10 @@ class GuidedDecodingParams:
             raise ValueError(f"guided_decoding {kind} is empty, got {value!r}")
         if self.choice is not None and not all(isinstance(text, str) and text for text in self.choice):
             raise ValueError(f"guided_decoding choice must hold non-empty strings, got {list(self.choice)!r:.200}")
-        if self.disable_any_whitespace is not None and (not isinstance(self.disable_any_whitespace, bool) or kind != "json"):
+        strict = self.disable_any_whitespace
+        if not isinstance(strict, bool | None) or (strict and kind != "json"):
             raise ValueError(
-                f"guided_decoding disable_any_whitespace must be True or False and go with json, got {kind} and "
-                f"{self.disable_any_whitespace!r:.80}"
+                f"guided_decoding disable_any_whitespace must be True or False and go with json, got {kind} and {strict!r:.80}"
             )
         name, text = self.source
         if len(text) > MAX_GRAMMAR_LENGTH:
@@ -146,9 +148,35 @@ def _check_size(name: str, text: str) -> None:
     repeats = sum(len(re.findall(r"[*+?{]", pattern)) for pattern in patterns)
     if repeats > MAX_REPEATS:
         raise ValueError(f"guided_decoding {name} may hold {MAX_REPEATS} repetitions (* + ? {{}}), got {repeats}")
-    counts = (int(count[:9]) for pattern in patterns for bounds in _COUNTED.findall(pattern) for count in bounds if count)
-    if (most := max(counts, default=0)) > MAX_TIMES:
-        raise ValueError(f"guided_decoding {name} may repeat something up to {MAX_TIMES} times, got {most}")
+    for pattern in (each for each in patterns if "{" in each):
+        try:
+            most = _most_times(str(parse("regex" if name == "json" else name, pattern)))
+        except ValueError:  # it is said where all of the text is parsed
+            continue
+        except RecursionError:
+            raise ValueError(f"guided_decoding {name} has rules that are nested too deep") from None
+        if most > MAX_TIMES:
+            raise ValueError(f"guided_decoding {name} may repeat something up to {MAX_TIMES} times, got {most}")
+
+
+def _most_times(grammar: str) -> int:
+    """How often a grammar may repeat something, counts within counts multiplied; of a recursive rule, one level is counted.
+
+    Args:
+        grammar: As xgrammar writes it: a rule a line, and only names of rules are counted, `name{1, 1000}`.
+    """
+    lines = _LITERAL.sub("", grammar).splitlines()
+    bodies = {name: _COUNTED.findall(body) for name, _, body in (line.partition(" ::= ") for line in lines)}
+    found: dict[str, int] = {}
+
+    def times(name: str) -> int:
+        if name not in found:
+            found[name] = 1  # as it is met within itself
+            counted = (max(1, int(low or 1), int(high or 1)) * times(rule) for rule, low, high in bodies.get(name, ()))
+            found[name] = max(counted, default=1)
+        return found[name]
+
+    return max(map(times, bodies), default=1)
 
 
 def _xgrammar() -> Any:

@@ -109,10 +109,11 @@ class FilterTable:
 
     def _open(self, text: str) -> str:
         """The end of a normalised text with which a listed word may begin."""
-        for text_end in (text, text[:-1]) if self._words.composed else (text,):
-            for start in range(len(text_end)):
-                if start == 0 or not text_end[start - 1].isalnum():
-                    found = self._beginning.fullmatch(text_end, start, partial=True)
+        ends = (text, text[:-1]) if self._words.composed else (text,)  # what follows may change the last letter
+        for start in range(len(text)):
+            if start == 0 or not text[start - 1].isalnum():
+                for end in ends:
+                    found = self._beginning.fullmatch(end, start, partial=True)
                     if found and found.partial:
                         return text[start:]
         return _LETTER if text[-1:].isalnum() else ""

@@ -91,7 +91,7 @@ def normalized(text: str) -> str:
         return re.sub(r"\s+", " ", text.lower())
     text = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
     visible = "".join(letter for letter in text if unicodedata.category(letter) != "Cf")
-    return re.sub(r"\s+", " ", visible)
+    return re.sub(r"\s+", " ", unicodedata.normalize("NFKC", visible))  # what was folded or stood apart may be one letter now
 
 
 def masked(word: str) -> str:
@@ -115,7 +115,8 @@ def word_list(given: object) -> WordList:
         return given
     if given == "classroom":
         return classroom_words()
-    raise ValueError(f"filter_words must be None, 'classroom' or a WordList, got {given!r:.80}")
+    hint = ": of a list of one's own, settings keep the name alone" if isinstance(given, str) else ""
+    raise ValueError(f"filter_words must be None, 'classroom' or a WordList, got {given!r:.80}{hint}")
 
 
 _ENCODED = """

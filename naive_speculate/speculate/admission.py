@@ -1,6 +1,6 @@
 """From a request to a run: everything is checked here, before any model runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from naive_speculate.events.emitter import Emitter
 from naive_speculate.events.record import RunInfo
@@ -68,12 +68,15 @@ class Admission:
         window_size, confidence = check_window(request.num_draft_tokens), check_confidence(request.draft_confidence)
         if request.detail not in ("full", "probs", "none"):
             raise ValueError(f"detail must be 'full', 'probs' or 'none', got {request.detail!r:.80}")
-        drafter = self._drafter("model" if request.given_draft else request.drafter, drafts=window_size != 0)
+        by_hand = request.given_draft is not None
+        drafter = self._drafter(request.drafter, drafts=window_size != 0 and not by_hand)
+        if by_hand:
+            self._drafter("model", drafts=True)  # which draws what the hand leaves to it
         token_ids = self.encode(self._as_chat(request.prompt) if request.chat else request.prompt, params)
         seed = params.seed if params.seed is not None else fresh_seed()
         costs, given = self.pair.costs(drafter), None
         if request.given_draft is not None:
-            check_given(request.given_draft, verifier.greedy)
+            check_given(request.given_draft, request.num_draft_tokens, verifier.greedy)
             drafter, given = GIVEN, GivenTokens(self._given(request.given_draft.draft, token_ids), request.given_draft.prob)
         max_length = self._max_length(len(token_ids), params.max_tokens)
         stops = frozenset(params.stop_token_ids or ()) | frozenset(() if params.ignore_eos else self.eos_token_ids)
@@ -143,10 +146,7 @@ class Admission:
             check_unicode("prompt", prompt)
             token_ids = self.vocabulary.encode(prompt)
         else:
-            token_ids = list(prompt)
-            for token in token_ids:
-                if not isinstance(token, int) or isinstance(token, bool) or not 0 <= token < self.vocab_size:
-                    raise ValueError(f"prompt holds {token!r}, expected token ids from 0 to {self.vocab_size - 1}")
+            token_ids = self._checked("prompt", prompt)
         if params is not None and params.truncate_prompt_tokens is not None:
             token_ids = token_ids[-params.truncate_prompt_tokens :]
         if not token_ids:
@@ -164,18 +164,26 @@ class Admission:
         Raises:
             ValueError: If there are none, or they are not in the vocabulary.
         """
-        if not isinstance(draft, str):
-            return self.encode(draft)
-        check_unicode("given_draft", draft)
-        found = self.vocabulary.encode_part(draft)
-        before = self.vocabulary.texts(history)
-        for word in (draft, draft.lstrip(" ")):  # some tokenizers put the space themselves
-            token_ids = self.vocabulary.encode_part(word)
-            if "".join(self.vocabulary.texts([*history, *token_ids])) == "".join(before) + draft:
-                found = token_ids
-                break
+        found = self._continuing(draft, history) if isinstance(draft, str) else self._checked("given_draft", draft)
         if not found:
             raise ValueError("given_draft is empty: it has no tokens")
+        return found
+
+    def _continuing(self, word: str, history: list[int]) -> list[int]:
+        check_unicode("given_draft", word)
+        before = "".join(self.vocabulary.texts(history))
+        for written in (word, word.lstrip(" ")):  # some tokenizers put the space themselves
+            token_ids = self.vocabulary.encode_part(written)
+            if "".join(self.vocabulary.texts([*history, *token_ids])) == before + word:
+                return token_ids
+        return self.vocabulary.encode_part(word)
+
+    def _checked(self, name: str, token_ids: Sequence[int]) -> list[int]:
+        """Token ids as a list, refused under the argument's name where one is none."""
+        found = list(token_ids)
+        for token in found:
+            if not isinstance(token, int) or isinstance(token, bool) or not 0 <= token < self.vocab_size:
+                raise ValueError(f"{name} holds {token!r:.80}, expected token ids from 0 to {self.vocab_size - 1}")
         return found
 
     def _as_chat(self, prompt: Prompt) -> list[int]:

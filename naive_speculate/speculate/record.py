@@ -166,7 +166,7 @@ def _add_tops(
             outcome.draft_entropies = entropies[place][k + 1 : k + 1 + length]
             others, lists = values[place][width:], (outcome.target_tops, outcome.draft_tops)
             outcome.target_tops_draft, outcome.draft_tops_target = (
-                [other[: len(top)] for other, top in zip(part, tops, strict=False)]
+                [other[: len(top)] for other, top in zip(part[:length], tops, strict=False)]
                 for part, tops in zip((others[:k], others[k:]), lists, strict=True)
             )
         if verdict.next_probs is not None and kept < length:

@@ -38,7 +38,7 @@ class Request:
         drafter: What drafts: a name in `DRAFTERS`; None for the pair's own (`ModelPair.default_drafter`).
         detail: "full" events carry probabilities and the most probable tokens, "probs" only probabilities, "none" neither.
         draft_confidence: A window ends after a token that its drafter gave less than this; None for no such limit.
-        given_draft: Drafted in place of what `drafter` would; needs a draft model and a temperature.
+        given_draft: Drafted in place of what `drafter` would; needs a draft model, a window of a fixed size and a temperature.
         chat: Whether to wrap a text in the tokenizer's chat template; refused where there is none.
     """
 
@@ -73,12 +73,18 @@ def check_confidence(draft_confidence: float | None) -> float | None:
     return float(draft_confidence)
 
 
-def check_given(given: GivenDraft, greedy: bool) -> None:
+def check_given(given: GivenDraft, num_draft_tokens: int | str, greedy: bool) -> None:
     """Refuse what cannot be drafted.
 
     Raises:
         ValueError: Naming the field and what was given.
     """
+    if not isinstance(given, GivenDraft):
+        raise ValueError(f"given_draft must be None or a GivenDraft, got {given!r:.80}")
+    if not isinstance(given.draft, str | Sequence):
+        raise ValueError(f"given_draft.draft must be text or token ids, got {given.draft!r:.80}")
+    if num_draft_tokens in (0, "auto"):
+        raise ValueError(f"given_draft needs num_draft_tokens from 1 to {MAX_DRAFT_TOKENS}, got {num_draft_tokens!r}")
     prob = given.prob
     if not isinstance(prob, int | float) or isinstance(prob, bool) or not 0 <= prob <= 1:
         raise ValueError(f"given_draft.prob must be from 0 to 1, got {prob!r:.80}")

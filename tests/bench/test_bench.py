@@ -119,3 +119,12 @@ def test_a_number_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) ->
         main(["--new-tokens", "many"])
     assert ended.value.code == 2
     assert "many" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--target", "--draft"])
+def test_a_gguf_file_is_refused_in_one_line(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--target", "./target", "--draft", "./draft", option, "x.gguf"]) == 2
+    told = capsys.readouterr().err
+    assert (
+        told == f"naive_speculate bench: {option} x.gguf: transformers, with which this compares, does not compute GGUF files\n"
+    )

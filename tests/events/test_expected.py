@@ -9,11 +9,13 @@ from rich.console import Console
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, Trace, VerifyStrategy, watch
 from naive_speculate.events import Event, EventKind, expected_acceptance
+from naive_speculate.speculate.batch import Batch
 from naive_speculate.speculate.samplers import RejectionSampler
 from naive_speculate.speculate.verify import VERIFIERS
 from naive_speculate.terminal import TerminalView
 from naive_speculate.testing import ToyModel
 from naive_speculate.testing.paths import Path
+from tests.speculate.rows import admitted
 from tests.tiny import tiny_llama
 
 OLD = File(__file__).parent / "traces" / "version-0.1.0.jsonl"
@@ -223,3 +225,15 @@ def test_a_trace_keeps_it(tmp_path):
     trace = decoded()
     trace.save(tmp_path / "run.jsonl")
     assert Trace.load(tmp_path / "run.jsonl").expected_acceptance == trace.expected_acceptance
+
+
+def test_a_row_with_a_shorter_window_has_a_list_for_each_of_its_drafts_and_no_more():
+    decoder = SpeculativeDecoder(ModelPair(TARGET, DRAFT))
+    batch, params = Batch(decoder.pair, decoder.admission.vocabulary), SamplingParams(max_tokens=12, seed=1, ignore_eos=True)
+    rows = [admitted(decoder, batch, PROMPT, params, num_draft_tokens=k) for k in (1, 4)]
+    while any(row.num_steps == 0 for row in rows):
+        done = batch.step(rows)
+    for row in rows:
+        outcome = done[row].outcome
+        counts = (len(outcome.draft_token_ids), len(outcome.target_tops_draft), len(outcome.draft_tops_target))
+        assert counts == (row.window.limit,) * 3

@@ -75,3 +75,10 @@ def test_a_round_that_is_not_there_is_named():
         run([(3, 1)]).to_svg(0, row=1)
     with pytest.raises(ValueError, match="got 0"):
         Trace([Event(EventKind.STARTED)]).to_svg(0)
+
+
+def test_what_is_no_verdict_is_not_drawn_as_one():
+    draft = token(EventKind.PROPOSED, " king", draft_prob=0.4)
+    trace = step_of(draft, token(EventKind.ACCEPTED, " king"), token(EventKind.BONUS, " sat", 1))
+    strange = [Event(kind, step=0, index=0, token_id=3) for kind in (EventKind.STEP, EventKind.STARTED, EventKind.FINISHED)]
+    assert "✓ accepted" in drawn(Trace([*trace, *strange]).to_svg(0))

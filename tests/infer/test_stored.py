@@ -83,3 +83,22 @@ def _with_tokenizer(folder: Path) -> Path:
     )
     (folder / "tokenizer.json").write_text(json.dumps(told))
     return folder
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"num_key_value_heads": None},
+        {"max_position_embeddings": None},
+        {"rms_norm_eps": None},
+        {"hidden_size": 32.0},
+        {"num_attention_heads": 0},
+    ],
+)
+def test_a_value_that_is_null_or_no_size_is_left_to_transformers_to_refuse(tmp_path: Path, told: dict[str, object]) -> None:
+    folder = saved(tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | told))
+    assert read_llama(folder, CPU, torch.float32) is None
+    with pytest.raises(ValueError, match=r"^target='.*' cannot be loaded: "):
+        load_pair(_with_tokenizer(folder))

@@ -58,7 +58,17 @@ def test_compiled_grammars_are_kept_up_to_a_limit(bundled_pair, monkeypatch):
     ("given", "said"),
     [
         ({"regex": "a{1,100000}"}, "regex may repeat something up to 1000 times, got 100000"),
-        ({"regex": "a{ 2000 }"}, "regex may repeat something up to 1000 times, got 2000"),
+        ({"regex": "a{0000000100000}"}, "regex may repeat something up to 1000 times, got 100000"),
+        ({"regex": "(a{1000}){1000}"}, "regex may repeat something up to 1000 times, got 1000000"),
+        (
+            {"json": {"type": "string", "pattern": "((a{1,11}){1,11}){10,}"}},
+            "json may repeat something up to 1000 times, got 1210",
+        ),
+        ({"grammar": 'root ::= x{600}\nx ::= "a" | ("b" x{2})'}, "grammar may repeat something up to 1000 times, got 1200"),
+        (
+            {"grammar": "root ::= a0\n" + "".join(f'a{n} ::= a{n + 1} "a"\n' for n in range(600)) + 'a600 ::= "b"{2}'},
+            "grammar has rules that are nested too deep",
+        ),
         ({"json": {"type": "string", "pattern": "a{5000,}"}}, "json may repeat something up to 1000 times, got 5000"),
         ({"json": '{"type": }'}, r"json does not parse, got '{\"type\": }': Expecting value: line 1 column 10 \(char 9\)"),
         ({"regex": "a", "disable_any_whitespace": True}, "disable_any_whitespace .* go with json, got regex and True"),
@@ -90,3 +100,18 @@ def test_json_without_loose_white_space_is_written_to_its_end(bundled_decoder):
         text = bundled_decoder.generate("Once upon a time", params).text
         assert text == json.dumps(json.loads(text)), "one space after a comma or a colon, and no other"
         assert params.to_dict()["guided_decoding"] == {"json": schema, "disable_any_whitespace": True}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"regex": "[0-9]{4}-[0-9]{1,2} [a-z]{1,1000}(, [a-z]{1,30}){0,30}"},
+        {"regex": r"a\{5000\}[{9000}]"},
+        {"grammar": 'root ::= "x{5000}" root{0,5} | [y]{3}'},
+        {"regex": "a", "disable_any_whitespace": False},
+        {"choice": ["a"], "disable_any_whitespace": False},
+        {"json_object": True, "disable_any_whitespace": False},
+    ],
+)
+def test_what_only_looks_like_it_is_taken(given):
+    assert SamplingParams(guided_decoding=given).to_dict()["guided_decoding"] == given

@@ -9,7 +9,7 @@ import torch
 
 from naive_speculate import SamplingParams
 from naive_speculate.sampling.word_filter import FilterTable, WordFilter
-from naive_speculate.sampling.words import WordList, classroom_words
+from naive_speculate.sampling.words import WordList, classroom_words, normalized
 from naive_speculate.translation import token_bytes
 from tests.tokenizers_of_tests import byte_level, legacy, unigram
 
@@ -120,5 +120,22 @@ def test_the_shipped_list_is_said_by_its_name_and_any_other_by_its_own():
     assert SamplingParams(filter_words=classroom_words()).to_dict()["filter_words"] == "classroom"
     assert SamplingParams(filter_words=MADE_UP).to_dict()["filter_words"] == "custom"
     assert SamplingParams().to_dict()["filter_words"] is None
-    with pytest.raises(ValueError, match="filter_words must be None, 'classroom' or a WordList, got 'pupils'"):
-        SamplingParams(filter_words="pupils")
+    refused = (
+        "^filter_words must be None, 'classroom' or a WordList, got 'custom': of a list of one's own, settings keep the name"
+    )
+    with pytest.raises(ValueError, match=refused):
+        SamplingParams(filter_words=SamplingParams(filter_words=MADE_UP).to_dict()["filter_words"])
+
+
+@pytest.mark.parametrize("tokenizer", TOKENIZERS)
+@pytest.mark.parametrize("written", ["e\u0301toile", "étoile", "E\u0301TOILE", "e\u0323\u0302", "ệ"])
+def test_a_first_letter_in_two_characters_is_the_same_letter(tokenizer, written):
+    tokens = spelled(tokenizer(), f"a {written}")
+    table = table_of(tokenizer(), WordList(["étoile", "ệ"]))
+    assert first_banned(table, tokens) == len(tokens) - 1
+    assert first_banned(table, spelled(tokenizer(), f"a x{written}, etoile")) is None
+
+
+@pytest.mark.parametrize("text", ["ß\u0301", "e\u200b\u0301", "ŉ", "ﬃ\u0301", "\u0345\u0301"])
+def test_what_is_normalised_stays_as_it_is(text):
+    assert normalized(normalized(text)) == normalized(text)

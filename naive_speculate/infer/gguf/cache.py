@@ -168,7 +168,7 @@ class GgufCache:
             state = (ctypes.c_uint8 * size)()
             library.llama_state_seq_get_data(self._context.handle, state, size, row)
             if library.llama_state_seq_set_data(context.handle, state, size, row) == 0:
-                raise MemoryError(f"llama.cpp could not move {length} tokens into a larger cache")
+                raise MemoryError(f"llama.cpp could not move {length} tokens into a cache of {num_cells}")
         self._context = context
 
 

@@ -12,6 +12,8 @@ _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: 
 _STRING, _ARRAY = 8, 9
 _LONGEST = 1 << 28
 """No string and no list of a real file has more entries."""
+_DEEPEST = 4
+"""No list of a real file holds lists of lists of more levels."""
 
 
 def is_gguf(source: str | Path) -> bool:
@@ -43,16 +45,18 @@ def _pair(file: BinaryIO) -> tuple[str, Any]:
     return key, _value(file, _number(file, "I"))
 
 
-def _value(file: BinaryIO, kind: int) -> Any:
+def _value(file: BinaryIO, kind: int, depth: int = 0) -> Any:
     if kind == _STRING:
         return _string(file)
     if kind != _ARRAY:
         return _number(file, _NUMBERS[kind])
+    if depth == _DEEPEST:
+        raise struct.error("lists that no file has")
     inner, count = _number(file, "I"), _length(file)
     if inner in _NUMBERS:
         format_ = f"<{count}{_NUMBERS[inner]}"
         return list(struct.unpack(format_, _take(file, struct.calcsize(format_))))
-    read: Callable[[], Any] = (lambda: _string(file)) if inner == _STRING else (lambda: _value(file, inner))
+    read: Callable[[], Any] = (lambda: _string(file)) if inner == _STRING else (lambda: _value(file, inner, depth + 1))
     return [read() for _ in range(count)]
 
 

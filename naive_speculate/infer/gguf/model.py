@@ -17,6 +17,7 @@ from naive_speculate.infer.threads import num_threads
 
 CACHE_TYPES = {"float32": 0, "float16": 1, "bfloat16": 30}
 """What keys and values can be stored in, as ggml numbers it."""
+_GPUS = ("cuda", "metal", "vulkan")
 _ALL_FLOAT32 = "0"
 _FLASH_NEVER, _FLASH_AUTO = 0, -1
 _MAX_SPARE, _MAX_SPARE_CELLS = 2, 4096
@@ -36,8 +37,8 @@ class GgufLanguageModel:
 
     Args:
         path: The file.
-        device: "auto" computes wherever llama.cpp was built for, "cpu" on the CPU alone; any other, such as "cuda", needs a
-            llama.cpp that was built for GPUs.
+        device: "auto" computes wherever llama.cpp was built for, "cpu" on the CPU alone; "cuda", "metal" and "vulkan" need a
+            llama.cpp that was built for GPUs, of which it takes those that it sees.
         dtype: What keys and values are stored in; "auto": float32 where all weights are, else float16. The weights stay as they
             are in the file.
 
@@ -51,6 +52,10 @@ class GgufLanguageModel:
 
     def __init__(self, path: str | Path, device: str = "auto", dtype: str = "auto") -> None:
         library = llama_cpp()
+        if device not in ("auto", "cpu", *_GPUS):
+            raise ValueError(
+                f"device must be auto, cpu, {', '.join(_GPUS)} for GGUF models, without a number, got {device!r:.80}"
+            )
         refuse_if_not_rollbackable(path)
         offloads = bool(library.llama_supports_gpu_offload())
         if device not in ("auto", "cpu") and not offloads:

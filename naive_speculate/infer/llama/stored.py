@@ -33,6 +33,7 @@ _TOLD = [
     "tie_word_embeddings",
     "vocab_size",
 ]
+_SIZES = [name for name in _TOLD if name.endswith("_size") or name.startswith(("num_", "max_"))]
 
 
 @dataclass
@@ -98,6 +99,10 @@ def _config(folder: Path) -> Any:
     if not isinstance(told, dict) or told.get("architectures") != ["LlamaForCausalLM"] or told.get("model_type") != "llama":
         return None
     if any(name not in told for name in _TOLD) or told.get("attention_bias") or "auto_map" in told:
+        return None
+    if any(told[name] is None for name in _TOLD if name not in ("eos_token_id", "head_dim")):
+        return None
+    if any(type(told[name]) is not int or told[name] < 1 for name in _SIZES):
         return None
     config = SimpleNamespace(**told)
     rope = config.rope_parameters

@@ -17,7 +17,7 @@ from tests.infer.gguf.files import loaded, written
 from tests.infer.llamas import FAMILIES, Rows, direct_logits, random_model
 from tests.infer.test_contracts import build, tokens
 from tests.programs import run_program
-from tests.tokenizers_of_tests import ODD, byte_level, letters, llama
+from tests.tokenizers_of_tests import ODD, byte_level, letters, llama, save
 
 pytestmark = pytest.mark.gguf
 PROMPTS = ["Once upon a time there was a little fox", "The old king", "naïve café — 日本語 🎉"]
@@ -353,7 +353,7 @@ def test_the_page_serves_gguf_files(files):
     catalog = load_catalog(read_configuration({"NAIVE_SPECULATE_PAIRS": f"Mine = {files[0]} + {files[1]}"}, {}))
     engine = catalog.of("Mine").engine
     assert engine.about.models == {"target": "target.gguf", "draft": "draft.gguf"}
-    assert [event.kind for event in plain_run(engine, PROMPTS[0], 3)][-1] == "finished"
+    assert [event.kind for event in plain_run(engine, PROMPTS[0], 3, None)][-1] == "finished"
     catalog.close()
 
 
@@ -362,3 +362,33 @@ def test_llama_cpp_prints_nothing(files, capfd):
     SpeculativeDecoder(pair).generate(PROMPTS[0], SamplingParams(max_tokens=3))
     assert capfd.readouterr() == ("", "")
     assert llama_cpp() is llama_cpp()
+
+
+@pytest.mark.parametrize("role", ["target", "draft"])
+def test_beside_a_gguf_file_the_other_model_is_on_the_cpu_where_llama_cpps_logits_are(files, tmp_path, monkeypatch, role):
+    folder = save(llama(byte_level(), 0), byte_level(), tmp_path / "plain")
+    models = {"target": files[0], "draft": files[1]} | {role: folder}
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    pair = load_pair(**models)
+    assert getattr(pair, role).device.type == "cpu"
+    with pytest.raises(ValueError, match=r"^device='cuda': beside a GGUF file the other model is computed on the CPU$"):
+        load_pair(**models, device="cuda")
+
+
+def test_a_map_of_devices_beside_a_gguf_file_is_refused(files, tmp_path):
+    folder = save(llama(byte_level(), 0), byte_level(), tmp_path / "plain")
+    with pytest.raises(ValueError, match=r"^device_map='auto': beside a GGUF file"):
+        load_pair(folder, files[1], device_map="auto")
+
+
+@pytest.mark.parametrize(
+    ("device", "message"),
+    [
+        ("cuda", "device='cuda' is not there: this llama.cpp was built for the CPU alone"),
+        ("cuda:1", "device must be auto, cpu, cuda, metal, vulkan for GGUF models, without a number, got 'cuda:1'"),
+        ("toaster", "device must be auto, .*, got 'toaster'"),
+    ],
+)
+def test_the_device_of_a_gguf_file_is_llama_cpps_and_not_torchs(files, device, message):
+    with pytest.raises(ValueError, match=rf"^target='.*' cannot be loaded: {message}$"):
+        load_pair(*files, device=device)

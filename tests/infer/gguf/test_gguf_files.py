@@ -41,6 +41,8 @@ PAIRS = [
     pair("tokenizer.ggml.token_type", 9, struct.pack("<IQ2i", 5, 2, 1, 3)),
     pair("tokenizer.ggml.add_bos_token", 7, b"\x01"),
 ]
+LISTS = pair("lists", 9, struct.pack("<IQ", 9, 1) * 5000 + struct.pack("<IQ", 4, 0))
+NESTED = b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + LISTS
 FILE = b"GGUF" + struct.pack("<IQQ", 3, 0, len(PAIRS)) + b"".join(PAIRS)
 
 
@@ -65,6 +67,7 @@ def test_metadata_of_every_kind_are_read(tmp_path):
         (b"GGUF" + struct.pack("<IQQ", 9, 0, 0), "its GGUF version is 9, and 2 and 3 are known"),
         (FILE[:-3], "it is damaged, or was not copied in full"),
         (FILE.replace(struct.pack("<Q", 20), b"\xff" * 8, 1), "it is damaged, or was not copied in full"),
+        (NESTED, "it is damaged, or was not copied in full"),
     ],
 )
 def test_a_bad_file_is_one_clear_line(tmp_path, content, message):
@@ -89,3 +92,10 @@ def test_without_llama_cpp_the_extra_is_named(tmp_path):
     assert len(done.stderr.splitlines()) == 1
     assert "needs the package llama-cpp-python" in done.stderr
     assert "pip install 'naive-speculate[gguf]'" in done.stderr
+
+
+def test_a_head_in_a_gguf_file_is_refused_by_name(tmp_path):
+    with pytest.raises(
+        ValueError, match=r"^head='.*head.gguf': GGUF heads are not read; a Hub id or a local folder is needed$"
+    ):
+        load_pair(head=tmp_path / "head.gguf")
