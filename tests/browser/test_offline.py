@@ -8,7 +8,7 @@ from tests.browser.relay import Relay
 from tests.browser.steps import another_run, ended, run, shown_run, start, text, trace
 
 PROMPT = "Once upon a time there was an old man who"
-LONG = {"max_tokens": 400, "k": 0, "seed": 4}
+LONG = {"max_tokens": 900, "k": 0, "seed": 4}
 SAID = ".ns-connection"
 
 REMEMBER_WHAT_REPEATS = """
@@ -32,8 +32,8 @@ def opened(page: Page, url: str) -> None:
 
 def broken(page: Page, way: Relay) -> None:
     """A run goes on, its first tokens are on the page, and the connection is gone."""
-    way.cut_after(b"bonus", 30)
     another_run(page, start(page, PROMPT, **LONG))
+    way.cut_after(b"bonus", 1)
     expect(page.locator(SAID)).to_contain_text("does not answer")
     page.locator("#tokens [data-step]").first.wait_for()
 

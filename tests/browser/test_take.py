@@ -52,7 +52,6 @@ def test_the_coloured_text_can_be_saved_as_a_drawing_and_as_markup(page, tmp_pat
     page.locator(".ns-take summary").click()
     expect(page.get_by_role("button", name="This round, for a slide (SVG)")).to_be_disabled()  # there is none yet
     page.get_by_role("button", name="To the end", exact=True).click()
-    page.locator(".ns-take summary").click()
     recorded = Trace.load(SPECULATIVE)
     drawing = ElementTree.parse(save_as(page, "Coloured text (SVG)", tmp_path / "text.svg")).getroot()
     drawn = "".join(node.text or "" for node in drawing.iter("{http://www.w3.org/2000/svg}text"))
