@@ -97,6 +97,10 @@ def test_stop_keeps_what_was_run(page):
     expect(page.locator("#explore-status")).to_contain_text("Stopped")
     kept = page.locator(ROWS).count()
     assert 1 <= kept < 32
+    page.locator("#explore-run").click()  # at once: whoever reads that it has stopped can begin again
+    expect(page.locator("#explore-status [role=status]")).to_contain_text(re.compile(r"^\d+ of 72 runs done"))
+    page.locator("#explore-stop").click()
+    expect(page.locator("#explore-status")).to_contain_text("Stopped")
     open_explore(page, ks=("1",), temperatures=("0",))
     explore(page)  # the sweep before has really ended: this one gets its turn
     expect(page.locator(ROWS)).to_have_count(1)

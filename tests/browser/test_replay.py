@@ -138,9 +138,8 @@ def test_one_slow_round_does_not_flatten_the_bars_of_the_others(page, tmp_path):
     )
     assert len(filled) == len([event for event in lines if event["kind"] == "step"])
     assert 0.99 < filled[3] < 1.01
-    assert (
-        0.5 / 1.2 - 0.01 < statistics.median(filled) < 0.51
-    )  # twice the usual round is full width, which grows in steps of 1.2
+    # Twice the usual round is full width, which grows in steps of 1.2.
+    assert 0.5 / 1.2 - 0.01 < statistics.median(filled) < 0.51
 
 
 def test_a_dropped_file_is_opened(page):

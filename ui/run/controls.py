@@ -36,10 +36,12 @@ Controls = dict[str, Component]
 def build_stop(stop: gr.Button, going: Dependency, status: Component, said: str) -> None:
     """Let a button end an experiment, and say so.
 
-    In two steps: what the experiment was just handing over must not come after these words.
+    The words come once the browser has let go of the experiment: until then it would ignore a press that begins the next one.
+    Gradio takes a cancelled event for one that failed.
     """
     quiet: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
-    stop.click(None, None, None, cancels=going, **quiet).then(lambda: said, None, status, **quiet)
+    stop.click(None, None, None, cancels=going, **quiet)
+    going.failure(lambda: said, None, status, **quiet)
 
 
 def build_prompt(start: Settings, models: str) -> gr.Textbox:
