@@ -1,5 +1,6 @@
 """Imports of the page's libraries, without what only those who develop Gradio need of them: a third of a start."""
 
+import atexit
 import gc
 import inspect
 import sys
@@ -42,4 +43,5 @@ def quick_imports(*, mcp: bool) -> Iterator[None]:
         inspect.getfile = file_of
         if collecting:
             gc.freeze()
+            atexit.register(gc.unfreeze)  # libraries complain about what is not collected by then
             gc.enable()
