@@ -1,4 +1,4 @@
-"""What keeps the page smooth, counted: requests of a visit, paragraphs that a token touches, elements that charts are made of."""
+"""What keeps the page smooth, counted: requests of a visit, paragraphs that a token touches, shapes that charts are made of."""
 
 from naive_speculate import Trace
 from naive_speculate.events import Event, EventKind

@@ -15,8 +15,8 @@ def quick_imports(*, mcp: bool) -> Iterator[None]:
 
     - The garbage collector rests: libraries are half a million objects, hardly one of them garbage, and it would look through
       them seven times. Afterwards it leaves them alone for good.
-    - Gradio writes a stub for editors beside each file that has a component, from the file's syntax tree, each time; it does not
-      for classes without a file, so its classes seem to have none.
+    - Gradio writes a stub for editors beside each file with a component, from the file's syntax tree, each time. For classes
+      without a file it does not, so its classes seem to have none.
     - The library for MCP is not there, where it is not wanted; Gradio does without.
 
     Args:
