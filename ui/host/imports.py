@@ -25,10 +25,10 @@ def quick_imports(*, mcp: bool) -> Iterator[None]:
     hidden = not mcp and "mcp" not in sys.modules
     file_of = inspect.getfile
 
-    def getfile(thing: Any) -> str:
-        if (getattr(thing, "__module__", None) or "").startswith("gradio."):
+    def getfile(object: Any) -> str:
+        if (getattr(object, "__module__", None) or "").startswith("gradio."):
             raise OSError("no stub is to be written for it")
-        return file_of(thing)
+        return file_of(object)
 
     collecting = gc.isenabled()
     gc.disable()
