@@ -46,19 +46,21 @@ def main(argv: list[str] | None = None) -> int:
     args = arguments(argv)
     os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # Gradio reads it when it is imported
     # Imported here, so that --help need not wait for the models' libraries.
+    from ui.host.imports import quick_imports
     from ui.host.zero import make_way
 
-    make_way()
-    from naive_speculate.infer.threads import num_threads, share_cores
-    from naive_speculate.serving import Load
-    from naive_speculate.serving.memory import settle_memory
-    from naive_speculate.serving.observed import RunRecord
-    from ui.host.catalog import join_catalog, load_catalog
-    from ui.host.cluster import cluster_engines
-    from ui.host.configuration import read_configuration
-    from ui.host.operations import LOGGER, Counters, log_runs, routes, with_queue
-    from ui.page import build_page, launch, open_queue
-    from ui.run.runs import Runs
+    with quick_imports(mcp=args.mcp):
+        make_way()
+        from naive_speculate.infer.threads import num_threads, share_cores
+        from naive_speculate.serving import Load
+        from naive_speculate.serving.memory import settle_memory
+        from naive_speculate.serving.observed import RunRecord
+        from ui.host.catalog import join_catalog, load_catalog
+        from ui.host.cluster import cluster_engines
+        from ui.host.configuration import read_configuration
+        from ui.host.operations import LOGGER, Counters, log_runs, routes, with_queue
+        from ui.page import build_page, launch, open_queue
+        from ui.run.runs import Runs
 
     share_cores()  # with the server, and with a browser where it runs on the same machine
     counted: list[Counters] = []
@@ -88,8 +90,7 @@ def main(argv: list[str] | None = None) -> int:
     def load() -> Load:
         return with_queue(catalog.load(), page)
 
-    settle_memory()
-    counted.append(Counters(load))  # from here on: warming up does not count
+    counted.append(Counters(load))
     try:
         launch(
             page,
@@ -101,8 +102,12 @@ def main(argv: list[str] | None = None) -> int:
             state_session_capacity=2 * catalog.concurrency,
             show_error=True,  # programs are told what was wrong with their call
             mcp_server=args.mcp,
+            prevent_thread_lock=True,
         )
-    except OSError as error:  # the port is taken, the address is not this machine's
+        catalog.warm_up()  # the page can be read meanwhile
+        settle_memory()
+        page.block_thread()
+    except (ValueError, OSError) as error:  # the port is taken, the address is not this machine's; a pair cannot decode
         print(f"app.py: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     finally:

@@ -239,6 +239,7 @@ def serve() -> tuple[str, SpeculativeDecoder, gr.Blocks]:
     catalog = load_catalog(read_configuration(os.environ, {"device": "cpu"}))
     page = build_page(catalog, Runs())
     open_queue(page, 32)
+    catalog.warm_up()
     settle_memory()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -23,7 +23,7 @@ from ui.run.api import add_api
 from ui.run.early import Early, early_view
 from ui.run.recorded import recorded_run
 from ui.run.runs import Runs
-from ui.run.workbench import Workbench
+from ui.run.workbench import Workbench, linked
 from ui.theme import theme
 
 TAGLINE = "Speculative decoding, live: a small model guesses ahead, a large one checks. The large one's output, only sooner."
@@ -54,8 +54,8 @@ def build_page(catalog: Catalog, runs: Runs) -> gr.Blocks:
             runs.leave(request.session_hash)
 
     with Page(title="Naive Speculate", fill_width=True, analytics_enabled=False, delete_cache=DELETE_CACHE) as page:
-        header = mounting("theme") + mounting("views")
-        gr.HTML(HEADER, html_template="${value}", js_on_load=header, apply_default_css=False)
+        mounted = mounting("theme") + mounting("views", "learn")
+        header = gr.HTML(HEADER, html_template="${value}", js_on_load=mounted, apply_default_css=False)
         gr.HTML(
             glossary(), html_template="${value}", js_on_load=mounting("glossary"), apply_default_css=False, elem_id="glossary"
         )
@@ -70,16 +70,16 @@ def build_page(catalog: Catalog, runs: Runs) -> gr.Blocks:
                 build_learn(catalog, workbench.controls)
                 build_yourself(catalog)
                 build_doctor()
-        page.load(_open_lesson, None, tabs, show_progress="hidden", api_visibility="private")
-        page.load(workbench.follow_link, None, workbench.settings, show_progress="hidden", api_visibility="private")
+        # Not on every load: each time anything runs, Gradio copies all components that were ever set, with all in them.
+        header.learn(_open_lesson, None, tabs, show_progress="hidden", api_visibility="private")
         page.unload(leave)
         add_api(catalog)
     return page
 
 
-def _open_lesson(request: gr.Request) -> Any:
+def _open_lesson(event: gr.EventData) -> Any:
     """A link to a lesson or a room opens their tab; `assets/js/learn.js` goes to the step, `room.js` opens the room."""
-    query = request.query_params
+    query = linked(event)
     return gr.Tabs(selected="learn") if lesson_in(query) or room_in(query) else gr.skip()
 
 

@@ -150,6 +150,7 @@ def main() -> None:
         parser.error(f"--draft needs a --target as well, got only {args.draft!r}")
     catalog = load_catalog(Configuration((PairChoice("recorded", args.target, args.draft),), device="cpu"))
     try:
+        catalog.warm_up()
         record(catalog, args.folder, args.names or list(RECORDINGS))
     finally:
         catalog.close()

@@ -11,6 +11,7 @@ const WAITING = "No round has ended yet.";
 const NO_DRAFTS = "Nothing was drafted in this run: plain decoding, one token a round.";
 const NO_TIMES = "This run's rounds carry no times.";
 const MOST_K = 12;
+const MANY = 64; // rounds: from there on those of a chart are one outline, for a browser takes its time over every bar
 const SHARES = { range: [0, 1.08], tickformat: ".0%", tickvals: [0, 0.25, 0.5, 0.75, 1] };
 const [ACCEPTED, REJECTED, RESAMPLED, DRAFT, TARGET, INK, MUTED, PAGE] =
   ["accepted", "rejected", "resampled", "proposed", "bonus", "ink", "muted", "page"].map((name) => `var(--ns-${name})`);
@@ -21,6 +22,24 @@ export function mount({ element }) {
   });
 }
 
+// The charts that follow a run are drawn again and again: with margins to measure first, Plotly would draw each of them twice.
+const FIXED = { l: 52, r: 12, t: 30, b: 42 };
+
+function following(takeaway, xaxis, yaxis, data, layout) {
+  const still = (axis) => ({ automargin: false, ...axis });
+  return figure(takeaway, still(xaxis), still(yaxis), data, { margin: FIXED, ...layout });
+}
+
+// A bar a round, or their outline.
+function perRound(rounds, trace, { color, opacity = 1, shape = "", stacked = false }) {
+  const pattern = { shape, size: 5, solidity: 0.35 };
+  if (rounds <= MANY) return { ...trace, type: "bar", marker: { color, opacity, line: { width: 0 }, pattern } };
+  return {
+    ...trace, type: "scatter", mode: "lines", line: { shape: "hvh", width: 0, color }, opacity, fillcolor: color,
+    fillpattern: { ...pattern, bgcolor: color, fgcolor: PAGE }, ...(stacked ? { stackgroup: "rounds" } : { fill: "tozeroy" }),
+  };
+}
+
 export function figure(takeaway, xaxis, yaxis, data, layout) {
   return { data, layout: { meta: takeaway, xaxis, yaxis, ...layout } };
 }
@@ -28,7 +47,7 @@ export function figure(takeaway, xaxis, yaxis, data, layout) {
 export function note(text) {
   const hidden = { visible: false, range: [0, 1] };
   const lines = text.replace(/(.{30,44}) /g, "$1<br>");
-  return figure(text, hidden, hidden, [], { annotations: [{ text: lines, xref: "paper", yref: "paper", x: 0.5, y: 0.5 }] });
+  return following(text, hidden, hidden, [], { annotations: [{ text: lines, xref: "paper", yref: "paper", x: 0.5, y: 0.5 }] });
 }
 
 const sum = (values) => values.reduce((total, value) => total + value, 0);
@@ -40,28 +59,28 @@ export function acceptance({ rounds, sums }) {
   const judged = rounds.map((round, n) => ({ ...round, number: n + 1 })).filter(({ drafted }) => drafted);
   const none = judged.filter(({ accepted }) => !accepted);
   const x = judged.map(({ number }) => number);
+  const shares = { x, y: judged.map((round) => round.accepted / round.drafted), customdata: judged.map((round) => [round.accepted, round.drafted]) };
   let [kept, drafted] = [0, 0];
   const mean = judged.map((round) => (kept += round.accepted) / (drafted += round.drafted));
-  return figure(
+  return following(
     `${kept.toLocaleString("en")} of ${count(drafted, "draft")} kept: ${percent(kept / drafted)}`,
     { title: { text: "round" }, range: [0.4, roundsShown(rounds.length) + 0.6] },
     { range: [0, 1.02], tickformat: ".0%" },
     [
-      {
-        type: "bar", name: "this round", x, y: judged.map((round) => round.accepted / round.drafted),
-        customdata: judged.map((round) => [round.accepted, round.drafted]),
-        hovertemplate: "round %{x}: %{customdata[0]} of %{customdata[1]} kept<extra></extra>",
-        marker: { color: ACCEPTED, opacity: 0.45, line: { width: 0 } },
-      },
+      perRound(rounds.length, {
+        name: "this round", ...shares, hovertemplate: "round %{x}: %{customdata[0]} of %{customdata[1]} kept<extra></extra>",
+      }, { color: ACCEPTED, opacity: 0.45 }),
       {
         type: "scatter", mode: "lines", name: "mean so far", x, y: mean, line: { color: INK, width: 2 },
         text: mean.map(percent), hovertemplate: "up to round %{x}: %{text}<extra></extra>",
       },
-      {
-        type: "scatter", mode: "markers", showlegend: false, x: none.map(({ number }) => number), y: none.map(() => 0.025),
-        hovertemplate: "round %{x}: none kept<extra></extra>",
-        marker: { color: REJECTED, symbol: "x-thin-open", size: rounds.length <= 50 ? 6 : 3, line: { width: 1.5 } },
-      },
+      rounds.length > MANY
+        ? perRound(rounds.length, { showlegend: false, x, y: judged.map(({ accepted }) => accepted ? 0 : 0.025), hoverinfo: "skip" }, { color: REJECTED })
+        : {
+          type: "scatter", mode: "markers", showlegend: false, x: none.map(({ number }) => number), y: none.map(() => 0.025),
+          hovertemplate: "round %{x}: none kept<extra></extra>",
+          marker: { color: REJECTED, symbol: "x-thin-open", size: rounds.length <= 50 ? 6 : 3, line: { width: 1.5 } },
+        },
     ],
   );
 }
@@ -82,7 +101,7 @@ export function positions({ rounds, sums, started }) {
   const alpha = sums.accepted / sums.judged;
   const luck = luckOf({ sums, started });
   const said = luck?.sentence ?? `Kept when reached: ${percent(alpha)} over all places`;
-  return figure(
+  return following(
     `${said}. Place ${x[x.length - 1]} is kept in ${last[3]} of all windows`,
     { title: { text: "place in the draft window" }, range: [0.4, places + 0.6], dtick: 1 + Math.floor((places - 1) / 10) },
     SHARES,
@@ -124,7 +143,7 @@ export function lengths({ rounds, sums }) {
   const x = upTo(Math.max(...rounds.map(({ drafted }) => drafted)));
   const amounts = x.map((length) => rounds.filter(({ accepted }) => accepted === length).length);
   const longest = x.length - 1;
-  return figure(
+  return following(
     `${(1 + sums.accepted / rounds.length).toFixed(2)} tokens a round, the next token included`,
     { title: { text: "drafts kept in a round" }, range: [-0.6, longest + 0.6], dtick: 1 + Math.floor(longest / 11) },
     { ...SHARES, title: { text: "rounds" } },
@@ -142,16 +161,15 @@ export function lengths({ rounds, sums }) {
 export function timing({ rounds, sums }) {
   if (!rounds.length) return note(WAITING);
   if (!sums.seconds) return note(NO_TIMES);
-  const bars = (name, color, shape, seconds) => ({
-    type: "bar", name, x: rounds.map((_, n) => n + 1), y: rounds.map((round) => 1000 * seconds(round)),
+  const bars = (name, color, shape, seconds) => perRound(rounds.length, {
+    name, x: rounds.map((_, n) => n + 1), y: rounds.map((round) => 1000 * seconds(round)),
     hovertemplate: `round %{x}, ${name}: %{y:.2f} ms<extra></extra>`,
-    marker: { color, line: { width: 0 }, pattern: { shape, size: 5, solidity: 0.35 } },
-  });
+  }, { color, shape, stacked: true });
   const share = sums.drafted ? `${percent(sums.draft / sums.seconds)} of it drafting` : "and nothing spent on drafts";
   // One slow round, such as a machine's first, runs out of the axis rather than squash all others.
   const times = rounds.map(({ seconds }) => seconds).sort((a, b) => a - b);
   const [usual, longest] = [times[Math.floor((times.length - 1) * 0.95)], times[times.length - 1]];
-  return figure(
+  return following(
     `${milliseconds(sums.seconds / rounds.length)} a round, ${share}`,
     { title: { text: "round" }, range: [0.4, roundsShown(rounds.length) + 0.6] },
     { title: { text: "ms" }, range: [0, niceCeiling(1000 * (longest <= 3 * usual ? longest : 1.25 * usual))] },
@@ -160,7 +178,7 @@ export function timing({ rounds, sums }) {
       bars("verify", TARGET, "", ({ verify }) => verify),
       bars("the rest", MUTED, ".", ({ draft, verify, seconds }) => seconds - draft - verify),
     ],
-    { barmode: "stack", bargap: rounds.length <= 128 ? 0.15 : 0 },
+    { barmode: "stack", bargap: 0.15 },
   );
 }
 
@@ -185,7 +203,7 @@ export function speedup({ rounds, sums, started, speedup: found }) {
   if (found) curves.push(curve("costs as measured here", ks, here, ACCEPTED, "solid"), ownPoint(drafts, found));
   const best = Math.max(...here);
   const words = `${exact === null ? "" : "exact "}α = ${alpha.toFixed(2)}, c = ${draftCost.toFixed(2)}: best k = ${here.indexOf(best)}, ${best.toFixed(2)} × plain`;
-  return figure(
+  return following(
     found ? words : `${words}, if checks cost nothing extra`,
     { title: { text: "drafts a round, k" }, range: [-0.4, ks.length - 0.6], dtick: 2 },
     { range: [0, Math.max(2, Math.ceil(1.05 * Math.max(...theorem, best, found?.high ?? 0)))], ticksuffix: "×" },

@@ -34,6 +34,8 @@ export class Link {
     this.note = stage.find(".ns-link-note");
     this.button = stage.find("[data-act='link']");
     this.button.addEventListener("click", () => this.copy());
+    const query = location.search.slice(1);
+    if (query) setTimeout(() => stage.trigger("linked", { query })); // its settings; not before the page listens
   }
 
   // A run begins on the stage: the linked one, where one is wanted and this is no other.

@@ -273,7 +273,7 @@ class Stage {
       shown[n] = token;
       rounds.count(event, 1);
     }
-    if (OUTPUT.has(event.kind)) this.drafter.kept(event, shown[n]);
+    if (OUTPUT.has(event.kind)) flow.split(shown[n].flow), this.drafter.kept(event, shown[n]);
     this.controls.count(event.kind, 1);
   }
 

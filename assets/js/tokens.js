@@ -1,4 +1,5 @@
-// The text as it grows: one element a token, appended once and never drawn again.
+// The text as it grows: one element a token, appended once and never drawn again, in a block a paragraph: what is added to one
+// has the browser lay out all of it anew, and none of the others.
 
 import { Scroll, make } from "./dom.js";
 
@@ -8,8 +9,13 @@ const GONE = new Set(["rejected", "discarded"]);
 export const TOKEN = new Set(["proposed", ...VERDICT, ...OUTPUT]);
 
 export class Flow extends Scroll {
+  constructor(box) {
+    super(box);
+    this.clear();
+  }
+
   clear() {
-    this.box.replaceChildren();
+    this.box.replaceChildren(make("div", "ns-paragraph"));
     this.reset();
   }
 
@@ -26,7 +32,8 @@ export class Flow extends Scroll {
     });
     if (!ids.length && event.prompt) pieces.append(make("span", "ns-token ns-prompt", event.prompt));
     const nodes = [...pieces.children];
-    this.box.append(pieces);
+    this.box.lastElementChild.append(pieces);
+    for (const node of nodes) this.split(node);
     return ids.length ? nodes : [];
   }
 
@@ -35,15 +42,25 @@ export class Flow extends Scroll {
     const node = make(event.kind === "rejected" ? "del" : "span", "ns-token", event.text || "");
     mark(node, event);
     if (/[ \t]{2}|\t/.test(event.text) || (/^ /.test(event.text) && this.atLineStart())) node.dataset.wide = "";
-    this.box.append(node);
+    this.box.lastElementChild.append(node);
     return node;
+  }
+
+  // After a token of the text that ends in a line break begins a paragraph.
+  split(node) {
+    if (!node.textContent.endsWith("\n") || (!node.nextSibling && node.parentElement.nextSibling)) return;
+    const next = make("div", "ns-paragraph");
+    while (node.nextSibling) next.append(node.nextSibling);
+    node.parentElement.after(next);
   }
 
   // Whether nothing but spaces stands before the next token on its line.
   atLineStart() {
-    let last = this.box.lastElementChild;
+    const paragraph = this.box.lastElementChild;
+    let last = paragraph.lastElementChild;
     while (last && (!last.textContent || GONE.has(last.dataset.kind))) last = last.previousElementSibling;
-    return last !== null && (last.textContent.endsWith("\n") || ("wide" in last.dataset && !last.textContent.trim()));
+    if (!last) return paragraph !== this.box.firstElementChild;
+    return last.textContent.endsWith("\n") || ("wide" in last.dataset && !last.textContent.trim());
   }
 }
 

@@ -5,8 +5,10 @@ const KEYS = { ArrowLeft: "back", ArrowRight: "forward", " ": "play", Home: "sta
 const OWN_KEYS = "input, textarea, select, [role=tab], [role=listbox], dialog[open] *, .ns-token";
 const query = new URLSearchParams(location.search);
 
-export function mount({ element }) {
+export function mount({ element, trigger }) {
   if (query.get("embed") === "1") embed();
+  // A link into the Learn tab; not before the page listens.
+  if (query.get("lesson") || query.get("room")) setTimeout(() => trigger("learn", { query: String(query) }));
   const button = element.querySelector(".ns-lecture-button");
   const turn = (on) => {
     document.body.classList.toggle("ns-lecture", on);

@@ -9,7 +9,8 @@ their ratios, which do so better than the ratios.
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from statistics import fmean, stdev
+from functools import cache
+from statistics import fmean
 from typing import NamedTuple, TypeVar
 
 LEVEL = 0.95
@@ -61,6 +62,7 @@ def may_be_best(scores: Mapping[K, Mapping[Hashable, float]], level: float = LEV
     return [k for k, score in scores.items() if not any(beats(other, score) for other in scores.values())]
 
 
+@cache
 def quantile(within: float, degrees: int) -> float:
     """The t that Student's distribution lies within, on both sides, with this probability."""
     low, high = 0.0, math.pi / 2
@@ -92,4 +94,6 @@ def _reach(values: Sequence[float], within: float = LEVEL) -> float | None:
     """How far the interval reaches to either side of the mean; None for a single value."""
     if len(values) < 2:
         return None
-    return quantile(within, len(values) - 1) * stdev(values) / math.sqrt(len(values))
+    mean = fmean(values)
+    deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+    return quantile(within, len(values) - 1) * deviation / math.sqrt(len(values))

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
@@ -136,6 +137,22 @@ class Catalog:
         engine = self._unobserved(pair)
         return self._measuring.events(engine, self.of(pair).suited(request))
 
+    def warm_up(self) -> None:
+        """Let the first visitor find nothing that is done for the first time; whoever comes meanwhile does not wait for it.
+
+        Raises:
+            Trouble: If a pair cannot decode.
+        """
+        for served in self.pairs.values():
+            if served.unobserved is None:
+                continue
+            with suppress(NotMeasured):
+                for _ in range(WARM_RUNS):
+                    request = _plain(WARM_PROMPT, WARM_TOKENS, served.filter_words)
+                    events = self._measuring.events(served.unobserved, request, detail="full")
+                    if events and (trouble := _trouble(events[-1])):
+                        raise trouble
+
     def _unobserved(self, pair: str) -> Engine:
         engine = self.of(pair).unobserved
         if engine is None:
@@ -241,7 +258,7 @@ def join_catalog(configuration: Configuration, engines: Mapping[str, Engine], ob
 
 
 def load_catalog(configuration: Configuration, observers: Sequence[Observer] = ()) -> Catalog:
-    """Load the operator's pairs and warm them up.
+    """Load the operator's pairs; `Catalog.warm_up` is left to the caller.
 
     Raises:
         ValueError: If a pair cannot be loaded.
@@ -261,7 +278,6 @@ def load_catalog(configuration: Configuration, observers: Sequence[Observer] = (
                 max_rows=configuration.concurrency,
                 max_prompt_tokens=configuration.max_prompt_tokens,
             )
-            warm_up(engine, _filtered(configuration, engine))
         observed = ObservedEngine(engine, observers) if observers else engine
         catalog.pairs[choice.name] = ServedPair(observed, unobserved, _filtered(configuration, engine))
     return catalog
@@ -274,7 +290,7 @@ def _filtered(configuration: Configuration, engine: Engine) -> str | None:
 
 
 def warm_up(engine: Engine, filter_words: str | None = None) -> None:
-    """Let the first visitor find nothing that is done for the first time."""
+    """The same for an engine that decodes elsewhere."""
     for _ in range(WARM_RUNS):
         trace = Trace(plain_run(engine, WARM_PROMPT, WARM_TOKENS, filter_words))
         if trace.finished is not None and trace.finished.finish_reason == FinishReason.CANCELLED:
@@ -287,7 +303,11 @@ def plain_run(engine: Engine, prompt: str, tokens: int, filter_words: str | None
     timer = threading.Timer(WARM_SECONDS, cancel.set)
     timer.start()
     try:
-        params = SamplingParams(max_tokens=tokens, seed=0, ignore_eos=True, filter_words=filter_words)
-        yield from run_events(engine, Request(prompt, params, num_draft_tokens=0), cancel)
+        yield from run_events(engine, _plain(prompt, tokens, filter_words), cancel)
     finally:
         timer.cancel()
+
+
+def _plain(prompt: str, tokens: int, filter_words: str | None) -> Request:
+    params = SamplingParams(max_tokens=tokens, seed=0, ignore_eos=True, filter_words=filter_words)
+    return Request(prompt, params, num_draft_tokens=0)

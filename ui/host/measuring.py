@@ -16,6 +16,7 @@ import torch
 from naive_speculate.events import Event, MeasuredSpeedup
 from naive_speculate.events.speedup import compare, plain_rates
 from naive_speculate.serving import Engine, Load, Request
+from naive_speculate.speculate.sequence import Detail
 
 MOST_TOKENS = 64
 MOST_SECONDS = 6.0
@@ -93,14 +94,14 @@ class Measuring:
             raise NotMeasured(SHORT, again=False)
         return found
 
-    def events(self, engine: Engine, request: Request) -> list[Event]:
-        """A run's events, without their numbers; cut where it takes too long.
+    def events(self, engine: Engine, request: Request, detail: Detail = "none") -> list[Event]:
+        """A run's events, without their numbers unless these are asked for; cut where it takes too long.
 
         Raises:
             NotMeasured: If others decode.
         """
         with self._alone(engine, COMPANY) as cancel:
-            return self._decode(engine, replace(request, detail="none"), cancel)
+            return self._decode(engine, replace(request, detail=detail), cancel)
 
     def _decode(self, engine: Engine, request: Request, cancel: threading.Event) -> list[Event]:
         ended = threading.Event()

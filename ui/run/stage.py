@@ -46,11 +46,11 @@ TERMS_OF = {
 
 
 def build_stage(runs: Runs, first: Run) -> gr.HTML:
-    """The component, showing `first`; its events are `open`, `lost` and `follow`."""
+    """The component, showing `first`; its events are `open`, `lost`, `follow` and `linked`."""
     return gr.HTML(
         batch(first),
         html_template=template(),
-        js_on_load=mounting("stage", "open", "lost", "follow"),
+        js_on_load=mounting("stage", "open", "lost", "follow", "linked"),
         server_functions=_server_functions(runs),
         apply_default_css=False,
         elem_id="stage",

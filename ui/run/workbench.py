@@ -106,6 +106,7 @@ class Workbench:
             )
         self.stop.click(self._halt, None, None, trigger_mode="multiple", **direct)
         self.stage.open(self._open, None, [self.stage, *self.settings], **quiet)
+        self.stage.linked(self.follow_link, None, self.settings, **quiet)
         self.stage.follow(self._follow, None, self.stage, trigger_mode="multiple", **decoding)
         for view in (self.stage, self.others):
             view.lost(lambda: gr.Warning(NO_RUN), None, None, **quiet)
@@ -133,14 +134,14 @@ class Workbench:
             yield batch(run)
             return
         try:
-            linked = from_query(dict(parse_qsl(str(asked.get("query"))[:MAX_PROMPT_CHARACTERS], keep_blank_values=True)))
-            if "prompt" not in linked:
+            settings = from_query(linked(event))
+            if "prompt" not in settings:
                 raise ValueError("the link's run is no longer kept here, and the link does not say how to repeat it")
         except ValueError as error:
             warn(error)
             yield LOST_LINK
             return
-        async with aclosing(self._stream(session, replace(START, **linked))) as stream:
+        async with aclosing(self._stream(session, replace(START, **settings))) as stream:
             async for said in stream:
                 yield said
 
@@ -200,15 +201,20 @@ class Workbench:
         gr.Info("The link is in the address bar, and copied where the browser allows it.")
         return query
 
-    def follow_link(self, request: gr.Request) -> list[Any]:
+    def follow_link(self, event: gr.EventData) -> list[Any]:
         """The controls as the page's link has them."""
         try:
-            linked = from_query(dict(request.query_params))
+            settings = from_query(linked(event))
         except ValueError as error:
             warn(error)
-            linked = {}
-        return [linked.get(field.name, gr.skip()) for field in fields(Settings)]
+            settings = {}
+        return [settings.get(field.name, gr.skip()) for field in fields(Settings)]
 
 
 def _asked(event: gr.EventData) -> dict[str, Any]:
     return event._data if isinstance(event._data, dict) else {}
+
+
+def linked(event: gr.EventData) -> dict[str, str]:
+    """What a link says, of an event that carries its `query`."""
+    return dict(parse_qsl(str(_asked(event).get("query", ""))[:MAX_PROMPT_CHARACTERS], keep_blank_values=True))
