@@ -22,7 +22,7 @@ from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
 
 _LOWEST = np.finfo(np.float32).min
 _SEEN = np.float32(0)
-_LARGEST_TO_UNROLL = 20_000_000  # weights; calling a larger model costs little beside computing it
+_SMALL = 20_000_000  # weights; calling a larger model costs little beside computing it
 
 
 @dataclass
@@ -51,7 +51,7 @@ class OnnxSession:
 
     def __init__(self, graph: GraphBuilder | WindowGraph, rotary: RotaryTable) -> None:
         self.shape = shape = graph.shape
-        self._num_forwards = graph.num_forwards
+        self._num_forwards, self._form = graph.num_forwards, graph.by_mask
         self._present = [value.name for value in graph.model.graph.output if "present_" in value.name]
         self._window = next((window for window in shape.windows if window is not None), None)
         self._always_by_mask = not all(has_fast_form(shape, layer) for layer in range(shape.num_layers))
@@ -108,8 +108,7 @@ class OnnxSession:
         binding.total[()] = longest + num_new
         if self._cuts_logits:
             binding.logits_from[0] = -outputs["logits"].shape[1] if "logits" in outputs else -1
-        # The fast form takes several tokens a row for one row, or for rows that are all empty.
-        by_mask = count > 1 and num_new > 1 and longest > 0
+        by_mask = _needs_mask(count, num_new, longest) if self._form is None else self._form
         binding.by_mask[()] = by_mask
         if by_mask or self._always_by_mask:
             self._bind_masks(binding.io, lengths, num_new, cache.capacity)
@@ -189,15 +188,19 @@ class OnnxLlama(OnnxSession):
 
     def __init__(self, shape: LlamaShape, weights: LlamaWeights, rotary: RotaryTable) -> None:
         graph = LlamaGraph(shape, weights)
-        super().__init__(graph, rotary)
         num_weights = sum(weight.numel() for weight in graph.initializers.values())
-        self._unrolled = graph if num_weights <= _LARGEST_TO_UNROLL and not self._always_by_mask else None
-        self._windows: dict[tuple[int, int, bool, bool], OnnxSession] = {}
+        small = num_weights <= _SMALL and all(has_fast_form(shape, layer) for layer in range(shape.num_layers))
+        if small:  # without branches; the other form has a session of its own, once batches ask for it
+            graph = LlamaGraph(shape, weights, by_mask=False)
+        super().__init__(graph, rotary)
+        self._forms = {False: graph, True: LlamaGraph(shape, weights, by_mask=True)} if small else None
+        self._masked: OnnxSession | None = None
+        self._windows: dict[tuple[bool, int, int, bool, bool], OnnxSession] = {}
 
     @property
     def drafts_windows(self) -> bool:
         """Whether `draft` works for this model."""
-        return self._unrolled is not None
+        return self._forms is not None
 
     def draft(
         self,
@@ -223,11 +226,13 @@ class OnnxLlama(OnnxSession):
             tuple: The tokens, int64, shape `[rows, k]`, and their distributions, float32, shape `[rows, k, vocab_size]`; None
                 where they are not wanted.
         """
-        assert self._unrolled is not None
-        form = k, vocab_size, race is not None, with_probs
+        assert self._forms is not None
+        by_mask = _needs_mask(len(token_ids), token_ids.shape[1], rows.get_num_tokens())
+        form = by_mask, k, vocab_size, race is not None, with_probs
         window = self._windows.get(form)
         if window is None:
-            graph = WindowGraph(self._unrolled, k, vocab_size, drawn=race is not None, with_probs=with_probs)
+            first, rest = self._forms[by_mask], self._forms[False]
+            graph = WindowGraph(first, rest, k, vocab_size, drawn=race is not None, with_probs=with_probs)
             window = self._windows.setdefault(form, OnnxSession(graph, self._rotary))
         inputs = {"token_ids": token_ids.contiguous()}
         outputs = {"drafts": torch.empty(len(token_ids), k, dtype=torch.int64)}
@@ -261,8 +266,22 @@ class OnnxLlama(OnnxSession):
         outputs = {"logits": torch.empty(count, num_logits, self.shape.vocab_size)}
         if layers:
             outputs |= {residual(layer): torch.empty(count, num_new, self.shape.hidden_size) for layer in sorted(set(layers))}
-        self.run({"token_ids": token_ids}, rows, outputs)
+        self._session_for(rows, num_new).run({"token_ids": token_ids}, rows, outputs)
         return outputs["logits"], torch.cat([outputs[residual(layer)] for layer in layers], dim=-1) if layers else None
+
+    def _session_for(self, rows: CacheRows, num_new: int) -> OnnxSession:
+        """What runs a query of so many tokens a row."""
+        if self._forms is None or not _needs_mask(len(rows.indices), num_new, rows.get_num_tokens()):
+            return self
+        with self._lock:
+            if self._masked is None:
+                self._masked = OnnxSession(self._forms[True], self._rotary)
+        return self._masked
+
+
+def _needs_mask(count: int, num_new: int, longest: int) -> bool:
+    """The fast form takes several tokens a row for one row, or for rows that are all empty."""
+    return count > 1 and num_new > 1 and longest > 0
 
 
 _UNUSED_INDEX = np.zeros(1, np.int64)
