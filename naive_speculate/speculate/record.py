@@ -65,10 +65,11 @@ def to_host(
         if any(row.detail == "full" for row in rows):
             _add_tops(outcomes, rows, draft, verdict, p.probs, workspace.vocabulary)
             add_others(outcomes, rows, draft, p, r)
-    for row, outcome, scores in zip(rows, outcomes, logits, strict=True):
+    for place, (row, outcome) in enumerate(zip(rows, outcomes, strict=True)):
         if row.wants_logprobs:
             tokens = outcome.token_ids
-            outcome.logprobs = raw_logprobs(scores[: len(tokens)], tokens, row.params.logprobs or 0, workspace.vocabulary)
+            scores = logits[place, : len(tokens)]
+            outcome.logprobs = raw_logprobs(scores, tokens, row.params.logprobs or 0, workspace.vocabulary)
     seconds = workspace.watch.stop()
     for outcome in outcomes:
         outcome.draft_seconds, outcome.verify_seconds, outcome.total_seconds = seconds

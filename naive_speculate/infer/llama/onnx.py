@@ -6,7 +6,7 @@ once for as long as the buffers stay where they are, and the attention nodes wri
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -34,11 +34,20 @@ class _Binding:
 
     io: Any
     cache_version: int
-    last: np.ndarray[Any, Any]
-    total: np.ndarray[Any, Any]
+    ends: np.ndarray[Any, Any]  # `total`, and after it each row's `last`
     logits_from: np.ndarray[Any, Any]
     by_mask: np.ndarray[Any, Any]
     tables: tuple[torch.Tensor, torch.Tensor]
+    places: dict[str, tuple[int, torch.Size]] = field(default_factory=dict)  # where a forward's own tensors are bound
+
+    def moved(self, name: str, tensor: torch.Tensor) -> bool:
+        """Whether a tensor must be bound, for it lies elsewhere than the one before, or has another shape; most come back to
+        memory that was just given back."""
+        place = tensor.data_ptr(), tensor.shape
+        if self.places.get(name) == place:
+            return False
+        self.places[name] = place
+        return True
 
 
 class OnnxSession:
@@ -102,20 +111,20 @@ class OnnxSession:
         binding = self._binding(cache, first, count, tuple(outputs))
         lengths = cache.lengths[first : first + count]
         longest = max(lengths)
-        binding.last[:] = lengths
-        if num_new > 1:
-            binding.last += num_new - 1
-        binding.total[()] = longest + num_new
+        binding.ends[:] = [longest + num_new, *[length + num_new - 1 for length in lengths]]
         if self._cuts_logits:
             binding.logits_from[0] = -outputs["logits"].shape[1] if "logits" in outputs else -1
-        by_mask = _needs_mask(count, num_new, longest) if self._form is None else self._form
-        binding.by_mask[()] = by_mask
+        by_mask = self._form
+        if by_mask is None:
+            by_mask = binding.by_mask[()] = _needs_mask(count, num_new, longest)
         if by_mask or self._always_by_mask:
             self._bind_masks(binding.io, lengths, num_new, cache.capacity)
         for name, tensor in inputs.items():
-            binding.io.bind_cpu_input(name, tensor.numpy())
+            if binding.moved(name, tensor):
+                _bind_input(binding.io, name, tensor)
         for name, output in outputs.items():
-            _bind_output(binding.io, name, output)
+            if binding.moved(name, output):
+                _bind_output(binding.io, name, output)
         try:
             self._session.run_with_iobinding(binding.io)
         except RuntimeError as error:
@@ -137,14 +146,16 @@ class OnnxSession:
         binding = _Binding(
             io=io,
             cache_version=cache.version,
-            last=np.zeros(count, np.int32),
-            total=np.zeros((), np.int32),
+            ends=np.zeros(1 + count, np.int32),
             logits_from=np.zeros(1, np.int64),
             by_mask=np.zeros((), np.bool_),
             tables=tables,
         )
-        for name in ("last", "total", "by_mask", *(["logits_from"] if self._cuts_logits else [])):
-            _bind_array(io, name, getattr(binding, name))
+        _bind_array(io, "last", binding.ends[1:])
+        _bind_array(io, "total", binding.ends[0, ...])
+        _bind_array(io, "by_mask", binding.by_mask)
+        if self._cuts_logits:
+            _bind_array(io, "logits_from", binding.logits_from)
         _bind_input(io, "cos", tables[0])
         _bind_input(io, "sin", tables[1])
         # The masked form's inputs must be bound even when it is not taken.
@@ -227,7 +238,8 @@ class OnnxLlama(OnnxSession):
                 where they are not wanted.
         """
         assert self._forms is not None
-        by_mask = _needs_mask(len(token_ids), token_ids.shape[1], rows.get_num_tokens())
+        count, num_new = token_ids.shape
+        by_mask = _needs_mask(count, num_new, rows.get_num_tokens())
         form = by_mask, k, vocab_size, race is not None, with_probs
         window = self._windows.get(form)
         if window is None:
@@ -235,11 +247,11 @@ class OnnxLlama(OnnxSession):
             graph = WindowGraph(first, rest, k, vocab_size, drawn=race is not None, with_probs=with_probs)
             window = self._windows.setdefault(form, OnnxSession(graph, self._rotary))
         inputs = {"token_ids": token_ids.contiguous()}
-        outputs = {"drafts": torch.empty(len(token_ids), k, dtype=torch.int64)}
+        outputs = {"drafts": torch.from_numpy(np.empty((count, k), np.int64))}
         if race is not None:
             inputs |= {"temperature": race[0], "noise": race[1]}
         if race is not None or with_probs:
-            outputs["probs"] = torch.empty(len(token_ids), k, vocab_size)
+            outputs["probs"] = torch.from_numpy(np.empty((count, k, vocab_size), np.float32))
         window.run(inputs, rows, outputs)
         return outputs["drafts"], outputs.get("probs")
 
@@ -263,7 +275,7 @@ class OnnxLlama(OnnxSession):
         """
         token_ids = token_ids.contiguous()
         count, num_new = token_ids.shape
-        outputs = {"logits": torch.empty(count, num_logits, self.shape.vocab_size)}
+        outputs = {"logits": torch.from_numpy(np.empty((count, num_logits, self.shape.vocab_size), np.float32))}
         if layers:
             outputs |= {residual(layer): torch.empty(count, num_new, self.shape.hidden_size) for layer in sorted(set(layers))}
         self._session_for(rows, num_new).run({"token_ids": token_ids}, rows, outputs)
@@ -271,7 +283,7 @@ class OnnxLlama(OnnxSession):
 
     def _session_for(self, rows: CacheRows, num_new: int) -> OnnxSession:
         """What runs a query of so many tokens a row."""
-        if self._forms is None or not _needs_mask(len(rows.indices), num_new, rows.get_num_tokens()):
+        if num_new == 1 or self._forms is None or not _needs_mask(len(rows.indices), num_new, rows.get_num_tokens()):
             return self
         with self._lock:
             if self._masked is None:
