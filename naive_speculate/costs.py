@@ -13,10 +13,13 @@ class CostTable:
     Attributes:
         draft: One draft forward.
         verify: A target forward over 1, 2, 3 … tokens; beyond the end it grows as between the last two.
+        call: Where one call drafts several tokens, what it costs beside them: all that it drafts is paid for, whether it is
+            verified or not. None where each token is a call.
     """
 
     draft: float
     verify: tuple[float, ...] = (1.0,)
+    call: float | None = None
 
     def verify_cost(self, num_draft_tokens: int) -> float:
         """Cost of verifying that many drafts."""
@@ -28,7 +31,8 @@ class CostTable:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON values."""
-        return asdict(self) | {"verify": list(self.verify)}
+        found = asdict(self) | {"verify": list(self.verify)}
+        return {name: value for name, value in found.items() if value is not None}
 
 
 def read_costs(path: Path, with_head: bool) -> dict[str, Any]:
@@ -43,4 +47,4 @@ def read_costs(path: Path, with_head: bool) -> dict[str, Any]:
 
 
 def _cost_table(data: dict[str, Any]) -> CostTable:
-    return CostTable(float(data["draft"]), tuple(float(cost) for cost in data["verify"]))
+    return CostTable(float(data["draft"]), tuple(float(cost) for cost in data["verify"]), data.get("call"))

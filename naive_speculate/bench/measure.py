@@ -124,7 +124,8 @@ def step_costs(
     """Costs of whole steps in plain ones, all that surrounds the forwards included: what "auto" weighs.
 
     A step's draft phase takes some multiple of a draft's time, the slope over the windows; what is left of a step is
-    verification. The first step of a run, which takes in the prompt, and steps with a shorter window are left out.
+    verification. Where one call drafts a window, the call's own time is told beside it. The first step of a run, which takes
+    in the prompt, and steps with a shorter window are left out.
     """
     params = SamplingParams(temperature=0.0, max_tokens=new_tokens, ignore_eos=True)
     drafting: dict[int, list[float]] = {window: [] for window in range(max_window + 1)}
@@ -145,7 +146,8 @@ def step_costs(
     verify = [1.0]
     for window in windows:
         verify.append(max(verify[-1], (median(whole[window]) - window * draft) / plain))
-    return CostTable(draft / plain, tuple(verify))
+    at_once = drafter == "model" and getattr(decoder.pair.drafting, "drafts_windows", False)
+    return CostTable(draft / plain, tuple(verify), max(0.0, first - draft) / plain if at_once else None)
 
 
 def fastest_drafter(lines: dict[str, list[Line]], window: int) -> str:

@@ -9,6 +9,7 @@ import torch
 
 from naive_speculate.infer.device import on_device
 from naive_speculate.infer.forward import forward, forward_with_features
+from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.infer.plain import PlainModel, as_batch_model
 from naive_speculate.infer.protocols import BatchCache, LanguageModel
 
@@ -134,6 +135,8 @@ class SlotPool:
         """
         if isinstance(self.model, PlainModel):
             return self.model.forward(query, view, num_logits=num_logits, lengths=lengths)
+        if type(self.model) is LlamaLanguageModel:  # which keeps to it
+            return self.model.forward(query, view, num_logits=num_logits)
         options = {} if num_logits is None else {"num_logits": num_logits}
         return forward(self.model, query, view, **options)
 

@@ -1,10 +1,12 @@
 """From logits to probabilities for a batch, each row by its own parameters."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 import torch
 
+from naive_speculate.sampling.argmax import argmax
 from naive_speculate.sampling.pipeline import LogitsPipeline
 
 
@@ -64,6 +66,10 @@ def usable_probabilities(pipelines: Sequence[LogitsPipeline], scores: torch.Tens
 def usable_scores(scores: torch.Tensor) -> torch.Tensor | None:
     """Which places have a most probable token: bool, shape `[batch_size, places]`; None for all, as above."""
     if scores.device.type == "cpu":
-        usable = np.isfinite(scores.detach().numpy().max(-1))  # in a fraction of torch's time, as for `argmax`
-        return None if usable.all() else torch.from_numpy(usable)
+        numbers, best = scores.detach().numpy(), argmax(scores).tolist()  # NaN counts as the largest
+        usable = [
+            [math.isfinite(numbers.item(row, place, token)) for place, token in enumerate(tokens)]
+            for row, tokens in enumerate(best)
+        ]
+        return None if all(map(all, usable)) else torch.tensor(usable)
     return scores.amax(dim=-1).isfinite()

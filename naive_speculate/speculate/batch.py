@@ -68,9 +68,11 @@ class Batch:
         """
         records = {} if records is None else records
         self.workspace.watch = Stopwatch(self.workspace.device)
-        with one_torch_thread() if self._beside_torch else nullcontext():
-            ready = self._prefill(self._going_on(rows))
-            ready = self._going_on(ready)  # while a long prompt was taken in, somebody may have cancelled
+        with one_torch_thread() if self._beside_torch and torch.get_num_threads() > 1 else nullcontext():
+            ready = going_on = self._going_on(rows)
+            if not all(map(self.workspace.is_ready, going_on)):
+                ready = self._prefill(going_on)
+                ready = self._going_on(ready)  # while a long prompt was taken in, somebody may have cancelled
             if ready:
                 step(self.workspace, self.workspace.in_order(ready), records)
         return records
@@ -103,8 +105,6 @@ class Batch:
         """
         is_ready = self.workspace.is_ready
         waiting = [row for row in rows if not is_ready(row)]
-        if not waiting:
-            return rows
         sources = {row: source for row in waiting if (source := self._source_of.get(row)) and source in rows}
         alone = [row for row in waiting if row not in sources]
         self.workspace.prefill(alone)

@@ -12,7 +12,7 @@ from naive_speculate.sampling.distributions import batch_scores, usable_probabil
 from naive_speculate.speculate.draft.proposal import Proposal
 from naive_speculate.speculate.rules import Verdict, count_leading
 from naive_speculate.speculate.sequence import SequenceState
-from naive_speculate.speculate.verify import Verifier
+from naive_speculate.speculate.verify import GreedyVerifier, Verifier
 
 
 class Distributions(NamedTuple):
@@ -69,7 +69,6 @@ def judge(rows: Sequence[SequenceState], p: Distributions, draft: Proposal, r: l
     k, device = draft.token_ids.shape[1], p.scores.device
     if k == 0:
         return _next_tokens(rows, p, draft)
-    q = p.best_known[:, :k] if draft.probs is None else draft.probs
     table, lengths = on_device(r, device, p.best_known.dtype), on_device(draft.lengths, device)
     if p.num_places is not None:
         lengths = torch.minimum(lengths, p.num_places)
@@ -78,6 +77,10 @@ def judge(rows: Sequence[SequenceState], p: Distributions, draft: Proposal, r: l
         places.setdefault(row.verifier, []).append(place)
     verdicts = []
     for verifier, members in places.items():
+        if type(verifier) is GreedyVerifier and len(places) == 1:  # which asks for no more
+            verdicts.append(verifier.judge(p.scores, draft.probs, draft.token_ids, table, lengths))
+            continue
+        q = p.best_known[:, :k] if draft.probs is None else draft.probs
         given = (p.scores if verifier.greedy else p.best_known, q, draft.token_ids, table, lengths)
         verdicts.append(verifier.judge(*(given if len(places) == 1 else [tensor[members] for tensor in given])))
     return verdicts[0] if len(verdicts) == 1 else _merge(verdicts, list(places.values()), p.scores.shape[-1])
@@ -101,9 +104,14 @@ def draw(rows: Sequence[SequenceState], verdict: Verdict) -> torch.Tensor:
 def _next_tokens(rows: Sequence[SequenceState], p: Distributions, draft: Proposal) -> Verdict:
     """Where nothing was drafted there is nothing to judge: the next token is the target's."""
     drawn = [not row.verifier.greedy for row in rows]
-    best = None if all(drawn) else argmax(p.scores)[:, 0]
+    best = None if all(drawn) else _first(argmax(p.scores))
     nothing = on_device([0] * len(rows), p.scores.device)
     return Verdict(nothing, p.best_known[:, 0] if any(drawn) else None, best, draft.token_ids, None, drawn)
+
+
+def _first(token_ids: torch.Tensor) -> torch.Tensor:
+    """Of tokens `[batch_size, 1]`, the only one of each row; on the CPU with functions that a step calls anyway."""
+    return on_device([token for (token,) in token_ids.tolist()]) if token_ids.device.type == "cpu" else token_ids[:, 0]
 
 
 def _rounded_down(draws: list[list[float]]) -> list[list[float]]:

@@ -1,5 +1,6 @@
 """Brings what a step did from the device to Python, once for the whole batch."""
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -65,10 +66,11 @@ def to_host(
         if any(row.detail == "full" for row in rows):
             _add_tops(outcomes, rows, draft, verdict, p.probs, workspace.vocabulary)
             add_others(outcomes, rows, draft, p, r)
-    for row, outcome, scores in zip(rows, outcomes, logits, strict=True):
+    for place, (row, outcome) in enumerate(zip(rows, outcomes, strict=True)):
         if row.wants_logprobs:
             tokens = outcome.token_ids
-            outcome.logprobs = raw_logprobs(scores[: len(tokens)], tokens, row.params.logprobs or 0, workspace.vocabulary)
+            scores = logits[place, : len(tokens)]
+            outcome.logprobs = raw_logprobs(scores, tokens, row.params.logprobs or 0, workspace.vocabulary)
     seconds = workspace.watch.stop()
     for outcome in outcomes:
         outcome.draft_seconds, outcome.verify_seconds, outcome.total_seconds = seconds
@@ -84,16 +86,7 @@ def _add_probs(
     r: list[list[float]],
     probs: torch.Tensor,
 ) -> None:
-    k = draft.token_ids.shape[1]
-    places = torch.arange(len(rows), device=probs.device)
-    next_probs = probs[places, verdict.num_accepted].gather(1, next_token_ids[:, None])
-    q = probs[:, :k] if draft.probs is None else draft.probs
-    limits = verdict.accept_probs if verdict.thresholds is None else verdict.thresholds
-    expected = _expected(rows, probs[:, :k], draft.probs, verdict) if k else None
-    expected = probs.new_full((len(rows), k), torch.nan) if expected is None else expected
-    target, drafted = pick(probs[:, :k], draft.token_ids), pick(q, draft.token_ids)
-    columns = [verdict.accept_probs, target, next_probs, drafted, limits, expected]
-    table = zip(*to_lists(*(column.to(probs.dtype) for column in columns)), strict=True)
+    table = zip(*_columns(outcomes, rows, draft, verdict, next_token_ids, probs), strict=True)
     for line, outcome, row, uniforms in zip(table, outcomes, rows, r, strict=True):
         if row.detail == "none":
             continue
@@ -107,6 +100,47 @@ def _add_probs(
             outcome.thresholds = thresholds[:length]
         if row.verifier.needs_uniforms:
             outcome.uniforms = uniforms[:length]
+
+
+def _columns(
+    outcomes: Sequence[Outcome],
+    rows: Sequence[SequenceState],
+    draft: Proposal,
+    verdict: Verdict,
+    next_token_ids: torch.Tensor,
+    probs: torch.Tensor,
+) -> list[list[list[float]]]:
+    """By row: acceptance probabilities, what the target gives each draft and the next token, what the draft model gives each,
+    thresholds, and the expected acceptance."""
+    k = draft.token_ids.shape[1]
+    limits = verdict.accept_probs if verdict.thresholds is None else verdict.thresholds
+    expected = _expected(rows, probs[:, :k], draft.probs, verdict) if k else None
+    if probs.device.type == "cpu":  # number by number, which calls less of torch than gathering does
+        drafted = _at(probs if draft.probs is None else draft.probs, [outcome.draft_token_ids for outcome in outcomes])
+        target = _at(probs, [outcome.draft_token_ids for outcome in outcomes])
+        table = probs.detach().numpy()
+        following = [[table.item(place, o.num_accepted, o.next_token_id)] for place, o in enumerate(outcomes)]
+        told = [[math.nan]] * len(rows) if expected is None else expected.tolist()
+        return [verdict.accept_probs.tolist(), target, following, drafted, limits.tolist(), told]
+    places = torch.arange(len(rows), device=probs.device)
+    next_probs = probs[places, verdict.num_accepted].gather(1, next_token_ids[:, None])
+    q = probs[:, :k] if draft.probs is None else draft.probs
+    expected = probs.new_full((len(rows), k), torch.nan) if expected is None else expected
+    columns = [
+        verdict.accept_probs,
+        pick(probs[:, :k], draft.token_ids),
+        next_probs,
+        pick(q, draft.token_ids),
+        limits,
+        expected,
+    ]
+    return to_lists(*(column.to(probs.dtype) for column in columns))
+
+
+def _at(table: torch.Tensor, token_ids: Sequence[Sequence[int]]) -> list[list[float]]:
+    """What each row's places give these tokens."""
+    numbers = table.detach().numpy()
+    return [[numbers.item(row, place, token) for place, token in enumerate(tokens)] for row, tokens in enumerate(token_ids)]
 
 
 def _expected(rows: Sequence[SequenceState], p: torch.Tensor, q: torch.Tensor | None, verdict: Verdict) -> torch.Tensor | None:

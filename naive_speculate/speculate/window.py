@@ -7,24 +7,33 @@ token). How likely a draft is kept is learned while running, separately for degr
 next one is, before its confidence is known, from all. Costs come from a table that is fixed for the run, so that a seed repeats
 it exactly.
 
+Where one call drafts several tokens, the length with the best rate is decided before it. Confidence then ends the part that is
+verified, since what was drafted is paid for, and decides whether another call pays.
+
 A window ends behind a token that was drawn. To drop that token for its own probability would not be lossless.
 """
 
 from collections.abc import Iterator
 from copy import copy
+from itertools import pairwise
 
 from naive_speculate.costs import CostTable
 
 MAX_AUTO_WINDOW = 16
 _PROBE_EVERY = 8
+_LENGTHS = (2, 3, 5, 8)
+"""Of calls that draft several tokens: each length takes a graph of its own, with its own copy of the weights."""
+_MORE = 4
+"""Tokens of a call where that was not decided."""
 # What drafts of a confidence are worth before any verdict, as with the bundled pair; the last are certain ones, as of a lookup.
 # A greedy draft of little confidence is mostly wrong; a drawn one is not, for where the draft doubts, so does the target.
 _BUCKETS = (0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 0.95, 1.0)
 _GREEDY_PRIOR = (0.3, 0.4, 0.55, 0.65, 0.7, 0.85, 0.9, 0.95, 0.55)
 _DRAWN_PRIOR = (0.65, 0.75, 0.75, 0.7, 0.7, 0.75, 0.8, 0.95, 0.55)
 _PRIOR_OF_ANY = 0.75
-_TRUST = 6.0
-_MEMORY = 0.97
+# How many verdicts that is worth, and how long those of the run count: a copy is kept or not by where it was found.
+_TRUST, _MEMORY = 20.0, 0.99
+_COPY_TRUST, _COPY_MEMORY = 6.0, 0.97
 
 
 class FixedWindow:
@@ -43,6 +52,10 @@ class FixedWindow:
     def max_drafts(self) -> int:
         """The most drafts that this step may have."""
         return self.limit
+
+    def next_call(self) -> int:
+        """How many drafts the next call is to make, where one makes several."""
+        return _MORE if self.adaptive else self.limit
 
     def restart(self) -> None:
         """What was drafted in this step is drafted anew."""
@@ -75,10 +88,14 @@ class AutoWindow:
         self._least = least_confidence or 0.0
         # Pseudo-counts: a draft is at first believed as far as such drafts mostly deserve.
         prior = _GREEDY_PRIOR if greedy else _DRAWN_PRIOR
-        self._kept = [_TRUST * share for share in prior]
-        self._seen = [_TRUST] * len(prior)
-        self._any_kept, self._any_seen = _TRUST * _PRIOR_OF_ANY, _TRUST
+        trust, self._memory = (_TRUST, _MEMORY) if costs.draft else (_COPY_TRUST, _COPY_MEMORY)
+        self._kept = [trust * share for share in prior]
+        self._seen = [trust] * len(prior)
+        self._any_kept, self._any_seen = trust * _PRIOR_OF_ANY, trust
+        verify = [costs.verify_cost(count) for count in range(MAX_AUTO_WINDOW + 1)]
+        self._verify_one_more = [more - less for less, more in pairwise(verify)]
         self._steps_without_drafts = 0
+        self._paid = self._length = 0  # drafts that are made in any case, and by a call
         self._window: list[int] = []
         self._reach = 1.0
         self._rate = 1.0
@@ -86,33 +103,43 @@ class AutoWindow:
     def max_drafts(self) -> int:
         """The most drafts that this step may have; 0 where drafting does not pay, but for a probe now and then."""
         self.restart()
-        share = self._any_kept / self._any_seen
-        self._rate = max(tokens / cost for tokens, cost in self._ahead(share, 1.0, 1.0, self.costs.verify_cost(0)))
+        rates = [tokens / cost for tokens, cost in self._ahead(1.0, 1.0, self.costs.verify_cost(0))]
+        self._rate = max(rates)
         if self._pays() or self._steps_without_drafts >= _PROBE_EVERY:
             self._steps_without_drafts = 0
+            if self.costs.call is not None:
+                self._paid = self._length = max(_LENGTHS, key=lambda length: rates[length - 1])
             return MAX_AUTO_WINDOW
         self._steps_without_drafts += 1
         return 0
 
+    def next_call(self) -> int:
+        """As for `FixedWindow`."""
+        return self._paid - len(self._window) if self._paid else _MORE
+
     def restart(self) -> None:
         """What was drafted in this step is drafted anew."""
-        self._window, self._reach = [], 1.0
+        self._window, self._reach, self._paid = [], 1.0, 0
 
     def should_continue(self, confidence: float) -> bool:
         """Whether to draft another token after one that the draft gave this probability."""
         bucket = _bucket(confidence)
         self._window.append(bucket)
         self._reach *= self._kept[bucket] / self._seen[bucket]
-        return confidence >= self._least and self._pays()
+        if confidence < self._least or not self._pays():
+            return False
+        if len(self._window) == self._paid:
+            self._paid += self._length
+        return True
 
     def learn(self, num_accepted: int, num_judged: int) -> None:
         """Take note of a verdict."""
         for place, bucket in enumerate(self._window[:num_judged]):
             kept = place < num_accepted
-            self._seen[bucket] = _MEMORY * self._seen[bucket] + 1
-            self._kept[bucket] = _MEMORY * self._kept[bucket] + kept
-            self._any_seen = _MEMORY * self._any_seen + 1
-            self._any_kept = _MEMORY * self._any_kept + kept
+            self._seen[bucket] = self._memory * self._seen[bucket] + 1
+            self._kept[bucket] = self._memory * self._kept[bucket] + kept
+            self._any_seen = self._memory * self._any_seen + 1
+            self._any_kept = self._memory * self._any_kept + kept
 
     def saved(self) -> "AutoWindow":
         """The window as it stands before a step, to go back to while that step's verdict was not learned."""
@@ -120,16 +147,20 @@ class AutoWindow:
 
     def _pays(self) -> bool:
         """Whether some number of further drafts gains more tokens than the same time gives at the run's rate."""
-        share = self._any_kept / self._any_seen
-        return any(gain > self._rate * cost for gain, cost in self._ahead(share, self._reach, 0.0, 0.0))
+        call = (
+            (self.costs.call or 0.0) if self._window and len(self._window) == self._paid else 0.0
+        )  # the first is in the table
+        return any(gain > self._rate * cost for gain, cost in self._ahead(self._reach, 0.0, call))
 
-    def _ahead(self, share: float, reach: float, tokens: float, cost: float) -> Iterator[tuple[float, float]]:
+    def _ahead(self, reach: float, tokens: float, cost: float) -> Iterator[tuple[float, float]]:
         """Expected tokens and costs with one draft more, two more …"""
-        drafted = len(self._window)
-        for more in range(drafted + 1, MAX_AUTO_WINDOW + 1):
+        share = self._any_kept / self._any_seen
+        for more in range(len(self._window) + 1, MAX_AUTO_WINDOW + 1):
             reach *= share
             tokens += reach
-            cost += self.costs.draft + self.costs.verify_cost(more) - self.costs.verify_cost(more - 1)
+            cost += self._verify_one_more[more - 1]
+            if more > self._paid:
+                cost += self.costs.draft
             yield tokens, cost
 
 

@@ -43,6 +43,7 @@ class Workspace:
         self.target = SlotPool(pair.target)
         self.device = self.target.model.device
         self.watch = Stopwatch(self.device)
+        self._no_drafts: dict[int, torch.Tensor] = {}
         self.drafters: dict[str, BatchDrafter] = {}
         self.slots: dict[SequenceState, Slot] = {}
         self.drafter_of: dict[SequenceState, BatchDrafter] = {}
@@ -107,12 +108,16 @@ class Workspace:
 
     def in_order(self, rows: Sequence[SequenceState]) -> list[SequenceState]:
         """The rows in the order of their places, which are moved together first: so a forward is over one slice."""
-        if len(rows) > 1:
-            self.target.pack([self.slots[row] for row in rows])
+        if len(rows) == 1:
+            return list(rows)
+        self.target.pack([self.slots[row] for row in rows])
         return sorted(rows, key=lambda row: self.slots[row].row)
 
     def propose(self, rows: Sequence[SequenceState]) -> Proposal:
         """Let each row's drafter propose; rows with nothing to draft get an empty window."""
+        self.watch.draft()
+        if not self.drafter_of:
+            return self._nothing(len(rows))
         groups: dict[BatchDrafter | None, list[int]] = {}
         limits = [0] * len(rows)
         for place, row in enumerate(rows):
@@ -120,12 +125,10 @@ class Workspace:
             if drafter is not None:
                 limits[place] = min(row.window.max_drafts(), drafter.room(row))
             groups.setdefault(drafter if limits[place] > 0 else None, []).append(place)
-        self.watch.draft()
         parts = []
         for drafter, places in groups.items():
             if drafter is None:
-                nothing = torch.zeros(len(places), 0, dtype=torch.int64, device=self.device)
-                parts.append(Proposal(nothing, None, [0] * len(places)))
+                parts.append(self._nothing(len(places)))
             else:
                 parts.append(self._proposal(drafter, [rows[place] for place in places], [limits[place] for place in places]))
         return parts[0] if len(parts) == 1 else merge(parts, list(groups.values()), self.vocab_size)
@@ -143,12 +146,11 @@ class Workspace:
                 shape `[batch_size, k + 1, number of layers * hidden_size]`; None where none wants any.
         """
         self.watch.verify()
-        last = on_device([[row.token_ids[-1]] for row in rows], draft.token_ids.device)
         places = self.target.view([self.slots[row] for row in rows])
-        query = torch.cat([last, draft.token_ids], dim=1) if draft.token_ids.shape[1] else last
+        query = self._query(rows, draft.token_ids)
         lengths = [1 + length for length in draft.lengths]
         logits, features = self.target.forward_with_features(places, query, self._layers(rows), lengths)
-        return logits[..., : self.vocab_size], features
+        return logits if logits.shape[-1] == self.vocab_size else logits[..., : self.vocab_size], features
 
     def commit(
         self, rows: Sequence[SequenceState], records: Mapping[SequenceState, StepRecord], features: torch.Tensor | None
@@ -214,7 +216,23 @@ class Workspace:
 
     def _layers(self, rows: Sequence[SequenceState]) -> list[int]:
         """The target's layers that the rows' drafters want to see."""
+        if not any(drafter.layers for drafter in self.drafters.values()):
+            return []
         return sorted({layer for row in rows if row in self.drafter_of for layer in self.drafter_of[row].layers})
+
+    def _query(self, rows: Sequence[SequenceState], token_ids: torch.Tensor) -> torch.Tensor:
+        """Each row's last token and its drafts."""
+        if token_ids.device.type == "cpu":
+            drafts = token_ids.tolist()
+            return on_device([[row.token_ids[-1], *window] for row, window in zip(rows, drafts, strict=True)])
+        last = on_device([[row.token_ids[-1]] for row in rows], token_ids.device)
+        return torch.cat([last, token_ids], dim=1) if token_ids.shape[1] else last
+
+    def _nothing(self, count: int) -> Proposal:
+        """Empty windows of so many rows."""
+        if count not in self._no_drafts:
+            self._no_drafts[count] = torch.zeros(count, 0, dtype=torch.int64, device=self.device)
+        return Proposal(self._no_drafts[count], None, [0] * count)
 
     def _proposal(self, drafter: BatchDrafter, rows: list[SequenceState], limits: list[int]) -> Proposal:
         proposal = drafter.propose(rows, limits)

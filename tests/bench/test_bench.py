@@ -75,7 +75,7 @@ def test_json_is_all_that_is_printed_and_plots_and_costs_are_saved(tmp_path: Pat
     assert all(line["predicted"] is None for line in lines if line["name"] in others)
     assert all(line["tokens_per_second"] > 0 for line in lines)
     assert all(line["same_as_plain"] == 1.0 for line in lines)  # transformers' tokens too
-    assert set(json.loads(costs.read_text(encoding="utf-8"))) == {"draft", "verify"}
+    assert set(json.loads(costs.read_text(encoding="utf-8"))) == {"call", "draft", "verify"}
     assert [path.name for path in (tmp_path / "plots").iterdir()] == ["speedup.png"]
 
 

@@ -15,6 +15,7 @@ TABLES = {
     "a cheap draft": CostTable(0.11, (1.0, 1.39, 1.47, 1.55, 1.64, 1.72, 1.80, 1.88, 1.96)),
     "a GPU": CostTable(0.05, tuple(1 + 0.02 * k for k in range(9))),
     "a costly draft": CostTable(0.5, tuple(1 + 0.05 * k for k in range(9))),
+    "windows in one call": CostTable(0.08, (1.0, 1.35, 1.4, 1.52, 1.61, 1.67, 1.74, 1.81, 1.85), 0.06),
     "lookup": CostTable(0.0, (1.0, 1.39, 1.47, 1.55, 1.64, 1.72, 1.80, 1.88, 1.96)),
 }
 
@@ -44,15 +45,18 @@ def tokens_per_cost(window: Window, text: Text, costs: CostTable, dice: random.R
     """One run's."""
     made, spent = 0, 0.0
     while made < tokens:
-        limit, fates = min(window.max_drafts(), tokens - made - 1), []
+        limit, fates, paid = min(window.max_drafts(), tokens - made - 1), [], 0
         while len(fates) < limit:
+            if costs.call is not None and len(fates) == paid:
+                paid += window.next_call()
+                spent += costs.call if fates else 0.0  # that of the first is in the table
             kind = dice.choices(range(len(text.kept)), text.shares)[0]
             fates.append(dice.random() < text.kept[kind])
             if not window.should_continue(text.confidences[kind]):
                 break
         kept = [*fates, False].index(False)
         window.learn(kept, min(kept + 1, len(fates)))
-        spent += len(fates) * costs.draft + costs.verify_cost(len(fates))
+        spent += max(paid, len(fates)) * costs.draft + costs.verify_cost(len(fates))
         made += kept + 1
     return made / spent
 

@@ -184,6 +184,11 @@ class LlamaLanguageModel:
             kv_cache.update([KVState(s.keys[:, :, -num_new:], s.values[:, :, -num_new:]) for s in states])
         return logits if features is None else (logits, features)
 
+    @property
+    def drafts_windows(self) -> bool:
+        """Whether `draft_window` works for this model."""
+        return bool(getattr(self._forward, "drafts_windows", False))
+
     def draft_window(
         self,
         query_token_ids: torch.Tensor,
@@ -199,7 +204,7 @@ class LlamaLanguageModel:
             tuple: See there; None where it cannot, and nothing has been done.
         """
         forward = self._forward
-        if not isinstance(rows, CacheRows) or not getattr(forward, "drafts_windows", False):
+        if not isinstance(rows, CacheRows) or not self.drafts_windows:
             return None
         if rows.cache.filled_by is not forward:  # nothing of this model is in there yet
             return None

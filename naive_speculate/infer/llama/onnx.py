@@ -6,7 +6,7 @@ once for as long as the buffers stay where they are, and the attention nodes wri
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -22,7 +22,7 @@ from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
 
 _LOWEST = np.finfo(np.float32).min
 _SEEN = np.float32(0)
-_LARGEST_TO_UNROLL = 20_000_000  # weights; calling a larger model costs little beside computing it
+_SMALL = 20_000_000  # weights; calling a larger model costs little beside computing it
 
 
 @dataclass
@@ -34,11 +34,20 @@ class _Binding:
 
     io: Any
     cache_version: int
-    last: np.ndarray[Any, Any]
-    total: np.ndarray[Any, Any]
+    ends: np.ndarray[Any, Any]  # `total`, and after it each row's `last`
     logits_from: np.ndarray[Any, Any]
     by_mask: np.ndarray[Any, Any]
     tables: tuple[torch.Tensor, torch.Tensor]
+    places: dict[str, tuple[int, torch.Size]] = field(default_factory=dict)  # where a forward's own tensors are bound
+
+    def moved(self, name: str, tensor: torch.Tensor) -> bool:
+        """Whether a tensor must be bound, for it lies elsewhere than the one before, or has another shape; most come back to
+        memory that was just given back."""
+        place = tensor.data_ptr(), tensor.shape
+        if self.places.get(name) == place:
+            return False
+        self.places[name] = place
+        return True
 
 
 class OnnxSession:
@@ -51,7 +60,7 @@ class OnnxSession:
 
     def __init__(self, graph: GraphBuilder | WindowGraph, rotary: RotaryTable) -> None:
         self.shape = shape = graph.shape
-        self._num_forwards = graph.num_forwards
+        self._num_forwards, self._form = graph.num_forwards, graph.by_mask
         self._present = [value.name for value in graph.model.graph.output if "present_" in value.name]
         self._window = next((window for window in shape.windows if window is not None), None)
         self._always_by_mask = not all(has_fast_form(shape, layer) for layer in range(shape.num_layers))
@@ -102,21 +111,20 @@ class OnnxSession:
         binding = self._binding(cache, first, count, tuple(outputs))
         lengths = cache.lengths[first : first + count]
         longest = max(lengths)
-        binding.last[:] = lengths
-        if num_new > 1:
-            binding.last += num_new - 1
-        binding.total[()] = longest + num_new
+        binding.ends[:] = [longest + num_new, *[length + num_new - 1 for length in lengths]]
         if self._cuts_logits:
             binding.logits_from[0] = -outputs["logits"].shape[1] if "logits" in outputs else -1
-        # The fast form takes several tokens a row for one row, or for rows that are all empty.
-        by_mask = count > 1 and num_new > 1 and longest > 0
-        binding.by_mask[()] = by_mask
+        by_mask = self._form
+        if by_mask is None:
+            by_mask = binding.by_mask[()] = _needs_mask(count, num_new, longest)
         if by_mask or self._always_by_mask:
             self._bind_masks(binding.io, lengths, num_new, cache.capacity)
         for name, tensor in inputs.items():
-            binding.io.bind_cpu_input(name, tensor.numpy())
+            if binding.moved(name, tensor):
+                _bind_input(binding.io, name, tensor)
         for name, output in outputs.items():
-            _bind_output(binding.io, name, output)
+            if binding.moved(name, output):
+                _bind_output(binding.io, name, output)
         try:
             self._session.run_with_iobinding(binding.io)
         except RuntimeError as error:
@@ -138,14 +146,16 @@ class OnnxSession:
         binding = _Binding(
             io=io,
             cache_version=cache.version,
-            last=np.zeros(count, np.int32),
-            total=np.zeros((), np.int32),
+            ends=np.zeros(1 + count, np.int32),
             logits_from=np.zeros(1, np.int64),
             by_mask=np.zeros((), np.bool_),
             tables=tables,
         )
-        for name in ("last", "total", "by_mask", *(["logits_from"] if self._cuts_logits else [])):
-            _bind_array(io, name, getattr(binding, name))
+        _bind_array(io, "last", binding.ends[1:])
+        _bind_array(io, "total", binding.ends[0, ...])
+        _bind_array(io, "by_mask", binding.by_mask)
+        if self._cuts_logits:
+            _bind_array(io, "logits_from", binding.logits_from)
         _bind_input(io, "cos", tables[0])
         _bind_input(io, "sin", tables[1])
         # The masked form's inputs must be bound even when it is not taken.
@@ -189,15 +199,19 @@ class OnnxLlama(OnnxSession):
 
     def __init__(self, shape: LlamaShape, weights: LlamaWeights, rotary: RotaryTable) -> None:
         graph = LlamaGraph(shape, weights)
-        super().__init__(graph, rotary)
         num_weights = sum(weight.numel() for weight in graph.initializers.values())
-        self._unrolled = graph if num_weights <= _LARGEST_TO_UNROLL and not self._always_by_mask else None
-        self._windows: dict[tuple[int, int, bool, bool], OnnxSession] = {}
+        small = num_weights <= _SMALL and all(has_fast_form(shape, layer) for layer in range(shape.num_layers))
+        if small:  # without branches; the other form has a session of its own, once batches ask for it
+            graph = LlamaGraph(shape, weights, by_mask=False)
+        super().__init__(graph, rotary)
+        self._forms = {False: graph, True: LlamaGraph(shape, weights, by_mask=True)} if small else None
+        self._masked: OnnxSession | None = None
+        self._windows: dict[tuple[bool, int, int, bool, bool], OnnxSession] = {}
 
     @property
     def drafts_windows(self) -> bool:
         """Whether `draft` works for this model."""
-        return self._unrolled is not None
+        return self._forms is not None
 
     def draft(
         self,
@@ -223,18 +237,21 @@ class OnnxLlama(OnnxSession):
             tuple: The tokens, int64, shape `[rows, k]`, and their distributions, float32, shape `[rows, k, vocab_size]`; None
                 where they are not wanted.
         """
-        assert self._unrolled is not None
-        form = k, vocab_size, race is not None, with_probs
+        assert self._forms is not None
+        count, num_new = token_ids.shape
+        by_mask = _needs_mask(count, num_new, rows.get_num_tokens())
+        form = by_mask, k, vocab_size, race is not None, with_probs
         window = self._windows.get(form)
         if window is None:
-            graph = WindowGraph(self._unrolled, k, vocab_size, drawn=race is not None, with_probs=with_probs)
+            first, rest = self._forms[by_mask], self._forms[False]
+            graph = WindowGraph(first, rest, k, vocab_size, drawn=race is not None, with_probs=with_probs)
             window = self._windows.setdefault(form, OnnxSession(graph, self._rotary))
         inputs = {"token_ids": token_ids.contiguous()}
-        outputs = {"drafts": torch.empty(len(token_ids), k, dtype=torch.int64)}
+        outputs = {"drafts": torch.from_numpy(np.empty((count, k), np.int64))}
         if race is not None:
             inputs |= {"temperature": race[0], "noise": race[1]}
         if race is not None or with_probs:
-            outputs["probs"] = torch.empty(len(token_ids), k, vocab_size)
+            outputs["probs"] = torch.from_numpy(np.empty((count, k, vocab_size), np.float32))
         window.run(inputs, rows, outputs)
         return outputs["drafts"], outputs.get("probs")
 
@@ -258,11 +275,25 @@ class OnnxLlama(OnnxSession):
         """
         token_ids = token_ids.contiguous()
         count, num_new = token_ids.shape
-        outputs = {"logits": torch.empty(count, num_logits, self.shape.vocab_size)}
+        outputs = {"logits": torch.from_numpy(np.empty((count, num_logits, self.shape.vocab_size), np.float32))}
         if layers:
             outputs |= {residual(layer): torch.empty(count, num_new, self.shape.hidden_size) for layer in sorted(set(layers))}
-        self.run({"token_ids": token_ids}, rows, outputs)
+        self._session_for(rows, num_new).run({"token_ids": token_ids}, rows, outputs)
         return outputs["logits"], torch.cat([outputs[residual(layer)] for layer in layers], dim=-1) if layers else None
+
+    def _session_for(self, rows: CacheRows, num_new: int) -> OnnxSession:
+        """What runs a query of so many tokens a row."""
+        if num_new == 1 or self._forms is None or not _needs_mask(len(rows.indices), num_new, rows.get_num_tokens()):
+            return self
+        with self._lock:
+            if self._masked is None:
+                self._masked = OnnxSession(self._forms[True], self._rotary)
+        return self._masked
+
+
+def _needs_mask(count: int, num_new: int, longest: int) -> bool:
+    """The fast form takes several tokens a row for one row, or for rows that are all empty."""
+    return count > 1 and num_new > 1 and longest > 0
 
 
 _UNUSED_INDEX = np.zeros(1, np.int64)

@@ -1,6 +1,6 @@
 """A Llama-like model as an ONNX graph, built node by node.
 
-Attention has two forms, chosen at every call by the input `by_mask`:
+Attention has two forms, chosen at every call by the input `by_mask`, or once for all when the graph is built:
 
 - `GroupQueryAttention` (an operator of ONNX Runtime), the fastest: rotary embedding, writing the new keys and values into
   the cache and attending, in one node. It takes several rows of one new token, or one row of several.
@@ -37,8 +37,12 @@ def residual(layer: int) -> str:
 class GraphBuilder:
     """The parts that graphs over a ragged cache are made of.
 
-    Attributes:
+    Args:
         shape: Numbers of the layers.
+        by_mask: Which form of attention the graph has; None for both, in branches. To call a branch costs some 20 µs a layer.
+
+    Attributes:
+        shape, by_mask: As given.
         initializers: Weights by name.
         model: The ONNX model, once `_finish` was called.
         num_forwards: How many forwards a run of it makes, each after the first with one token more a row.
@@ -47,8 +51,8 @@ class GraphBuilder:
     model: onnx.ModelProto
     num_forwards = 1
 
-    def __init__(self, shape: LlamaShape) -> None:
-        self.shape = shape
+    def __init__(self, shape: LlamaShape, by_mask: bool | None = None) -> None:
+        self.shape, self.by_mask = shape, by_mask
         self.initializers: dict[str, torch.Tensor] = {}
         self._constants: list[onnx.TensorProto] = []
         self._nodes: list[onnx.NodeProto] = []
@@ -121,21 +125,21 @@ class GraphBuilder:
             queries = self._head_norm(at + "q", layer.q_norm, "query_shape")
             keys = self._head_norm(at + "k", layer.k_norm, "key_shape")
             packed = [queries, keys, at + "v"]
-        if not has_fast_form(self.shape, index):
+        if self.by_mask or not has_fast_form(self.shape, index):
             self._nodes += self._masked_attention(index, packed, outputs)
             return
-        past = [f"past_key_{index}", f"past_value_{index}"]
-        fast = _node(
-            "GroupQueryAttention",
-            [*packed, *past, "last", "total", "cos", "sin"],
-            [name + "/fast" for name in outputs],
-            _ORT,
-            num_heads=self.shape.num_heads,
-            kv_num_heads=self.shape.num_kv_heads,
-            do_rotary=1,
-        )
+        if self.by_mask is not None:
+            self._nodes.append(self._fast_attention(index, packed, outputs))
+            return
+        fast = self._fast_attention(index, packed, [name + "/fast" for name in outputs])
         masked = _branch("masked", self._masked_attention(index, packed, [name + "/masked" for name in outputs]), outputs)
         self._add("If", ["by_mask"], outputs, then_branch=masked, else_branch=_branch("fast", [fast], outputs))
+
+    def _fast_attention(self, index: int, packed: Sequence[str], outputs: Sequence[str]) -> onnx.NodeProto:
+        past = [f"past_key_{index}", f"past_value_{index}"]
+        inputs = [*packed, *past, "last", "total", "cos", "sin"]
+        heads = {"num_heads": self.shape.num_heads, "kv_num_heads": self.shape.num_kv_heads}
+        return _node("GroupQueryAttention", inputs, outputs, _ORT, do_rotary=1, **heads)
 
     def _masked_attention(self, index: int, packed: Sequence[str], outputs: Sequence[str]) -> list[onnx.NodeProto]:
         at, shape = f"{index}.masked.", self.shape
@@ -211,7 +215,7 @@ class LlamaGraph(GraphBuilder):
         last: int32 `[b]`, each row's last position after this forward.
         total: int32 `[]`, the longest row's length after this forward.
         cos, sin: float32 `[at least c, head_dim / 2]`.
-        by_mask: bool `[]`, which form of attention; the four below are read only by the second.
+        by_mask: bool `[]`, which form of attention, where the graph has both; the four below are read only by the second.
         positions: int64 `[b, s]`; `starts`: int64 `[b]`, each row's length before this forward.
         mask: float32 `[b, 1, s, c]`, 0 or the lowest float.
         window_mask: The same for layers with a sliding window.
@@ -221,8 +225,8 @@ class LlamaGraph(GraphBuilder):
     caller binds them, `residual(i)` float32 `[b, s, hidden_size]` too; they are computed anyway.
     """
 
-    def __init__(self, shape: LlamaShape, weights: LlamaWeights) -> None:
-        super().__init__(shape)
+    def __init__(self, shape: LlamaShape, weights: LlamaWeights, by_mask: bool | None = None) -> None:
+        super().__init__(shape, by_mask)
         self._weight("embedding", weights.embedding)
         self._add("Gather", ["embedding", "token_ids"], [residual(0)])
         self._norm(residual(0), weights.layers[0].attention_norm, "0.attention_norm", "0.in")

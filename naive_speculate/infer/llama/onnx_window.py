@@ -25,27 +25,29 @@ class WindowGraph:
     there, and cannot begin before their token is known.
 
     Args:
-        graph: A `LlamaGraph` all of whose layers have the fast form.
+        first: A `LlamaGraph`, for the first forward.
+        graph: The same of the fast form, for those after it.
         k: Drafts in a window.
         vocab_size: How many tokens may be drafted; logits after them are not looked at.
         drawn: Whether tokens are drawn; else they are the most probable ones.
         with_probs: Whether the probabilities are wanted; drawn tokens always come with them.
     """
 
-    def __init__(self, graph: GraphBuilder, k: int, vocab_size: int, *, drawn: bool, with_probs: bool) -> None:
-        self.shape, self.initializers, self.num_forwards = graph.shape, graph.initializers, k
+    def __init__(
+        self, first: GraphBuilder, graph: GraphBuilder, k: int, vocab_size: int, *, drawn: bool, with_probs: bool
+    ) -> None:
+        self.shape, self.initializers, self.num_forwards, self.by_mask = graph.shape, graph.initializers, k, first.by_mask
         model, forward = graph.model, graph.model.graph
         self._k, self._vocab_size, self._drawn, self._with_probs = k, vocab_size, drawn, with_probs or drawn
         self._width = _width(forward)
         self._nodes: list[onnx.NodeProto] = []
         self._constants = list(forward.initializer)
-        self._constants.append(helper.make_tensor("always_fast", TensorProto.BOOL, [], [False]))
         self._constants.append(helper.make_tensor("one", TensorProto.INT32, [], [1]))
         self._add_constants()
         outputs = [helper.make_tensor_value_info("drafts", TensorProto.INT64, ["b", k])]
         inputs = list(forward.input)
         for step in range(k):
-            self._forward(forward, step)
+            self._forward(forward if step else first.model.graph, step)
             self._choose(f"{step}/")
             outputs += [
                 helper.make_tensor_value_info(f"{step}/{output.name}", TensorProto.FLOAT, None)
@@ -82,11 +84,11 @@ class WindowGraph:
         if step:
             for name in ("last", "total"):
                 self._add("Add", [name if step == 1 else f"{step - 1}/{name}", "one"], at + name)
-            names |= {"token_ids": f"{step - 1}/draft", "last": at + "last", "total": at + "total", "by_mask": "always_fast"}
+            names |= {"token_ids": f"{step - 1}/draft", "last": at + "last", "total": at + "total"}
         for node in forward.node:
             copy = onnx.NodeProto()
             copy.CopyFrom(node)
-            _rename(copy, names, at)
+            _rename(copy, names)
             self._nodes.append(copy)
 
     def _choose(self, at: str) -> None:
@@ -125,17 +127,11 @@ class WindowGraph:
         self._constants.append(helper.make_tensor(name, TensorProto.INT64, [len(values)], values))
 
 
-def _rename(node: onnx.NodeProto, names: dict[str, str], at: str) -> None:
-    """Give a node's values, and those in its branches, other names."""
+def _rename(node: onnx.NodeProto, names: dict[str, str]) -> None:
+    """Give a node's values other names."""
     node.name = ""
     for values in (node.input, node.output):
         values[:] = [names.get(name, name) for name in values]
-    for branch in (attribute.g for attribute in node.attribute if attribute.type == onnx.AttributeProto.GRAPH):
-        within = names | {name: at + name for inner in branch.node for name in inner.output if name}
-        for inner in branch.node:
-            _rename(inner, within, at)
-        for output in branch.output:
-            output.name = within[output.name]
 
 
 def _width(forward: onnx.GraphProto) -> int:

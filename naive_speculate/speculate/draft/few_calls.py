@@ -8,12 +8,8 @@ import torch
 
 from naive_speculate.sampling.random_source import SeededRandom, num_noises, winner
 from naive_speculate.speculate.draft.proposal import Proposal
-from naive_speculate.speculate.rules import pick
 from naive_speculate.speculate.sequence import SequenceState
-from naive_speculate.speculate.window import MAX_AUTO_WINDOW, FixedWindow
-
-_CHUNK = 4
-"""Tokens a call where the draft's confidence may end a window; what comes after that end was drafted for nothing."""
+from naive_speculate.speculate.window import MAX_AUTO_WINDOW
 
 _LONGEST = 16
 """Tokens a call at most; longer windows take several."""
@@ -34,20 +30,21 @@ def draft_in_few_calls(
     draft_window = getattr(type(model), "draft_window", None)  # not by way of a wrapper, which may change the logits
     if draft_window is None or not _alike(rows):
         return None
-    longest = max(places.lengths) + query.shape[1] + max(MAX_AUTO_WINDOW + _CHUNK, *limits)
+    longest = max(places.lengths) + query.shape[1] + max(2 * MAX_AUTO_WINDOW, *limits)
     if model.max_positions is not None and longest > model.max_positions:
         return None
     adaptive = any(row.window.adaptive for row in rows)
-    # The same length at the end of a run, too, where fewer are wanted: every length has a graph of its own.
-    k = _CHUNK if adaptive else min(_LONGEST, max(row.window.limit for row in rows if isinstance(row.window, FixedWindow)))
     before = places.lengths
-    drawing = _Drawing(rows, limits, k, vocab_size)
+    drawing = _Drawing(rows, limits, vocab_size)
     parts: list[tuple[torch.Tensor, torch.Tensor | None]] = []
     while drawing.goes_on:
+        if parts:
+            query = parts[-1][0][:, -1:]
+        k = drawing.next_call()
         with_probs = adaptive or any(row.needs_probs for row in rows)
         race = drawing.race()
         found = draft_window(model, query, places, k, vocab_size, race, with_probs)
-        lost = found is None or (found[1] is not None and bool(found[1][..., 0].isnan().any()))
+        lost = found is None or (found[1] is not None and bool(np.isnan(found[1].numpy()[..., 0]).any()))
         banned = found is not None and not lost and not drawing.filter(found[0], found[1], race)
         if lost or banned:
             if banned or not parts:  # let the host draw from what has no distribution, or what is left of it
@@ -60,7 +57,6 @@ def draft_in_few_calls(
             break
         parts.append(found)
         drawing.take(*found)
-        query = found[0][:, -1:]
     if not parts:
         return None
     probs = [part for _, part in parts if part is not None] if any(row.needs_probs for row in rows) else []
@@ -82,12 +78,14 @@ def _alike(rows: Sequence[SequenceState]) -> bool:
 class _Drawing:
     """Where the rows' windows end, and the noise that their draws take."""
 
-    def __init__(self, rows: Sequence[SequenceState], limits: Sequence[int], k: int, vocab_size: int) -> None:
-        self._rows, self._limits, self._k, self._vocab_size = rows, limits, k, vocab_size
+    def __init__(self, rows: Sequence[SequenceState], limits: Sequence[int], vocab_size: int) -> None:
+        self._rows, self._limits, self._vocab_size = rows, limits, vocab_size
+        self._k = 0
         self._drafted = 0
         self._ends: list[int | None] = [None] * len(rows)
         self._drafts: list[list[int]] = [[] for _ in rows]
         self._greedy = rows[0].greedy
+        self._filtered = any(row.pipeline.word_filter is not None for row in rows)
         self._drawn = [0] * len(rows)
         self._states = [] if self._greedy else [row.random.state() for row in rows]  # type: ignore[attr-defined]
 
@@ -95,6 +93,12 @@ class _Drawing:
     def goes_on(self) -> bool:
         """Whether any window does."""
         return None in self._ends
+
+    def next_call(self) -> int:
+        """How many tokens the next call makes: not fewer at the end of a run, for every length has a graph of its own."""
+        wanted = [row.window.next_call() for row, end in zip(self._rows, self._ends, strict=True) if end is None]
+        self._k = min(_LONGEST, max(wanted))
+        return self._k
 
     def race(self) -> tuple[torch.Tensor, torch.Tensor] | None:
         """Temperatures and noise of the next call; None where nothing is drawn."""
@@ -121,6 +125,8 @@ class _Drawing:
         Returns:
             bool: Whether the tokens are those that are drawn from what is left, too.
         """
+        if not self._filtered:
+            return True
         for place, (row, limit, drafts) in enumerate(zip(self._rows, self._limits, token_ids.tolist(), strict=True)):
             if row.pipeline.word_filter is None or self._ends[place] is not None:
                 continue
@@ -142,11 +148,13 @@ class _Drawing:
     def take(self, token_ids: torch.Tensor, probs: torch.Tensor | None) -> None:
         """Look for windows' ends in what a call has drafted."""
         adaptive = probs is not None and any(row.window.adaptive for row in self._rows)
-        sure = pick(probs, token_ids).tolist() if adaptive and probs is not None else [[1.0] * self._k] * len(self._rows)
+        numbers = probs.numpy() if adaptive and probs is not None else None
         for place, (row, limit, drafts) in enumerate(zip(self._rows, self._limits, token_ids.tolist(), strict=True)):
-            for count, (token, confidence) in enumerate(zip(drafts, sure[place], strict=True), start=self._drafted + 1):
+            for step, token in enumerate(drafts):
                 if self._ends[place] is not None:
                     break
+                count = self._drafted + step + 1
+                confidence = 1.0 if numbers is None else numbers.item(place, step, token)
                 self._drafts[place].append(token)
                 if token in row.stop_token_ids or count >= limit or not row.window.should_continue(confidence):
                     self._ends[place] = count
