@@ -14,6 +14,12 @@ _SIGNS = {"\n": "⏎", "\r": "␍", "\t": "⇥", "\u00a0": "⍽"}
 _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # controls, direction marks, surrogates, private and unassigned
 
 
+def num_shared(first: Sequence[int], second: Sequence[int]) -> int:
+    """How many tokens two texts begin with alike."""
+    pairs = zip(first, second, strict=False)
+    return next((place for place, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
+
+
 class Vocabulary:
     """What the engine asks of a tokenizer. With `tokenizer=None`, prompts are token ids and every text is "".
 

@@ -7,7 +7,7 @@ import gradio as gr
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
 
-from ui.assets import mounting, scripts, styles
+from ui.assets import component, mounting, scripts, styles
 from ui.experiments.doctor import build_doctor
 from ui.experiments.explore import build_explore
 from ui.experiments.learn import build_learn, lesson_in
@@ -56,9 +56,7 @@ def build_page(catalog: Catalog, runs: Runs) -> gr.Blocks:
     with Page(title="Naive Speculate", fill_width=True, analytics_enabled=False, delete_cache=DELETE_CACHE) as page:
         header = mounting("theme") + mounting("views")
         gr.HTML(HEADER, html_template="${value}", js_on_load=header, apply_default_css=False)
-        gr.HTML(
-            glossary(), html_template="${value}", js_on_load=mounting("glossary"), apply_default_css=False, elem_id="glossary"
-        )
+        component("glossary", value=glossary())
         with gr.Tabs(elem_id="tabs") as tabs:
             with gr.Tab("Run", id="run"):
                 workbench = Workbench(catalog, runs, first)

@@ -65,6 +65,11 @@ class Trace:
         return next((event for event in self.events if event.kind == EventKind.STARTED), None)
 
     @property
+    def settings(self) -> dict[str, Any]:
+        """What the run was started with; empty where the trace does not say."""
+        return (self.started.settings if self.started else None) or {}
+
+    @property
     def finished(self) -> Event | None:
         """The event that ended the run; None while it goes on."""
         return next((event for event in reversed(self.events) if event.kind == EventKind.FINISHED), None)

@@ -12,7 +12,7 @@ from typing import Any
 import gradio as gr
 
 from naive_speculate.sampling.random_source import fresh_seed
-from ui.assets import ROOT, mounting
+from ui.assets import ROOT, component
 from ui.charts.plot import place
 from ui.experiments.learn_recordings import recorded_lesson
 from ui.experiments.lessons.course import LESSONS, content, titles
@@ -38,15 +38,8 @@ def build_learn(catalog: Catalog, controls: parts.Controls) -> None:
         catalog: The models.
         controls: The components that hold the settings, by field; lessons read them and turn none.
     """
-    view = gr.HTML(
-        "",
-        html_template=template(),
-        js_on_load=mounting("learn", "sample", "measure", "halt"),
-        server_functions=[recorded],
-        apply_default_css=False,
-        elem_id="learn",
-        label="Lessons",
-    )
+    events = ["sample", "measure", "halt"]
+    view = component("learn", template(), events=events, server_functions=[recorded], label="Lessons")
 
     def live(event: gr.EventData, *values: Any) -> Iterator[Any]:
         yield from go_live(catalog, event._data, values)

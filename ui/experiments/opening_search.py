@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from naive_speculate.events import Event, EventKind
 from naive_speculate.events.trace import Trace
-from ui.experiments.lessons.places import SEEN, Round, rounds
+from ui.experiments.lessons.places import SEEN, Round, rounds, text_before
 from ui.experiments.sweep import PROMPTS
 from ui.host.catalog import Catalog
 from ui.run.opening import Guess, Opening
@@ -89,9 +89,7 @@ def fit(opening: Opening) -> Fit:
 
 def opening_of(trace: Trace, found: Round) -> Opening:
     """A run's round, as the page tells it."""
-    started = trace.started
-    output = [event.text or "" for event in trace if event.kind in (EventKind.ACCEPTED, EventKind.RESAMPLED, EventKind.BONUS)]
-    before = ((started and started.prompt) or "") + "".join(output[: found.before])
+    before = text_before(trace, found.before)
     return Opening(before, [_guess(event) for event in found.drafts], (found.added and found.added.text) or "")
 
 

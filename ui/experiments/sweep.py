@@ -5,6 +5,7 @@ import threading
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
+from typing import Generic, TypeVar
 
 import pandas
 
@@ -91,11 +92,14 @@ class Cell:
     best: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """A place in the sweep: what was measured so far, how much is done, and what is being run."""
+S = TypeVar("S")
 
-    samples: list[Sample]
+
+@dataclass(frozen=True, slots=True)
+class Progress(Generic[S]):
+    """A place in a sweep: what was measured so far, how much is done, and what is being run."""
+
+    samples: list[S]
     done: int
     total: int
     running: str
@@ -109,7 +113,7 @@ def sweep(
     ks: Sequence[int],
     temperatures: Sequence[float],
     cancel: threading.Event,
-) -> Iterator[Progress]:
+) -> Iterator[Progress[Sample]]:
     """Run every prompt at every temperature plainly and with every k, one right after the other; then with the next seed.
 
     At temperature 0 a seed changes nothing, so there is one.

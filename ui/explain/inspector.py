@@ -12,7 +12,7 @@ from typing import Any
 from naive_speculate.events import Event, EventKind, TokenProb
 from naive_speculate.events.trace import Trace
 from naive_speculate.palette import STYLES
-from ui.charts.figures import DRAFT, MUTED, RESIDUAL, TARGET, Figure, empty, figure
+from ui.charts.figures import DRAFT, MUTED, RESIDUAL, TARGET, Figure, bars, empty, figure, hatched
 from ui.explain.glossary import linked, to_markup
 from ui.explain.roll import roll
 from ui.explain.verdict import Case, Rule, case_of, label_of
@@ -154,7 +154,7 @@ def distributions(trace: Trace, number: int) -> Figure:
         return empty(NO_DISTRIBUTIONS)
     tokens = _tokens_shown(event, drafted.draft_top, judged)
     rows = list(range(len(tokens)))
-    bars = []
+    traces = []
     for name, top, own, color, shape in series:
         if top is None and own is None:
             continue
@@ -162,28 +162,28 @@ def distributions(trace: Trace, number: int) -> Figure:
         if own is not None and event.token_id is not None:
             known[event.token_id] = own
         values = [known.get(token.token_id) for token in tokens]
-        bars.append(
-            {
-                "type": "bar",
-                "orientation": "h",
-                "name": name,
-                "y": rows,
-                "x": values,
-                "text": [_bar_text(value) for value in values],
-                "textposition": "outside",
-                "textfont": {"size": 10, "color": MUTED},
-                "cliponaxis": False,
-                "marker": {"color": color, "pattern": {"shape": shape, "size": 6, "solidity": 0.3}},
-                "customdata": [label(token.text, 60) for token in tokens],
-                "hovertemplate": f"{name}: “%{{customdata}}” %{{x:.6f}}<extra></extra>",
-            }
+        traces.append(
+            bars(
+                name,
+                values,
+                rows,
+                color,
+                f"{name}: “%{{customdata}}” %{{x:.6f}}",
+                orientation="h",
+                text=[_bar_text(value) for value in values],
+                textposition="outside",
+                textfont={"size": 10, "color": MUTED},
+                cliponaxis=False,
+                marker=hatched(shape),
+                customdata=[label(token.text, 60) for token in tokens],
+            )
         )
     return figure(
-        bars,
+        traces,
         takeaway=f"▸ marks “{visible(event.text or event.token, 16)}”",
         x={"range": [0, 1.08], "tickvals": [0, 0.25, 0.5, 0.75, 1], "showgrid": True},
         y={"range": [len(tokens) - 0.5, -0.5], "tickvals": rows, "ticktext": _ticks(event, tokens), "showgrid": False},
-        height=96 + 14 * len(tokens) * len(bars),
+        height=96 + 14 * len(tokens) * len(traces),
         margin={"l": 8, "r": 12, "t": 46, "b": 8},
         barmode="group",
         bargap=0.25,

@@ -10,10 +10,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import gradio as gr
-
 from ui import labels
-from ui.assets import ROOT, mounting
+from ui.assets import ROOT, component
 from ui.explain.glossary import link
 from ui.run.recorded import FOLDER
 
@@ -98,13 +96,7 @@ def recorded_opening(folder: Path = FOLDER) -> Opening | None:
 def build_opening() -> None:
     """The component, where a round was recorded."""
     if (opening := recorded_opening()) is not None:
-        gr.HTML(
-            markup(opening),
-            html_template="${value}",
-            js_on_load=mounting("opening"),
-            apply_default_css=False,
-            elem_id="opening",
-        )
+        component("opening", value=markup(opening))
 
 
 def markup(opening: Opening) -> str:

@@ -123,7 +123,7 @@ def from_query(query: Mapping[str, str]) -> dict[str, Any]:
 def settings_of(trace: Trace) -> Settings | None:
     """The settings that a run was made with, as far as its first event tells; None where that is too little to repeat it."""
     started = trace.started
-    told = dict(started.settings or {}) if started else {}
+    told = dict(trace.settings)
     if started is None or "verify_strategy" not in told:
         return None
     if told.get("num_draft_tokens") == "auto":

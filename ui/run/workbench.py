@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 import gradio as gr
 
 from naive_speculate.events.trace import Trace
-from ui.assets import mounting
+from ui.assets import component
 from ui.charts.plot import build_board
 from ui.charts.waterfall import build_waterfall
 from ui.explain.models import build_models, models_in_short
@@ -61,13 +61,7 @@ class Workbench:
                     self.stop = gr.Button("Stop", elem_id="stop")
                 # Gradio tells here how many wait before this visitor.
                 self._queue = gr.HTML(elem_id="queue", apply_default_css=False, min_height=0)
-                gr.HTML(
-                    SETTINGS,
-                    html_template="${value}",
-                    js_on_load=mounting("sheet"),
-                    apply_default_css=False,
-                    elem_id="settings",
-                )
+                component("sheet", value=SETTINGS, elem_id="settings")
                 with gr.Column(elem_classes="ns-settings"):
                     made |= parts.build_main(START)
                     made |= parts.build_more(START, chat_template=catalog.has_chat_template, drafters=catalog.drafters)

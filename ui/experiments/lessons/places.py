@@ -7,7 +7,7 @@ but not most of them, are replacements. A round teaches where some guesses are k
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from naive_speculate.events import Event, EventKind, TokenProb
+from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, TokenProb
 from naive_speculate.events.trace import Trace
 
 OPEN = (0.3, 0.7)
@@ -141,7 +141,11 @@ def teaching_fork(trace: Trace) -> Fork | None:
     started = trace.started
     prompt = (started and started.prompt_token_ids) or []
     forks = [
-        Fork([*prompt, *trace.token_ids[:at]], _text(trace, at), replaced_share(guess.target_top, guess.draft_top))
+        Fork(
+            [*prompt, *trace.token_ids[:at]],
+            text_before(trace, at, prompt=False),
+            replaced_share(guess.target_top, guess.draft_top),
+        )
         for at, guess in _judged(trace)
         if guess.target_top and guess.draft_top and _varied(guess.target_top) and guess.draft_top[0].prob <= SURE
     ]
@@ -174,7 +178,8 @@ def _judged(trace: Trace) -> Iterator[tuple[int, Event]]:
             guesses.clear()
 
 
-def _text(trace: Trace, tokens: int) -> str:
-    kinds = (EventKind.ACCEPTED, EventKind.RESAMPLED, EventKind.BONUS)
-    output = [event.text or "" for event in trace if event.kind in kinds]
-    return "".join(output[:tokens])
+def text_before(trace: Trace, tokens: int, *, prompt: bool = True) -> str:
+    """A run's text up to so many of its tokens; with the prompt, or without."""
+    begun = (trace.started and trace.started.prompt) or "" if prompt else ""
+    output = [event.text or "" for event in trace if event.kind in OUTPUT_KINDS]
+    return begun + "".join(output[:tokens])

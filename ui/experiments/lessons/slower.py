@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ui.charts.figures import ACCEPTED, INK, REJECTED, figure
+from ui.charts.figures import ACCEPTED, REJECTED, bars, figure, named_places, plain_line
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View
 from ui.experiments.lessons.tally import tally_up
 from ui.labels import percent
@@ -75,34 +75,22 @@ def views(data: Data) -> list[View]:
 def _chart(data: Data, shown: int) -> View:
     times = [gain(data, k, temperature) for k, temperature in CASES]
     names = [f"k = {k},<br>temperature {temperature:g}" for k, temperature in CASES]
-    places = list(range(len(CASES)))
-    bars = {
-        "type": "bar",
-        "name": "with drafts",
-        "x": places[:shown],
-        "y": times[:shown],
-        "text": [f"{value:.2f}×" for value in times[:shown]],
-        "textposition": "outside",
-        "cliponaxis": False,
-        "marker": {"color": [ACCEPTED if value >= 1 else REJECTED for value in times[:shown]]},
-        "width": 0.55,
-        "hovertemplate": "%{text} the speed of plain decoding<extra></extra>",
-        "showlegend": False,
-    }
-    plain = {
-        "type": "scatter",
-        "mode": "lines",
-        "name": "plain decoding",
-        "x": [-0.6, len(CASES) - 0.4],
-        "y": [1, 1],
-        "line": {"color": INK, "width": 2, "dash": "dot"},
-        "hoverinfo": "skip",
-    }
+    speeds = bars(
+        "with drafts",
+        list(range(shown)),
+        times[:shown],
+        [ACCEPTED if value >= 1 else REJECTED for value in times[:shown]],
+        "%{text} the speed of plain decoding",
+        text=[f"{value:.2f}×" for value in times[:shown]],
+        textposition="outside",
+        cliponaxis=False,
+        width=0.55,
+        showlegend=False,
+    )
     k, temperature = CASES[shown - 1]
     said = f"k = {k} at temperature {temperature:g}: {times[shown - 1]:.2f} times the speed of plain decoding"
-    x = {"tickvals": places, "ticktext": names, "range": [-0.6, len(CASES) - 0.4]}
     y = {"range": [0, 1.2 * max(*times, 1)], "ticksuffix": "×"}
-    return {"figure": figure([bars, plain], takeaway=said, x=x, y=y, height=320)}
+    return {"figure": figure([speeds, plain_line(len(CASES))], takeaway=said, x=named_places(names), y=y, height=320)}
 
 
 LESSON = Lesson(
