@@ -18,8 +18,6 @@ llama-cpp-python llama-cpp-python`, unpack), in `vendor/llama.cpp`:
     cmake --build build -j --target llama-bench llama-speculative-simple        # build/bin is FOLDER
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -4,8 +4,6 @@ The acceptance rate of speculative sampling is one minus the total variation bet
 the draft finally learns; before, forward KL, whose gradient does not vanish where the draft is far off, goes along.
 """
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 from pathlib import Path

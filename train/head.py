@@ -5,8 +5,6 @@ states, what the head itself gave out at the place before in step j - 1, and att
 back. So it learns from its own mistakes. The head may be narrower than the target, and may know the most frequent tokens only.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import shutil

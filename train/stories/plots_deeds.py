@@ -4,8 +4,6 @@
 # ruff: noqa: E501
 # fmt: off
 
-from __future__ import annotations
-
 from train.stories import words
 from train.stories.scenes import Telling, feel, finish, hand_over, introduce, meet, near, thank, walk, want
 from train.stories.world import with_article

@@ -4,8 +4,6 @@
 # ruff: noqa: E501
 # fmt: off
 
-from __future__ import annotations
-
 from train.stories import words
 from train.stories.facts import EXPLANATIONS, Fact, any_fact, any_subject
 from train.stories.kinds.letters import family, invitation, sorry, thanks

@@ -4,8 +4,6 @@
 # ruff: noqa: E501
 # fmt: off
 
-from __future__ import annotations
-
 import random
 
 from train.stories.facts.days import spelled

@@ -4,8 +4,6 @@
 # ruff: noqa: E501
 # fmt: off
 
-from __future__ import annotations
-
 from train.stories.facts.days import DAYS, MONTHS, NUMBERS, ORDINALS, spelled
 from train.stories.phrases import capital, joined
 from train.stories.scenes import Telling

@@ -4,8 +4,6 @@
 # ruff: noqa: E501
 # fmt: off
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from train.stories import plots_deeds, plots_things

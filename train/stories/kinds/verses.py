@@ -4,8 +4,6 @@
 # ruff: noqa: E501
 # fmt: off
 
-from __future__ import annotations
-
 from train.stories.phrases import capital
 from train.stories.scenes import Telling
 
