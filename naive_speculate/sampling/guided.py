@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from naive_speculate.text import num_shared
+
 if TYPE_CHECKING:
     import xgrammar
 
@@ -280,11 +282,7 @@ class GrammarMask:
             scores: Shape `[vocab_size]`.
             history: Generated tokens before this position.
         """
-        shared = 0
-        for ours, theirs in zip(self._consumed, history, strict=False):
-            if ours != theirs:
-                break
-            shared += 1
+        shared = num_shared(self._consumed, history)
         if len(self._consumed) > shared:
             self._matcher.rollback(len(self._consumed) - shared)
             del self._consumed[shared:]

@@ -14,6 +14,7 @@ from naive_speculate.infer.gguf.library import Context, ModelFile, llama_cpp
 from naive_speculate.infer.protocols import KVCache, KVState
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
 from naive_speculate.infer.threads import num_threads
+from naive_speculate.text import num_shared
 
 CACHE_TYPES = {"float32": 0, "float16": 1, "bfloat16": 30}
 """What keys and values can be stored in, as ggml numbers it."""
@@ -209,9 +210,7 @@ class _Replay:
     def with_tokens(self, history: list[list[int]]) -> GgufRows:
         """The rows, rolled back and fed until they hold these tokens."""
         for row, (held, tokens) in enumerate(zip(self.held, history, strict=True)):
-            shared = next(
-                (i for i, (a, b) in enumerate(zip(held, tokens, strict=False)) if a != b), min(len(held), len(tokens))
-            )
+            shared = num_shared(held, tokens)
             self.cache.keep(row, shared)
             if tokens[shared:]:
                 self.cache.decode([row], [tokens[shared:]], 1)

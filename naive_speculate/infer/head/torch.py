@@ -30,13 +30,7 @@ class TorchHead:
     def forward(
         self, token_ids: torch.Tensor, states: torch.Tensor, rows: CacheRows, last: Sequence[int]
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Compute logits and write keys and values after the rows' ends, without moving the ends.
-
-        Args:
-            token_ids: int64, shape `[rows, num_new]`.
-            states: The hidden states beside them, shape `[rows, num_new, d]`.
-            rows: Rows of a cache of this head.
-            last: The one place of each row whose logits are wanted; what stands after it is padding.
+        """Compute logits and write keys and values after the rows' ends, without moving the ends; as `DraftHead.forward`.
 
         Returns:
             tuple: Logits, shape `[rows, draft_vocab_size]`, and the layer's output, shape `[rows, d]`.
