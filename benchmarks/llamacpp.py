@@ -78,25 +78,12 @@ class LlamaCpp:
 
     def speculative(self, target: Path, draft: Path, window: int, prompts: Sequence[str], new_tokens: int) -> Measure:
         """Speculative decoding with windows of that length, greedy."""
-        options = ["-m", target, "-md", draft, "--spec-type", "draft-simple", "--spec-draft-n-max", window, "-c", 1024]
-        options += [
-            "-n",
-            new_tokens,
-            "--temp",
-            0,
-            "-t",
-            self.threads,
-            "-td",
-            self.threads,
-            "-ngl",
-            0,
-            "-ngld",
-            0,
-            "--ignore-eos",
-        ]
+        options: dict[str, object] = {"-m": target, "-md": draft, "--spec-type": "draft-simple", "--spec-draft-n-max": window}
+        options |= {"-c": 1024, "-n": new_tokens, "--temp": 0, "-t": self.threads, "-td": self.threads, "-ngl": 0, "-ngld": 0}
+        given = [part for option in options.items() for part in option]
 
         def measure(turn: int) -> float:
-            printed = self._run(SPECULATIVE, *options, "-p", prompts[turn % len(prompts)])
+            printed = self._run(SPECULATIVE, *given, "--ignore-eos", "-p", prompts[turn % len(prompts)])
             found = _DECODED.search(printed)
             if found is None:
                 raise ValueError(f"{SPECULATIVE} printed no speed: {printed[-300:]!r}")

@@ -64,12 +64,8 @@ def component(
 
 
 def mounting(module: str, *events: str) -> str:
-    """What a component of `gr.HTML` runs once it is there: `mount` of a module in `assets/js`, given the component.
-
-    Args:
-        module: The module's name.
-        events: What it triggers; Gradio looks for these names here.
-    """
+    """What a component of `gr.HTML` runs once it is there: `mount` of a module in `assets/js`, given the component. Gradio
+    looks here for the names of the events that it triggers."""
     address = f"${{window.gradio_config.root}}{folder()}/{module}.js"
     component = f"{{ element, trigger, props, server, watch, events: {json.dumps(events)} }}"
     return f"import(`{address}`).then(({{ mount }}) => mount({component}));"

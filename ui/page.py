@@ -40,12 +40,7 @@ HEADER = (
 
 
 def build_page(catalog: Catalog, runs: Runs) -> gr.Blocks:
-    """The whole page.
-
-    Args:
-        catalog: The model pair that visitors use.
-        runs: Where their runs are kept.
-    """
+    """The whole page."""
     first = recorded_run()
     runs.pin(first)
 
@@ -92,16 +87,8 @@ def open_queue(page: gr.Blocks, size: int) -> None:
 
 
 def launch(page: gr.Blocks, routes: Sequence[BaseRoute] = (), **where: Any) -> str:
-    """Serve the page with its looks, scripts and limits.
-
-    Args:
-        page: The page.
-        routes: Further addresses that the server answers.
-        **where: What Gradio's `launch` takes.
-
-    Returns:
-        str: The page's address.
-    """
+    """Serve the page with its looks, scripts and limits, and further routes, `where` Gradio's `launch` is told; returns its
+    address."""
     hush()
     view = early_view(TAGLINE, recorded_run().events)
     _, url, _ = page.launch(

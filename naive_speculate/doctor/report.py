@@ -15,13 +15,7 @@ EXAMPLES = (0.01, 0.05, 0.1, 0.2)
 
 
 def show(found: Diagnosis, console: Console, basis: str = "as given") -> None:
-    """Print it.
-
-    Args:
-        found: The diagnosis.
-        console: Where to.
-        basis: Where the costs come from.
-    """
+    """Print it; `basis` says where the costs come from."""
     console.print(Text(f"{found.reading.engine}, {found.reading.format}", style="bold"))
     console.print(Text(f"format as in {found.reading.source}", style="dim"), end="\n\n")
     console.print(_figures(found))

@@ -27,12 +27,9 @@ TERMS_OF = {
 
 
 def build_plot(elem_id: str, title: str, figure: Figure | None = None) -> gr.HTML:
-    """The component of one chart; its value is what `to_json` gives.
+    """The component of one chart; its value is what `to_json` gives. Without a figure nothing is seen.
 
-    Args:
-        elem_id: Id of the component.
-        title: Stands above the chart, and before the chart's takeaway for screen readers.
-        figure: The first figure; None for none yet, and then nothing is seen.
+    The title stands above the chart, and before its takeaway for screen readers.
     """
     markup = place("", title, "ns-chart ns-chart-alone", hidden=True)
     return component("plot", markup, to_json(figure) if figure else "", elem_id=elem_id, label=title)

@@ -49,16 +49,8 @@ def sweep_batches(
     cancel: threading.Event,
     turns: int = TURNS,
 ) -> Iterator[Progress[BatchSample]]:
-    """Decode batches of every size plainly and with every k, one right after the other; then all of it again.
-
-    Args:
-        catalog: The models.
-        settings: Everything that is not swept.
-        prompts: The texts to continue, in turn.
-        ks: Numbers of drafted tokens, from 1.
-        sizes: Numbers of texts that are decoded together.
-        cancel: Set it to end the sweep.
-        turns: How often each batch is run, with other texts.
+    """Decode batches of every size plainly and with every k, one right after the other; then all of it again, with other texts,
+    in so many turns.
 
     Raises:
         ValueError: Names the setting that cannot be.

@@ -64,10 +64,7 @@ def examine(event: gr.EventData) -> Iterator[str]:
 
 
 def findings(asked: Any) -> dict[str, Any]:
-    """Words, charts and the report.
-
-    Args:
-        asked: The form's fields, from the browser.
+    """Words, charts and the report, from the form's fields.
 
     Raises:
         ValueError: Says what cannot be read.

@@ -32,12 +32,7 @@ USED = ("prompt", "pair", "chat")
 
 
 def build_learn(catalog: Catalog, controls: parts.Controls) -> None:
-    """Build the tab inside the current Blocks context.
-
-    Args:
-        catalog: The models.
-        controls: The components that hold the settings, by field; lessons read them and turn none.
-    """
+    """Build the tab inside the current Blocks context; lessons read the controls and turn none."""
     events = ["sample", "measure", "halt"]
     view = component("learn", template(), events=events, server_functions=[recorded], label="Lessons")
 
@@ -80,13 +75,8 @@ def lesson_of(number: object) -> Lesson | None:
 
 
 def go_live(catalog: Catalog, asked: Any, values: tuple[Any, ...]) -> Iterator[Any]:
-    """Run a lesson's experiment; yields messages for the browser.
-
-    Args:
-        catalog: The models.
-        asked: `{"lesson": number, "seen": [keys of results that the visitor has had]}`, from the browser.
-        values: The values of the controls.
-    """
+    """Run a lesson's experiment; yields messages for the browser, which asked for
+    `{"lesson": number, "seen": [keys of results that the visitor has had]}` with these values of the controls."""
     lesson = lesson_of(asked.get("lesson") if isinstance(asked, dict) else None)
     if lesson is None:
         return

@@ -17,16 +17,8 @@ DIGITS = 6
 
 
 def record_lessons(catalog: Catalog, start: Settings, file: Path = FILE, lessons: Iterable[Lesson] = LESSONS) -> list[str]:
-    """Record every lesson anew.
-
-    Args:
-        catalog: The models.
-        start: Prompt, pair and seed of the recordings.
-        file: Where to; lessons that are in it already and are not recorded now stay.
-        lessons: Those to record.
-
-    Returns:
-        list: What each experiment said at its end.
+    """Record lessons anew, with the prompt, pair and seed of `start`; those that are in the file already and are not among them
+    stay. Returns what each experiment said at its end.
 
     Raises:
         ValueError: If an experiment found nothing, with what it said.

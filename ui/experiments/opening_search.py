@@ -29,13 +29,7 @@ Fit = tuple[bool, bool, bool, bool, bool, float]
 def search(
     catalog: Catalog, settings: Settings, prompts: list[str] = PROMPTS, seeds: int = SEEDS
 ) -> Iterator[tuple[int, int, Opening | None]]:
-    """Run several prompts with several seeds.
-
-    Args:
-        catalog: The models.
-        settings: Pair, temperature and all else; the first seed.
-        prompts: The texts to continue.
-        seeds: How many seeds each is run with.
+    """Run several prompts with several seeds, the settings' own first.
 
     Yields:
         How many runs are done, of how many, and the round that fits best so far, which need not fit in every way.

@@ -19,11 +19,6 @@ REPEATS = 4
 def measure_passes(catalog: Catalog, settings: Settings, cancel: threading.Event) -> Iterator[dict[int, float]]:
     """Seconds of an undisturbed target pass over 1, 2, 4 … tokens; yields what is known so far.
 
-    Args:
-        catalog: The models.
-        settings: Prompt and sampling parameters.
-        cancel: Set it to end early.
-
     Raises:
         ValueError: Names the setting that cannot be.
     """

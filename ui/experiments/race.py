@@ -63,12 +63,7 @@ def message(serial: int, left: Trace, right: Trace, *, recorded: bool = False) -
 
 
 def build_race(catalog: Catalog, controls: parts.Controls) -> None:
-    """Build the tab inside the current Blocks context.
-
-    Args:
-        catalog: The models.
-        controls: The components that hold the settings, by field.
-    """
+    """Build the tab inside the current Blocks context."""
     offered = choices(catalog)
     recorded = recorded_race()
     with gr.Column(elem_classes="ns-experiment"):
@@ -113,13 +108,8 @@ def lane_settings(settings: Settings, drafter: str) -> Settings:
 def race(
     catalog: Catalog, settings: Settings, opponents: tuple[str, str] = (PLAIN, AS_SET), heats: int = HEATS
 ) -> Iterator[str | tuple[Trace, Trace]]:
-    """Decode in two ways, in turn.
-
-    Args:
-        catalog: The models.
-        settings: What both have in common.
-        opponents: What drafts on the left and on the right: `PLAIN`, `AS_SET`, or the name of a drafter.
-        heats: How often each is run; the fastest counts, for the same seed gives the same tokens.
+    """Decode in two ways, in turn: each opponent is `PLAIN`, `AS_SET` or the name of a drafter. The fastest of each one's heats
+    counts, for the same seed gives the same tokens.
 
     Yields:
         Words on how far it is, and at last both runs.

@@ -42,15 +42,7 @@ class Explanation:
 
 
 def explain(trace: Trace, number: int) -> Explanation:
-    """Explain a token event.
-
-    Args:
-        trace: A run, whole or so far.
-        number: The event's place in the trace, from 0.
-
-    Raises:
-        ValueError: If there is no such event, or it does not speak of a token.
-    """
+    """Explain a token event; see `case_of`."""
     case = case_of(trace, number)
     style = STYLES[case.event.kind]
     return Explanation(
@@ -108,15 +100,7 @@ def to_html(explanation: Explanation | None) -> str:
 
 def to_json(trace: Trace, number: int) -> str:
     """What the page asks for: the explanation's words in pieces with the terms among them, the distributions, and what it
-    takes to roll the token's dice again.
-
-    Args:
-        trace: A run up to where playback has come; nothing behind that is told.
-        number: The event's place in the trace, from 0.
-
-    Raises:
-        ValueError: If there is no such event, or it does not speak of a token.
-    """
+    takes to roll the token's dice again. The trace goes up to where playback has come; see `case_of`."""
     told = {"words": words(trace, number), "figure": distributions(trace, number), "roll": roll(trace, number)}
     return json.dumps(told, separators=(",", ":")).replace("<", "\\u003c")
 
@@ -131,15 +115,7 @@ def words(trace: Trace, number: int) -> dict[str, Any]:
 
 
 def distributions(trace: Trace, number: int) -> Figure:
-    """The most probable tokens of draft, target and residual, side by side; the chosen token is marked.
-
-    Args:
-        trace: A run, whole or so far.
-        number: The event's place in the trace, from 0.
-
-    Raises:
-        ValueError: If there is no such event, or it does not speak of a token.
-    """
+    """The most probable tokens of draft, target and residual, side by side; the chosen token is marked. See `case_of`."""
     case = case_of(trace, number)
     event, drafted = case.event, case.event
     judged = event.kind != EventKind.PROPOSED

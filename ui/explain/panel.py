@@ -15,12 +15,7 @@ from ui.explain.inspector import to_json
 
 
 def build_panel(run: str, trace: Trace) -> gr.HTML:
-    """The component.
-
-    Args:
-        run: Id of the run that is shown first.
-        trace: That run, whole; what there is to say of the refused draft that is shown first need not be asked for.
-    """
+    """The component. What there is to say of the refused draft of the run that is shown first need not be asked for."""
     first = json.dumps(_first_shown(run, trace)).replace("<", "\\u003c")
     return component("inspector", panel(), first, elem_id="why", label="Why")
 

@@ -79,11 +79,8 @@ def _around(events: list[Event], number: int) -> list[Event]:
 
 
 def warning(settings: dict[str, Any]) -> str:
-    """What must stand beside a result that the target alone would not have given so; empty where nothing must.
-
-    Args:
-        settings: What the run was started with.
-    """
+    """What must stand beside a result that the target alone would not have given so, by what the run was started with; empty
+    where nothing must."""
     temperature = setting(settings, "temperature")
     if not isinstance(temperature, int | float) or temperature <= 0:
         return ""

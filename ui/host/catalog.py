@@ -161,12 +161,7 @@ class Catalog:
             served.engine.close()
 
     def stream(self, pair: str, request: Request, cancel: threading.Event) -> Iterator[Event]:
-        """Decode for a visitor.
-
-        Args:
-            pair: Name of the pair that decodes; empty for the usual one.
-            request: What to decode.
-            cancel: Set it to end the run.
+        """Decode for a visitor, with the pair of that name.
 
         Raises:
             ValueError: Names the setting that cannot be.

@@ -26,12 +26,7 @@ UNUSED = ("/gradio_api/upload", "/gradio_api/process_recording", "/gradio_api/de
 
 
 class Guard:
-    """Around the server's routes: refuses bodies that are too large, and tells of failures without telling what was sent.
-
-    Args:
-        app: The routes.
-        most: The largest body, in bytes.
-    """
+    """Around the server's routes: refuses bodies that are too large, and tells of failures without telling what was sent."""
 
     def __init__(self, app: ASGIApp, most: int = MAX_BODY_BYTES) -> None:
         self._app = app
@@ -93,12 +88,7 @@ class Zipped(GZipMiddleware):
 
 
 def server_options(routes: Sequence[BaseRoute] = (), middleware: Sequence[Middleware] = ()) -> dict[str, Any]:
-    """What Gradio's `launch` takes as `app_kwargs`.
-
-    Args:
-        routes: Further addresses.
-        middleware: What else is around all addresses.
-    """
+    """What Gradio's `launch` takes as `app_kwargs`: these routes and this middleware besides ours."""
     return {
         "routes": [*routes, *(Route(path, _unused, methods=["GET", "POST"]) for path in UNUSED)],  # they win over Gradio's
         "middleware": [Middleware(Guard), Middleware(Zipped, minimum_size=MIN_ZIPPED_BYTES, compresslevel=6), *middleware],

@@ -78,10 +78,7 @@ class Settings:
         )
 
     def request(self, detail: Detail = "full") -> Request:
-        """What the engine is asked for.
-
-        Args:
-            detail: "none" where only tokens and times are wanted, for the numbers take time of their own.
+        """What the engine is asked for; without detail where only tokens and times are wanted, for the rest takes time.
 
         Raises:
             ValueError: Names the setting that cannot be.

@@ -15,15 +15,8 @@ FAILED = "The run ended in an error."
 
 
 def speedup_of(run: Run, *, asked: bool) -> dict[str, Any]:
-    """What the browser is told: the figure, or why there is none.
-
-    Args:
-        run: The run; measured now where it can be.
-        asked: Whether the visitor asked for it, and not the page by itself.
-
-    Returns:
-        dict: `speedup`, or `reason` and whether the visitor may ask (`again`).
-    """
+    """What the browser is told of a run: its `speedup`, measured now where it can be, or a `reason` and whether the visitor may
+    ask (`again`). A run that was stopped is measured only for a visitor who `asked`."""
     finished = _finished(run)
     if finished is None:
         return _reason(NONE_SAVED if run.measure is None else GOES_ON)

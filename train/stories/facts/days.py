@@ -1,9 +1,5 @@
 """True facts about days, months, seasons, weather, the sky, measures and numbers."""
 
-# Prose reads better in long lines than cut into pieces.
-# ruff: noqa: E501
-# fmt: off
-
 from train.stories.facts.subject import Ask, Subject
 from train.stories.slots import split
 

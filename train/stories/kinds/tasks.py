@@ -1,9 +1,5 @@
 """What people type on a demo page: a wish, such as "Write a letter to the king.", and what fulfils it."""
 
-# Prose reads better in long lines than cut into pieces.
-# ruff: noqa: E501
-# fmt: off
-
 from collections.abc import Callable
 
 from train.stories import plots_deeds, plots_things

@@ -1,9 +1,5 @@
 """Poems of simple rhymed lines: couplets that suit a subject, put together anew each time."""
 
-# Prose reads better in long lines than cut into pieces.
-# ruff: noqa: E501
-# fmt: off
-
 from train.stories.phrases import capital
 from train.stories.scenes import Telling
 

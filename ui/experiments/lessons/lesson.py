@@ -47,11 +47,7 @@ class Trial:
         return range(first, first + most)
 
     def stream(self, detail: Detail = "none", **changes: Any) -> Iterator[Event]:
-        """Decode with the visitor's prompt, or another.
-
-        Args:
-            detail: As `Settings.request` has it.
-            **changes: Settings of the lesson.
+        """Decode with the visitor's prompt and pair, under the lesson's own settings.
 
         Raises:
             ValueError: Names the setting that cannot be.

@@ -89,11 +89,7 @@ def rounds(trace: Trace) -> Iterator[Round]:
 
 def teaching_refusal(trace: Trace, seen: Collection[str] = ()) -> Round | None:
     """The round with the most visible refusal: p/q between 0.3 and 0.7, and both large enough to be seen, but far from certain.
-
-    Args:
-        trace: A run with distributions.
-        seen: Guesses that will not do, since the reader has seen them refused.
-    """
+    Guesses that the reader has seen refused will not do."""
 
     def teaches(found: Round) -> bool:
         guess = found.refused
@@ -116,12 +112,8 @@ def teaching_refusal(trace: Trace, seen: Collection[str] = ()) -> Round | None:
 
 
 def teaching_round(trace: Trace, followed_by: int = 2) -> Round | None:
-    """The round that shows most: two guesses kept or more, one refused and replaced, and best of all another thrown away.
-
-    Args:
-        trace: A run.
-        followed_by: At least so many rounds come after it.
-    """
+    """The round that shows most: two guesses kept or more, one refused and replaced, and best of all another thrown away; so
+    many others come after it."""
     every = list(rounds(trace))
 
     def shows(found: Round) -> tuple[bool, int]:
@@ -133,11 +125,8 @@ def teaching_round(trace: Trace, followed_by: int = 2) -> Round | None:
 
 
 def teaching_fork(trace: Trace) -> Fork | None:
-    """The place of a run where the share of replacements is nearest to a third, and several tokens are likely.
-
-    Args:
-        trace: A run with distributions, under a top-k no larger than the lists of likely tokens in its events.
-    """
+    """The place of a run where the share of replacements is nearest to a third, and several tokens are likely. The run's top-k
+    must be no larger than the lists of likely tokens in its events."""
     started = trace.started
     prompt = (started and started.prompt_token_ids) or []
     forks = [

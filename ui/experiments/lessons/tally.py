@@ -74,11 +74,6 @@ class Tally:
 def tally_up(trial: Trial, cases: Mapping[str, Mapping[str, Any]], **common: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """Run every case with several seeds, turn by turn, so that a busy moment of the machine hits all alike.
 
-    Args:
-        trial: Where to run.
-        cases: The settings of each, by its name.
-        **common: Settings of all.
-
     Yields:
         tuple: The case that is run now, and what is known of each so far; the last one names none.
 

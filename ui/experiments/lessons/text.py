@@ -68,11 +68,7 @@ def _step(title: str, text: str) -> Step:
 
 
 def to_html(text: str, words: Mapping[str, str]) -> str:
-    """Markdown as HTML.
-
-    Args:
-        text: The Markdown; it may hold `{names}`.
-        words: What stands for them, plain text that a model may have written.
+    """Markdown as HTML; for the `{names}` in it stands plain text, which a model may have written.
 
     Raises:
         KeyError: If a name stands for nothing.
