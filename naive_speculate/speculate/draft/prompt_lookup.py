@@ -47,9 +47,7 @@ class PromptLookupDrafter(CopyingDrafter[NgramIndex]):
     about = "No model: copies what followed the last few words where they last stood. For texts that repeat the prompt."
 
     def new_index(self, token_ids: list[int]) -> NgramIndex:
-        """See `CopyingDrafter.new_index`."""
         return NgramIndex(token_ids)
 
     def copy(self, index: NgramIndex, limit: int) -> Copy:
-        """See `CopyingDrafter.copy`."""
         return index.look_up(limit)

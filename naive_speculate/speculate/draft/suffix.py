@@ -52,11 +52,9 @@ class SuffixDrafter(CopyingDrafter[SuffixIndex]):
     max_spec_factor = 8.0
 
     def new_index(self, token_ids: list[int]) -> SuffixIndex:
-        """See `CopyingDrafter.new_index`."""
         return SuffixIndex(token_ids)
 
     def copy(self, index: SuffixIndex, limit: int) -> Copy:
-        """See `CopyingDrafter.copy`."""
         best, best_score = NOTHING, 0.0
         for path in self._own(index, limit):
             if path.token_ids and (score := sum(path.probs)) >= best_score:  # of equals the longest match
@@ -68,7 +66,6 @@ class SuffixDrafter(CopyingDrafter[SuffixIndex]):
         return best
 
     def release(self, row: SequenceState) -> None:
-        """See `BatchDrafter.release`."""
         super().release(row)
         if self.earlier is not None:
             self.earlier.add(row.output_token_ids)

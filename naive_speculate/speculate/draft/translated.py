@@ -45,32 +45,26 @@ class TranslatedDrafter(ModelDrafter):
         self._to_draft[self._target_ids] = self._draft_ids
 
     def admit(self, row: SequenceState) -> None:
-        """See `BatchDrafter.admit`."""
         super().admit(row)
         self.histories[row] = history = TranslatedHistory(self._translation, self._num_ids)
         history.follow(row.token_ids)
 
     def release(self, row: SequenceState) -> None:
-        """See `BatchDrafter.release`."""
         super().release(row)
         self.histories.pop(row, None)
 
     def fork(self, row: SequenceState, source: SequenceState) -> None:
-        """See `BatchDrafter.fork`."""
         super().fork(row, source)
         self.slots[row].keep(num_shared(self.history(row), self.history(source)))
 
     def history(self, row: SequenceState) -> list[int]:
-        """See `ModelDrafter.history`."""
         return self.histories[row].token_ids
 
     def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
-        """See `BatchDrafter.commit`."""
         for row, record in zip(rows, records, strict=True):
             self._follow(row, record.outcome.draft_token_ids)
 
     def rewind(self, rows: Sequence[SequenceState]) -> None:
-        """See `BatchDrafter.rewind`."""
         for row in rows:
             self._follow(row, [])
 
