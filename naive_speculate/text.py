@@ -84,15 +84,9 @@ class Vocabulary:
 
 
 class TextStream:
-    """Incremental detokenization of one sequence.
+    """Incremental detokenization of one sequence; a leading space of the first token is kept, whatever the prompt.
 
     A token inside a multi-byte character gives "", and the token that completes it gives the character.
-
-    Args:
-        vocabulary: The tokenizer.
-        prompt_token_ids: Context, so that a leading space of the first token is kept.
-        skip_special_tokens: Leave special tokens out of the text.
-        spaces_between_special_tokens: Put a space between two special tokens that follow each other.
     """
 
     def __init__(

@@ -85,13 +85,8 @@ class HeadLayer(nn.Module):
 
 
 class HeadModel(nn.Module):
-    """A head whose ``state_dict`` has the names of vLLM's speculators.
-
-    Args:
-        recipe: Its shape.
-        target: Its width, depth and vocabulary, and the embeddings that the head's own begin as.
-        known: The target's tokens that the head knows, ascending.
-    """
+    """A head whose ``state_dict`` has the names of vLLM's speculators; its embeddings begin as the target's, of whose tokens it
+    knows some, ascending."""
 
     d2t: Tensor
     t2d: Tensor

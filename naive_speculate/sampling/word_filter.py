@@ -121,13 +121,8 @@ class FilterTable:
 
 
 class WordFilter:
-    """Follows one sequence, and says what is banned next. It can be asked about any history: it goes back to what that shares
-    with the last one.
-
-    Args:
-        table: What is banned after which end of the text.
-        prompt_token_ids: The prompt, in which a word may begin.
-    """
+    """Follows one sequence, and says what is banned next by a table. It can be asked about any history: it goes back to what
+    that shares with the last one. A word may begin in the prompt."""
 
     def __init__(self, table: FilterTable, prompt_token_ids: Sequence[int]) -> None:
         self._table = table

@@ -13,13 +13,7 @@ from naive_speculate.infer.ragged_cache import CacheRows
 
 
 class TorchHead:
-    """A forward of a draft head.
-
-    Args:
-        shape: The shape of its layer; `vocab_size` is the head's own.
-        weights: Its weights, all on one device and in one dtype.
-        rotary: Its rotary embedding.
-    """
+    """A forward of a draft head, whose weights are all on one device and in one dtype."""
 
     def __init__(self, shape: LlamaShape, weights: HeadWeights, rotary: RotaryTable) -> None:
         self.shape = shape

@@ -9,14 +9,7 @@ MAX_NGRAM = 3
 
 
 class NgramIndex:
-    """Where each n-gram of a text was last followed by anything.
-
-    Args:
-        token_ids: The text, which may grow.
-
-    Attributes:
-        num_tokens: How many of its tokens are in the index.
-    """
+    """Where each n-gram of a text, which may grow, was last followed by anything; `num_tokens` of it are in the index."""
 
     def __init__(self, token_ids: list[int]) -> None:
         self.num_tokens = 0

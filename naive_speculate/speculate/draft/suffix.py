@@ -16,14 +16,7 @@ MIN_PROB = 0.1
 
 
 class SuffixIndex:
-    """A text's trie, and which of its nodes the text ends with.
-
-    Args:
-        token_ids: The text, which may grow.
-
-    Attributes:
-        num_tokens: How many of its tokens are in the trie.
-    """
+    """The trie of a text, which may grow, and which of its nodes the text ends with; `num_tokens` of it are in the trie."""
 
     def __init__(self, token_ids: list[int]) -> None:
         self.num_tokens = 0
