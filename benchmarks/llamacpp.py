@@ -62,12 +62,7 @@ Measure = Callable[[int], float]
 
 @dataclass(frozen=True)
 class LlamaCpp:
-    """llama.cpp's programs.
-
-    Attributes:
-        folder: Where they are.
-        threads: How many threads compute.
-    """
+    """llama.cpp's programs, in this folder, with so many threads."""
 
     folder: Path
     threads: int

@@ -64,12 +64,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Costs:
-    """Milliseconds of forwards at some length of context.
-
-    Attributes:
-        draft_ms: Draft model, one token.
-        verify_ms: Target, 1, 2, 3 … tokens.
-    """
+    """Milliseconds of forwards at some length of context: the draft's over one token, the target's over 1, 2, 3 … tokens."""
 
     context: int
     draft_ms: float

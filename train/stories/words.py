@@ -81,7 +81,6 @@ SKILLS = (
 )
 
 GOOD = ("kind", "gentle", "cheerful", "patient", "brave", "honest", "thoughtful", "clever")
-FAULTS = ("proud", "greedy", "lazy", "careless", "hasty", "boastful", "selfish", "grumpy")
 
 MORALS = {
     "kind": ("A kind deed is never lost.", "Those who help others will find help themselves.", "Kindness costs little and is worth much."),

@@ -20,15 +20,8 @@ S = TypeVar("S", Sample, BatchSample)
 
 @dataclass(frozen=True)
 class Exploration:
-    """What Explore measured.
-
-    Attributes:
-        samples: Runs over k and temperature.
-        batches: Batches over k and size.
-        models: Names of the models, by their part.
-        tokens: Tokens a run.
-        temperature: Of the batches.
-    """
+    """What Explore measured: runs over k and temperature, and batches over k and size, with models by their part, so many
+    tokens a run, and the temperature of the batches."""
 
     samples: list[Sample] = field(default_factory=list)
     batches: list[BatchSample] = field(default_factory=list)

@@ -26,14 +26,8 @@ NO_DISTRIBUTIONS = "This run kept no distributions, only the numbers of the toke
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What the inspector says of one token: plain text, nothing escaped.
-
-    Attributes:
-        kind: The token's verdict.
-        headline: The token and its verdict in a few words.
-        sentences: The reasons, most important first.
-        details: Names and values of the numbers that the sentences rest on.
-    """
+    """What the inspector says of one token, in plain text with nothing escaped: the reasons, most important first, and the
+    numbers that they rest on, with their names."""
 
     kind: EventKind
     headline: str

@@ -51,13 +51,8 @@ class Guess:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A round whose last judged guess is refused.
-
-    Attributes:
-        before: The text so far, prompt included.
-        guesses: What the draft model guessed, in order.
-        instead: The token drawn in the place of the refused one.
-    """
+    """A round whose last judged guess is refused: after the text so far, prompt included, the guesses in order, and the token
+    drawn in the place of the refused one."""
 
     before: str
     guesses: list[Guess]

@@ -29,10 +29,8 @@ def speedup_of(run: Run, *, asked: bool) -> dict[str, Any]:
             return _reason(STOPPED, again=True)
         try:
             finished = keep(run, run.measure())
-        except NotMeasured as error:
-            return _reason(str(error), again=error.again)
-        except (ValueError, RuntimeError) as error:  # the pair's decoder stops or fails
-            return _reason(str(error))
+        except (NotMeasured, ValueError, RuntimeError) as error:  # the pair's decoder stops or fails
+            return _reason(str(error), again=isinstance(error, NotMeasured) and error.again)
     return {"speedup": finished.to_dict()["speedup"]}
 
 
@@ -42,9 +40,9 @@ def keep(run: Run, speedup: MeasuredSpeedup) -> Event:
     return run.events[-1]
 
 
-def seeded(request: Request, seed: int | None) -> Request:
-    """The request with the seed that was drawn for it."""
-    return replace(request, params=replace(request.params, seed=seed))
+def seeded(request: Request, seed: int | None, **changes: Any) -> Request:
+    """The request with the seed that was drawn for it, and other parameters changed."""
+    return replace(request, params=replace(request.params, seed=seed, **changes))
 
 
 def _finished(run: Run) -> Event | None:

@@ -9,8 +9,6 @@ from train.stories.scenes import Telling
 PLOTS = plots_things.PLOTS + plots_deeds.PLOTS
 Kind = Callable[[Telling], str]
 
-ASK = "[|||Please |Can you |Could you |]"
-
 
 def tale(t: Telling) -> str:
     return t.rng.choice(PLOTS)(t)

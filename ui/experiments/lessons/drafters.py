@@ -5,7 +5,7 @@ from typing import Any
 
 from ui.charts.figures import ACCEPTED, MUTED, bars, figure, hatched, named_places, nice_ceiling, plain_line
 from ui.experiments.lessons.lesson import DIM, Data, Lesson, Progress, Trial, View
-from ui.experiments.lessons.tally import tally_up
+from ui.experiments.lessons.tally import gain, tally_up, told
 from ui.experiments.verdict import DRAFTER_WORDS
 
 NAMES = {name: title.lower() for name, (title, _) in DRAFTER_WORDS.items()}
@@ -38,9 +38,7 @@ def measure(trial: Trial) -> Iterator[Progress]:
     common = {"auto": False, "verify_strategy": "speculative_sampling", "temperature": 0.0, "ignore_eos": True, "chat": False}
     for name, known in tally_up(trial, cases, **common, max_tokens=TOKENS):
         drafter, _, text = name.partition("@")
-        done = len(known) == len(cases) and all(run["speed"] for run in known.values())
-        said = f"Running {NAMES.get(drafter, drafter)} on {TEXTS[text]} …" if name else "Done."
-        yield Progress(said, {"known": known} if done else None)
+        yield told(name, known, cases, f"Running {NAMES.get(drafter, drafter)} on {TEXTS.get(text)} …")
 
 
 def measured(data: Data) -> list[str]:
@@ -48,10 +46,8 @@ def measured(data: Data) -> list[str]:
     return [name for name in NAMES if _name(name, "new") in data["known"]]
 
 
-def gain(data: Data, drafter: str, text: str) -> float:
-    """How many times as fast as plain decoding of the same text."""
-    known = data["known"]
-    return float(known[_name(drafter, text)]["speed"] / known[_name("plain", text)]["speed"])
+def _gain(data: Data, drafter: str, text: str) -> float:
+    return gain(data, _name(drafter, text), _name("plain", text))
 
 
 def pace(data: Data, drafter: str, text: str) -> float:
@@ -75,7 +71,7 @@ def words(data: Data) -> dict[str, str]:
     )
     found = {"model_here": model, "head_here": head}
     for text in TEXTS:
-        gains = {"plain decoding": 1.0} | {DRAFTER_WORDS[name][1]: gain(data, name, text) for name in here}
+        gains = {"plain decoding": 1.0} | {DRAFTER_WORDS[name][1]: _gain(data, name, text) for name in here}
         fastest = max(gains, key=lambda name: gains[name])
         found |= {f"best_{text}": fastest, f"gain_{text}": f"{gains[fastest]:.2f}"}
     for name in ("suffix", "prompt_lookup"):
@@ -115,7 +111,7 @@ def _chart(data: Data, shown: list[str], lit: Any = ()) -> View:
             cliponaxis=False,
             textangle=0,
             marker=hatched(shape) | {"opacity": opacity},
-            customdata=[gain(data, name, text) for name in here],
+            customdata=[_gain(data, name, text) for name in here],
         )
         for text, color, shape in (("new", ACCEPTED, ""), ("repeating", MUTED, "/"))
     ]

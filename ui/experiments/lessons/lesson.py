@@ -27,13 +27,9 @@ CONTEXT = 70
 
 @dataclass(frozen=True)
 class Trial:
-    """One go at an experiment.
+    """One go at an experiment, with the visitor's prompt and pair, until it is cancelled; everything else is the lesson's own.
 
-    Attributes:
-        catalog: The models.
-        settings: The visitor's prompt and pair; everything else is the lesson's own.
-        cancel: Set it to end early.
-        seen: Keys of the results that this visitor has had before.
+    `seen` are keys of the results that this visitor has had before.
     """
 
     catalog: Catalog

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ui.charts.figures import ACCEPTED, REJECTED, bars, figure, named_places, plain_line
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View
-from ui.experiments.lessons.tally import tally_up
+from ui.experiments.lessons.tally import gain, tally_up, told
 from ui.labels import percent
 
 CALM, WILD = 0.7, 2.0
@@ -28,16 +28,11 @@ def measure(trial: Trial) -> Iterator[Progress]:
     common = {"auto": False, "drafter": "model", "verify_strategy": "speculative_sampling", "ignore_eos": True}
     for name, known in tally_up(trial, cases, **common, max_tokens=TOKENS):
         k, _, temperature = name.partition("@")
-        done = len(known) == len(cases) and all(run["speed"] for run in known.values())
-        yield Progress(
-            f"Running k = {k} at temperature {temperature} …" if name else "Done.", {"known": known} if done else None
-        )
+        yield told(name, known, cases, f"Running k = {k} at temperature {temperature} …")
 
 
-def gain(data: Data, k: int, temperature: float) -> float:
-    """How many times as fast as plain decoding at the same temperature."""
-    known = data["known"]
-    return float(known[_name(k, temperature)]["speed"] / known[_name(0, temperature)]["speed"])
+def _gain(data: Data, k: int, temperature: float) -> float:
+    return gain(data, _name(k, temperature), _name(0, temperature))
 
 
 def words(data: Data) -> dict[str, str]:
@@ -50,7 +45,7 @@ def words(data: Data) -> dict[str, str]:
         "wasted": percent(1 - (known[_name(MANY, WILD)]["kept_share"] or 0)),
     }
     for name, (k, temperature) in zip(("calmly", "wildly", "many_wildly"), CASES, strict=True):
-        times = gain(data, k, temperature)
+        times = _gain(data, k, temperature)
         found |= {
             f"gain_{name}": f"{times:.2f}",
             f"kept_{name}": percent(known[_name(k, temperature)]["kept_share"] or 0),
@@ -64,7 +59,7 @@ def _verdict(times: float) -> str:
 
 
 def right(data: Data) -> list[int]:
-    calm, wild, many = (gain(data, k, temperature) for k, temperature in CASES)
+    calm, wild, many = (_gain(data, k, temperature) for k, temperature in CASES)
     return [0 if wild > calm * (1 + DRAW) else 2 if wild < calm * (1 - DRAW) else 1, 0 if many > 1 + DRAW else 1]
 
 
@@ -73,7 +68,7 @@ def views(data: Data) -> list[View]:
 
 
 def _chart(data: Data, shown: int) -> View:
-    times = [gain(data, k, temperature) for k, temperature in CASES]
+    times = [_gain(data, k, temperature) for k, temperature in CASES]
     names = [f"k = {k},<br>temperature {temperature:g}" for k, temperature in CASES]
     speeds = bars(
         "with drafts",

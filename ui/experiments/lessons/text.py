@@ -21,12 +21,7 @@ _NAME = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What the reader is asked before it is shown.
-
-    Attributes:
-        ask: The question, as Markdown.
-        choices: What may be answered.
-    """
+    """What the reader is asked, as Markdown, before it is shown, and what may be answered."""
 
     ask: str
     choices: tuple[str, ...]
