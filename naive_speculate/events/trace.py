@@ -85,11 +85,7 @@ class Trace:
         return expected_acceptance(self.events)
 
     def to_svg(self, step: int, row: int = 0) -> str:
-        """One round as a drawing for a slide: drafts, both models' probabilities, verdicts and what came out.
-
-        Args:
-            step: Number of the round, from 0.
-            row: Which sequence of a batch.
+        """A round, by its number from 0, as a drawing for a slide: drafts, both models' probabilities, verdicts, what came out.
 
         Raises:
             ValueError: If there is no such round.

@@ -98,12 +98,7 @@ class PlainModel:
         layers: Sequence[int] = (),
         lengths: Sequence[int] | None = None,
     ) -> torch.Tensor:
-        """See `BatchLanguageModel.forward`.
-
-        Args:
-            query_token_ids, kv_cache, num_logits: As there.
-            layers: None can be asked for.
-            lengths: So many tokens of each row are more than padding, which the model never sees; None for all.
+        """See `BatchLanguageModel.forward`; only so many tokens of each row are more than padding, which the model never sees.
 
         Raises:
             ValueError: If hidden states are asked for, which a plain model does not return.

@@ -121,17 +121,9 @@ class GgufLanguageModel:
         num_logits: int | None = None,
         layers: Sequence[int] = (),
     ) -> torch.Tensor:
-        """Compute logits and extend the cache; see `BatchLanguageModel.forward`.
-
-        Args:
-            query_token_ids: int64, shape `[batch_size, num_query_tokens]`.
-            kv_cache: Of `new_cache`, a choice of its rows, or any `KVCache`: such a one stores the tokens' ids, from which keys
-                and values are computed again where llama.cpp does not have them any more.
-            num_logits: Only the last so many positions' logits; None for all.
-            layers: None can be asked for.
-
-        Returns:
-            torch.Tensor: float32, shape `[batch_size, num_query_tokens or num_logits, vocab_size]`.
+        """See `BatchLanguageModel.forward`; the logits are float32, and no layers can be asked for. A `KVCache` that is not
+        of `new_cache` stores the tokens' ids, from which keys and values are computed again where llama.cpp does not have
+        them any more.
 
         Raises:
             ValueError: If the query is not of that shape, its rows are not the cache's, a token is not in the vocabulary, all
