@@ -87,8 +87,8 @@ def open_queue(page: gr.Blocks, size: int) -> None:
 
 
 def launch(page: gr.Blocks, routes: Sequence[BaseRoute] = (), **where: Any) -> str:
-    """Serve the page with its looks, scripts and limits, and further routes, `where` Gradio's `launch` is told; returns its
-    address."""
+    """Serve the page with its looks, scripts and limits, and further routes; `where` is for Gradio's `launch`. Returns the
+    page's address."""
     hush()
     view = early_view(TAGLINE, recorded_run().events)
     _, url, _ = page.launch(

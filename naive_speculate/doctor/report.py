@@ -29,7 +29,7 @@ def show(found: Diagnosis, console: Console, basis: str = "as given") -> None:
     console.print(_suspects(found))
     if found.reading.derived or found.reading.unknown or found.alpha_assumes_one:
         console.print()
-        console.print(_unknown(found))
+        console.print(Text("\n").join(Text(line, style="dim") for line in caveats(found)))
 
 
 def figures(found: Diagnosis) -> dict[str, str]:
@@ -121,10 +121,6 @@ def _suspects(found: Diagnosis) -> Text:
     if not found.suspects:
         return Text("Nothing here is suspicious.")
     return Text("\n").join(Text(f"! {suspect.words}") for suspect in found.suspects)
-
-
-def _unknown(found: Diagnosis) -> Text:
-    return Text("\n").join(Text(line, style="dim") for line in caveats(found))
 
 
 def caveats(found: Diagnosis) -> list[str]:

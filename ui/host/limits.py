@@ -31,6 +31,7 @@ class Guard:
     def __init__(self, app: ASGIApp, most: int = MAX_BODY_BYTES) -> None:
         self._app = app
         self._most = most
+        self._said = f"the body may have {most} bytes"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -38,7 +39,7 @@ class Guard:
             return await self._app(scope, receive, send)
         announced = dict(scope["headers"]).get(b"content-length", b"")
         if announced.isdigit() and int(announced[:20]) > self._most:
-            return await self._refusal()(scope, receive, send)
+            return await JSONResponse({"detail": self._said}, 413)(scope, receive, send)
         begun, taken = False, 0
 
         async def bounded() -> Message:
@@ -60,13 +61,6 @@ class Guard:
             LOGGER.error(trail(error))
             if not begun:
                 await JSONResponse({"detail": "the server could not do this"}, 500)(scope, receive, send)
-
-    @property
-    def _said(self) -> str:
-        return f"the body may have {self._most} bytes"
-
-    def _refusal(self) -> Response:
-        return JSONResponse({"detail": self._said}, 413)
 
 
 async def _unused(_: HttpRequest) -> Response:
