@@ -72,5 +72,5 @@ class Drafter:
     def _is_done(self, token_ids: torch.Tensor, sample_strategy: SampleStrategy | TokenSampler) -> bool:
         if isinstance(sample_strategy, TokenSampler):
             return sample_strategy.is_done(token_ids[:, 0])
-        eos = getattr(self.inferencer, "eos_token_ids", frozenset())
+        eos: frozenset[int] = getattr(self.inferencer, "eos_token_ids", frozenset())
         return bool(eos) and all(token in eos for token in token_ids[:, 0].tolist())
