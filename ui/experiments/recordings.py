@@ -14,7 +14,7 @@ from ui.run.recorded import FOLDER
 
 EXPLORE = "explore.json"
 RACE = ("race-left.jsonl", "race-right.jsonl")
-_DIGITS = 6
+DIGITS = 6
 S = TypeVar("S", Sample, BatchSample)
 
 
@@ -70,11 +70,16 @@ def recorded_race(folder: Path = FOLDER) -> tuple[Trace, Trace] | None:
 
 def _columns(samples: Sequence[Sample] | Sequence[BatchSample]) -> dict[str, list[Any]]:
     rows = [asdict(sample) for sample in samples]
-    return {name: [_short(row[name]) for row in rows] for name in (rows[0] if rows else ())}
+    return {name: [rounded(row[name]) for row in rows] for name in (rows[0] if rows else ())}
 
 
-def _short(value: Any) -> Any:
-    return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value
+def rounded(value: Any) -> Any:
+    """The same with numbers of a sensible length."""
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, dict):
+        return {name: rounded(inner) for name, inner in value.items()}
+    return [rounded(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _rows(kind: type[S], columns: dict[str, list[Any]]) -> list[S]:
