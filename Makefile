@@ -4,6 +4,7 @@ PORT ?= 7860
 HOST ?= 127.0.0.1
 PYTHON ?= python3
 VENV := .venv
+unexport PYTHONDONTWRITEBYTECODE # or every process would compile this project anew
 BIN := $(VENV)/bin
 
 .PHONY: run test test-gguf lint clean

@@ -8,7 +8,7 @@ from tests.browser.relay import Relay
 from tests.browser.steps import another_run, ended, run, shown_run, start, text, trace
 
 PROMPT = "Once upon a time there was an old man who"
-LONG = {"max_tokens": 900, "k": 0, "seed": 4}
+LONG = {"max_tokens": 400, "k": 0, "seed": 4}
 SAID = ".ns-connection"
 
 REMEMBER_WHAT_REPEATS = """
@@ -76,25 +76,24 @@ def test_a_run_whose_connection_breaks_is_whole_once_it_is_back(server, chromium
         assert page.locator("#k input[type=number]").input_value() == str(LONG["k"])
 
 
-def test_that_the_server_was_started_anew_is_said_and_the_run_can_be_made_again(chromium):
+def test_that_the_server_was_started_anew_is_said_and_the_run_can_be_made_again(server, chromium):
     with Server() as first, Relay(first.url) as way:
         page = chromium.new_page()
         opened(page, way.url)
         broken(page, way)
         first.process.kill()
         shown, partial = shown_run(page), text(page)
-        with Server() as second:
-            way.mend(second.url)
-            expect(page.locator(SAID)).to_contain_text("no longer knows this run")
-            page.get_by_role("button", name="Run it again").click()
-            another_run(page, shown)
-            ended(page)
-            again = trace(page)
-            assert (again.started.prompt, again.started.seed) == (PROMPT, LONG["seed"])
-            assert again.finished.metrics["num_generated_tokens"] == LONG["max_tokens"]
-            assert again.text.startswith(partial)
-            assert page.locator("#prompt textarea").input_value() == PROMPT
-            page.close()
+        way.mend(server.url)  # which was started earlier, as another replica may be
+        expect(page.locator(SAID)).to_contain_text("no longer knows this run")
+        page.get_by_role("button", name="Run it again").click()
+        another_run(page, shown)
+        ended(page)
+        again = trace(page)
+        assert (again.started.prompt, again.started.seed) == (PROMPT, LONG["seed"])
+        assert again.finished.metrics["num_generated_tokens"] == LONG["max_tokens"]
+        assert again.text.startswith(partial)
+        assert page.locator("#prompt textarea").input_value() == PROMPT
+        page.close()
 
 
 def test_a_page_that_is_older_than_the_server_offers_to_be_loaded_anew_whatever_becomes_of_the_connection(page):

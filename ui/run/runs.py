@@ -1,6 +1,5 @@
 """Runs: what the decoder has delivered of each so far, and which visitor it belongs to."""
 
-import itertools
 import threading
 import time
 from collections import OrderedDict
@@ -34,8 +33,16 @@ KEPT_EVENTS = 150_000
 _starting = ThreadPoolExecutor(4, "starting")
 """Requests are checked here: a long prompt takes its time to be tokenized."""
 _live: set[int] = set()
-_serials = itertools.count(time.time_ns() // 1000)
-"""Grows over a restart of the server too, since a page that was open stays open."""
+_newest = 0
+_counting = threading.Lock()
+
+
+def _next_serial() -> int:
+    """Larger than all before, and than those of servers that were started later: an open page may come to another one."""
+    global _newest
+    with _counting:
+        _newest = max(_newest + 1, time.time_ns() // 1000)
+        return _newest
 
 
 class Run:
@@ -55,7 +62,7 @@ class Run:
 
     def __init__(self, events: Iterable[Event] = (), *, id: str | None = None, title: str = "") -> None:
         self.id = id or token_urlsafe(16)
-        self.serial = next(_serials)
+        self.serial = _next_serial()
         self.events: list[Event] = list(events)
         self.live = False
         self.title = title
