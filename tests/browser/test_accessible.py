@@ -10,7 +10,6 @@ from playwright.sync_api import Page
 from tests.browser.steps import ended, see_chart
 from ui.experiments.lessons.course import LESSONS
 
-
 EVERY_RULE: dict[str, Any] = {"resultTypes": ["violations"]}
 COLOURS = EVERY_RULE | {"runOnly": ["color-contrast", "link-in-text-block"]}  # all that differs between the themes
 
