@@ -7,8 +7,6 @@ ratio is the median over the pairs of runs, of wall time a token. Beside it stan
 "auto" decides by, which no other program's work changes. The table is printed last, and saved in `auto.txt` beside this file.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

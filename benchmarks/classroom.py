@@ -6,8 +6,6 @@ Prompts of all kinds, provoking ones among them (`classroom.txt`), each with as 
 allow. The words are `naive_speculate.sampling.words`'; they are shown masked. Exit status 0 if none was found, 1 if any was.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -61,14 +61,8 @@ def request_of(client: int, tokens: int) -> Request:
 def crowd(
     engine: Engine, clients: int, tokens: int, meanwhile: Callable[[Callable[[], int]], None] | None = None
 ) -> tuple[list[Answer], float]:
-    """All clients at the same moment.
-
-    Args:
-        engine: Who answers.
-        clients: How many.
-        tokens: How many each wants.
-        meanwhile: What is done to the engine; takes a function that tells how many runs have their first token.
-    """
+    """All clients at the same moment. `meanwhile` does something to the engine; it takes a function that tells how many runs
+    have their first token."""
     gate = threading.Barrier(clients + 1)
     answers = [Answer() for _ in range(clients)]
 

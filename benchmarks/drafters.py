@@ -8,8 +8,6 @@ instead of a model stands one that is certain of the text's next token, and the 
 `--own` the pair's own target writes on as it likes. Greedy, every drafter in turn; the draft model is the pair's own.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -18,8 +18,6 @@ llama-cpp-python llama-cpp-python`, unpack), in `vendor/llama.cpp`:
     cmake --build build -j --target llama-bench llama-speculative-simple        # build/bin is FOLDER
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -64,12 +62,7 @@ Measure = Callable[[int], float]
 
 @dataclass(frozen=True)
 class LlamaCpp:
-    """llama.cpp's programs.
-
-    Attributes:
-        folder: Where they are.
-        threads: How many threads compute.
-    """
+    """llama.cpp's programs, in this folder, with so many threads."""
 
     folder: Path
     threads: int
@@ -80,25 +73,12 @@ class LlamaCpp:
 
     def speculative(self, target: Path, draft: Path, window: int, prompts: Sequence[str], new_tokens: int) -> Measure:
         """Speculative decoding with windows of that length, greedy."""
-        options = ["-m", target, "-md", draft, "--spec-type", "draft-simple", "--spec-draft-n-max", window, "-c", 1024]
-        options += [
-            "-n",
-            new_tokens,
-            "--temp",
-            0,
-            "-t",
-            self.threads,
-            "-td",
-            self.threads,
-            "-ngl",
-            0,
-            "-ngld",
-            0,
-            "--ignore-eos",
-        ]
+        options: dict[str, object] = {"-m": target, "-md": draft, "--spec-type": "draft-simple", "--spec-draft-n-max": window}
+        options |= {"-c": 1024, "-n": new_tokens, "--temp": 0, "-t": self.threads, "-td": self.threads, "-ngl": 0, "-ngld": 0}
+        given = [part for option in options.items() for part in option]
 
         def measure(turn: int) -> float:
-            printed = self._run(SPECULATIVE, *options, "-p", prompts[turn % len(prompts)])
+            printed = self._run(SPECULATIVE, *given, "--ignore-eos", "-p", prompts[turn % len(prompts)])
             found = _DECODED.search(printed)
             if found is None:
                 raise ValueError(f"{SPECULATIVE} printed no speed: {printed[-300:]!r}")

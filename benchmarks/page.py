@@ -141,14 +141,7 @@ def open_browser(url: str) -> Page:
 
 
 def browser(url: str, tokens: int, seed: int, *, to_the_end: bool = False) -> dict[str, float]:
-    """One run on the page.
-
-    Args:
-        url: The page.
-        tokens: At most so many.
-        seed: The run's.
-        to_the_end: Whether it goes on where the text would end.
-    """
+    """One run on the page; with `to_the_end` it goes on where the text would end."""
     page = open_browser(url)
     page.get_by_label("Go on after the end").set_checked(to_the_end)
     for name, value in (("max-tokens", tokens), ("seed", seed)):

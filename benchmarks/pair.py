@@ -8,8 +8,6 @@ both alike. The validation loss needs held-out text: ``--valid FILE`` (passages 
 which the prompts then come too.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

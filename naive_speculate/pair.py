@@ -132,13 +132,11 @@ class ModelPair:
         return {role: int(count) for role, count in known.items() if count is not None}
 
     def costs(self, drafter: str) -> CostTable:
-        """Costs of drafting and verifying, in target forwards over one token.
+        """Costs of drafting and verifying with a drafter of this name, in target forwards over one token; all but "model" and
+        "head" are taken to draft for nothing.
 
         They do not depend on how fast this machine is just now, so that a seed repeats a run everywhere. Without measured
         ones, a forward is taken to cost its share of the weights.
-
-        Args:
-            drafter: A name in `DRAFTERS`; all but "model" and "head" are taken to draft for nothing.
         """
         if self.measured_costs is not None:
             costs = self.measured_costs

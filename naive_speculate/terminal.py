@@ -102,12 +102,7 @@ class TerminalView:
 
 
 def logprobs_table(title: str, entries: Sequence[Mapping[int, Logprob] | None]) -> Table:
-    """Log-probabilities of tokens as a table.
-
-    Args:
-        title: What tokens they are.
-        entries: For each token, its own log-probability first, then the most probable ones'; None where nothing predicts it.
-    """
+    """A table of log-probabilities: each token's own first, then the most probable ones'; None where nothing predicts it."""
     table = Table(title=f"Log-probabilities: {title}", title_justify="left", box=None, pad_edge=False)
     for name in ("token", "logprob", "rank"):
         table.add_column(name, justify="left" if name == "token" else "right", no_wrap=True)
@@ -137,11 +132,7 @@ def token_style(kind: EventKind) -> RichStyle:
 
 
 class Copies:
-    """Prompt and output of a run, and which of their tokens were copied into drafts that were kept.
-
-    Args:
-        texts: Those of the prompt's tokens.
-    """
+    """Prompt and output of a run, and which of their tokens were copied into drafts that were kept."""
 
     def __init__(self, texts: Sequence[str] = ()) -> None:
         self._texts = list(texts)

@@ -14,12 +14,15 @@ _SIGNS = {"\n": "⏎", "\r": "␍", "\t": "⇥", "\u00a0": "⍽"}
 _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # controls, direction marks, surrogates, private and unassigned
 
 
-class Vocabulary:
-    """What the engine asks of a tokenizer. With `tokenizer=None`, prompts are token ids and every text is "".
+def num_shared(first: Sequence[int], second: Sequence[int]) -> int:
+    """How many tokens two texts begin with alike."""
+    pairs = zip(first, second, strict=False)
+    return next((place for place, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
 
-    Args:
-        tokenizer: A transformers tokenizer with a fast backend, or None.
-    """
+
+class Vocabulary:
+    """What the engine asks of a transformers tokenizer with a fast backend. Without one, prompts are token ids and every text
+    is ""."""
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
@@ -28,25 +31,15 @@ class Vocabulary:
         self.piece = lru_cache(maxsize=None)(self._piece)
         self.text_of = lru_cache(maxsize=None)(self._text_of)
 
-    def encode(self, text: str) -> list[int]:
-        """Token ids of a prompt.
+    def encode(self, text: str, argument: str = "prompt", *, begins: bool = True) -> list[int]:
+        """Token ids of a text, the value of an argument; within another text without those that stand at a beginning.
 
         Raises:
             ValueError: If there is no tokenizer.
         """
         if self.tokenizer is None:
-            raise ValueError("prompt must be a list of token ids: this pair has no tokenizer")
-        return list(self.tokenizer(text).input_ids)
-
-    def encode_part(self, text: str) -> list[int]:
-        """Token ids of a text within another, without those that stand at a beginning.
-
-        Raises:
-            ValueError: If there is no tokenizer.
-        """
-        if self.tokenizer is None:
-            raise ValueError("given_draft must be a list of token ids: this pair has no tokenizer")
-        return list(self.tokenizer(text, add_special_tokens=False).input_ids)
+            raise ValueError(f"{argument} must be a list of token ids: this pair has no tokenizer")
+        return list(self.tokenizer(text, add_special_tokens=begins).input_ids)
 
     def _piece(self, token_id: int) -> str:
         if self.tokenizer is None:
@@ -78,15 +71,9 @@ class Vocabulary:
 
 
 class TextStream:
-    """Incremental detokenization of one sequence.
+    """Incremental detokenization of one sequence; a leading space of the first token is kept, whatever the prompt.
 
     A token inside a multi-byte character gives "", and the token that completes it gives the character.
-
-    Args:
-        vocabulary: The tokenizer.
-        prompt_token_ids: Context, so that a leading space of the first token is kept.
-        skip_special_tokens: Leave special tokens out of the text.
-        spaces_between_special_tokens: Put a space between two special tokens that follow each other.
     """
 
     def __init__(
@@ -149,25 +136,14 @@ class TextStream:
 
     def fork(self) -> "TextStream":
         """A copy, to see what drafted tokens would add."""
-        twin = object.__new__(TextStream)
-        twin._vocabulary, twin._skip, twin._spaces = self._vocabulary, self._skip, self._spaces
-        twin._stream = copy.copy(self._stream)
-        twin._after_special = self._after_special
-        twin._undecided = list(self._undecided)
+        twin = copy.copy(self)
+        twin._stream, twin._undecided = copy.copy(self._stream), list(self._undecided)
         return twin
 
 
 class StopStrings:
-    """Finds the first stop string in a text that grows.
-
-    Args:
-        stops: The strings.
-        include: Whether the text keeps the stop string.
-
-    Attributes:
-        text: The text so far.
-        found: The stop string that ends it, once one does.
-    """
+    """Finds the first stop string in a text that grows; `found` is the one that ends it, which stays in the text where that
+    is to `include` it."""
 
     def __init__(self, stops: Sequence[str], include: bool) -> None:
         self._stops = list(stops)

@@ -72,11 +72,7 @@ class Translation:
         return {"shared": self.num_shared_tokens, "target": self.num_target_tokens, "draft": self.num_draft_tokens}
 
     def encode(self, text: str, begins: bool) -> tuple[list[int], list[tuple[int, int]]]:
-        """The draft's tokens for a text, none of them special.
-
-        Args:
-            text: The text.
-            begins: Whether nothing stands before it; else no space is put there.
+        """The draft's tokens for a text, none of them special; where nothing stands before it (`begins`), a space may be put.
 
         Returns:
             tuple: Token ids, and which characters of the text each stands for, from and to.

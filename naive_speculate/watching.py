@@ -207,15 +207,8 @@ class _Recorder:
 def _outcome(
     draft: list[int], q_logits: torch.Tensor | None, scores: torch.Tensor, draws: _Draws, text_of: Callable[[int], str]
 ) -> Outcome:
-    """What transformers decided, from what it drew.
-
-    Args:
-        draft: The k drafted tokens.
-        q_logits: The draft's processed logits, shape `[k, vocab_size]`; None where it has none.
-        scores: The target's, shape `[k + 1, vocab_size]`.
-        draws: What was drawn.
-        text_of: Gives a token's text.
-    """
+    """What transformers decided about k drafted tokens, from what it drew; scores are `[k + 1, vocab_size]`, the draft's logits
+    `[k, vocab_size]` where it has any."""
     k, p = len(draft), scores.softmax(dim=-1)
     if draws.uniforms is not None and draws.ratios is not None and draws.drawn is not None:  # Algorithm 1, u ≤ p/q
         kept = _leading((draws.uniforms <= draws.ratios).flatten().tolist())

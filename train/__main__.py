@@ -1,7 +1,5 @@
 """Make a pair: ``python -m train --corpus FOLDER --work FOLDER --out assets/pair [--minutes N] [--preset gpu]``."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

@@ -6,8 +6,6 @@ decoding it is kept when the draft's most probable token is the same. From these
 speculative decoding are played through, which gives what real decoding gives, without running it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """What a finished pair is worth, measured, and the model card that says so."""
 
-from __future__ import annotations
-
 import csv
 import math
 from collections.abc import Iterable

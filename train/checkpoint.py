@@ -1,7 +1,5 @@
 """Checkpoints: written whole or not at all, the last two kept, never replaced by a run of another configuration."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

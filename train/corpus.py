@@ -1,7 +1,5 @@
 """Read text files (``.txt``, ``.txt.xz``) as passages separated by ``<|endoftext|>`` lines."""
 
-from __future__ import annotations
-
 import lzma
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tokens on disk (uint16, memory-mapped) and the order in which training reads them."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterable, Sequence

@@ -4,8 +4,6 @@ The acceptance rate of speculative sampling is one minus the total variation bet
 the draft finally learns; before, forward KL, whose gradient does not vanish where the draft is far off, goes along.
 """
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 from pathlib import Path
@@ -99,6 +97,16 @@ def write_samples(shop: Workshop, target: LlamaForCausalLM, path: Path) -> None:
     partial.replace(path)
 
 
+def teacher_and_samples(shop: Workshop, target: LlamaForCausalLM, target_step: int) -> tuple[LlamaForCausalLM, Path, Path]:
+    """A frozen copy of the target that is quick here, the folder of what is made for it, and the file of its text there."""
+    teacher = copy.deepcopy(target).eval().requires_grad_(False)
+    if fast_bfloat16(shop.device):
+        teacher = teacher.bfloat16()
+    folder = shop.work / f"draft-of-{target_step:07d}"
+    write_samples(shop, teacher, folder / "samples.tokens")
+    return teacher, folder, folder / "samples.tokens"
+
+
 def for_drafts(recipe: Recipe) -> Recipe:
     """The draft's schedule: the same rates, with batches of its own, and soon at the full rate, since it is small."""
     warmup = min(WARMUP_STEPS, recipe.warmup_steps)
@@ -140,12 +148,8 @@ def train_draft(shop: Workshop, target: LlamaForCausalLM, target_step: int, minu
     if not shop.init_draft:
         stage("draft-pretrain", shop.work, language_model_loss(draft),
               TokenStream(shop.tokens("train"), recipe.seed + 2), pretrain_share)  # fmt: skip
-    teacher = copy.deepcopy(target).eval().requires_grad_(False)
-    if fast_bfloat16(shop.device):
-        teacher = teacher.bfloat16()
-    folder = shop.work / f"draft-of-{target_step:07d}"
-    write_samples(shop, teacher, folder / "samples.tokens")
-    samples = TokenStream(open_tokens(folder / "samples.tokens"), recipe.seed + 3)
+    teacher, folder, written = teacher_and_samples(shop, target, target_step)
+    samples = TokenStream(open_tokens(written), recipe.seed + 3)
     books = TokenStream(shop.tokens("train"), recipe.seed + 4)
     mixed = HalfAndHalf(books, samples)
     stage("draft", folder, distillation_loss(teacher, draft, TOTAL_VARIATION_WEIGHT),

@@ -1,7 +1,5 @@
 """Save a model with its tokenizer as ``transformers`` loads them: float16, small safetensors shards."""
 
-from __future__ import annotations
-
 import copy
 import shutil
 from pathlib import Path

@@ -4,8 +4,6 @@ Function-preserving growth (Net2Net, Chen et al. 2016, arXiv 1511.05641; stacked
 whatever *reads* a new channel, head or unit keeps its random weights, whatever *writes* to the old ones begins at zero.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from transformers import LlamaForCausalLM

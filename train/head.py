@@ -5,9 +5,6 @@ states, what the head itself gave out at the place before in step j - 1, and att
 back. So it learns from its own mistakes. The head may be narrower than the target, and may know the most frequent tokens only.
 """
 
-from __future__ import annotations
-
-import copy
 import json
 import shutil
 from dataclasses import asdict, replace
@@ -24,10 +21,10 @@ from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm, Lla
 from train.checkpoint import CheckpointFolder
 from train.config import HeadRecipe
 from train.data import TokenStream, open_tokens
-from train.distil import POLISH_SHARE, TOTAL_VARIATION_WEIGHT, HalfAndHalf, for_drafts, forward_kl, write_samples
+from train.distil import POLISH_SHARE, TOTAL_VARIATION_WEIGHT, HalfAndHalf, for_drafts, forward_kl, teacher_and_samples
 from train.loop import Budget, LossFunction, Training
 from train.pipeline import Workshop, compiled
-from train.precision import fast_bfloat16, half_precision
+from train.precision import half_precision
 
 STEP_DECAY = 0.8  # weight of a simulated step's loss, times that of the one before
 VALID_WINDOWS = 16
@@ -88,13 +85,8 @@ class HeadLayer(nn.Module):
 
 
 class HeadModel(nn.Module):
-    """A head whose ``state_dict`` has the names of vLLM's speculators.
-
-    Args:
-        recipe: Its shape.
-        target: Its width, depth and vocabulary, and the embeddings that the head's own begin as.
-        known: The target's tokens that the head knows, ascending.
-    """
+    """A head whose ``state_dict`` has the names of vLLM's speculators; its embeddings begin as the target's, of whose tokens it
+    knows some, ascending."""
 
     d2t: Tensor
     t2d: Tensor
@@ -173,12 +165,8 @@ def train_head(shop: Workshop, target: LlamaForCausalLM, target_step: int, recip
     """Distil a head from the target, then polish it with total variation alone."""
     torch.manual_seed(shop.recipe.seed)
     head = HeadModel(recipe, target, frequent_tokens(shop, recipe.known_tokens)).to(shop.device)
-    teacher = copy.deepcopy(target).eval().requires_grad_(False)
-    if fast_bfloat16(shop.device):
-        teacher = teacher.bfloat16()
-    folder = shop.work / f"draft-of-{target_step:07d}"
-    write_samples(shop, teacher, folder / "samples.tokens")
-    streams = (shop.tokens("train"), open_tokens(folder / "samples.tokens"))
+    teacher, folder, written = teacher_and_samples(shop, target, target_step)
+    streams = (shop.tokens("train"), open_tokens(written))
     mixed = HalfAndHalf(*(TokenStream(tokens, shop.recipe.seed + 5 + place) for place, tokens in enumerate(streams)))
     schedule = replace(for_drafts(shop.recipe), muon_rate=recipe.muon_rate, adam_rate=recipe.adam_rate)
     settings = {

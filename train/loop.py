@@ -1,7 +1,5 @@
 """The training loop that target and draft share: micro-batches, schedule, checkpoints, a CSV of the losses."""
 
-from __future__ import annotations
-
 import csv
 import math
 import time

@@ -6,8 +6,6 @@ not multiply bfloat16 in hardware. The schedule is that of MiniCPM (arXiv 2404.0
 checkpoint of the stable phase can be continued with any larger budget.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

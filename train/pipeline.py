@@ -1,7 +1,5 @@
 """The stages of making a pair, each skipped when the work folder already holds its result."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

@@ -1,7 +1,5 @@
 """Which number format a device computes fastest in."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 
 import torch

@@ -1,7 +1,5 @@
 """Plain sampling from a model, many rows at once, with the cache of ``transformers``."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from transformers import LlamaForCausalLM

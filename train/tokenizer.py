@@ -1,7 +1,5 @@
 """A byte-level BPE tokenizer (GPT-2's scheme): every text round-trips exactly, nothing is added on its own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
+import gradio as gr
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
@@ -38,13 +40,32 @@ def scripts() -> Route:
     return Route(f"{folder()}/{{name}}", module)
 
 
-def mounting(module: str, *events: str) -> str:
-    """What a component of `gr.HTML` runs once it is there: `mount` of a module in `assets/js`, given the component.
+def component(
+    module: str, markup: str = "${value}", value: str = "", *, events: Iterable[str] = (), elem_id: str = "", **options: Any
+) -> gr.HTML:
+    """A component of ours: HTML that a module in `assets/js` keeps alive.
 
     Args:
-        module: The module's name.
-        events: What it triggers; Gradio looks for these names here.
+        module: The module's name, and the component's id where there is no `elem_id`.
+        markup: The HTML; Gradio never touches what the script adds to it, unless it holds the value.
+        value: What the script finds at first.
+        events: What it triggers, by their names there.
+        elem_id: The component's id.
+        **options: What else `gr.HTML` takes, such as its label.
     """
+    return gr.HTML(
+        value,
+        html_template=markup,
+        js_on_load=mounting(module, *events),
+        apply_default_css=False,
+        elem_id=elem_id or module,
+        **options,
+    )
+
+
+def mounting(module: str, *events: str) -> str:
+    """What a component of `gr.HTML` runs once it is there: `mount` of a module in `assets/js`, given the component. Gradio
+    looks here for the names of the events that it triggers."""
     address = f"${{window.gradio_config.root}}{folder()}/{module}.js"
     component = f"{{ element, trigger, props, server, watch, events: {json.dumps(events)} }}"
     return f"import(`{address}`).then(({{ mount }}) => mount({component}));"

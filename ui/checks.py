@@ -9,12 +9,7 @@ _WORDS = {"Input should be": "must be", "Value error, ": "", "a valid integer": 
 
 
 def first_problem(error: ValidationError, names: Mapping[str, str] | None = None) -> str:
-    """The first thing that is wrong.
-
-    Args:
-        error: What pydantic found.
-        names: What to call the fields, where not by their own names.
-    """
+    """The first thing that is wrong with what pydantic checked; `names` are those of fields that have others than their own."""
     found = error.errors(include_url=False)[0]
     field = str(found["loc"][0])
     message = found["msg"].split(", unable to parse")[0]

@@ -7,7 +7,7 @@ import gradio as gr
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
 
-from ui.assets import mounting, scripts, styles
+from ui.assets import component, mounting, scripts, styles
 from ui.experiments.doctor import build_doctor
 from ui.experiments.explore import build_explore
 from ui.experiments.learn import build_learn, lesson_in
@@ -40,12 +40,7 @@ HEADER = (
 
 
 def build_page(catalog: Catalog, runs: Runs) -> gr.Blocks:
-    """The whole page.
-
-    Args:
-        catalog: The model pair that visitors use.
-        runs: Where their runs are kept.
-    """
+    """The whole page."""
     first = recorded_run()
     runs.pin(first)
 
@@ -56,9 +51,7 @@ def build_page(catalog: Catalog, runs: Runs) -> gr.Blocks:
     with Page(title="Naive Speculate", fill_width=True, analytics_enabled=False, delete_cache=DELETE_CACHE) as page:
         mounted = mounting("theme") + mounting("views", "learn")
         header = gr.HTML(HEADER, html_template="${value}", js_on_load=mounted, apply_default_css=False)
-        gr.HTML(
-            glossary(), html_template="${value}", js_on_load=mounting("glossary"), apply_default_css=False, elem_id="glossary"
-        )
+        component("glossary", value=glossary())
         with gr.Tabs(elem_id="tabs") as tabs:
             with gr.Tab("Run", id="run"):
                 workbench = Workbench(catalog, runs, first)
@@ -94,16 +87,8 @@ def open_queue(page: gr.Blocks, size: int) -> None:
 
 
 def launch(page: gr.Blocks, routes: Sequence[BaseRoute] = (), **where: Any) -> str:
-    """Serve the page with its looks, scripts and limits.
-
-    Args:
-        page: The page.
-        routes: Further addresses that the server answers.
-        **where: What Gradio's `launch` takes.
-
-    Returns:
-        str: The page's address.
-    """
+    """Serve the page with its looks, scripts and limits, and further routes; `where` is for Gradio's `launch`. Returns the
+    page's address."""
     hush()
     view = early_view(TAGLINE, recorded_run().events)
     _, url, _ = page.launch(

@@ -9,6 +9,21 @@ MONO = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"]
 EDGE = {"light": "#85878e", "dark": "#7b7d84"}
 """Edges of fields: three to one against what they stand on, so that a field is seen to be one."""
 
+SURFACES = {
+    "body_background_fill": "page",
+    "body_text_color": "ink",
+    "body_text_color_subdued": "muted",
+    "block_background_fill": "page",
+    "block_info_text_color": "muted",
+    "block_label_text_color": "ink",
+    "block_title_text_color": "ink",
+    "border_color_primary": "rule",
+    "input_placeholder_color": "muted",
+    "button_secondary_background_fill": "panel",
+    "button_secondary_text_color": "ink",
+}
+"""What is coloured as the palette's surfaces, in light and dark."""
+
 
 def theme() -> gr.themes.Base:
     """The theme; its fonts are the system's, so that nothing is fetched from elsewhere."""
@@ -20,35 +35,21 @@ def theme() -> gr.themes.Base:
         font=SANS,
         font_mono=MONO,
     )
+    light = {name: getattr(LIGHT, part) for name, part in SURFACES.items()}
+    dark = {f"{name}_dark": getattr(DARK, part) for name, part in SURFACES.items()}
     return made.set(
-        body_background_fill=LIGHT.page,
-        body_background_fill_dark=DARK.page,
-        body_text_color=LIGHT.ink,
-        body_text_color_dark=DARK.ink,
-        body_text_color_subdued=LIGHT.muted,
-        body_text_color_subdued_dark=DARK.muted,
-        block_background_fill=LIGHT.page,
-        block_background_fill_dark=DARK.page,
-        block_border_width="0px",
-        block_info_text_size="13.5px",
-        block_info_text_color=LIGHT.muted,
-        block_info_text_color_dark=DARK.muted,
-        block_label_text_color=LIGHT.ink,
-        block_label_text_color_dark=DARK.ink,
-        block_title_text_color=LIGHT.ink,
-        block_title_text_color_dark=DARK.ink,
-        block_title_text_weight="600",
-        border_color_primary=LIGHT.rule,
-        border_color_primary_dark=DARK.rule,
+        **light,
+        **dark,
         input_background_fill=LIGHT.page,
         input_background_fill_dark=DARK.panel,
         input_border_color=EDGE["light"],
         input_border_color_dark=EDGE["dark"],
         checkbox_border_color=EDGE["light"],
         checkbox_border_color_dark=EDGE["dark"],
+        block_border_width="0px",
+        block_info_text_size="13.5px",
+        block_title_text_weight="600",
         input_border_width="1px",
-        input_placeholder_color=LIGHT.muted,
-        input_placeholder_color_dark=DARK.muted,
         color_accent=TARGET.light,
         slider_color=TARGET.light,
         slider_color_dark=TARGET.dark,
@@ -58,8 +59,4 @@ def theme() -> gr.themes.Base:
         button_primary_background_fill_hover_dark="#7dbaff",
         button_primary_text_color="#ffffff",
         button_primary_text_color_dark=DARK.page,
-        button_secondary_background_fill=LIGHT.panel,
-        button_secondary_background_fill_dark=DARK.panel,
-        button_secondary_text_color=LIGHT.ink,
-        button_secondary_text_color_dark=DARK.ink,
     )

@@ -29,7 +29,7 @@ from naive_speculate.bench.report import save_plots, show
 from naive_speculate.bench.ways import Transformers, Way, our_way
 from naive_speculate.costs import CostTable
 from naive_speculate.infer.gguf.metadata import is_gguf
-from naive_speculate.models import BUNDLED_PAIR, ModelPair, load_pair
+from naive_speculate.models import BUNDLED_PAIR, load_pair
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.draft import DRAFTERS
 
@@ -111,7 +111,7 @@ def _run(options: argparse.Namespace, console: Console) -> tuple[dict[str, Any],
     windows = list(range(1, options.max_draft_tokens + 1))
     middle = min(_MIDDLE, options.max_draft_tokens)
     others = [name for name, kind in DRAFTERS.items() if name != "model" and kind.obstacle(pair) is None]
-    target, draft = _load_for_transformers(options, pair)
+    target, draft = _load_for_transformers(options)
     peer = Transformers(target, draft, options.new_tokens)
     cores = torch.get_num_threads()
     peer.choose_threads(prompts[0], sorted({1, max(1, cores - 1), cores}))
@@ -179,7 +179,7 @@ def _prompts(path: Path | None) -> list[str]:
     return lines
 
 
-def _load_for_transformers(options: argparse.Namespace, pair: ModelPair) -> tuple[Any, Any]:
+def _load_for_transformers(options: argparse.Namespace) -> tuple[Any, Any]:
     """The same weights as plain transformers models, in the same precision on the same device."""
     folders = (options.target, options.draft)
     if options.target is None:

@@ -64,12 +64,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Costs:
-    """Milliseconds of forwards at some length of context.
-
-    Attributes:
-        draft_ms: Draft model, one token.
-        verify_ms: Target, 1, 2, 3 … tokens.
-    """
+    """Milliseconds of forwards at some length of context: the draft's over one token, the target's over 1, 2, 3 … tokens."""
 
     context: int
     draft_ms: float
@@ -151,12 +146,7 @@ def step_costs(
 
 
 def fastest_drafter(lines: dict[str, list[Line]], window: int) -> str:
-    """Which of the trained drafters decodes fastest with this window, over all modes together.
-
-    Args:
-        lines: What `compare` found, by mode; "model" and "head" both have a line in each.
-        window: How many tokens both draft.
-    """
+    """Which of the trained drafters, which have a line in every mode, decodes fastest with this window over all of them."""
     every = [line for found in lines.values() for line in found]
     names = {"model": f"k = {window}", "head": f"head, k = {window}"}
     speeds = {drafter: fmean(line.over_plain for line in every if line.name == name) for drafter, name in names.items()}

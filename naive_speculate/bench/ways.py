@@ -85,13 +85,8 @@ def our_way(
 
 
 class Transformers:
-    """transformers' `generate` with a target and a draft model, in as many torch threads as suit it best.
-
-    Args:
-        target: The target model; from now on it does not end at its end-of-sequence token.
-        draft: The assistant of assisted generation; likewise.
-        new_tokens: Tokens to generate.
-    """
+    """transformers' `generate` with a target and a draft model, in as many torch threads as suit it best. From now on neither
+    model ends at its end-of-sequence token."""
 
     def __init__(self, target: Any, draft: Any, new_tokens: int) -> None:
         self.target, self.draft = target, draft

@@ -6,7 +6,7 @@ are known the tokens of a shorter window follow from them without α: 1 + the su
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from naive_speculate.costs import CostTable
@@ -40,7 +40,7 @@ class Window:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON values."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +91,7 @@ class Diagnosis:
 
 
 def diagnose(reading: Reading, costs: CostTable | None = None, *, num_draft_tokens: int | None = None) -> Diagnosis:
-    """What follows from an engine's account.
-
-    Args:
-        reading: The account.
-        costs: What a draft forward and a verification cost.
-        num_draft_tokens: The window, where the account does not tell it.
+    """What follows from an engine's account with these costs, and with this window where the account does not tell it.
 
     Raises:
         ValueError: If `num_draft_tokens` is no window, or the numbers contradict one another.
@@ -153,8 +148,7 @@ def _with_suspects(found: Diagnosis) -> Diagnosis:
         speedup=found.speedup,
         requests=found.reading.requests_running,
     )
-    values = {name: getattr(found, name) for name in found.__dataclass_fields__}
-    return Diagnosis(**values | {"suspects": told})
+    return replace(found, suspects=told)
 
 
 def _conditional(rates: Sequence[float]) -> tuple[float | None, ...]:

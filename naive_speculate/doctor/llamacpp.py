@@ -7,7 +7,7 @@ Read at: `tools/server/server-task.cpp` 00efb3e18426 (`timings`), `common/specul
 import re
 from typing import Any
 
-from naive_speculate.doctor.reading import Reading, ratio, weighted_rates
+from naive_speculate.doctor.reading import Reading, rates_in, weighted_rates
 from naive_speculate.doctor.values import objects, whole_number
 
 TIMINGS = "tools/server/server-task.cpp, result_timings::to_json (00efb3e18426)"
@@ -71,21 +71,19 @@ def read_server_log(text: str) -> Reading | None:
             generated = None
             steps = None if steps is None or of_request is None else steps + of_request
         elif of_request:
-            parts.append((of_request, tuple(float(rate) for rate in places.replace(",", " ").split())))
+            parts.append((of_request, rates_in(places)))
     if not drafted:
         return None
     if not parts:
         return _without_places("server log “draft acceptance”", SERVER_LOG, drafted, accepted, steps)
-    return Reading(
+    return Reading.counted(
+        accepted,
+        drafted,
+        steps,
         engine="llama.cpp",
         format="server log “draft acceptance”",
         source=SERVER_LOG,
-        accepted_per_step=ratio(accepted, steps),
-        drafted_per_step=ratio(drafted, steps),
         rates=weighted_rates(parts),
-        num_steps=steps,
-        num_draft_tokens=drafted,
-        num_accepted_tokens=accepted,
         derived=("The steps follow from the mean length, to its two decimals.",),
         unknown=(_P_MIN,),
     )
@@ -107,20 +105,18 @@ def read_statistics(text: str) -> Reading | None:
         of_steps = min(int(calls), int(drafts)) or int(drafts)
         found = re.search(r"#acc rate/pos = \(([\d., ]*)\)", rest)
         told = told and found is not None
-        rates = tuple(float(rate) for rate in found[1].replace(",", " ").split()) if found else (int(kept_some) / of_steps,)
+        rates = rates_in(found[1]) if found else (int(kept_some) / of_steps,)
         parts.append((of_steps, rates))
         steps, drafted, accepted = steps + of_steps, drafted + int(of_drafter), accepted + int(kept)
     first_only = "This version's line tells of the first place alone (#acc drafts ÷ the steps), not of those behind it."
-    return Reading(
+    return Reading.counted(
+        accepted,
+        drafted,
+        steps,
         engine="llama.cpp",
         format="“statistics” line",
         source=STATISTICS,
-        accepted_per_step=accepted / steps,
-        drafted_per_step=drafted / steps,
         rates=weighted_rates(parts),
-        num_steps=steps,
-        num_draft_tokens=drafted,
-        num_accepted_tokens=accepted,
         unknown=(_P_MIN, "The line counts from the start of a server's slot.", *(() if told else (first_only,))),
     )
 
@@ -145,15 +141,13 @@ def read_example(text: str) -> Reading | None:
 def _without_places(format: str, source: str, drafted: int, accepted: int, steps: float | None) -> Reading:
     """An account that has neither places nor steps: each step gives one token of the target's own beside the kept drafts."""
     known = steps is not None and steps > 0
-    return Reading(
+    return Reading.counted(
+        accepted,
+        drafted,
+        steps if known else None,
         engine="llama.cpp",
         format=format,
         source=source,
-        accepted_per_step=ratio(accepted, steps) if known else None,
-        drafted_per_step=ratio(drafted, steps) if known else None,
-        num_steps=steps if known else None,
-        num_draft_tokens=drafted,
-        num_accepted_tokens=accepted,
         derived=(f"The steps are not counted: they follow from the tokens that were no drafts. {_MIXED}",) if known else (),
         unknown=(_NO_PLACES, _P_MIN, *(() if known else ("There is nothing that the number of steps follows from.",))),
     )

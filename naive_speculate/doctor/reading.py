@@ -42,6 +42,18 @@ class Reading:
     derived: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
 
+    @classmethod
+    def counted(cls, accepted: int, drafted: int, steps: float | None, **told: Any) -> "Reading":
+        """An account that counts drafts, and steps where these are known; `told` are its other fields."""
+        return cls(
+            accepted_per_step=ratio(accepted, steps),
+            drafted_per_step=ratio(drafted, steps),
+            num_steps=steps,
+            num_draft_tokens=drafted,
+            num_accepted_tokens=accepted,
+            **told,
+        )
+
     def __post_init__(self) -> None:
         accepted, drafted = self.num_accepted_tokens, self.num_draft_tokens
         for count in (accepted, drafted):
@@ -69,6 +81,11 @@ def ratio(part: float | None, whole: float | None) -> float | None:
     return None if part is None or not whole else part / whole
 
 
+def rates_in(text: str) -> tuple[float, ...]:
+    """Numbers with commas or spaces between them."""
+    return tuple(float(rate) for rate in text.replace(",", " ").split())
+
+
 def mean(numbers: Iterable[float]) -> float | None:
     """The mean; None of nothing."""
     numbers = list(numbers)
@@ -76,11 +93,7 @@ def mean(numbers: Iterable[float]) -> float | None:
 
 
 def weighted_rates(parts: Iterable[tuple[float, tuple[float, ...]]]) -> tuple[float, ...]:
-    """Rates of several accounts together.
-
-    Args:
-        parts: Of each account its steps and its rates; a place that it does not name was never kept.
-    """
+    """Rates of several accounts together, each with its steps; a place that one does not name was never kept there."""
     parts = list(parts)
     steps = sum(n for n, _ in parts)
     places = max((len(rates) for _, rates in parts), default=0)

@@ -15,13 +15,7 @@ EXAMPLES = (0.01, 0.05, 0.1, 0.2)
 
 
 def show(found: Diagnosis, console: Console, basis: str = "as given") -> None:
-    """Print it.
-
-    Args:
-        found: The diagnosis.
-        console: Where to.
-        basis: Where the costs come from.
-    """
+    """Print it; `basis` says where the costs come from."""
     console.print(Text(f"{found.reading.engine}, {found.reading.format}", style="bold"))
     console.print(Text(f"format as in {found.reading.source}", style="dim"), end="\n\n")
     console.print(_figures(found))
@@ -35,7 +29,7 @@ def show(found: Diagnosis, console: Console, basis: str = "as given") -> None:
     console.print(_suspects(found))
     if found.reading.derived or found.reading.unknown or found.alpha_assumes_one:
         console.print()
-        console.print(_unknown(found))
+        console.print(Text("\n").join(Text(line, style="dim") for line in caveats(found)))
 
 
 def figures(found: Diagnosis) -> dict[str, str]:
@@ -127,10 +121,6 @@ def _suspects(found: Diagnosis) -> Text:
     if not found.suspects:
         return Text("Nothing here is suspicious.")
     return Text("\n").join(Text(f"! {suspect.words}") for suspect in found.suspects)
-
-
-def _unknown(found: Diagnosis) -> Text:
-    return Text("\n").join(Text(line, style="dim") for line in caveats(found))
 
 
 def caveats(found: Diagnosis) -> list[str]:

@@ -11,12 +11,7 @@ MANY_TOKENS = 256
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """Something that may be wrong.
-
-    Attributes:
-        name: `mismatch`, `cliff`, `k_too_large`, `k_too_small`, `short_windows`, `batch` or `does_not_pay`.
-        words: What speaks for it, and what to look at.
-    """
+    """Something that may be wrong, and in words what speaks for it, and what to look at."""
 
     name: str
     words: str

@@ -5,7 +5,7 @@
 
 import re
 
-from naive_speculate.doctor.reading import ROUNDING, Reading, mean, ratio, weighted_rates
+from naive_speculate.doctor.reading import ROUNDING, Reading, mean, rates_in, weighted_rates
 
 SOURCE = "vllm/v1/spec_decode/metrics.py, SpecDecodingLogging.log (ee4ceaae5953)"
 _LINE = re.compile(r"SpecDecoding metrics: (.*)")
@@ -29,7 +29,7 @@ def read_log(text: str) -> Reading | None:
             continue
         drafted, accepted = drafted + of_line, accepted + of_them
         found = _RATES.search(line)
-        rates = tuple(float(rate) for rate in found[1].replace(",", " ").split()) if found else ()
+        rates = rates_in(found[1]) if found else ()
         of_steps = _steps(of_line, of_them, rates, line) if of_line else 0.0
         counted = counted and of_steps is not None
         steps += of_steps or 0.0
@@ -37,16 +37,14 @@ def read_log(text: str) -> Reading | None:
     if not parts:
         return None
     running = mean(int(number) for number in _RUNNING.findall(text) if int(number))
-    return Reading(
+    return Reading.counted(
+        accepted,
+        drafted,
+        steps if counted else None,
         engine="vLLM",
         format="log line “SpecDecoding metrics”",
         source=SOURCE,
-        accepted_per_step=ratio(accepted, steps) if counted else None,
-        drafted_per_step=ratio(drafted, steps) if counted else None,
         rates=weighted_rates(parts) if counted else (),
-        num_steps=steps if counted else None,
-        num_draft_tokens=drafted,
-        num_accepted_tokens=accepted,
         requests_running=running,
         derived=(f"{_TOO_FEW}: they follow from Drafted, Accepted and the rates.",) if counted else (),
         unknown=() if counted else (f"{_TOO_FEW}, and this version's has no rates to tell them from.",),

@@ -16,12 +16,7 @@ class Emitter:
     """Events of one sequence, in order.
 
     While a stop string may be forming, events are held back from the first token concerned on; what the string takes with it
-    is then told as discarded.
-
-    Args:
-        vocabulary: The tokenizer.
-        info: What the `started` event tells.
-        known: The tokens that a draft with another tokenizer knows; None for all.
+    is then told as discarded. Tokens that a draft with another tokenizer does not know (`known`) are told to be such.
     """
 
     def __init__(self, vocabulary: Vocabulary, info: RunInfo, known: Collection[int] | None = None) -> None:

@@ -31,16 +31,7 @@ class EventKind(StrEnum):
     FINISHED = "finished"
 
 
-TOKEN_KINDS = frozenset(
-    {
-        EventKind.PROPOSED,
-        EventKind.ACCEPTED,
-        EventKind.REJECTED,
-        EventKind.DISCARDED,
-        EventKind.RESAMPLED,
-        EventKind.BONUS,
-    }
-)
+TOKEN_KINDS = frozenset(EventKind) - {EventKind.STARTED, EventKind.STEP, EventKind.FINISHED}
 """Kinds that speak of one token."""
 
 OUTPUT_KINDS = frozenset({EventKind.ACCEPTED, EventKind.RESAMPLED, EventKind.BONUS})
@@ -98,13 +89,8 @@ def plain_logprobs(entry: Mapping[int, Logprob]) -> dict[str, Any]:
 
 
 class TopTokens(Sequence[TokenProb]):
-    """A list of most probable tokens whose entries are made when somebody looks at them, which for most lists nobody does.
-
-    Args:
-        token_ids: The tokens, most probable first.
-        probs: Their probabilities.
-        text_of: Gives a token's text.
-    """
+    """A list of most probable tokens, in that order, whose entries are made when somebody looks at them, which for most lists
+    nobody does."""
 
     __slots__ = ("_probs", "_text_of", "_token_ids")
 

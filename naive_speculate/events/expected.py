@@ -71,15 +71,8 @@ class ExpectedAcceptance:
 
 
 def expected_acceptance(events: Iterable[Event], row: int | None = None) -> ExpectedAcceptance | None:
-    """What the drafts of a run were worth.
-
-    Args:
-        events: The events of a run, whole or so far.
-        row: Count this sequence only; None counts every event.
-
-    Returns:
-        ExpectedAcceptance: The figures; None where nothing was judged, or the events do not tell.
-    """
+    """What the drafts of a run, whole or so far, were worth: of one sequence, or counting every event without a row. None where
+    nothing was judged, or the events do not tell."""
     drafted: dict[int, list[float | None]] = defaultdict(list)  # of the rounds that go on, by row
     alphas: list[list[float]] = []
     kept, one_by_one = 0, True

@@ -16,12 +16,7 @@ _DASHES = {"dotted": "1.5 2.5", "dashed": "5 3"}
 
 
 def round_svg(events: Iterable[Event], step: int, row: int = 0) -> str:
-    """The drawing, on white, its parameters in the caption; whatever a model wrote is escaped.
-
-    Args:
-        events: Those of a run, whole or so far.
-        step: Number of the round, from 0.
-        row: Which sequence of a batch.
+    """The drawing of a step of a run, on white, its parameters in the caption; whatever a model wrote is escaped.
 
     Raises:
         ValueError: If the events have no token of such a round.

@@ -58,11 +58,7 @@ class Metrics:
 
 
 class Summary:
-    """The figures of a run that goes on: takes its events one by one, each in constant time.
-
-    Args:
-        row: Count this sequence only; None counts every event.
-    """
+    """The figures of a run that goes on, or of one row of it: takes its events one by one, each in constant time."""
 
     def __init__(self, row: int | None = None) -> None:
         self._row = row
@@ -135,15 +131,7 @@ class Summary:
 
 
 def summarize(events: Iterable[Event], row: int | None = None) -> Metrics:
-    """Compute the figures of a run.
-
-    Args:
-        events: The events of a run, whole or so far.
-        row: Count this sequence only; None counts every event.
-
-    Returns:
-        Metrics: The figures.
-    """
+    """The figures of a run, whole or so far: of one sequence, or counting every event without a row."""
     summary = Summary(row)
     for event in events:
         summary.add(event)

@@ -19,11 +19,8 @@ _TEXT = "margin:0 0 8px;white-space:pre-wrap;overflow-wrap:anywhere"
 
 
 def to_html(events: Iterable[Event]) -> str:
-    """The text of a run, refused drafts struck through, a legend and the figures; whatever a model wrote is escaped.
-
-    Args:
-        events: Those of a run, whole or so far; of a batch, each row's text stands by itself.
-    """
+    """The text of a run, whole or so far, refused drafts struck through, a legend and the figures; whatever a model wrote is
+    escaped. Of a batch, each row's text stands by itself."""
     rows = sorted(events, key=lambda event: event.row)
     parts = [_row(list(own)) for _, own in groupby(rows, key=lambda event: event.row)]
     legend = " ".join(_span(style, f"{style.mark} {style.label}") for style in (PROMPT, *(STYLES[kind] for kind in _LEGEND)))

@@ -30,12 +30,7 @@ class _Round:
 
 
 def compare(plain: Sequence[Iterable[Event]], drafted: Sequence[Iterable[Event]], machine: str) -> MeasuredSpeedup | None:
-    """What drafting gained.
-
-    Args:
-        plain: Traces of plain decoding.
-        drafted: Traces with drafts, one fewer: each was decoded between two plain ones.
-        machine: What computed.
+    """What drafting gained on this machine. There is one drafted trace fewer: each was decoded between two plain ones.
 
     Returns:
         MeasuredSpeedup: The figure; None where a run is too short for one.

@@ -65,6 +65,11 @@ class Trace:
         return next((event for event in self.events if event.kind == EventKind.STARTED), None)
 
     @property
+    def settings(self) -> dict[str, Any]:
+        """What the run was started with; empty where the trace does not say."""
+        return (self.started.settings if self.started else None) or {}
+
+    @property
     def finished(self) -> Event | None:
         """The event that ended the run; None while it goes on."""
         return next((event for event in reversed(self.events) if event.kind == EventKind.FINISHED), None)
@@ -80,11 +85,7 @@ class Trace:
         return expected_acceptance(self.events)
 
     def to_svg(self, step: int, row: int = 0) -> str:
-        """One round as a drawing for a slide: drafts, both models' probabilities, verdicts and what came out.
-
-        Args:
-            step: Number of the round, from 0.
-            row: Which sequence of a batch.
+        """A round, by its number from 0, as a drawing for a slide: drafts, both models' probabilities, verdicts, what came out.
 
         Raises:
             ValueError: If there is no such round.

@@ -10,15 +10,11 @@ _NUMPY_TYPES = {torch.int64: np.int64, torch.float32: np.float32, torch.float64:
 
 
 def on_device(values: Sequence[Any], device: torch.device | None = None, dtype: torch.dtype = torch.int64) -> torch.Tensor:
-    """A tensor of numbers that the host knows.
+    """A tensor of numbers, or nested lists of them, that the host knows; int64, float32 or float64, on the CPU or where it is
+    wanted.
 
     `torch.tensor(values, device="cuda")` waits until the GPU has done all it was given; this does not. On the CPU NumPy takes a
     list in a third of torch's time.
-
-    Args:
-        values: Numbers, or nested lists of them.
-        device: Where the tensor is wanted; None for the CPU.
-        dtype: int64, float32 or float64.
     """
     if device is None or device.type == "cpu":
         return torch.from_numpy(np.array(values, _NUMPY_TYPES[dtype]))
@@ -27,11 +23,8 @@ def on_device(values: Sequence[Any], device: torch.device | None = None, dtype: 
 
 
 def to_lists(*tensors: torch.Tensor) -> list[list[Any]]:
-    """The rows of tensors of one dtype and device as lists; from a GPU in one transfer, for which it waits once.
-
-    Args:
-        *tensors: Each of shape `[batch_size]` or `[batch_size, some number]`.
-    """
+    """The rows of tensors of one dtype and device, `[batch_size]` or `[batch_size, some number]`, as lists; from a GPU in one
+    transfer, for which it waits once."""
     if tensors[0].device.type == "cpu":
         return [tensor.tolist() for tensor in tensors]
     columns = [tensor if tensor.dim() > 1 else tensor[:, None] for tensor in tensors]

@@ -32,14 +32,7 @@ def forward(model: LanguageModel, query_token_ids: torch.Tensor, kv_cache: KVCac
 def forward_with_features(
     model: BatchLanguageModel, query_token_ids: torch.Tensor, kv_cache: KVCache, layers: Sequence[int], **options: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """`model.forward` with hidden states, and a look at what came of it.
-
-    Args:
-        model: Computes.
-        query_token_ids: int64, shape `[batch_size, num_query_tokens]`.
-        kv_cache: Gains the query's keys and values.
-        layers: Whose hidden states are wanted, at least one.
-        **options: `num_logits`.
+    """The same with the hidden states of some layers, at least one.
 
     Returns:
         tuple: Logits, shape `[batch_size, num_query_tokens or num_logits, vocab_size]`, and features, shape `[batch_size,

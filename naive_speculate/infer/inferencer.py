@@ -4,7 +4,7 @@ from numbers import Integral
 
 import torch
 
-from naive_speculate.infer.forward import forward
+from naive_speculate.infer.forward import check_query, forward
 from naive_speculate.infer.protocols import DecodeOutput, KVCache, LanguageModel, PrefillOutput
 from naive_speculate.sampling.strategy import SampleStrategy, TokenSampler, choose
 
@@ -28,9 +28,7 @@ class BasicInferencer:
         Raises:
             ValueError: If the query has no tokens, the strategy is unknown, or the model does not keep to its contract.
         """
-        if query_token_ids.dim() != 2 or query_token_ids.shape[1] == 0:
-            shape = list(query_token_ids.shape)
-            raise ValueError(f"query_token_ids must have shape [batch_size, num_query_tokens > 0], got {shape}")
+        check_query(query_token_ids)
         logits = forward(self.language_model, query_token_ids, kv_cache)
         return PrefillOutput(choose(logits[:, -1], sample_strategy)[:, None], logits)
 

@@ -8,6 +8,7 @@ import torch
 from naive_speculate.infer.dynamic_cache import DynamicKVCache
 from naive_speculate.infer.forward import forward
 from naive_speculate.infer.protocols import BatchLanguageModel, LanguageModel
+from naive_speculate.infer.rows import Rows
 
 
 class PlainCache:
@@ -47,16 +48,8 @@ class PlainCache:
         """Nothing is kept beyond the tokens."""
 
 
-class PlainRows:
+class PlainRows(Rows[PlainCache]):
     """Some rows of a `PlainCache`."""
-
-    def __init__(self, cache: PlainCache, rows: Sequence[int]) -> None:
-        self.cache = cache
-        self.indices = list(rows)
-
-    def get_num_tokens(self) -> int:
-        """Number of tokens of the longest row."""
-        return max(self.cache.caches[row].get_num_tokens() for row in self.indices)
 
 
 class PlainModel:
@@ -98,12 +91,7 @@ class PlainModel:
         layers: Sequence[int] = (),
         lengths: Sequence[int] | None = None,
     ) -> torch.Tensor:
-        """See `BatchLanguageModel.forward`.
-
-        Args:
-            query_token_ids, kv_cache, num_logits: As there.
-            layers: None can be asked for.
-            lengths: So many tokens of each row are more than padding, which the model never sees; None for all.
+        """See `BatchLanguageModel.forward`; only so many tokens of each row are more than padding, which the model never sees.
 
         Raises:
             ValueError: If hidden states are asked for, which a plain model does not return.

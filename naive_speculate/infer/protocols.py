@@ -53,11 +53,7 @@ class KVCache(Protocol):
     """Stores the keys and values of every layer, for the tokens that a model has seen."""
 
     def update(self, kv_states: Sequence[KVState]) -> None:
-        """Append the keys and values of new tokens.
-
-        Args:
-            kv_states: One entry a layer; all tensors have the same shape.
-        """
+        """Append the keys and values of new tokens, one entry a layer; all tensors have the same shape."""
         ...
 
     def get_kv_states(self) -> list[KVState]:

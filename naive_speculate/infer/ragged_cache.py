@@ -10,8 +10,9 @@ from collections.abc import Sequence
 import torch
 
 from naive_speculate.infer.device import on_device
-from naive_speculate.infer.dynamic_cache import check_crop, count_new
+from naive_speculate.infer.dynamic_cache import count_new
 from naive_speculate.infer.protocols import KVState
+from naive_speculate.infer.rows import Rows
 
 _FIRST_CAPACITY = 128
 
@@ -169,29 +170,19 @@ class RaggedKVCache:
         self.all_rows().crop(num_tokens_crop)
 
 
-class CacheRows:
+class CacheRows(Rows["RaggedKVCache"]):
     """Some rows of a `RaggedKVCache`, as a `KVCache`.
 
     A model's forward over n query tokens takes `positions(n)`, then calls for each layer `write(layer, keys, values)`, which
     returns what to attend to under `mask(n)`, and then `advance(n)`.
 
     Attributes:
-        cache: The whole cache.
-        indices: Which of its rows these are.
         contiguous: Whether they are neighbours, in that order.
     """
 
     def __init__(self, cache: RaggedKVCache, rows: list[int]) -> None:
-        if not rows or len(set(rows)) != len(rows):
-            raise ValueError(f"rows must be distinct and at least one, got {rows}")
-        self.cache = cache
-        self.indices = rows
+        super().__init__(cache, rows)
         self.contiguous = rows == list(range(rows[0], rows[0] + len(rows)))
-
-    @property
-    def lengths(self) -> list[int]:
-        """Number of tokens of each row."""
-        return [self.cache.lengths[row] for row in self.indices]
 
     def positions(self, num_new: int, device: torch.device | None = None) -> torch.Tensor:
         """Positions of the next `num_new` tokens, int64, shape `[rows, num_new]`."""
@@ -253,15 +244,3 @@ class CacheRows:
         end = self.get_num_tokens()
         pairs = zip(self.cache._keys, self.cache._values, strict=True)
         return [KVState(keys[self.indices, :, :end], values[self.indices, :, :end]) for keys, values in pairs]
-
-    def get_num_tokens(self) -> int:
-        """Number of tokens of the longest row."""
-        return max(self.lengths)
-
-    def crop(self, num_tokens_crop: int | Sequence[int]) -> None:
-        """Forget the latest tokens; one number for every row, or one a row (see `KVCache`)."""
-        counts = [num_tokens_crop] * len(self.indices) if isinstance(num_tokens_crop, int) else num_tokens_crop
-        for row, count in zip(self.indices, counts, strict=True):
-            check_crop(count, self.cache.lengths[row])
-        for row, count in zip(self.indices, counts, strict=True):
-            self.cache.lengths[row] -= count

@@ -148,11 +148,7 @@ class SlotPool:
         lengths: Sequence[int] | None = None,
         num_logits: int | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """As `forward`, and the hidden states of some layers.
-
-        Args:
-            view, query, lengths, num_logits: As for `forward`.
-            layers: See `BatchLanguageModel.forward`.
+        """As `forward`, and the hidden states of some layers; see `BatchLanguageModel.forward`.
 
         Returns:
             tuple: Logits of every position or the last `num_logits`, and features, shape `[rows, num_query_tokens,
@@ -167,26 +163,13 @@ class SlotPool:
         return self.forward(view, query, num_logits, lengths), None
 
     def catch_up(self, slots: Sequence[Slot], token_ids: Sequence[list[int]]) -> None:
-        """Feed every slot all of its tokens but the last.
-
-        Args:
-            slots: Slots of this pool.
-            token_ids: All tokens of each sequence.
-        """
+        """Feed every slot all tokens of its sequence but the last."""
         while self.feed(slots, token_ids):
             pass
 
     def feed(self, slots: Sequence[Slot], token_ids: Sequence[list[int]], layers: Sequence[int] = ()) -> Chunk | None:
-        """Feed every slot that is short of them the next chunk of its tokens, never the last token.
-
-        Args:
-            slots: Slots of this pool.
-            token_ids: All tokens of each sequence.
-            layers: Whose hidden states are wanted of what is fed.
-
-        Returns:
-            Chunk: What was fed; None where no slot was short of any.
-        """
+        """Feed every slot that is short of them the next chunk of its sequence's tokens, never the last token. Returns what was
+        fed, with the hidden states of these layers; None where no slot was short of any."""
         places = [place for place, tokens in enumerate(token_ids) if slots[place].num_tokens < len(tokens) - 1]
         if not places:
             return None

@@ -131,17 +131,7 @@ class TransformersLanguageModel:
     def forward(
         self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None, layers: Sequence[int] = ()
     ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-        """Compute logits and extend the cache; see `LanguageModel.forward`.
-
-        Args:
-            query_token_ids: int64, shape `[batch_size, num_query_tokens]`.
-            kv_cache: A `RaggedKVCache`, a choice of its rows, or any `KVCache`.
-            num_logits: Only the last so many positions' logits; None for all.
-            layers: Whose hidden states are wanted beside the logits; see `BatchLanguageModel.forward`.
-
-        Returns:
-            torch.Tensor: Shape `[batch_size, num_query_tokens or num_logits, vocab_size]`; with `layers`, a pair of this and
-                the features.
+        """See `BatchLanguageModel.forward`; the cache may be a `RaggedKVCache`, a choice of its rows, or any `KVCache`.
 
         Raises:
             ValueError: If the query is not of that shape, its rows are not the cache's, all of them reach beyond

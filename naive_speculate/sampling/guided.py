@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from naive_speculate.text import num_shared
+
 if TYPE_CHECKING:
     import xgrammar
 
@@ -162,8 +164,7 @@ def _check_size(name: str, text: str) -> None:
 def _most_times(grammar: str) -> int:
     """How often a grammar may repeat something, counts within counts multiplied; of a recursive rule, one level is counted.
 
-    Args:
-        grammar: As xgrammar writes it: a rule a line, and only names of rules are counted, `name{1, 1000}`.
+    xgrammar writes it with a rule a line, and counts only names of rules: `name{1, 1000}`.
     """
     lines = _LITERAL.sub("", grammar).splitlines()
     bodies = {name: _COUNTED.findall(body) for name, _, body in (line.partition(" ::= ") for line in lines)}
@@ -191,11 +192,6 @@ def _xgrammar() -> Any:
 @lru_cache(maxsize=64)
 def parse(name: str, text: str, *, any_whitespace: bool = True) -> "xgrammar.Grammar":
     """Parse a grammar given as `GuidedDecodingParams.source`.
-
-    Args:
-        name: The kind.
-        text: The grammar's text.
-        any_whitespace: Whether JSON may have any amount of white space between its parts.
 
     Raises:
         ValueError: With the parser's message, or if xgrammar is not installed.
@@ -280,11 +276,7 @@ class GrammarMask:
             scores: Shape `[vocab_size]`.
             history: Generated tokens before this position.
         """
-        shared = 0
-        for ours, theirs in zip(self._consumed, history, strict=False):
-            if ours != theirs:
-                break
-            shared += 1
+        shared = num_shared(self._consumed, history)
         if len(self._consumed) > shared:
             self._matcher.rollback(len(self._consumed) - shared)
             del self._consumed[shared:]

@@ -1,13 +1,13 @@
 """Parameters of one request, with vLLM's names, meanings, defaults and ranges, checked on construction."""
 
-import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Annotated, Any, get_args, get_type_hints
 
 import numpy as np
 import torch
+from pydantic import Field, ValidationError, create_model
 
 from naive_speculate.sampling.guided import GuidedDecodingParams
 from naive_speculate.sampling.words import WordList, word_list
@@ -19,6 +19,18 @@ LogitsProcessor = (
 
 MAX_STOP_STRINGS = 64
 MAX_STOP_LENGTH = 512
+
+# What a number may be; the description ends the sentence "temperature must be …".
+_Positive = Annotated[int, Field(ge=1, description="a whole number, at least 1")]
+_Count = Annotated[int, Field(ge=0, description="a whole number, at least 0")]
+_Most = Annotated[int, Field(ge=-1, description="a whole number, -1 (all) or at least 0")]
+_TopK = Annotated[int, Field(ge=-1, description="a whole number, -1 or 0 (all) or at least 1")]
+_Seed = Annotated[int, Field(ge=0, lt=2**63, description=f"a whole number, between 0 and {2**63 - 1}")]
+_Penalty = Annotated[float, Field(ge=-2, le=2, description="a number, from -2 to 2")]
+_Share = Annotated[float, Field(ge=0, le=1, description="a number, from 0 to 1")]
+_SomeShare = Annotated[float, Field(gt=0, le=1, description="a number, above 0 and at most 1")]
+_Factor = Annotated[float, Field(gt=0, allow_inf_nan=False, description="a number, above 0")]
+_Temperature = Annotated[float, Field(ge=0, allow_inf_nan=False, description="a number, at least 0")]
 _LISTS = ("stop", "stop_token_ids", "bad_words", "logits_processors")
 
 
@@ -66,30 +78,30 @@ class SamplingParams:
         ValueError: Names the field and the value that is out of its range or contradicts another.
     """
 
-    n: int = 1
-    best_of: int | None = None
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
-    repetition_penalty: float = 1.0
-    temperature: float = 1.0
-    top_p: float = 1.0
-    top_k: int = -1
-    min_p: float = 0.0
-    seed: int | None = None
+    n: _Positive = 1
+    best_of: _Positive | None = None
+    presence_penalty: _Penalty = 0.0
+    frequency_penalty: _Penalty = 0.0
+    repetition_penalty: _Factor = 1.0
+    temperature: _Temperature = 1.0
+    top_p: _SomeShare = 1.0
+    top_k: _TopK = -1
+    min_p: _Share = 0.0
+    seed: _Seed | None = None
     stop: str | Sequence[str] | None = ()
     stop_token_ids: Sequence[int] | None = ()
     bad_words: Sequence[str] | None = ()
     include_stop_str_in_output: bool = False
     ignore_eos: bool = False
-    max_tokens: int | None = 16
-    min_tokens: int = 0
-    logprobs: int | None = None
-    prompt_logprobs: int | None = None
+    max_tokens: _Positive | None = 16
+    min_tokens: _Count = 0
+    logprobs: _Most | None = None
+    prompt_logprobs: _Most | None = None
     detokenize: bool = True
     skip_special_tokens: bool = True
     spaces_between_special_tokens: bool = True
     logits_processors: Sequence[LogitsProcessor] | None = field(default=())
-    truncate_prompt_tokens: int | None = None
+    truncate_prompt_tokens: _Positive | None = None
     guided_decoding: GuidedDecodingParams | Mapping[str, Any] | None = None
     logit_bias: Mapping[int, float] | None = None
     allowed_token_ids: Sequence[int] | None = None
@@ -148,31 +160,11 @@ class SamplingParams:
         }
 
     def _check_numbers(self) -> None:
-        _check_int("n", self.n, 1)
-        if self.best_of is not None:
-            _check_int("best_of", self.best_of, 1)
-            if self.best_of < self.n:
-                raise ValueError(f"best_of must be at least n, got best_of={self.best_of} and n={self.n}")
-        _check_float("presence_penalty", self.presence_penalty, -2, 2)
-        _check_float("frequency_penalty", self.frequency_penalty, -2, 2)
-        _check_float("repetition_penalty", self.repetition_penalty, 0, math.inf, above=True)
-        _check_float("temperature", self.temperature, 0, math.inf)
-        _check_float("top_p", self.top_p, 0, 1, above=True)
-        _check_float("min_p", self.min_p, 0, 1)
-        _check_int("top_k", self.top_k, -1, hint="-1 or 0 (all) or at least 1")
-        if self.seed is not None:
-            _check_int("seed", self.seed, 0, 2**63 - 1)
-        if self.max_tokens is not None:
-            _check_int("max_tokens", self.max_tokens, 1)
-        _check_int("min_tokens", self.min_tokens, 0)
-        for name in ("logprobs", "prompt_logprobs"):
-            if getattr(self, name) is not None:
-                _check_int(name, getattr(self, name), -1, hint="-1 (all) or at least 0")
-        if self.truncate_prompt_tokens is not None:
-            _check_int("truncate_prompt_tokens", self.truncate_prompt_tokens, 1)
-        for f in fields(self):
-            if isinstance(f.default, bool) and not isinstance(getattr(self, f.name), bool):
-                raise ValueError(f"{f.name} must be True or False, got {getattr(self, f.name)!r:.80}")
+        try:
+            _Numbers.model_validate({name: getattr(self, name) for name in _HINTS}, strict=True)
+        except ValidationError as error:
+            name = str(error.errors(include_url=False)[0]["loc"][0])
+            raise ValueError(f"{name} must be {_words(_HINTS[name])}, got {getattr(self, name)!r:.80}") from None
 
     def _check_lists(self) -> None:
         if len(self.stop or ()) > MAX_STOP_STRINGS:
@@ -185,18 +177,19 @@ class SamplingParams:
                 if len(text) > MAX_STOP_LENGTH:
                     raise ValueError(f"{name} strings may be {MAX_STOP_LENGTH} characters long, got one of {len(text)}")
         for token in self.stop_token_ids or ():
-            _check_int("stop_token_ids", token, 0)
+            _check_token("stop_token_ids", token)
         if self.allowed_token_ids is not None:
             if not self.allowed_token_ids:
                 raise ValueError("allowed_token_ids is empty, so that no token could be generated")
             for token in self.allowed_token_ids:
-                _check_int("allowed_token_ids", token, 0)
+                _check_token("allowed_token_ids", token)
         if self.logit_bias is not None:
             if not isinstance(self.logit_bias, Mapping):
                 raise ValueError(f"logit_bias must map token ids to numbers, got {self.logit_bias!r}")
             for token, bias in self.logit_bias.items():
-                _check_int("logit_bias", token, 0)
-                _check_float("logit_bias", bias, -math.inf, math.inf)
+                _check_token("logit_bias", token)
+                if type(bias) not in (int, float) or not abs(bias) <= sys.float_info.max:
+                    raise ValueError(f"logit_bias must be a number, finite, got {bias!r:.80}")
         if self.filter_words is not None:
             word_list(self.filter_words)
         for processor in self.logits_processors or ():
@@ -206,6 +199,8 @@ class SamplingParams:
             raise ValueError(f"guided_decoding must be GuidedDecodingParams, got {self.guided_decoding!r}")
 
     def _check_together(self) -> None:
+        if self.best_of is not None and self.best_of < self.n:
+            raise ValueError(f"best_of must be at least n, got best_of={self.best_of} and n={self.n}")
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             raise ValueError(
                 f"min_tokens must not exceed max_tokens, got min_tokens={self.min_tokens} and max_tokens={self.max_tokens}"
@@ -242,20 +237,16 @@ def _token(token: Any) -> Any:
     return int(token) if isinstance(token, str) and token.isdecimal() else _plain(token)
 
 
-def _check_int(name: str, value: Any, lowest: int, highest: int | None = None, hint: str | None = None) -> None:
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if not whole or value < lowest or (highest is not None and value > highest):
-        expected = hint or (f"at least {lowest}" if highest is None else f"between {lowest} and {highest}")
-        raise ValueError(f"{name} must be a whole number, {expected}, got {value!r:.80}")
+def _check_token(name: str, token: Any) -> None:
+    if type(token) is not int or token < 0:
+        raise ValueError(f"{name} must be a whole number, at least 0, got {token!r:.80}")
 
 
-def _check_float(name: str, value: Any, lowest: float, highest: float, *, above: bool = False) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
-    if not number or value < lowest or value > highest or (above and value == lowest):
-        if math.isinf(lowest):
-            expected = "finite"
-        elif math.isinf(highest):
-            expected = f"{'above' if above else 'at least'} {lowest:g}"
-        else:
-            expected = f"{'above' if above else 'from'} {lowest:g} {'and at most' if above else 'to'} {highest:g}"
-        raise ValueError(f"{name} must be a number, {expected}, got {value!r:.80}")
+def _words(hint: Any) -> str:
+    """What a number or a switch of this type must be; empty for other types."""
+    number = next((part for part in (hint, *get_args(hint)) if hasattr(part, "__metadata__")), None)
+    return "True or False" if hint is bool else number.__metadata__[0].description if number else ""
+
+
+_HINTS = {name: hint for name, hint in get_type_hints(SamplingParams, include_extras=True).items() if _words(hint)}
+_Numbers = create_model("_Numbers", **{name: (hint, ...) for name, hint in _HINTS.items()})  # type: ignore[call-overload]

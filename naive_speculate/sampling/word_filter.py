@@ -16,6 +16,7 @@ import regex
 import torch
 
 from naive_speculate.sampling.words import WordList, normalized
+from naive_speculate.text import num_shared
 
 _PROMPT_TOKENS = 64
 """Of a prompt, so many tokens may be the beginning of a listed word."""
@@ -120,13 +121,8 @@ class FilterTable:
 
 
 class WordFilter:
-    """Follows one sequence, and says what is banned next. It can be asked about any history: it goes back to what that shares
-    with the last one.
-
-    Args:
-        table: What is banned after which end of the text.
-        prompt_token_ids: The prompt, in which a word may begin.
-    """
+    """Follows one sequence, and says what is banned next by a table. It can be asked about any history: it goes back to what
+    that shares with the last one. A word may begin in the prompt."""
 
     def __init__(self, table: FilterTable, prompt_token_ids: Sequence[int]) -> None:
         self._table = table
@@ -155,9 +151,8 @@ class WordFilter:
 
     def _follow(self, history: list[int]) -> None:
         shared = min(len(self._tokens), len(history))
-        if self._tokens[:shared] != history[:shared]:
-            pairs = zip(self._tokens, history, strict=False)
-            shared = next(place for place, (ours, theirs) in enumerate(pairs) if ours != theirs)
+        if self._tokens[:shared] != history[:shared]:  # compared at once first, which is quick
+            shared = num_shared(self._tokens, history)
         del self._tokens[shared:], self._ends[shared + 1 :]
         for token in history[shared:]:
             self._tokens.append(token)

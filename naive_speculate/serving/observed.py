@@ -66,9 +66,7 @@ Observer = Callable[[RunRecord], None]
 class ObservedEngine:
     """Passes everything on to another engine, and tells observers of every run once it is over; an `Engine`.
 
-    Args:
-        engine: What decodes.
-        observers: Told in the thread that reads or delivers; they should be quick.
+    Observers are told in the thread that reads or delivers; they should be quick.
     """
 
     def __init__(self, engine: Engine, observers: Sequence[Observer]) -> None:

@@ -7,9 +7,6 @@ from naive_speculate.events.metrics import Summary
 class Told:
     """What is known of a run's events so far.
 
-    Args:
-        rows: How many sequences it has.
-
     Attributes:
         begun: Whether the reader has got anything.
         unfinished: The sequences whose end has not been told, by their rows.

@@ -173,10 +173,10 @@ class Admission:
         check_unicode("given_draft", word)
         before = "".join(self.vocabulary.texts(history))
         for written in (word, word.lstrip(" ")):  # some tokenizers put the space themselves
-            token_ids = self.vocabulary.encode_part(written)
+            token_ids = self.vocabulary.encode(written, "given_draft", begins=False)
             if "".join(self.vocabulary.texts([*history, *token_ids])) == before + word:
                 return token_ids
-        return self.vocabulary.encode_part(word)
+        return self.vocabulary.encode(word, "given_draft", begins=False)
 
     def _checked(self, name: str, token_ids: Sequence[int]) -> list[int]:
         """Token ids as a list, refused under the argument's name where one is none."""

@@ -21,11 +21,6 @@ class Batch:
     """Rows that are decoded together and come and go between steps.
 
     Not for several threads at once; the models may be shared.
-
-    Args:
-        pair: The models.
-        vocabulary: Texts of tokens.
-        earlier: As for `Workspace`.
     """
 
     def __init__(self, pair: ModelPair, vocabulary: Vocabulary, earlier: EarlierOutputs | None = None) -> None:

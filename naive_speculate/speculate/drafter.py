@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import torch
 
+from naive_speculate.infer.forward import check_query
 from naive_speculate.infer.protocols import Inferencer, KVCache
 from naive_speculate.sampling.strategy import SampleStrategy, TokenSampler
 
@@ -55,9 +56,7 @@ class Drafter:
         """
         if num_draft_tokens <= 0:
             raise ValueError(f"num_draft_tokens must be positive, got {num_draft_tokens}")
-        if query_token_ids.dim() != 2 or query_token_ids.shape[1] == 0:
-            shape = list(query_token_ids.shape)
-            raise ValueError(f"query_token_ids must have shape [batch_size, num_query_tokens > 0], got {shape}")
+        check_query(query_token_ids)
 
         logits: list[torch.Tensor] = []
         tokens: list[torch.Tensor] = []
@@ -73,8 +72,5 @@ class Drafter:
     def _is_done(self, token_ids: torch.Tensor, sample_strategy: SampleStrategy | TokenSampler) -> bool:
         if isinstance(sample_strategy, TokenSampler):
             return sample_strategy.is_done(token_ids[:, 0])
-        eos = self._eos_token_ids()
+        eos: frozenset[int] = getattr(self.inferencer, "eos_token_ids", frozenset())
         return bool(eos) and all(token in eos for token in token_ids[:, 0].tolist())
-
-    def _eos_token_ids(self) -> frozenset[int]:
-        return getattr(self.inferencer, "eos_token_ids", frozenset())

@@ -18,17 +18,11 @@ DIGITS = 6
 def add_others(
     outcomes: Sequence[Outcome], rows: Sequence[SequenceState], draft: Proposal, p: Distributions, r: list[list[float]]
 ) -> None:
-    """Let every strategy judge the windows of rows that sample and tell everything.
+    """Let every strategy judge the windows of rows that sample and tell everything, with the draws of the step; their outcomes
+    gain `others` and `typical_distances`.
 
     Where a row's own strategy draws nothing there is nothing for those that need draws; a greedy row has neither draws nor
     distributions of its temperature, and is left out.
-
-    Args:
-        outcomes: The rows' outcomes, which gain `others` and `typical_distances`.
-        rows: Of the step.
-        draft: Their windows.
-        p: The target's distributions.
-        r: The draws of the step, by row.
     """
     members = [place for place, row in enumerate(rows) if row.detail == "full" and not row.greedy and draft.lengths[place]]
     if not members or p.probs is None or draft.probs is None:

@@ -1,10 +1,10 @@
-"""The arithmetic of verification, on batches: shared by every sampler and verifier.
+"""What a verifier is, and the arithmetic of verification on batches that all of them share.
 
 Sources: speculative sampling, Leviathan et al. 2023 (arXiv 2211.17192, Algorithm 1) and Chen et al. 2023 (arXiv 2302.01318).
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 
@@ -33,6 +33,46 @@ class Verdict(NamedTuple):
     accept_probs: torch.Tensor
     thresholds: torch.Tensor | None = None
     drawn: list[bool] | None = None
+
+
+class Verifier(Protocol):
+    """Decides about a batch of draft windows. What is derived from this class needs only say what differs.
+
+    Attributes:
+        greedy: Whether tokens are the most probable ones; such a verifier gets scores, of which only the order matters.
+        lossy: Whether the output distribution differs from the target's.
+        judges_all: Whether drafts after a refused one are judged too.
+        needs_uniforms: Whether a uniform draw decides at each place.
+        has_thresholds: Whether its verdicts carry thresholds.
+    """
+
+    greedy: bool = False
+    lossy: bool = False
+    judges_all: bool = False
+    needs_uniforms: bool = True
+    has_thresholds: bool = False
+
+    def judge(
+        self,
+        target_probs: torch.Tensor,
+        draft_probs: torch.Tensor,
+        draft_token_ids: torch.Tensor,
+        uniforms: torch.Tensor,
+        lengths: torch.Tensor,
+    ) -> Verdict:
+        """See `RejectionSampler.judge`."""
+        ...
+
+    def expected_accept(self, target_probs: torch.Tensor, draft_probs: torch.Tensor, verdict: Verdict) -> torch.Tensor | None:
+        """How probable it was at each place, before a token was drawn there, that it would be kept, shape `[batch_size, k]`;
+        None where the rule does not tell.
+
+        Args:
+            target_probs: Shape `[batch_size, k, vocab_size]`.
+            draft_probs: What the drafts were drawn from, same shape.
+            verdict: What was decided.
+        """
+        return None
 
 
 def count_leading(accepted: torch.Tensor) -> torch.Tensor:

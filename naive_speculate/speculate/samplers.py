@@ -13,6 +13,7 @@ from naive_speculate.sampling.argmax import argmax
 from naive_speculate.speculate.rules import (
     Generators,
     Verdict,
+    Verifier,
     count_leading,
     draw,
     draw_uniform,
@@ -23,7 +24,7 @@ from naive_speculate.speculate.rules import (
 )
 
 
-class _Sampler:
+class _Sampler(Verifier):
     """What the two samplers with vLLM's interface share: checks and the layout of the output."""
 
     def __init__(self, strict_mode: bool = False) -> None:
@@ -84,12 +85,6 @@ class RejectionSampler(_Sampler):
     A draft x is kept with probability min(1, p_target(x) / p_draft(x)); the token at the first rejected place is drawn from
     the distribution ∝ max(0, p_target − p_draft).
     """
-
-    greedy = False
-    lossy = False
-    judges_all = False
-    needs_uniforms = True
-    has_thresholds = False
 
     def judge(
         self,
@@ -187,9 +182,7 @@ class TypicalAcceptanceSampler(_Sampler):
         strict_mode: Check shapes, dtypes, devices and token ids at every call.
     """
 
-    greedy = False
     lossy = True
-    judges_all = False
     needs_uniforms = False
     has_thresholds = True
 

@@ -26,12 +26,7 @@ class CancelFlag(Protocol):
 
 @dataclass(slots=True, frozen=True)
 class GivenTokens:
-    """A draft that somebody wrote, as tokens.
-
-    Attributes:
-        token_ids: At least one.
-        prob: As of `GivenDraft`.
-    """
+    """A draft that somebody wrote, as at least one token; `prob` is that of `GivenDraft`."""
 
     token_ids: list[int]
     prob: float

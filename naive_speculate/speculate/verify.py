@@ -4,13 +4,13 @@ A verifier is a pure function from distributions and draws to a `Verdict`; see `
 """
 
 from enum import StrEnum
-from typing import Protocol
 
 import torch
 
 from naive_speculate.infer.device import on_device
 from naive_speculate.sampling.argmax import argmax
 from naive_speculate.speculate.rules import Verdict, count_leading, inside, overlap, pick
+from naive_speculate.speculate.rules import Verifier as Verifier
 from naive_speculate.speculate.samplers import RejectionSampler, TypicalAcceptanceSampler
 
 
@@ -21,46 +21,6 @@ class VerifyStrategy(StrEnum):
     SPECULATIVE_SAMPLING = "speculative_sampling"
     TYPICAL_ACCEPTANCE = "typical_acceptance"
     BLOCK_VERIFICATION = "block_verification"
-
-
-class Verifier(Protocol):
-    """Decides about a batch of draft windows. What is derived from this class needs only say what differs.
-
-    Attributes:
-        greedy: Whether tokens are the most probable ones; such a verifier gets scores, of which only the order matters.
-        lossy: Whether the output distribution differs from the target's.
-        judges_all: Whether drafts after a refused one are judged too.
-        needs_uniforms: Whether a uniform draw decides at each place.
-        has_thresholds: Whether its verdicts carry thresholds.
-    """
-
-    greedy: bool = False
-    lossy: bool = False
-    judges_all: bool = False
-    needs_uniforms: bool = True
-    has_thresholds: bool = False
-
-    def judge(
-        self,
-        target_probs: torch.Tensor,
-        draft_probs: torch.Tensor,
-        draft_token_ids: torch.Tensor,
-        uniforms: torch.Tensor,
-        lengths: torch.Tensor,
-    ) -> Verdict:
-        """See `RejectionSampler.judge`."""
-        ...
-
-    def expected_accept(self, target_probs: torch.Tensor, draft_probs: torch.Tensor, verdict: Verdict) -> torch.Tensor | None:
-        """How probable it was at each place, before a token was drawn there, that it would be kept, shape `[batch_size, k]`;
-        None where the rule does not tell.
-
-        Args:
-            target_probs: Shape `[batch_size, k, vocab_size]`.
-            draft_probs: What the drafts were drawn from, same shape.
-            verdict: What was decided.
-        """
-        return None
 
 
 class GreedyVerifier(Verifier):

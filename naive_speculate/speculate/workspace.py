@@ -21,12 +21,7 @@ from naive_speculate.text import Vocabulary
 
 
 class Workspace:
-    """Rows' places in the target's cache, and their drafters.
-
-    Args:
-        pair: The models.
-        vocabulary: Texts of tokens.
-        earlier: Outputs of earlier runs, for drafters that draft from them.
+    """Rows' places in the target's cache, and their drafters, some of which draft from outputs of earlier runs.
 
     Attributes:
         slots: Each row's place in the target's cache.
@@ -192,13 +187,8 @@ class Workspace:
     def _show(
         self, fed: Sequence[SequenceState], rows: Sequence[SequenceState], starts: list[int], features: list[torch.Tensor]
     ) -> None:
-        """Hand hidden states of prompts to the drafters that want to see them.
-
-        Args:
-            fed: Rows that the target was fed a chunk of.
-            rows: Those whose drafters' layers were asked for.
-            starts, features: See `Chunk`.
-        """
+        """Hand hidden states of the rows that the target was fed a chunk of to the drafters that want to see them (`Chunk`);
+        `rows` are those whose drafters' layers were asked for."""
         for drafter in self.drafters.values():
             places = [place for place, row in enumerate(fed) if self.drafter_of.get(row) is drafter]
             if places and drafter.layers:

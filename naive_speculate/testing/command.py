@@ -11,10 +11,8 @@ from naive_speculate.testing.proof import Proof, prove_lossless
 
 
 def prove(name: str) -> Proof:
-    """Enumerate what has this name.
-
-    Args:
-        name: `MODULE:NAME`, importable from the current directory; or that of a registered verifier or drafter.
+    """Enumerate what has this name: `MODULE:NAME`, importable from the current directory, or that of a registered verifier or
+    drafter.
 
     Raises:
         ValueError: If there is no such thing, or it is neither.

@@ -84,7 +84,6 @@ class _Watched(Workspace):
         self.hint = ""
 
     def propose(self, rows: Sequence[SequenceState]) -> Proposal:
-        """See `Workspace.propose`."""
         before, self.source.drafting = len(self.source.asked), True
         try:
             proposal = super().propose(rows)

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from naive_speculate.speculate.draft.translated import TranslatedHistory, agreed
+from naive_speculate.speculate.draft.translated import TranslatedHistory
+from naive_speculate.text import num_shared
 from naive_speculate.translation import translation_between
 from tests.tokenizers_of_tests import CODE, KINDS, ODD, PROSE, byte_level, legacy, unigram
 
@@ -151,7 +152,7 @@ def test_tokens_beyond_the_draft_model_are_left_out():
 
 
 def test_agreement_is_counted_from_the_front():
-    assert [agreed([1, 2, 3], other) for other in ([1, 2, 4], [1, 2, 3, 4], [2], [])] == [2, 3, 0, 0]
+    assert [num_shared([1, 2, 3], other) for other in ([1, 2, 4], [1, 2, 3, 4], [2], [])] == [2, 3, 0, 0]
 
 
 def test_all_kinds_are_tried():

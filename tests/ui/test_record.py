@@ -6,10 +6,11 @@ import pytest
 
 from naive_speculate.events import EventKind
 from naive_speculate.events.trace import Trace
+from naive_speculate.text import num_shared
 from ui import record
 from ui.experiments.recordings import recorded_exploration, recorded_race
 from ui.experiments.sweep import cells
-from ui.experiments.verdict import shared_tokens, verdict
+from ui.experiments.verdict import verdict
 from ui.host.catalog import Catalog, ServedPair
 from ui.run.recorded import SPECULATIVE
 from ui.run.settings import Settings
@@ -39,7 +40,7 @@ def test_the_race_is_recorded_at_temperature_0_where_both_write_the_same(catalog
     *_, last = record.record_race(catalog, tmp_path, SETTINGS, heats=1)
     assert last == (1, 1)
     left, right = recorded_race(tmp_path)
-    assert shared_tokens(left, right) == len(left.token_ids) == len(right.token_ids) == 16
+    assert num_shared(left.token_ids, right.token_ids) == len(left.token_ids) == len(right.token_ids) == 16
     assert "token for token: all 16" in " ".join(verdict(left, right))
     assert not any(event.kind == EventKind.PROPOSED for event in right)  # the page does not draw them there
 

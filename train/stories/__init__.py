@@ -5,8 +5,6 @@ in a ``World`` that checks every step, and a ``Narrator`` tells it with a choice
 dialogues, questions with answers, lists, verses, …) are templates over tables of words and of true facts.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from itertools import accumulate

@@ -1,7 +1,5 @@
 """Turns what happens into paragraphs: chooses names or pronouns, puts quotation marks and capitals in place."""
 
-from __future__ import annotations
-
 import random
 import re
 

@@ -1,7 +1,5 @@
 """Fills templates with words, so that one line of a table can be told in many ways."""
 
-from __future__ import annotations
-
 import random
 import re
 

@@ -1,11 +1,5 @@
 """Plots about deeds: helping, boasting, being afraid, quarrelling, learning, working. Each returns the finished text."""
 
-# Prose reads better in long lines than cut into pieces.
-# ruff: noqa: E501
-# fmt: off
-
-from __future__ import annotations
-
 from train.stories import words
 from train.stories.scenes import Telling, feel, finish, hand_over, introduce, meet, near, thank, walk, want
 from train.stories.world import with_article

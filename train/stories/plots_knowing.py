@@ -1,11 +1,5 @@
 """Plots in which knowing something helps: questions at a bridge, a school of animals, riddles, letters. Each returns the text."""
 
-# Prose reads better in long lines than cut into pieces.
-# ruff: noqa: E501
-# fmt: off
-
-from __future__ import annotations
-
 from train.stories import words
 from train.stories.facts import EXPLANATIONS, Fact, any_fact, any_subject
 from train.stories.kinds.letters import family, invitation, sorry, thanks

@@ -1,9 +1,5 @@
 """Pieces that the plots share: openings, walks, meetings, talk, thanks and endings."""
 
-# Prose reads better in long lines than cut into pieces.
-# ruff: noqa: E501
-# fmt: off
-
 from __future__ import annotations
 
 import random

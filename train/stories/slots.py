@@ -1,11 +1,5 @@
 """Words that templates ask for by name: ``{food}``, ``{animal}``, ``{colour}``, …"""
 
-# Prose reads better in long lines than cut into pieces.
-# ruff: noqa: E501
-# fmt: off
-
-from __future__ import annotations
-
 from train.stories import words
 
 

@@ -1,9 +1,5 @@
 """The small vocabulary of the stories: who there is, where they live, what they own, and how they are."""
 
-# Prose reads better in long lines than cut into pieces.
-# ruff: noqa: E501
-# fmt: off
-
 GIRLS = ["Lily", "Anna", "Rose", "Mary", "Daisy", "Nell", "Clara", "Ruth", "Molly", "Ivy", "Betty", "Elsie", "Jane", "Kate", "Lucy", "Emma", "Alice", "Hetty", "Polly", "Grace", "Susan", "Dora", "Nora", "Ella", "Peggy", "Martha", "Tess", "Minna", "Greta", "Wendy"]
 BOYS = ["Tom", "Ben", "Jack", "Will", "Sam", "Harry", "Ned", "Peter", "Hans", "Robin", "Arthur", "Fred", "Dick", "Oliver", "George", "Henry", "Max", "Toby", "Hugh", "Walter", "Jim", "Frank", "Edwin", "Martin", "Philip", "Leo", "Rolf", "Colin", "Davy", "Giles"]
 
@@ -85,7 +81,6 @@ SKILLS = (
 )
 
 GOOD = ("kind", "gentle", "cheerful", "patient", "brave", "honest", "thoughtful", "clever")
-FAULTS = ("proud", "greedy", "lazy", "careless", "hasty", "boastful", "selfish", "grumpy")
 
 MORALS = {
     "kind": ("A kind deed is never lost.", "Those who help others will find help themselves.", "Kindness costs little and is worth much."),

@@ -5,6 +5,7 @@ and what all figures have in common is the template of `assets/js/plot.js`.
 """
 
 import math
+from collections.abc import Sequence
 from textwrap import wrap
 from typing import Any
 
@@ -35,6 +36,49 @@ def empty(note: str, **layout: Any) -> Figure:
     hidden = {"visible": False, "range": [0, 1]}
     words = {"text": "<br>".join(wrap(note, 44)), "xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5, "showarrow": False}
     return figure([], takeaway=note, x=hidden, y=hidden, annotations=[words], **layout)
+
+
+def bars(name: str, x: Sequence[Any], y: Sequence[Any], color: Any, hover: str, **more: Any) -> dict[str, Any]:
+    """A trace of bars.
+
+    Args:
+        name: Stands in the legend.
+        x, y: Places and heights.
+        color: One, or one a bar.
+        hover: What is told of a bar, in Plotly's template.
+        more: Whatever else Plotly takes; a `marker` is joined with the colour.
+    """
+    marker = {"color": color, **more.pop("marker", {})}
+    return {"type": "bar", "name": name, "x": x, "y": y, "marker": marker, "hovertemplate": f"{hover}<extra></extra>", **more}
+
+
+def inside(texts: Sequence[str]) -> dict[str, Any]:
+    """What writes these texts at the feet of bars, where no line can cross them."""
+    return {"text": texts, "textposition": "inside", "insidetextanchor": "start", "textangle": 0}
+
+
+def hatched(shape: str) -> dict[str, Any]:
+    """The marker of bars that are told apart by more than their colour; plain for an empty shape."""
+    return {"pattern": {"shape": shape, "size": 6, "solidity": 0.3}}
+
+
+def line(
+    name: str, x: Sequence[Any], y: Sequence[Any], color: str, hover: str = "", *, dash: str = "solid", **more: Any
+) -> dict[str, Any]:
+    """A trace of a line; one that tells nothing when pointed at without `hover`."""
+    told = {"hovertemplate": f"{hover}<extra></extra>"} if hover else {"hoverinfo": "skip"}
+    drawn = {"color": color, "width": 2, "dash": dash}
+    return {"type": "scatter", "mode": "lines", "name": name, "x": x, "y": y, "line": drawn, **told, **more}
+
+
+def plain_line(places: int) -> dict[str, Any]:
+    """Where the speed of plain decoding is, across so many places."""
+    return line("plain decoding", [-0.6, places - 0.4], [1, 1], INK, dash="dot")
+
+
+def named_places(names: Sequence[str], **more: Any) -> dict[str, Any]:
+    """An axis with a place for each name."""
+    return {"tickvals": list(range(len(names))), "ticktext": names, "range": [-0.6, len(names) - 0.4], **more}
 
 
 def nice_ceiling(value: float) -> float:

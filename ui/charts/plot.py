@@ -4,7 +4,7 @@ import html
 
 import gradio as gr
 
-from ui.assets import mounting
+from ui.assets import component
 from ui.charts.figures import Figure
 from ui.labels import to_json
 
@@ -27,33 +27,18 @@ TERMS_OF = {
 
 
 def build_plot(elem_id: str, title: str, figure: Figure | None = None) -> gr.HTML:
-    """The component of one chart; its value is what `to_json` gives.
+    """The component of one chart; its value is what `to_json` gives. Without a figure nothing is seen.
 
-    Args:
-        elem_id: Id of the component.
-        title: Stands above the chart, and before the chart's takeaway for screen readers.
-        figure: The first figure; None for none yet, and then nothing is seen.
+    The title stands above the chart, and before its takeaway for screen readers.
     """
-    return gr.HTML(
-        to_json(figure) if figure else "",
-        html_template=place("", title, "ns-chart ns-chart-alone", hidden=True),
-        js_on_load=mounting("plot"),
-        apply_default_css=False,
-        elem_id=elem_id,
-        label=title,
-    )
+    markup = place("", title, "ns-chart ns-chart-alone", hidden=True)
+    return component("plot", markup, to_json(figure) if figure else "", elem_id=elem_id, label=title)
 
 
 def build_board() -> gr.HTML:
     """The component of a run's charts; they follow the stage."""
     places = "".join(place(f'id="{name}"', title, "ns-chart", term=TERMS_OF[name]) for name, title in BOARD.items())
-    return gr.HTML(
-        html_template=f'<div class="ns-board">{places}</div>',
-        js_on_load=mounting("charts"),
-        apply_default_css=False,
-        elem_id="charts",
-        label="Charts",
-    )
+    return component("charts", f'<div class="ns-board">{places}</div>', label="Charts")
 
 
 def place(attribute: str, title: str, classes: str, *, hidden: bool = False, term: str = "") -> str:

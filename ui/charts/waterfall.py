@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import gradio as gr
 
 from naive_speculate.theory import pass_seconds
-from ui.assets import mounting
+from ui.assets import component
 from ui.charts.plot import place
 from ui.labels import to_json
 
@@ -120,13 +120,7 @@ SLIDERS = (
 
 def build_waterfall() -> gr.HTML:
     """The component; it follows the stage, and its sliders."""
-    return gr.HTML(
-        html_template=markup(),
-        js_on_load=mounting("waterfall"),
-        apply_default_css=False,
-        elem_id="waterfall",
-        label=TITLE,
-    )
+    return component("waterfall", markup(), label=TITLE)
 
 
 def markup() -> str:

@@ -13,7 +13,7 @@ from statistics import fmean
 from naive_speculate.events import Event, EventKind
 from ui.experiments.measured import round_seconds
 from ui.experiments.spread import LEVEL, Estimate, lies_above, ratio_of
-from ui.experiments.sweep import ks_in_words
+from ui.experiments.sweep import Progress, ks_in_words
 from ui.host.catalog import Catalog
 from ui.host.zero import zero_gpu
 from ui.labels import count
@@ -40,16 +40,6 @@ class BatchSample:
     tokens_per_second: float
 
 
-@dataclass(frozen=True, slots=True)
-class BatchProgress:
-    """A place in the sweep: what was measured so far, how much is done, and what is being run."""
-
-    samples: list[BatchSample]
-    done: int
-    total: int
-    running: str
-
-
 def sweep_batches(
     catalog: Catalog,
     settings: Settings,
@@ -58,17 +48,9 @@ def sweep_batches(
     sizes: Sequence[int],
     cancel: threading.Event,
     turns: int = TURNS,
-) -> Iterator[BatchProgress]:
-    """Decode batches of every size plainly and with every k, one right after the other; then all of it again.
-
-    Args:
-        catalog: The models.
-        settings: Everything that is not swept.
-        prompts: The texts to continue, in turn.
-        ks: Numbers of drafted tokens, from 1.
-        sizes: Numbers of texts that are decoded together.
-        cancel: Set it to end the sweep.
-        turns: How often each batch is run, with other texts.
+) -> Iterator[Progress[BatchSample]]:
+    """Decode batches of every size plainly and with every k, one right after the other; then all of it again, with other texts,
+    in so many turns.
 
     Raises:
         ValueError: Names the setting that cannot be.
@@ -77,13 +59,13 @@ def sweep_batches(
     samples: list[BatchSample] = []
     chosen = replace(settings, auto=False, ignore_eos=True)  # all texts as long, so that the batch stays full
     for done, (turn, size, k) in enumerate(order):
-        yield BatchProgress(list(samples), done, len(order), f"{size} at once, " + (f"k = {k}" if k else "plain"))
+        yield Progress(list(samples), done, len(order), f"{size} at once, " + (f"k = {k}" if k else "plain"))
         speed = _speed(catalog, replace(chosen, num_draft_tokens=k), prompts, size, turn, cancel)
         if cancel.is_set():
             return
         if speed:
             samples.append(BatchSample(size, k, turn, speed))
-    yield BatchProgress(list(samples), len(order), len(order), "")
+    yield Progress(list(samples), len(order), len(order), "")
 
 
 class _Row:

@@ -6,10 +6,11 @@ from itertools import combinations
 from statistics import median
 
 from naive_speculate.theory import speedup
-from ui.charts.figures import DRAFT, MUTED, TARGET, Figure, empty, figure, nice_ceiling
+from ui.charts.figures import DRAFT, MUTED, TARGET, Figure, empty, figure, line, nice_ceiling
 from ui.experiments.sweep import Cell, Sample, cells, finding
 
 LEAST_COST = 1e-3
+THEORY = "theory, k = %{x}: %{y:.2f}×"
 
 
 @dataclass(frozen=True)
@@ -62,17 +63,8 @@ def speedup_curve(samples: Sequence[Sample], temperature: float) -> Figure:
     said = finding(samples, temperature)
     return figure(
         [
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": "plain decoding",
-                "x": [0, last],
-                "y": [1, 1],
-                "line": {"color": MUTED, "width": 1},
-                "hoverinfo": "skip",
-                "showlegend": False,
-            },
-            *([_theory(curve)] if curve else []),
+            line("plain decoding", [0, last], [1, 1], MUTED, line={"color": MUTED, "width": 1}, showlegend=False),
+            *([line("theory", list(range(last + 1)), curve, TARGET, THEORY, dash="dash")] if curve else []),
             _measured("measured, with 95% interval", "circle-open", [cell for cell in found if not cell.best]),
             _measured("the same; may be the fastest", "circle", [cell for cell in found if cell.best]),
         ],
@@ -81,18 +73,6 @@ def speedup_curve(samples: Sequence[Sample], temperature: float) -> Figure:
         y={"title": {"text": "× plain"}, "range": [0, min(1.15 * max(1.0, *curve, *tops), nice_ceiling(2 * max(1.0, *curve)))]},
         height=260,
     )
-
-
-def _theory(curve: Sequence[float]) -> dict[str, object]:
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": "theory",
-        "x": list(range(len(curve))),
-        "y": list(curve),
-        "line": {"color": TARGET, "width": 2, "dash": "dash"},
-        "hovertemplate": "theory, k = %{x}: %{y:.2f}×<extra></extra>",
-    }
 
 
 def _measured(name: str, symbol: str, found: Sequence[Cell]) -> dict[str, object]:

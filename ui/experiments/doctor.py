@@ -12,8 +12,8 @@ from naive_speculate.doctor import Diagnosis, diagnose, read
 from naive_speculate.doctor.costs import from_words
 from naive_speculate.doctor.report import best_window, caveats, figures, show, shown_windows
 from naive_speculate.sampling.random_source import fresh_seed
-from ui.assets import ROOT, mounting
-from ui.charts.figures import ACCEPTED, DRAFT, INK, RESAMPLED, TARGET, Figure, empty, figure
+from ui.assets import ROOT, component
+from ui.charts.figures import ACCEPTED, DRAFT, INK, PAGE, RESAMPLED, TARGET, Figure, bars, empty, figure, inside, line
 from ui.charts.plot import place
 from ui.checks import in_labels
 from ui.experiments.rooms import room
@@ -36,15 +36,7 @@ FIELDS = {
 
 def build_doctor() -> None:
     """Build the room inside the current Blocks context."""
-    view = gr.HTML(
-        "",
-        html_template=template(),
-        js_on_load=mounting("doctor", "examine"),
-        server_functions=[example],
-        apply_default_css=False,
-        elem_id="doctor",
-        label="Doctor",
-    )
+    view = component("doctor", template(), events=["examine"], server_functions=[example], label="Doctor")
     view.examine(examine, None, view, concurrency_limit=2, show_progress="hidden", api_visibility="private")
 
 
@@ -72,10 +64,7 @@ def examine(event: gr.EventData) -> Iterator[str]:
 
 
 def findings(asked: Any) -> dict[str, Any]:
-    """Words, charts and the report.
-
-    Args:
-        asked: The form's fields, from the browser.
+    """Words, charts and the report, from the form's fields.
 
     Raises:
         ValueError: Says what cannot be read.
@@ -120,33 +109,30 @@ def places_chart(found: Diagnosis) -> Figure:
     reached = [place for place, rate in zip(x, found.conditional, strict=True) if rate is not None]
     kept = [rate for rate in found.conditional if rate is not None]
     traces: list[dict[str, Any]] = [
-        {
-            "type": "bar",
-            "name": "if reached",
-            "x": reached,
-            "y": kept,
-            "text": [percent(rate) for rate in kept],
-            "textposition": "inside",
-            "insidetextanchor": "start",
-            "textangle": 0,
-            "hovertemplate": "place %{x}: %{text} of those that reached it<extra></extra>",
-            "marker": {"color": ACCEPTED},
-            "insidetextfont": {"color": "var(--ns-page)"},
-        },
-        {
-            "type": "scatter",
-            "mode": "lines+markers",
-            "name": "of all steps",
-            "x": x,
-            "y": list(rates),
-            "text": [percent(rate) for rate in rates],
-            "hovertemplate": "place %{x}: %{text} of all steps<extra></extra>",
-            "line": {"color": RESAMPLED, "width": 2, "dash": "dot"},
-            "marker": {"symbol": "diamond", "size": 8},
-        },
+        bars(
+            "if reached",
+            reached,
+            kept,
+            ACCEPTED,
+            "place %{x}: %{text} of those that reached it",
+            **inside([percent(rate) for rate in kept]),
+            insidetextfont={"color": PAGE},
+        ),
+        line(
+            "of all steps",
+            x,
+            list(rates),
+            RESAMPLED,
+            "place %{x}: %{text} of all steps",
+            dash="dot",
+            mode="lines+markers",
+            text=[percent(rate) for rate in rates],
+            marker={"symbol": "diamond", "size": 8},
+        ),
     ]
     if found.alpha is not None:
-        traces.append(_line("α", [0.5, len(rates) + 0.5], found.alpha, INK, f"α = {number(found.alpha)}"))
+        alpha = f"α = {number(found.alpha)}"
+        traces.append(line("α", [0.5, len(rates) + 0.5], [found.alpha] * 2, INK, alpha, dash="dash"))
     return figure(
         traces,
         takeaway=f"Place 1 is kept in {percent(rates[0])} of the steps, place {len(rates)} in {percent(rates[-1])}.",
@@ -163,29 +149,31 @@ def windows_chart(found: Diagnosis) -> Figure:
         return empty("No window pays." if windows else "How long the windows were is not told, so α does not follow.")
     ks = [window.k for window in windows]
     traces: list[dict[str, Any]] = [
-        {
-            "type": "scatter",
-            "mode": "lines+markers",
-            "name": "breaks even",
-            "x": ks,
-            "y": limits,
-            "fill": "tozeroy",
-            "fillcolor": "rgba(128, 128, 128, 0.16)",
-            "text": [number(limit) for limit in limits],
-            "hovertemplate": "k = %{x}: pays while a draft forward costs less than %{text}<extra></extra>",
-            "line": {"color": TARGET, "width": 2},
-            "marker": {"size": 7},
-        }
+        line(
+            "breaks even",
+            ks,
+            limits,
+            TARGET,
+            "k = %{x}: pays while a draft forward costs less than %{text}",
+            mode="lines+markers",
+            fill="tozeroy",
+            fillcolor="rgba(128, 128, 128, 0.16)",
+            text=[number(limit) for limit in limits],
+            marker={"size": 7},
+        )
     ]
     said = f"Below the line drafting pays: with k = 1 up to a draft cost of {number(limits[0])}, "
     said += f"with k = {ks[-1]} up to {number(limits[-1])}."
     top = max(limits)
     if found.costs is not None:
         draft = found.costs.draft
-        traces.append(_line("yours", [0.5, ks[-1] + 0.5], draft, DRAFT, f"a draft forward costs {number(draft)}"))
+        yours = f"a draft forward costs {number(draft)}"
+        traces.append(line("yours", [0.5, ks[-1] + 0.5], [draft] * 2, DRAFT, yours, dash="dash"))
         best = next((window for window in windows if window.k == found.best_k), None)
         if best is not None:
-            traces.append(_best(best.k, draft, f"best: k = {best.k}, {number(best.speedup or 0.0)}×"))
+            told = f"best: k = {best.k}, {number(best.speedup or 0.0)}×"
+            star = {"symbol": "star", "size": 15, "color": DRAFT}
+            traces.append(line("best k", [best.k], [draft], DRAFT, told, mode="markers", marker=star))
         said = f"Best: k = {best.k}, {number(best.speedup or 0.0)} times plain decoding." if best else "Drafting does not pay."
         top = max(top, min(draft, 2 * top))
     return figure(
@@ -194,27 +182,3 @@ def windows_chart(found: Diagnosis) -> Figure:
         x={"title": {"text": "drafts a step, k"}, "range": [0.5, ks[-1] + 0.5], "dtick": 1 + len(ks) // 11},
         y={"title": {"text": "cost of a draft forward"}, "range": [0, 1.12 * top]},
     )
-
-
-def _line(name: str, x: list[float], y: float, color: str, hover: str) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": name,
-        "x": x,
-        "y": [y, y],
-        "line": {"color": color, "width": 2, "dash": "dash"},
-        "hovertemplate": f"{hover}<extra></extra>",
-    }
-
-
-def _best(k: int, cost: float, hover: str) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": "best k",
-        "x": [k],
-        "y": [cost],
-        "marker": {"symbol": "star", "size": 15, "color": DRAFT},
-        "hovertemplate": f"{hover}<extra></extra>",
-    }

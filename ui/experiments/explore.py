@@ -60,15 +60,7 @@ MEASURING: dict[str, Any] = {"concurrency_id": "measuring", "concurrency_limit":
 
 
 def build_explore(catalog: Catalog, controls: parts.Controls) -> parts.Controls:
-    """Build the tab inside the current Blocks context.
-
-    Args:
-        catalog: The models.
-        controls: The components that hold the settings, by field.
-
-    Returns:
-        dict: The tab's own controls, "ks", "temperatures" and "tokens", for whoever wants to turn them.
-    """
+    """Build the tab inside the current Blocks context; returns its own controls, for whoever wants to turn them."""
     recorded = recorded_exploration()
     with gr.Column(elem_classes="ns-experiment"):
         gr.HTML(f'<p class="ns-intro">{INTRO}</p>', apply_default_css=False)

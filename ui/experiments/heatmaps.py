@@ -28,7 +28,7 @@ def acceptance_map(cells: Sequence[Cell], ks: Sequence[int], temperatures: Seque
     texts = {key: _with_spread(percent(value.mean), _share_spread(value), len(temperatures)) for key, value in values.items()}
     low, high = min(value.mean for value in values.values()), max(value.mean for value in values.values())
     return _heat_map(
-        {key: value.mean for key, value in values.items()},
+        values,
         texts,
         ks,
         temperatures,
@@ -80,7 +80,7 @@ def _speedups(
         for key, value in values.items()
     }
     return _heat_map(
-        {key: value.mean for key, value in values.items()},
+        values,
         texts,
         ks,
         columns,
@@ -110,7 +110,7 @@ def _with_spread(text: str, spread: str, columns: int) -> str:
 
 
 def _heat_map(
-    values: Mapping[Field, float],
+    values: Mapping[Field, Estimate],
     texts: Mapping[Field, str],
     ks: Sequence[int],
     columns: Sequence[float],
@@ -127,7 +127,7 @@ def _heat_map(
         "type": "heatmap",
         "x": places,
         "y": lines,
-        "z": [[values.get((column, k)) for column in columns] for k in ks],
+        "z": [[values[column, k].mean if (column, k) in values else None for column in columns] for k in ks],
         "text": [[texts.get((column, k), "") for column in columns] for k in ks],
         "texttemplate": "%{text}",
         "textfont": {"size": 13, "color": INK},

@@ -12,7 +12,7 @@ from typing import Any
 import gradio as gr
 
 from naive_speculate.sampling.random_source import fresh_seed
-from ui.assets import ROOT, mounting
+from ui.assets import ROOT, component
 from ui.charts.plot import place
 from ui.experiments.learn_recordings import recorded_lesson
 from ui.experiments.lessons.course import LESSONS, content, titles
@@ -32,21 +32,9 @@ USED = ("prompt", "pair", "chat")
 
 
 def build_learn(catalog: Catalog, controls: parts.Controls) -> None:
-    """Build the tab inside the current Blocks context.
-
-    Args:
-        catalog: The models.
-        controls: The components that hold the settings, by field; lessons read them and turn none.
-    """
-    view = gr.HTML(
-        "",
-        html_template=template(),
-        js_on_load=mounting("learn", "sample", "measure", "halt"),
-        server_functions=[recorded],
-        apply_default_css=False,
-        elem_id="learn",
-        label="Lessons",
-    )
+    """Build the tab inside the current Blocks context; lessons read the controls and turn none."""
+    events = ["sample", "measure", "halt"]
+    view = component("learn", template(), events=events, server_functions=[recorded], label="Lessons")
 
     def live(event: gr.EventData, *values: Any) -> Iterator[Any]:
         yield from go_live(catalog, event._data, values)
@@ -87,13 +75,8 @@ def lesson_of(number: object) -> Lesson | None:
 
 
 def go_live(catalog: Catalog, asked: Any, values: tuple[Any, ...]) -> Iterator[Any]:
-    """Run a lesson's experiment; yields messages for the browser.
-
-    Args:
-        catalog: The models.
-        asked: `{"lesson": number, "seen": [keys of results that the visitor has had]}`, from the browser.
-        values: The values of the controls.
-    """
+    """Run a lesson's experiment; yields messages for the browser, which asked for
+    `{"lesson": number, "seen": [keys of results that the visitor has had]}` with these values of the controls."""
     lesson = lesson_of(asked.get("lesson") if isinstance(asked, dict) else None)
     if lesson is None:
         return

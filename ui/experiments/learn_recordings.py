@@ -4,29 +4,20 @@ import json
 import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from ui.assets import ROOT
 from ui.experiments.lessons.course import LESSONS
 from ui.experiments.lessons.lesson import Data, Lesson, Trial
+from ui.experiments.recordings import rounded
 from ui.host.catalog import Catalog
 from ui.run.settings import Settings
 
 FILE = ROOT / "recorded" / "lessons.json"
-DIGITS = 6
 
 
 def record_lessons(catalog: Catalog, start: Settings, file: Path = FILE, lessons: Iterable[Lesson] = LESSONS) -> list[str]:
-    """Record every lesson anew.
-
-    Args:
-        catalog: The models.
-        start: Prompt, pair and seed of the recordings.
-        file: Where to; lessons that are in it already and are not recorded now stay.
-        lessons: Those to record.
-
-    Returns:
-        list: What each experiment said at its end.
+    """Record lessons anew, with the prompt, pair and seed of `start`; those that are in the file already and are not among them
+    stay. Returns what each experiment said at its end.
 
     Raises:
         ValueError: If an experiment found nothing, with what it said.
@@ -38,7 +29,7 @@ def record_lessons(catalog: Catalog, start: Settings, file: Path = FILE, lessons
         *_, last = lesson.measure(Trial(catalog, settings, threading.Event()))
         if last.data is None:
             raise ValueError(f"lesson {lesson.number} found nothing to show: {last.said}")
-        found[str(lesson.number)] = _rounded(last.data)
+        found[str(lesson.number)] = rounded(last.data)
         said.append(f"lesson {lesson.number}: {last.said}")
     text = json.dumps(dict(sorted(found.items())), ensure_ascii=False, indent=1)
     file.write_text(text + "\n", encoding="utf-8")
@@ -49,12 +40,3 @@ def recorded_lesson(number: int) -> Data:
     """What was recorded for a lesson."""
     data: Data = json.loads(FILE.read_text(encoding="utf-8"))[str(number)]
     return data
-
-
-def _rounded(value: Any) -> Any:
-    """The same with numbers of a sensible length."""
-    if isinstance(value, float):
-        return float(f"{value:.{DIGITS}g}")
-    if isinstance(value, dict):
-        return {name: _rounded(inner) for name, inner in value.items()}
-    return [_rounded(inner) for inner in value] if isinstance(value, list) else value

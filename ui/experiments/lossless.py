@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, TokenProb
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.serving import Engine, Request
-from ui.charts.figures import ACCEPTED, DRAFT, INK, RESAMPLED, TARGET, Figure, empty, figure
+from ui.charts.figures import ACCEPTED, DRAFT, INK, RESAMPLED, TARGET, Figure, bars, empty, figure, hatched, line, named_places
 from ui.host.catalog import run_events
 from ui.labels import count, label, number
 
@@ -131,24 +131,13 @@ def shares(census: Census | None) -> Figure:
     replaced = [census.replaced[t.token_id] / census.draws for t in tokens]
     drafted = [census.draft.get(t.token_id, 0.0) for t in tokens]
     top = max(*drafted, *(t.prob for t in tokens), *(a + b for a, b in zip(kept, replaced, strict=True)))
-    bars = [
-        ("kept drafts", kept, ACCEPTED, ""),
-        ("replacements", replaced, RESAMPLED, "/"),
-    ]
     marks = [
         ("target, p", [t.prob for t in tokens], TARGET, "line-ew-open", 26, 4),
         ("draft, q", drafted, DRAFT, "circle-open", 9, 2),
     ]
-    traces: list[dict[str, object]] = [
-        {
-            "type": "bar",
-            "name": name,
-            "x": places,
-            "y": values,
-            "marker": {"color": color, "pattern": {"shape": shape, "size": 6, "solidity": 0.3}},
-            "hovertemplate": f"{name}: %{{y:.4f}}<extra></extra>",
-        }
-        for name, values, color, shape in bars
+    traces = [
+        bars("kept drafts", places, kept, ACCEPTED, "kept drafts: %{y:.4f}"),
+        bars("replacements", places, replaced, RESAMPLED, "replacements: %{y:.4f}", marker=hatched("/")),
     ]
     traces += [
         {
@@ -165,7 +154,7 @@ def shares(census: Census | None) -> Figure:
     return figure(
         traces,
         takeaway=f"{count(census.draws, 'draw')}, top-k {TOP_K}",
-        x={"tickvals": places, "ticktext": [label(t.text, 10) for t in tokens], "range": [-0.6, len(tokens) - 0.4]},
+        x=named_places([label(t.text, 10) for t in tokens]),
         y={"range": [0, min(1.02, math.ceil(top * 11) / 10)], "tickformat": ".0%"},
         height=298,
         barmode="stack",
@@ -182,36 +171,14 @@ def convergence(census: Census | None, draws: int) -> Figure:
     ends = [10, max(draws, 20)]
     blind = census.draft_distance
     lowest = census.by_chance(ends[1]) / 6
+    measured = [max(lowest, distance) for _, distance in census.distances]
+    fair = [census.by_chance(size) for size in ends]
+    said = "%{x} draws: %{y:.4f}"
     return figure(
         [
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": "measured",
-                "x": sizes,
-                "y": [max(lowest, distance) for _, distance in census.distances],
-                "line": {"color": ACCEPTED, "width": 2},
-                "marker": {"size": 7},
-                "hovertemplate": "%{x} draws: %{y:.4f}<extra></extra>",
-            },
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": "fair draws",
-                "x": ends,
-                "y": [census.by_chance(size) for size in ends],
-                "line": {"color": INK, "width": 2, "dash": "dash"},
-                "hovertemplate": "%{x} draws: %{y:.4f}<extra></extra>",
-            },
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": "every draft kept",
-                "x": ends,
-                "y": [blind, blind],
-                "line": {"color": DRAFT, "width": 2, "dash": "dot"},
-                "hovertemplate": "%{y:.4f}<extra></extra>",
-            },
+            line("measured", sizes, measured, ACCEPTED, said, mode="lines+markers", marker={"size": 7}),
+            line("fair draws", ends, fair, INK, said, dash="dash"),
+            line("every draft kept", ends, [blind, blind], DRAFT, "%{y:.4f}", dash="dot"),
         ],
         takeaway=f"Distance to the target: {number(census.distance, 2)}",
         x={"type": "log", "range": [0.95, math.log10(ends[1]) + 0.05], "dtick": 1, "title": {"text": "draws"}},

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from naive_speculate.events import Event, EventKind
 from naive_speculate.events.trace import Trace
-from ui.experiments.lessons.places import SEEN, Round, rounds
+from ui.experiments.lessons.places import SEEN, Round, rounds, text_before
 from ui.experiments.sweep import PROMPTS
 from ui.host.catalog import Catalog
 from ui.run.opening import Guess, Opening
@@ -29,13 +29,7 @@ Fit = tuple[bool, bool, bool, bool, bool, float]
 def search(
     catalog: Catalog, settings: Settings, prompts: list[str] = PROMPTS, seeds: int = SEEDS
 ) -> Iterator[tuple[int, int, Opening | None]]:
-    """Run several prompts with several seeds.
-
-    Args:
-        catalog: The models.
-        settings: Pair, temperature and all else; the first seed.
-        prompts: The texts to continue.
-        seeds: How many seeds each is run with.
+    """Run several prompts with several seeds, the settings' own first.
 
     Yields:
         How many runs are done, of how many, and the round that fits best so far, which need not fit in every way.
@@ -89,9 +83,7 @@ def fit(opening: Opening) -> Fit:
 
 def opening_of(trace: Trace, found: Round) -> Opening:
     """A run's round, as the page tells it."""
-    started = trace.started
-    output = [event.text or "" for event in trace if event.kind in (EventKind.ACCEPTED, EventKind.RESAMPLED, EventKind.BONUS)]
-    before = ((started and started.prompt) or "") + "".join(output[: found.before])
+    before = text_before(trace, found.before)
     return Opening(before, [_guess(event) for event in found.drafts], (found.added and found.added.text) or "")
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from naive_speculate.events import EventKind
-from ui.charts.figures import MUTED, PAGE, TARGET, Figure, empty, figure, nice_ceiling
+from ui.charts.figures import MUTED, PAGE, TARGET, Figure, bars, empty, figure, inside, line, named_places, nice_ceiling
 from ui.experiments.measured import undisturbed
 from ui.host.catalog import Catalog
 from ui.labels import milliseconds
@@ -18,11 +18,6 @@ REPEATS = 4
 
 def measure_passes(catalog: Catalog, settings: Settings, cancel: threading.Event) -> Iterator[dict[int, float]]:
     """Seconds of an undisturbed target pass over 1, 2, 4 … tokens; yields what is known so far.
-
-    Args:
-        catalog: The models.
-        settings: Prompt and sampling parameters.
-        cancel: Set it to end early.
 
     Raises:
         ValueError: Names the setting that cannot be.
@@ -51,39 +46,25 @@ def pass_costs(known: dict[int, float]) -> Figure:
         return empty("Nothing has been measured yet.")
     widths = list(known)
     places = list(range(len(widths)))
-    times = [known[width] * 1000 for width in widths]
+    times, texts = [known[width] * 1000 for width in widths], [milliseconds(known[width]) for width in widths]
+    singly = [width * times[0] for width in widths]
     return figure(
         [
-            {
-                "type": "bar",
-                "name": "measured",
-                "x": places,
-                "y": times,
-                "text": [milliseconds(known[width]) for width in widths],
-                "textposition": "inside",  # above, the line would cross it
-                "insidetextanchor": "start",
-                "textangle": 0,
-                "insidetextfont": {"color": PAGE},
-                "constraintext": "none",
-                "marker": {"color": TARGET},
-                "hovertemplate": "%{text}<extra></extra>",
-            },
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": "one by one",
-                "x": places,
-                "y": [width * times[0] for width in widths],
-                "line": {"color": MUTED, "width": 2, "dash": "dash"},
-                "hovertemplate": "%{y:.1f} ms<extra></extra>",
-            },
+            bars(
+                "measured",
+                places,
+                times,
+                TARGET,
+                "%{text}",
+                **inside(texts),
+                insidetextfont={"color": PAGE},
+                constraintext="none",
+            ),
+            line("one by one", places, singly, MUTED, "%{y:.1f} ms", dash="dash", mode="lines+markers"),
         ],
         takeaway=costs_in_words(known),
-        x={"tickvals": places, "ticktext": [str(width) for width in widths], "title": {"text": "tokens in one pass"}},
-        y={
-            "title": {"text": "ms"},
-            "range": [0, nice_ceiling(max(1.15 * max(times), min(2.0 * max(times), widths[-1] * times[0])))],
-        },
+        x=named_places([str(width) for width in widths], title={"text": "tokens in one pass"}),
+        y={"title": {"text": "ms"}, "range": [0, nice_ceiling(max(1.15 * max(times), min(2.0 * max(times), singly[-1])))]},
         height=300,
     )
 

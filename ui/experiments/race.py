@@ -16,9 +16,10 @@ import gradio as gr
 from naive_speculate.events import OUTPUT_KINDS, EventKind
 from naive_speculate.events.trace import Trace
 from naive_speculate.sampling.random_source import fresh_seed
-from ui.assets import ROOT, mounting
+from naive_speculate.text import num_shared
+from ui.assets import ROOT, component
 from ui.experiments.recordings import recorded_race
-from ui.experiments.verdict import lane_title, shared_tokens, verdict
+from ui.experiments.verdict import DRAFTER_WORDS, lane_title, verdict
 from ui.host.catalog import Catalog
 from ui.labels import count, to_json
 from ui.notify import warn
@@ -43,15 +44,8 @@ _serials = itertools.count(1)
 
 def choices(catalog: Catalog) -> list[tuple[str, str]]:
     """What can be put into a lane, with its value: the drafters that some pair here has."""
-    models = {role for served in catalog.pairs.values() for role in served.engine.about.models}
-    return [
-        ("No drafts", PLAIN),
-        ("As on Run", AS_SET),
-        *([("Draft model", "model")] if "draft" in models else []),
-        *([("Draft head", "head")] if "head" in models else []),
-        ("Suffix decoding", "suffix"),
-        ("Prompt lookup", "prompt_lookup"),
-    ]
+    offered = [(title, name) for name, (title, _) in DRAFTER_WORDS.items() if name in catalog.drafters]
+    return [("No drafts", PLAIN), ("As on Run", AS_SET), *offered]
 
 
 def lane(trace: Trace) -> dict[str, Any]:
@@ -64,17 +58,12 @@ def lane(trace: Trace) -> dict[str, Any]:
 def message(serial: int, left: Trace, right: Trace, *, recorded: bool = False) -> str:
     """Both runs and the verdict for the browser."""
     lanes = {"left": lane(left), "right": lane(right)}
-    shared = shared_tokens(left, right)
+    shared = num_shared(left.token_ids, right.token_ids)
     return to_json({"serial": serial, "recorded": recorded, "shared": shared, "verdict": verdict(left, right), **lanes})
 
 
 def build_race(catalog: Catalog, controls: parts.Controls) -> None:
-    """Build the tab inside the current Blocks context.
-
-    Args:
-        catalog: The models.
-        controls: The components that hold the settings, by field.
-    """
+    """Build the tab inside the current Blocks context."""
     offered = choices(catalog)
     recorded = recorded_race()
     with gr.Column(elem_classes="ns-experiment"):
@@ -86,14 +75,8 @@ def build_race(catalog: Catalog, controls: parts.Controls) -> None:
             run = gr.Button("Race", variant="primary", elem_id="race-run")
             stop = gr.Button("Stop", elem_id="race-stop")
         status = gr.HTML(elem_id="race-status", apply_default_css=False, html_template='<p role="status">${value}</p>')
-        view = gr.HTML(
-            message(0, *recorded, recorded=True) if recorded else "",
-            html_template=(ROOT / "race.html").read_text(encoding="utf-8"),
-            js_on_load=mounting("race"),
-            apply_default_css=False,
-            elem_id="race-view",
-            label="Race",
-        )
+        first = message(0, *recorded, recorded=True) if recorded else ""
+        view = component("race", (ROOT / "race.html").read_text(encoding="utf-8"), first, elem_id="race-view", label="Race")
 
     def start(one: str, other: str, *values: Any) -> Iterator[tuple[Any, Any]]:
         try:
@@ -125,13 +108,8 @@ def lane_settings(settings: Settings, drafter: str) -> Settings:
 def race(
     catalog: Catalog, settings: Settings, opponents: tuple[str, str] = (PLAIN, AS_SET), heats: int = HEATS
 ) -> Iterator[str | tuple[Trace, Trace]]:
-    """Decode in two ways, in turn.
-
-    Args:
-        catalog: The models.
-        settings: What both have in common.
-        opponents: What drafts on the left and on the right: `PLAIN`, `AS_SET`, or the name of a drafter.
-        heats: How often each is run; the fastest counts, for the same seed gives the same tokens.
+    """Decode in two ways, in turn: each opponent is `PLAIN`, `AS_SET` or the name of a drafter. The fastest of each one's heats
+    counts, for the same seed gives the same tokens.
 
     Yields:
         Words on how far it is, and at last both runs.

@@ -14,21 +14,14 @@ from ui.run.recorded import FOLDER
 
 EXPLORE = "explore.json"
 RACE = ("race-left.jsonl", "race-right.jsonl")
-_DIGITS = 6
+DIGITS = 6
 S = TypeVar("S", Sample, BatchSample)
 
 
 @dataclass(frozen=True)
 class Exploration:
-    """What Explore measured.
-
-    Attributes:
-        samples: Runs over k and temperature.
-        batches: Batches over k and size.
-        models: Names of the models, by their part.
-        tokens: Tokens a run.
-        temperature: Of the batches.
-    """
+    """What Explore measured: runs over k and temperature, and batches over k and size, with models by their part, so many
+    tokens a run, and the temperature of the batches."""
 
     samples: list[Sample] = field(default_factory=list)
     batches: list[BatchSample] = field(default_factory=list)
@@ -77,11 +70,16 @@ def recorded_race(folder: Path = FOLDER) -> tuple[Trace, Trace] | None:
 
 def _columns(samples: Sequence[Sample] | Sequence[BatchSample]) -> dict[str, list[Any]]:
     rows = [asdict(sample) for sample in samples]
-    return {name: [_short(row[name]) for row in rows] for name in (rows[0] if rows else ())}
+    return {name: [rounded(row[name]) for row in rows] for name in (rows[0] if rows else ())}
 
 
-def _short(value: Any) -> Any:
-    return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value
+def rounded(value: Any) -> Any:
+    """The same with numbers of a sensible length."""
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, dict):
+        return {name: rounded(inner) for name, inner in value.items()}
+    return [rounded(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _rows(kind: type[S], columns: dict[str, list[Any]]) -> list[S]:

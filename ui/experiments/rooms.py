@@ -13,12 +13,7 @@ ROOMS = {
 
 
 def room(name: str, **parts: str) -> str:
-    """The markup of a room.
-
-    Args:
-        name: In `ROOMS`; its inside is `assets/{name}.html`.
-        **parts: Markup, by the names of the comments that it takes the place of.
-    """
+    """The markup of a room: `assets/{name}.html`, in which `parts` take the place of the comments of their names."""
     inside = (ROOT / f"{name}.html").read_text(encoding="utf-8")
     for part, markup in parts.items():
         inside = inside.replace(f"<!-- {part} -->", markup)

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
+from typing import Generic, TypeVar
 
 import pandas
 
@@ -91,11 +92,14 @@ class Cell:
     best: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """A place in the sweep: what was measured so far, how much is done, and what is being run."""
+S = TypeVar("S")
 
-    samples: list[Sample]
+
+@dataclass(frozen=True, slots=True)
+class Progress(Generic[S]):
+    """A place in a sweep: what was measured so far, how much is done, and what is being run."""
+
+    samples: list[S]
     done: int
     total: int
     running: str
@@ -109,19 +113,10 @@ def sweep(
     ks: Sequence[int],
     temperatures: Sequence[float],
     cancel: threading.Event,
-) -> Iterator[Progress]:
+) -> Iterator[Progress[Sample]]:
     """Run every prompt at every temperature plainly and with every k, one right after the other; then with the next seed.
 
     At temperature 0 a seed changes nothing, so there is one.
-
-    Args:
-        catalog: The models.
-        settings: Everything that is not swept.
-        prompts: The texts to continue.
-        seeds: Seeds a prompt.
-        ks: Numbers of drafted tokens, from 1.
-        temperatures: Temperatures, from 0.
-        cancel: Set it to end the sweep.
 
     Raises:
         ValueError: Names the setting that cannot be.
@@ -231,12 +226,7 @@ def _cell(runs: Sequence[Sample], logs: Sequence[float], plain: float, best: boo
 
 
 def ks_in_words(ks: Sequence[int], among: Sequence[int]) -> str:
-    """Several k, for people: `4`, `4 to 8` where all that were tried between are meant, `1, 4 and 8`.
-
-    Args:
-        ks: Those that are meant, ascending.
-        among: Those that were tried, ascending.
-    """
+    """Several k, for people: `4`, `4 to 8` where all that were tried (`among`) between are meant, `1, 4 and 8`. Both ascend."""
     first, last = among.index(ks[0]), among.index(ks[-1])
     if len(ks) > 2 and list(among[first : last + 1]) == list(ks):
         return f"{ks[0]} to {ks[-1]}"

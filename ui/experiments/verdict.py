@@ -2,10 +2,11 @@
 
 from naive_speculate.events.metrics import Metrics
 from naive_speculate.events.trace import Trace
+from naive_speculate.text import num_shared
 from ui.explain.verdict import setting, warning
 from ui.labels import count, percent
 
-NAMES = {
+DRAFTER_WORDS = {
     "model": ("Draft model", "the draft model"),
     "head": ("Draft head", "the draft head"),
     "suffix": ("Suffix decoding", "suffix decoding"),
@@ -17,18 +18,11 @@ DRAW = 0.02
 
 def lane_title(trace: Trace) -> tuple[str, str]:
     """A run's title and a note to it: what drafted, and how much."""
-    settings = (trace.started.settings if trace.started else None) or {}
-    k = setting(settings, "num_draft_tokens")
+    k = setting(trace.settings, "num_draft_tokens")
     if k == 0:
         return "Plain", "one token a pass"
-    title = NAMES.get(str(setting(settings, "drafter")), ("Speculative", ""))[0]
+    title = DRAFTER_WORDS.get(str(setting(trace.settings, "drafter")), ("Speculative", ""))[0]
     return title, f"up to {count(k, 'draft')} a pass" if isinstance(k, int) else "drafts checked together"
-
-
-def shared_tokens(left: Trace, right: Trace) -> int:
-    """How many tokens both texts begin with."""
-    pairs = zip(left.token_ids, right.token_ids, strict=False)
-    return next((place for place, (a, b) in enumerate(pairs) if a != b), min(len(left.token_ids), len(right.token_ids)))
 
 
 def verdict(left: Trace, right: Trace) -> list[str]:
@@ -38,7 +32,7 @@ def verdict(left: Trace, right: Trace) -> list[str]:
         return ["One of the two runs ended before its first token, so there is no verdict."]
     said = _against_plain(left, right) if _plain(left) else _against_plain(right, left) if _plain(right) else _two(left, right)
     drafting = left if _plain(right) else right
-    warned = warning((drafting.started and drafting.started.settings) or {})
+    warned = warning(drafting.settings)
     return [*said, _same_text(left, right), *([warned] if warned else [])]
 
 
@@ -93,8 +87,7 @@ def _two(left: Trace, right: Trace) -> list[str]:
 
 
 def _named(trace: Trace) -> str:
-    settings = (trace.started.settings if trace.started else None) or {}
-    return NAMES.get(str(setting(settings, "drafter")), ("", "speculative decoding"))[1]
+    return DRAFTER_WORDS.get(str(setting(trace.settings, "drafter")), ("", "speculative decoding"))[1]
 
 
 def _kept(m: Metrics) -> str:
@@ -106,7 +99,7 @@ def _passes(amount: int) -> str:
 
 
 def _same_text(left: Trace, right: Trace) -> str:
-    every = [(trace.started.settings if trace.started else None) or {} for trace in (left, right)]
+    every = [left.settings, right.settings]
     greedy = all(s.get("temperature") == 0 or s.get("verify_strategy") == "greedy_match" for s in every)
     if not greedy:
         if any(settings.get("lossy") for settings in every):
@@ -117,7 +110,7 @@ def _same_text(left: Trace, right: Trace) -> str:
         )
     # A stop string may be found at different places of a round, so what both have is compared.
     lengths = [len(left.token_ids), len(right.token_ids)]
-    shared = shared_tokens(left, right)
+    shared = num_shared(left.token_ids, right.token_ids)
     if shared < min(lengths):
         return (
             f"The texts part at token {shared + 1}. With exact arithmetic they would not: "

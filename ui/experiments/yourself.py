@@ -11,13 +11,13 @@ from typing import Any
 
 import gradio as gr
 
-from naive_speculate.events import Event, EventKind
+from naive_speculate.events import OUTPUT_KINDS, Event, EventKind
 from naive_speculate.events.trace import Trace
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.sampling.random_source import fresh_seed
 from naive_speculate.serving import Request
 from naive_speculate.speculate.request import GivenDraft
-from ui.assets import mounting
+from ui.assets import component
 from ui.experiments.rooms import room
 from ui.host.catalog import DECODING, Catalog
 from ui.labels import to_json
@@ -30,21 +30,13 @@ MOST_DRAFTS = 16
 TITLE = "This word cannot be judged"
 OPENING = "([{“‘\"'\n—"
 CLOSING = ",.;:!?)]}”’…-"
-_KEPT = {EventKind.ACCEPTED, EventKind.RESAMPLED, EventKind.BONUS}
 
 
 def build_yourself(catalog: Catalog) -> None:
     """Build the room inside the current Blocks context, where any pair has a draft model."""
     if _pair(catalog) is None:
         return
-    view = gr.HTML(
-        "",
-        html_template=room("yourself", words=str(WORDS)),
-        js_on_load=mounting("yourself", "word"),
-        apply_default_css=False,
-        elem_id="yourself",
-        label="Draft it yourself",
-    )
+    view = component("yourself", room("yourself", words=str(WORDS)), events=["word"], label="Draft it yourself")
 
     def word(event: gr.EventData) -> Iterator[str]:
         found: dict[str, Any] = {}
@@ -85,7 +77,7 @@ def judge(catalog: Catalog, asked: Any) -> dict[str, Any]:
     mine = _first_step(catalog, Request(prompt, params, num_draft_tokens=MOST_DRAFTS, given_draft=given))
     theirs = _first_step(catalog, Request(prompt, params, num_draft_tokens=1, drafter="model"))
     proposed = [event for event in mine if event.kind == EventKind.PROPOSED]
-    kept = [event for event in mine if event.kind in _KEPT]
+    kept = [event for event in mine if event.kind in OUTPUT_KINDS]
     started = mine.started
     assert started is not None, "a run begins so"
     return {

@@ -334,12 +334,7 @@ def to_markup(sentence: str) -> str:
 
 
 def link(text: str, key: str) -> str:
-    """A link to a term.
-
-    Args:
-        text: What is linked, plain text.
-        key: The term's key.
-    """
+    """A link from plain text to the term of this key."""
     return f'<a class="ns-term" href="#term-{key}">{html.escape(text)}</a>'
 
 

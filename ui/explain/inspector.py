@@ -12,7 +12,7 @@ from typing import Any
 from naive_speculate.events import Event, EventKind, TokenProb
 from naive_speculate.events.trace import Trace
 from naive_speculate.palette import STYLES
-from ui.charts.figures import DRAFT, MUTED, RESIDUAL, TARGET, Figure, empty, figure
+from ui.charts.figures import DRAFT, MUTED, RESIDUAL, TARGET, Figure, bars, empty, figure, hatched
 from ui.explain.glossary import linked, to_markup
 from ui.explain.roll import roll
 from ui.explain.verdict import Case, Rule, case_of, label_of
@@ -26,14 +26,8 @@ NO_DISTRIBUTIONS = "This run kept no distributions, only the numbers of the toke
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What the inspector says of one token: plain text, nothing escaped.
-
-    Attributes:
-        kind: The token's verdict.
-        headline: The token and its verdict in a few words.
-        sentences: The reasons, most important first.
-        details: Names and values of the numbers that the sentences rest on.
-    """
+    """What the inspector says of one token, in plain text with nothing escaped: the reasons, most important first, and the
+    numbers that they rest on, with their names."""
 
     kind: EventKind
     headline: str
@@ -42,15 +36,7 @@ class Explanation:
 
 
 def explain(trace: Trace, number: int) -> Explanation:
-    """Explain a token event.
-
-    Args:
-        trace: A run, whole or so far.
-        number: The event's place in the trace, from 0.
-
-    Raises:
-        ValueError: If there is no such event, or it does not speak of a token.
-    """
+    """Explain a token event; see `case_of`."""
     case = case_of(trace, number)
     style = STYLES[case.event.kind]
     return Explanation(
@@ -108,15 +94,7 @@ def to_html(explanation: Explanation | None) -> str:
 
 def to_json(trace: Trace, number: int) -> str:
     """What the page asks for: the explanation's words in pieces with the terms among them, the distributions, and what it
-    takes to roll the token's dice again.
-
-    Args:
-        trace: A run up to where playback has come; nothing behind that is told.
-        number: The event's place in the trace, from 0.
-
-    Raises:
-        ValueError: If there is no such event, or it does not speak of a token.
-    """
+    takes to roll the token's dice again. The trace goes up to where playback has come; see `case_of`."""
     told = {"words": words(trace, number), "figure": distributions(trace, number), "roll": roll(trace, number)}
     return json.dumps(told, separators=(",", ":")).replace("<", "\\u003c")
 
@@ -131,15 +109,7 @@ def words(trace: Trace, number: int) -> dict[str, Any]:
 
 
 def distributions(trace: Trace, number: int) -> Figure:
-    """The most probable tokens of draft, target and residual, side by side; the chosen token is marked.
-
-    Args:
-        trace: A run, whole or so far.
-        number: The event's place in the trace, from 0.
-
-    Raises:
-        ValueError: If there is no such event, or it does not speak of a token.
-    """
+    """The most probable tokens of draft, target and residual, side by side; the chosen token is marked. See `case_of`."""
     case = case_of(trace, number)
     event, drafted = case.event, case.event
     judged = event.kind != EventKind.PROPOSED
@@ -154,7 +124,7 @@ def distributions(trace: Trace, number: int) -> Figure:
         return empty(NO_DISTRIBUTIONS)
     tokens = _tokens_shown(event, drafted.draft_top, judged)
     rows = list(range(len(tokens)))
-    bars = []
+    traces = []
     for name, top, own, color, shape in series:
         if top is None and own is None:
             continue
@@ -162,28 +132,28 @@ def distributions(trace: Trace, number: int) -> Figure:
         if own is not None and event.token_id is not None:
             known[event.token_id] = own
         values = [known.get(token.token_id) for token in tokens]
-        bars.append(
-            {
-                "type": "bar",
-                "orientation": "h",
-                "name": name,
-                "y": rows,
-                "x": values,
-                "text": [_bar_text(value) for value in values],
-                "textposition": "outside",
-                "textfont": {"size": 10, "color": MUTED},
-                "cliponaxis": False,
-                "marker": {"color": color, "pattern": {"shape": shape, "size": 6, "solidity": 0.3}},
-                "customdata": [label(token.text, 60) for token in tokens],
-                "hovertemplate": f"{name}: “%{{customdata}}” %{{x:.6f}}<extra></extra>",
-            }
+        traces.append(
+            bars(
+                name,
+                values,
+                rows,
+                color,
+                f"{name}: “%{{customdata}}” %{{x:.6f}}",
+                orientation="h",
+                text=[_bar_text(value) for value in values],
+                textposition="outside",
+                textfont={"size": 10, "color": MUTED},
+                cliponaxis=False,
+                marker=hatched(shape),
+                customdata=[label(token.text, 60) for token in tokens],
+            )
         )
     return figure(
-        bars,
+        traces,
         takeaway=f"▸ marks “{visible(event.text or event.token, 16)}”",
         x={"range": [0, 1.08], "tickvals": [0, 0.25, 0.5, 0.75, 1], "showgrid": True},
         y={"range": [len(tokens) - 0.5, -0.5], "tickvals": rows, "ticktext": _ticks(event, tokens), "showgrid": False},
-        height=96 + 14 * len(tokens) * len(bars),
+        height=96 + 14 * len(tokens) * len(traces),
         margin={"l": 8, "r": 12, "t": 46, "b": 8},
         barmode="group",
         bargap=0.25,

@@ -9,26 +9,15 @@ import gradio as gr
 from naive_speculate.events import TOKEN_KINDS, EventKind
 from naive_speculate.events.trace import Trace
 from naive_speculate.palette import STYLES
-from ui.assets import ROOT, mounting
+from ui.assets import ROOT, component
 from ui.charts.plot import place
 from ui.explain.inspector import to_json
 
 
 def build_panel(run: str, trace: Trace) -> gr.HTML:
-    """The component.
-
-    Args:
-        run: Id of the run that is shown first.
-        trace: That run, whole; what there is to say of the refused draft that is shown first need not be asked for.
-    """
-    return gr.HTML(
-        json.dumps(_first_shown(run, trace)).replace("<", "\\u003c"),
-        html_template=panel(),
-        js_on_load=mounting("inspector"),
-        apply_default_css=False,
-        elem_id="why",
-        label="Why",
-    )
+    """The component. What there is to say of the refused draft of the run that is shown first need not be asked for."""
+    first = json.dumps(_first_shown(run, trace)).replace("<", "\\u003c")
+    return component("inspector", panel(), first, elem_id="why", label="Why")
 
 
 def panel() -> str:

@@ -40,17 +40,7 @@ class Bin(NamedTuple):
 
 def roll(trace: Trace, number: int) -> dict[str, Any] | None:
     """Bins of a judged draft, under "bins", the draft's own first and all others last; or under "why", why there are none.
-
-    Args:
-        trace: A run, whole or so far.
-        number: The event's place in the trace, from 0.
-
-    Returns:
-        dict: None for tokens that are no judged drafts.
-
-    Raises:
-        ValueError: If there is no such event, or it does not speak of a token.
-    """
+    None for tokens that are no judged drafts. See `case_of`."""
     case = case_of(trace, number)
     if case.event.kind not in (EventKind.ACCEPTED, EventKind.REJECTED):
         return None

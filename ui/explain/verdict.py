@@ -61,13 +61,11 @@ def case_of(trace: Trace, number: int) -> Case:
     event = trace[number]
     if event.kind not in TOKEN_KINDS:
         raise ValueError(f"event number {number} is {event.kind.value!r}, which speaks of no token")
-    started = trace.started
-    settings = (started.settings if started else None) or {}
     # A step's events stand together; walking out from the event keeps this cheap however long the trace.
     step = _around(trace.events, number)
     if event.kind == EventKind.PROPOSED:
         event = next((e for e in step if e.kind in JUDGED and e.index == event.index), event)
-    return Case(event, step, _rule(event, settings), settings)
+    return Case(event, step, _rule(event, trace.settings), trace.settings)
 
 
 def _around(events: list[Event], number: int) -> list[Event]:
@@ -81,11 +79,8 @@ def _around(events: list[Event], number: int) -> list[Event]:
 
 
 def warning(settings: dict[str, Any]) -> str:
-    """What must stand beside a result that the target alone would not have given so; empty where nothing must.
-
-    Args:
-        settings: What the run was started with.
-    """
+    """What must stand beside a result that the target alone would not have given so, by what the run was started with; empty
+    where nothing must."""
     temperature = setting(settings, "temperature")
     if not isinstance(temperature, int | float) or temperature <= 0:
         return ""

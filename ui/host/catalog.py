@@ -47,6 +47,11 @@ class ServedPair:
     unobserved: Engine | None = None
     filter_words: str | None = None
 
+    @property
+    def drafters(self) -> list[str]:
+        """The drafters of the registry that the pair has what it takes for."""
+        return [name for name in DRAFTERS if NEEDS.get(name, "target") in self.engine.about.models]
+
     def suited(self, request: Request) -> Request:
         """The request as this pair is asked for it: without a chat template where it has none, for the page offers that where
         any pair has one; and with the host's word filter."""
@@ -81,9 +86,8 @@ class Catalog:
 
     @property
     def drafters(self) -> list[str]:
-        """The drafters of the registry that any pair has what it takes for."""
-        models = {role for served in self.pairs.values() for role in served.engine.about.models}
-        return [name for name in DRAFTERS if NEEDS.get(name, "target") in models]
+        """The same of any pair, in the registry's order."""
+        return [name for name in DRAFTERS if any(name in served.drafters for served in self.pairs.values())]
 
     def of(self, name: str) -> ServedPair:
         """The pair of that name; the usual one for an empty name.
@@ -174,12 +178,7 @@ class Catalog:
             served.engine.close()
 
     def stream(self, pair: str, request: Request, cancel: threading.Event) -> Iterator[Event]:
-        """Decode for a visitor.
-
-        Args:
-            pair: Name of the pair that decodes; empty for the usual one.
-            request: What to decode.
-            cancel: Set it to end the run.
+        """Decode for a visitor, with the pair of that name.
 
         Raises:
             ValueError: Names the setting that cannot be.

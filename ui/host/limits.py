@@ -26,16 +26,12 @@ UNUSED = ("/gradio_api/upload", "/gradio_api/process_recording", "/gradio_api/de
 
 
 class Guard:
-    """Around the server's routes: refuses bodies that are too large, and tells of failures without telling what was sent.
-
-    Args:
-        app: The routes.
-        most: The largest body, in bytes.
-    """
+    """Around the server's routes: refuses bodies that are too large, and tells of failures without telling what was sent."""
 
     def __init__(self, app: ASGIApp, most: int = MAX_BODY_BYTES) -> None:
         self._app = app
         self._most = most
+        self._said = f"the body may have {most} bytes"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -43,7 +39,7 @@ class Guard:
             return await self._app(scope, receive, send)
         announced = dict(scope["headers"]).get(b"content-length", b"")
         if announced.isdigit() and int(announced[:20]) > self._most:
-            return await self._refusal()(scope, receive, send)
+            return await JSONResponse({"detail": self._said}, 413)(scope, receive, send)
         begun, taken = False, 0
 
         async def bounded() -> Message:
@@ -66,13 +62,6 @@ class Guard:
             if not begun:
                 await JSONResponse({"detail": "the server could not do this"}, 500)(scope, receive, send)
 
-    @property
-    def _said(self) -> str:
-        return f"the body may have {self._most} bytes"
-
-    def _refusal(self) -> Response:
-        return JSONResponse({"detail": self._said}, 413)
-
 
 async def _unused(_: HttpRequest) -> Response:
     return JSONResponse({"detail": "this page takes no uploads and keeps no files"}, 403)
@@ -93,12 +82,7 @@ class Zipped(GZipMiddleware):
 
 
 def server_options(routes: Sequence[BaseRoute] = (), middleware: Sequence[Middleware] = ()) -> dict[str, Any]:
-    """What Gradio's `launch` takes as `app_kwargs`.
-
-    Args:
-        routes: Further addresses.
-        middleware: What else is around all addresses.
-    """
+    """What Gradio's `launch` takes as `app_kwargs`: these routes and this middleware besides ours."""
     return {
         "routes": [*routes, *(Route(path, _unused, methods=["GET", "POST"]) for path in UNUSED)],  # they win over Gradio's
         "middleware": [Middleware(Guard), Middleware(Zipped, minimum_size=MIN_ZIPPED_BYTES, compresslevel=6), *middleware],

@@ -41,11 +41,7 @@ class NotMeasured(Exception):
 
 
 class Measuring:
-    """Measures one thing at a time, while it is quiet.
-
-    Args:
-        quiet: Whether nobody decodes or waits.
-    """
+    """Measures one thing at a time, while it is `quiet`: nobody decodes or waits."""
 
     def __init__(self, quiet: Callable[[], bool]) -> None:
         self._quiet = quiet
@@ -66,11 +62,7 @@ class Measuring:
         return replace(load, running=load.running - running, waiting=max(0, load.waiting - (1 - running)))
 
     def speedup(self, engine: Engine, request: Request) -> MeasuredSpeedup:
-        """What drafting gains for this prompt and these settings.
-
-        Args:
-            engine: What decodes, without observers.
-            request: What was decoded.
+        """What drafting gains for this prompt and these settings, by an engine without observers.
 
         Raises:
             NotMeasured: If others decode or the text is too short.

@@ -24,11 +24,7 @@ _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
 def log_runs(*, prompts: bool = False) -> Observer:
-    """An observer that logs one line of JSON a run.
-
-    Args:
-        prompts: Whether the line tells the prompt too, which is the visitor's own.
-    """
+    """An observer that logs one line of JSON a run; the prompt, which is the visitor's own, only where that is asked for."""
 
     def observe(run: RunRecord) -> None:
         params = run.request.params
@@ -54,11 +50,7 @@ def log_runs(*, prompts: bool = False) -> Observer:
 
 
 class Counters:
-    """Counters over all runs, under vLLM's names where it has the same.
-
-    Args:
-        load: Tells how busy the engines are at the moment.
-    """
+    """Counters over all runs, under vLLM's names where it has the same; `load` tells how busy the engines are at the moment."""
 
     def __init__(self, load: Callable[[], Load]) -> None:
         self.registry = CollectorRegistry()

@@ -65,6 +65,14 @@ def build_prompt(start: Settings, models: str) -> gr.Textbox:
     return prompt
 
 
+def _slider(start: Settings, name: str, low: float, high: float, step: float, label: str, info: str, **more: Any) -> gr.Slider:
+    return gr.Slider(low, high, getattr(start, name), step=step, label=label, info=info, **more)
+
+
+def _number(start: Settings, name: str, label: str, info: str, **more: Any) -> gr.Number:
+    return gr.Number(getattr(start, name), label=label, info=info, precision=0, **more)
+
+
 def build_main(start: Settings) -> Controls:
     """The controls that a lesson turns most.
 
@@ -97,22 +105,8 @@ def build_main(start: Settings) -> Controls:
         elem_id="strategy",
     )
     with gr.Row():
-        made["max_tokens"] = gr.Number(
-            start.max_tokens,
-            label="Max tokens",
-            info="Ends the text.",
-            precision=0,
-            min_width=110,
-            elem_id="max-tokens",
-        )
-        made["seed"] = gr.Number(
-            start.seed,
-            label="Seed",
-            info="[Repeats](#term-seed) a run.",
-            precision=0,
-            min_width=110,
-            elem_id="seed",
-        )
+        made["max_tokens"] = _number(start, "max_tokens", "Max tokens", "Ends the text.", min_width=110, elem_id="max-tokens")
+        made["seed"] = _number(start, "seed", "Seed", "[Repeats](#term-seed) a run.", min_width=110, elem_id="seed")
     return made
 
 
@@ -138,48 +132,21 @@ def build_more(start: Settings, *, chat_template: bool, drafters: Sequence[str])
             label="Choose k automatically",
             info="From the [acceptance](#term-alpha) and [costs](#term-cost) that the run measures.",
         )
-        made["top_p"] = gr.Slider(
-            0.05,
-            1,
-            start.top_p,
-            step=0.05,
-            label="Top-p",
-            info="Keep the likeliest tokens up to this much [probability](#term-top-p).",
+        made["top_p"] = _slider(
+            start, "top_p", 0.05, 1, 0.05, "Top-p", "Keep the likeliest tokens up to this much [probability](#term-top-p)."
         )
-        made["top_k"] = gr.Number(
-            start.top_k, label="Top-k", info="Keep so many of the likeliest tokens; -1 keeps all.", precision=0
+        made["top_k"] = _number(start, "top_k", "Top-k", "Keep so many of the likeliest tokens; -1 keeps all.")
+        made["min_p"] = _slider(
+            start, "min_p", 0, 1, 0.01, "Min-p", "Drop tokens less likely than this share of the likeliest."
         )
-        made["min_p"] = gr.Slider(
-            0,
-            1,
-            start.min_p,
-            step=0.01,
-            label="Min-p",
-            info="Drop tokens less likely than this share of the likeliest.",
+        made["repetition_penalty"] = _slider(
+            start, "repetition_penalty", 0.5, 2, 0.05, "Repetition penalty", "Above 1, tokens seen before become less likely."
         )
-        made["repetition_penalty"] = gr.Slider(
-            0.5,
-            2,
-            start.repetition_penalty,
-            step=0.05,
-            label="Repetition penalty",
-            info="Above 1, tokens seen before become less likely.",
+        made["presence_penalty"] = _slider(
+            start, "presence_penalty", -2, 2, 0.1, "Presence penalty", "Taken off the logit of every token generated before."
         )
-        made["presence_penalty"] = gr.Slider(
-            -2,
-            2,
-            start.presence_penalty,
-            step=0.1,
-            label="Presence penalty",
-            info="Taken off the logit of every token generated before.",
-        )
-        made["frequency_penalty"] = gr.Slider(
-            -2,
-            2,
-            start.frequency_penalty,
-            step=0.1,
-            label="Frequency penalty",
-            info="The same, once for each time it was generated.",
+        made["frequency_penalty"] = _slider(
+            start, "frequency_penalty", -2, 2, 0.1, "Frequency penalty", "The same, once for each time it was generated."
         )
         made["stop"] = gr.Textbox(
             start.stop,

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from typing import Any
 
@@ -10,7 +10,6 @@ import gradio as gr
 from gradio.components import Component
 
 from naive_speculate.events import Event, EventKind, FinishReason
-from naive_speculate.serving import Request
 from ui.host.measuring import NotMeasured
 
 TITLES = {"choice": "One of these texts", "regex": "A regular expression", "json": "A JSON schema"}
@@ -121,19 +120,11 @@ def kept(events: Iterable[Event]) -> Kept:
     return Kept(sum(some for some, _ in steps), sum(some + (some < drafted) for some, drafted in steps), cut)
 
 
-def without_guide(request: Request, seed: int | None) -> Request:
-    """The request without its guide, with the seed that was drawn for it."""
-    return replace(request, params=replace(request.params, guided_decoding=None, seed=seed))
-
-
 def unguided(measure: Callable[[], Kept] | None) -> dict[str, Any]:
     """What the browser is told of a run without its guide: the fields of `Kept`, or `reason` and whether to ask `again`."""
     if measure is None:
         return {"reason": UNREPEATED, "again": False}
     try:
-        found = measure()
-    except NotMeasured as error:
-        return {"reason": str(error), "again": error.again}
-    except (ValueError, RuntimeError) as error:  # the pair's decoder stops or fails
-        return {"reason": str(error), "again": False}
-    return asdict(found)
+        return asdict(measure())
+    except (NotMeasured, ValueError, RuntimeError) as error:  # the pair's decoder stops or fails
+        return {"reason": str(error), "again": isinstance(error, NotMeasured) and error.again}

@@ -24,12 +24,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inl
 
 
 def offline_page(run: Run, stage: str) -> str:
-    """The file.
-
-    Args:
-        run: A run that is over, or so far as it has come.
-        stage: The stage's markup.
-    """
+    """The file of a run, as far as it has come, with the stage's markup."""
     data = json.loads(batch(run)) | {"live": False, "done": True}
     told = {"message": json.dumps(data), "words": _words(run.trace)}
     imports = {f"ns/{name}.js": f"data:text/javascript;base64,{b64encode(text.encode()).decode()}" for name, text in _modules()}

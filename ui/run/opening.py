@@ -10,10 +10,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import gradio as gr
-
 from ui import labels
-from ui.assets import ROOT, mounting
+from ui.assets import ROOT, component
 from ui.explain.glossary import link
 from ui.run.recorded import FOLDER
 
@@ -53,13 +51,8 @@ class Guess:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A round whose last judged guess is refused.
-
-    Attributes:
-        before: The text so far, prompt included.
-        guesses: What the draft model guessed, in order.
-        instead: The token drawn in the place of the refused one.
-    """
+    """A round whose last judged guess is refused: after the text so far, prompt included, the guesses in order, and the token
+    drawn in the place of the refused one."""
 
     before: str
     guesses: list[Guess]
@@ -98,13 +91,7 @@ def recorded_opening(folder: Path = FOLDER) -> Opening | None:
 def build_opening() -> None:
     """The component, where a round was recorded."""
     if (opening := recorded_opening()) is not None:
-        gr.HTML(
-            markup(opening),
-            html_template="${value}",
-            js_on_load=mounting("opening"),
-            apply_default_css=False,
-            elem_id="opening",
-        )
+        component("opening", value=markup(opening))
 
 
 def markup(opening: Opening) -> str:

@@ -13,7 +13,7 @@ import gradio as gr
 from naive_speculate.events import Event, EventKind
 from naive_speculate.events.trace import Trace
 from naive_speculate.speculate.verify import VerifyStrategy
-from ui.assets import mounting
+from ui.assets import component
 from ui.labels import count, label, number
 from ui.run.controls import STRATEGIES
 from ui.run.runs import Runs
@@ -69,23 +69,17 @@ def build_others(runs: Runs) -> gr.HTML:
         run = runs.get(run_id)
         return markup(run.trace) if run else ""
 
-    return gr.HTML(
+    dialog = (
         '<dialog class="ns-glossary ns-others" aria-labelledby="others-title"><header>'
         f'<h2 id="others-title" tabindex="-1" autofocus>{TITLE}</h2><button type="button" data-close>Close</button></header>'
-        '<p class="ns-others-said" role="status"></p><div class="ns-others-body"></div></dialog>',
-        html_template="${value}",
-        js_on_load=mounting("others", "lost"),
-        server_functions=[others],
-        apply_default_css=False,
-        elem_id="others",
-        label=TITLE,
+        '<p class="ns-others-said" role="status"></p><div class="ns-others-body"></div></dialog>'
     )
+    return component("others", value=dialog, events=["lost"], server_functions=[others], label=TITLE)
 
 
 def rounds_of(trace: Trace) -> list[Round]:
     """The rounds of which the run's events tell it."""
-    started = trace.started
-    own = str(((started and started.settings) or {}).get("verify_strategy", ""))
+    own = str(trace.settings.get("verify_strategy", ""))
     drafts: dict[int, list[Event]] = defaultdict(list)
     rounds = []
     for event in trace:
@@ -104,8 +98,7 @@ def markup(trace: Trace) -> str:
     rounds = rounds_of(trace)
     if not rounds:
         return f"<p>{html.escape(_why_none(trace))}</p>"
-    settings = (trace.started and trace.started.settings) or {}
-    own = settings["verify_strategy"]
+    own = trace.settings["verify_strategy"]
     parting = sum(one.parts for one in rounds)
     said = (
         f"The same drafts, judged by each strategy. This run was judged by {NAMES[own].lower()}. {SAME_TEXT} "
@@ -123,10 +116,9 @@ def markup(trace: Trace) -> str:
 
 
 def _why_none(trace: Trace) -> str:
-    settings = (trace.started and trace.started.settings) or {}
     if not any(event.kind == EventKind.PROPOSED for event in trace):
         return NO_DRAFTS
-    if settings.get("verify_strategy") == VerifyStrategy.GREEDY_MATCH or settings.get("temperature") == 0:
+    if trace.settings.get("verify_strategy") == VerifyStrategy.GREEDY_MATCH or trace.settings.get("temperature") == 0:
         return GREEDY
     return NOT_RECORDED
 

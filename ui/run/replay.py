@@ -10,11 +10,7 @@ MAX_TRACE_EVENTS = 100_000
 
 
 def opened(name: object, text: object) -> Run:
-    """The run that a trace file holds.
-
-    Args:
-        name: The file's name, for the title.
-        text: Its content; None where the browser found it too large to send.
+    """The run that a trace file holds; its text is None where the browser found it too large to send.
 
     Raises:
         ValueError: Says what is wrong with the file.

@@ -78,10 +78,7 @@ class Settings:
         )
 
     def request(self, detail: Detail = "full") -> Request:
-        """What the engine is asked for.
-
-        Args:
-            detail: "none" where only tokens and times are wanted, for the numbers take time of their own.
+        """What the engine is asked for; without detail where only tokens and times are wanted, for the rest takes time.
 
         Raises:
             ValueError: Names the setting that cannot be.
@@ -123,7 +120,7 @@ def from_query(query: Mapping[str, str]) -> dict[str, Any]:
 def settings_of(trace: Trace) -> Settings | None:
     """The settings that a run was made with, as far as its first event tells; None where that is too little to repeat it."""
     started = trace.started
-    told = dict(started.settings or {}) if started else {}
+    told = dict(trace.settings)
     if started is None or "verify_strategy" not in told:
         return None
     if told.get("num_draft_tokens") == "auto":

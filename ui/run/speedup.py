@@ -15,15 +15,8 @@ FAILED = "The run ended in an error."
 
 
 def speedup_of(run: Run, *, asked: bool) -> dict[str, Any]:
-    """What the browser is told: the figure, or why there is none.
-
-    Args:
-        run: The run; measured now where it can be.
-        asked: Whether the visitor asked for it, and not the page by itself.
-
-    Returns:
-        dict: `speedup`, or `reason` and whether the visitor may ask (`again`).
-    """
+    """What the browser is told of a run: its `speedup`, measured now where it can be, or a `reason` and whether the visitor may
+    ask (`again`). A run that was stopped is measured only for a visitor who `asked`."""
     finished = _finished(run)
     if finished is None:
         return _reason(NONE_SAVED if run.measure is None else GOES_ON)
@@ -36,10 +29,8 @@ def speedup_of(run: Run, *, asked: bool) -> dict[str, Any]:
             return _reason(STOPPED, again=True)
         try:
             finished = keep(run, run.measure())
-        except NotMeasured as error:
-            return _reason(str(error), again=error.again)
-        except (ValueError, RuntimeError) as error:  # the pair's decoder stops or fails
-            return _reason(str(error))
+        except (NotMeasured, ValueError, RuntimeError) as error:  # the pair's decoder stops or fails
+            return _reason(str(error), again=isinstance(error, NotMeasured) and error.again)
     return {"speedup": finished.to_dict()["speedup"]}
 
 
@@ -49,9 +40,9 @@ def keep(run: Run, speedup: MeasuredSpeedup) -> Event:
     return run.events[-1]
 
 
-def seeded(request: Request, seed: int | None) -> Request:
-    """The request with the seed that was drawn for it."""
-    return replace(request, params=replace(request.params, seed=seed))
+def seeded(request: Request, seed: int | None, **changes: Any) -> Request:
+    """The request with the seed that was drawn for it, and other parameters changed."""
+    return replace(request, params=replace(request.params, seed=seed, **changes))
 
 
 def _finished(run: Run) -> Event | None:

@@ -14,7 +14,7 @@ from naive_speculate.events.trace import Trace
 from naive_speculate.palette import PROMPT, STYLES, Style
 from naive_speculate.speculate.draft import DRAFTERS
 from ui import labels
-from ui.assets import ROOT, mounting
+from ui.assets import ROOT, component
 from ui.explain.glossary import link
 from ui.explain.inspector import to_json
 from ui.run.guided import unguided as without_its_guide
@@ -47,15 +47,8 @@ TERMS_OF = {
 
 def build_stage(runs: Runs, first: Run) -> gr.HTML:
     """The component, showing `first`; its events are `open`, `lost`, `follow` and `linked`."""
-    return gr.HTML(
-        batch(first),
-        html_template=template(),
-        js_on_load=mounting("stage", "open", "lost", "follow", "linked"),
-        server_functions=_server_functions(runs),
-        apply_default_css=False,
-        elem_id="stage",
-        label="Tokens and rounds",
-    )
+    events, asked = ["open", "lost", "follow", "linked"], _server_functions(runs)
+    return component("stage", template(), batch(first), events=events, server_functions=asked, label="Tokens and rounds")
 
 
 def template() -> str:

@@ -28,8 +28,7 @@ def headline() -> str:
 
 def title(trace: Trace) -> str:
     """One line on a run's settings, in plain text."""
-    started = trace.started
-    settings = (started.settings or {}) if started else {}
+    started, settings = trace.started, trace.settings
     k = settings.get("num_draft_tokens")
     strategy = str(settings.get("verify_strategy", "")).replace("_", " ")
     temperature = settings.get("temperature")

@@ -29,14 +29,9 @@ RESYNC_EVENTS = 4000
 
 
 def batch(run: Run, first: int = 0, most: int | None = None) -> str:
-    """One message to the browser: a run's events from a number on.
+    """One message to the browser: a run's events from number `first` on, at most so many.
 
     The browser ignores messages of a run older than the one it shows, which `serial` tells.
-
-    Args:
-        run: The run.
-        first: Number of the first event here, counted from the run's start.
-        most: Most events here; None for all that there are.
     """
     done = run.done.is_set()  # before the events are looked at: those that come in between are for the next message
     events = run.events[first:] if most is None else run.events[first : first + most]

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 import gradio as gr
 
 from naive_speculate.events.trace import Trace
-from ui.assets import mounting
+from ui.assets import component
 from ui.charts.plot import build_board
 from ui.charts.waterfall import build_waterfall
 from ui.explain.models import build_models, models_in_short
@@ -18,7 +18,7 @@ from ui.explain.panel import build_panel
 from ui.host.catalog import DECODING, Catalog
 from ui.notify import warn
 from ui.run import controls as parts
-from ui.run.guided import kept, without_guide
+from ui.run.guided import kept
 from ui.run.opening import build_opening
 from ui.run.others import build_others
 from ui.run.recorded import START
@@ -42,12 +42,8 @@ COPY_LINK = """(query) => {
 
 
 class Workbench:
-    """Builds the tab inside the current Blocks context, and answers its events.
-
-    Attributes:
-        controls: The components that hold the settings, by field.
-        settings: The same in the order of the fields of `Settings`.
-    """
+    """Builds the tab inside the current Blocks context, and answers its events. The components that hold the settings are
+    `controls` by field, and `settings` in the order of the fields of `Settings`."""
 
     def __init__(self, catalog: Catalog, runs: Runs, first: Run) -> None:
         self._catalog = catalog
@@ -61,13 +57,7 @@ class Workbench:
                     self.stop = gr.Button("Stop", elem_id="stop")
                 # Gradio tells here how many wait before this visitor.
                 self._queue = gr.HTML(elem_id="queue", apply_default_css=False, min_height=0)
-                gr.HTML(
-                    SETTINGS,
-                    html_template="${value}",
-                    js_on_load=mounting("sheet"),
-                    apply_default_css=False,
-                    elem_id="settings",
-                )
+                component("sheet", value=SETTINGS, elem_id="settings")
                 with gr.Column(elem_classes="ns-settings"):
                     made |= parts.build_main(START)
                     made |= parts.build_more(START, chat_template=catalog.has_chat_template, drafters=catalog.drafters)
@@ -156,9 +146,11 @@ class Workbench:
             yield gr.skip()
             return
         run = Run()
+
         run.measure = lambda: self._catalog.measure(settings.pair, seeded(wanted, run.events[0].seed))
         if wanted.params.guided_decoding is not None:
-            run.unguided = cache(lambda: kept(self._catalog.events(settings.pair, without_guide(wanted, run.events[0].seed))))
+            without = partial(seeded, wanted, guided_decoding=None)
+            run.unguided = cache(lambda: kept(self._catalog.events(settings.pair, without(run.events[0].seed))))
         run.settings = settings
         self._runs.add(session, run)
         run.start(begin)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from naive_speculate.infer.dynamic_cache import check_crop
 from naive_speculate.infer.gguf.library import Context, llama_cpp
+from naive_speculate.infer.rows import Rows
 
 _FIRST_CELLS = 512
 
@@ -172,36 +172,8 @@ class GgufCache:
         self._context = context
 
 
-class GgufRows:
-    """Some rows of a `GgufCache`, as the model's `forward` takes them.
-
-    Attributes:
-        cache: The whole cache.
-        indices: Which of its rows these are.
-    """
-
-    def __init__(self, cache: GgufCache, rows: list[int]) -> None:
-        if not rows or len(set(rows)) != len(rows):
-            raise ValueError(f"rows must be distinct and at least one, got {rows}")
-        self.cache = cache
-        self.indices = rows
-
-    @property
-    def lengths(self) -> list[int]:
-        """Number of tokens of each row."""
-        return [self.cache.lengths[row] for row in self.indices]
-
-    def get_num_tokens(self) -> int:
-        """Number of tokens of the longest row."""
-        return max(self.lengths)
-
-    def crop(self, num_tokens_crop: int | Sequence[int]) -> None:
-        """Forget the latest tokens; one number for every row, or one a row (see `KVCache`)."""
-        counts = [num_tokens_crop] * len(self.indices) if isinstance(num_tokens_crop, int) else num_tokens_crop
-        for length, count in zip(self.lengths, counts, strict=True):
-            check_crop(count, length)
-        for row, length, count in zip(self.indices, self.lengths, counts, strict=True):
-            self.cache.keep(row, length - count)
+class GgufRows(Rows[GgufCache]):
+    """Some rows of a `GgufCache`, as the model's `forward` takes them."""
 
 
 class _Batch:

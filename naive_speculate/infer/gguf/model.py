@@ -14,6 +14,7 @@ from naive_speculate.infer.gguf.library import Context, ModelFile, llama_cpp
 from naive_speculate.infer.protocols import KVCache, KVState
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
 from naive_speculate.infer.threads import num_threads
+from naive_speculate.text import num_shared
 
 CACHE_TYPES = {"float32": 0, "float16": 1, "bfloat16": 30}
 """What keys and values can be stored in, as ggml numbers it."""
@@ -120,17 +121,9 @@ class GgufLanguageModel:
         num_logits: int | None = None,
         layers: Sequence[int] = (),
     ) -> torch.Tensor:
-        """Compute logits and extend the cache; see `BatchLanguageModel.forward`.
-
-        Args:
-            query_token_ids: int64, shape `[batch_size, num_query_tokens]`.
-            kv_cache: Of `new_cache`, a choice of its rows, or any `KVCache`: such a one stores the tokens' ids, from which keys
-                and values are computed again where llama.cpp does not have them any more.
-            num_logits: Only the last so many positions' logits; None for all.
-            layers: None can be asked for.
-
-        Returns:
-            torch.Tensor: float32, shape `[batch_size, num_query_tokens or num_logits, vocab_size]`.
+        """See `BatchLanguageModel.forward`; the logits are float32, and no layers can be asked for. A `KVCache` that is not
+        of `new_cache` stores the tokens' ids, from which keys and values are computed again where llama.cpp does not have
+        them any more.
 
         Raises:
             ValueError: If the query is not of that shape, its rows are not the cache's, a token is not in the vocabulary, all
@@ -209,9 +202,7 @@ class _Replay:
     def with_tokens(self, history: list[list[int]]) -> GgufRows:
         """The rows, rolled back and fed until they hold these tokens."""
         for row, (held, tokens) in enumerate(zip(self.held, history, strict=True)):
-            shared = next(
-                (i for i, (a, b) in enumerate(zip(held, tokens, strict=False)) if a != b), min(len(held), len(tokens))
-            )
+            shared = num_shared(held, tokens)
             self.cache.keep(row, shared)
             if tokens[shared:]:
                 self.cache.decode([row], [tokens[shared:]], 1)

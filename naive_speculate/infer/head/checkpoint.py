@@ -13,6 +13,7 @@ instead, and mean what *leaves* layer i (SGLang adds 1 in `set_eagle3_layers_to_
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,7 +24,7 @@ from transformers.utils.hub import cached_file
 
 from naive_speculate.infer.head.model import DraftHead
 from naive_speculate.infer.head.weights import HeadWeights
-from naive_speculate.infer.llama.weights import LlamaLayer, LlamaShape, RotaryTable, is_supported
+from naive_speculate.infer.llama.weights import LlamaLayer, LlamaShape, RotaryTable, is_supported, shape_in
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -143,20 +144,7 @@ def _layer_config(config: Mapping[str, Any]) -> "PretrainedConfig":
 
 def _shape(config: Any, weights: HeadWeights) -> LlamaShape:
     slides = getattr(config, "layer_types", None) == ["sliding_attention"]
-    return LlamaShape(
-        vocab_size=len(weights.head),
-        hidden_size=config.hidden_size,
-        num_layers=1,
-        num_heads=config.num_attention_heads,
-        num_kv_heads=config.num_key_value_heads,
-        head_dim=_head_dim(config),
-        norm_epsilon=config.rms_norm_eps,
-        windows=(config.sliding_window if slides else None,),
-    )
-
-
-def _head_dim(config: Any) -> int:
-    return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return replace(shape_in(config), vocab_size=len(weights.head), windows=(config.sliding_window if slides else None,))
 
 
 def _weights(
@@ -189,8 +177,9 @@ def _weights(
 
 def _widths(config: Any) -> dict[str, tuple[int, ...]]:
     """Shapes of the tensors whose shape the configuration says; -1 for any number."""
-    d, heads = config.hidden_size, config.num_attention_heads * _head_dim(config)
-    kv, mlp, at = config.num_key_value_heads * _head_dim(config), config.intermediate_size, "layers.0."
+    d, head_dim = config.hidden_size, shape_in(config).head_dim
+    heads, kv = config.num_attention_heads * head_dim, config.num_key_value_heads * head_dim
+    mlp, at = config.intermediate_size, "layers.0."
     norms = ("norm.weight", *(f"{at}{name}.weight" for name in ("input_layernorm", "hidden_norm", "post_attention_layernorm")))
     return dict.fromkeys(norms, (d,)) | {
         "fc.weight": (d, -1),

@@ -47,13 +47,7 @@ class HeadGraph(GraphBuilder):
 
 
 class OnnxHead(OnnxSession):
-    """A forward of a draft head, as `TorchHead`.
-
-    Args:
-        shape: The shape of its layer; `vocab_size` is the head's own.
-        weights: Its weights, float32 on the CPU.
-        rotary: Its rotary embedding.
-    """
+    """A forward of a draft head, as `TorchHead`; its weights are float32 on the CPU."""
 
     def __init__(self, shape: LlamaShape, weights: HeadWeights, rotary: RotaryTable) -> None:
         super().__init__(HeadGraph(shape, weights), rotary)

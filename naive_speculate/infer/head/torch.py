@@ -13,13 +13,7 @@ from naive_speculate.infer.ragged_cache import CacheRows
 
 
 class TorchHead:
-    """A forward of a draft head.
-
-    Args:
-        shape: The shape of its layer; `vocab_size` is the head's own.
-        weights: Its weights, all on one device and in one dtype.
-        rotary: Its rotary embedding.
-    """
+    """A forward of a draft head, whose weights are all on one device and in one dtype."""
 
     def __init__(self, shape: LlamaShape, weights: HeadWeights, rotary: RotaryTable) -> None:
         self.shape = shape
@@ -30,13 +24,7 @@ class TorchHead:
     def forward(
         self, token_ids: torch.Tensor, states: torch.Tensor, rows: CacheRows, last: Sequence[int]
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Compute logits and write keys and values after the rows' ends, without moving the ends.
-
-        Args:
-            token_ids: int64, shape `[rows, num_new]`.
-            states: The hidden states beside them, shape `[rows, num_new, d]`.
-            rows: Rows of a cache of this head.
-            last: The one place of each row whose logits are wanted; what stands after it is padding.
+        """Compute logits and write keys and values after the rows' ends, without moving the ends; as `DraftHead.forward`.
 
         Returns:
             tuple: Logits, shape `[rows, draft_vocab_size]`, and the layer's output, shape `[rows, d]`.

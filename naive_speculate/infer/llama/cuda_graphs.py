@@ -149,11 +149,7 @@ class GraphLlama:
 
 
 class CudaCapture:
-    """Captures computations as CUDA graphs that share one pool of memory.
-
-    Args:
-        device: A CUDA device.
-    """
+    """Captures computations of a CUDA device as graphs that share one pool of memory."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

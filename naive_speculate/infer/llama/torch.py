@@ -16,13 +16,7 @@ Write = Callable[[int, torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Te
 
 
 class TorchLlama:
-    """A forward of a Llama-like model.
-
-    Args:
-        shape: The model's shape.
-        weights: Its weights, all on one device and in one dtype.
-        rotary: Its rotary embedding.
-    """
+    """A forward of a Llama-like model, whose weights are all on one device and in one dtype."""
 
     def __init__(self, shape: LlamaShape, weights: LlamaWeights, rotary: RotaryTable) -> None:
         self.shape = shape

@@ -96,11 +96,7 @@ class RotaryTable:
 
 
 def is_supported(config: Any) -> str | None:
-    """Why a configuration cannot be run by `LlamaLanguageModel`, or None if it can.
-
-    Args:
-        config: A transformers configuration.
-    """
+    """Why a transformers configuration cannot be run by `LlamaLanguageModel`, or None if it can."""
     if config.model_type not in _FAMILIES:
         return f"model_type is {config.model_type}, not one of {', '.join(_FAMILIES)}"
     rope: dict[str, Any] = config.rope_parameters or {}

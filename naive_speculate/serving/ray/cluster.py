@@ -94,11 +94,9 @@ def connect(address: str | None = None) -> Cluster | None:
 
 
 def start(applications: dict[str, DecoderArgs], **options: Any) -> Cluster:
-    """Start Ray on this machine, for as long as this process lives, and deploy applications.
+    """Start Ray on this machine, for as long as this process lives, and deploy applications, by name.
 
-    Args:
-        applications: By name.
-        **options: For `ray.init`; Ray's dashboard is left out.
+    `options` are for `ray.init`; Ray's dashboard is left out.
 
     Raises:
         ClusterError: If the machine has not the resources, or an application cannot be deployed.
@@ -155,12 +153,7 @@ def names() -> list[str]:
 
 
 def wait_until_ready(name: str, seconds: float = READY_SECONDS, say: Callable[[str], None] | None = None) -> None:
-    """Wait until an application has a replica.
-
-    Args:
-        name: The application's name.
-        seconds: Longest wait, for models that are being loaded.
-        say: Told once if it takes a while.
+    """Wait until an application has a replica, as long as models may take to load; `say` is told once if it takes a while.
 
     Raises:
         ClusterError: If it is not there, has failed, has no resources, or takes too long.

@@ -70,23 +70,18 @@ class CopyingDrafter(BatchDrafter, ABC, Generic[Index]):
         """What may follow the text, at most `limit` tokens."""
 
     def admit(self, row: SequenceState) -> None:
-        """See `BatchDrafter.admit`."""
         self.indexes[row] = self.new_index(row.token_ids)
 
     def release(self, row: SequenceState) -> None:
-        """See `BatchDrafter.release`."""
         self.indexes.pop(row)
 
     def fork(self, row: SequenceState, source: SequenceState) -> None:
-        """See `BatchDrafter.fork`."""
         self.rewind([row])
 
     def ready(self, row: SequenceState) -> bool:
-        """See `BatchDrafter.ready`."""
         return self.indexes[row].num_tokens == len(row.token_ids)
 
     def prefill(self, rows: Sequence[SequenceState]) -> None:
-        """See `BatchDrafter.prefill`."""
         for row in rows:
             index = self.indexes[row]
             index.extend(min(len(row.token_ids), index.num_tokens + slots.PREFILL_CHUNK))
@@ -102,7 +97,6 @@ class CopyingDrafter(BatchDrafter, ABC, Generic[Index]):
         return Proposal(token_ids, probs, lengths, [copy.source for copy in copies])
 
     def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
-        """See `BatchDrafter.commit`."""
         self.rewind(rows)
 
     def rewind(self, rows: Sequence[SequenceState]) -> None:

@@ -19,11 +19,9 @@ class _Given(BatchDrafter):
     """
 
     def room(self, row: SequenceState) -> int:
-        """See `BatchDrafter.room`."""
         return super().room(row) if row.num_steps == 0 else 0
 
     def propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
-        """See `BatchDrafter.propose`."""
         own = super().propose(rows, [1] * len(rows))
         assert own.probs is not None, "rows with given drafts sample"
         given = [row.given_draft for row in rows]

@@ -68,7 +68,6 @@ class HeadDrafter(BatchDrafter):
 
     @classmethod
     def obstacle(cls, pair: ModelPair) -> str | None:
-        """See `BatchDrafter.obstacle`."""
         if pair.head is None:
             return "this pair has no draft head"
         if isinstance(as_batch_model(pair.target), PlainModel):
@@ -76,16 +75,13 @@ class HeadDrafter(BatchDrafter):
         return None
 
     def admit(self, row: SequenceState) -> None:
-        """See `BatchDrafter.admit`."""
         nothing = torch.zeros(0, 0, dtype=self.head.dtype, device=self.head.device)
         self.histories[row] = _History(self.pool.allocate(), 0, nothing)
 
     def release(self, row: SequenceState) -> None:
-        """See `BatchDrafter.release`."""
         self.pool.free(self.histories.pop(row).slot)
 
     def fork(self, row: SequenceState, source: SequenceState) -> None:
-        """See `BatchDrafter.fork`."""
         own, other, known = self.histories[row], self.histories[source], len(row.token_ids) - 1
         own.slot.copy_from(other.slot)
         own.start, own.states = other.start, other.states[: max(0, known - other.start)]
@@ -98,11 +94,9 @@ class HeadDrafter(BatchDrafter):
         return row.room - 1 if len(self.histories[row].states) else 0
 
     def ready(self, row: SequenceState) -> bool:
-        """See `BatchDrafter.ready`."""
         return len(self.histories[row].states) <= _MAX_QUERY
 
     def observe(self, rows: Sequence[SequenceState], starts: Sequence[int], features: Sequence[torch.Tensor]) -> None:
-        """See `BatchDrafter.observe`."""
         for row, start, states in zip(rows, starts, features, strict=True):
             self._append(row, start, self.head.fuse(states))
 
@@ -118,7 +112,6 @@ class HeadDrafter(BatchDrafter):
             history.settle(count)
 
     def propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
-        """See `BatchDrafter.propose`."""
         self.pool.pack([self.histories[row].slot for row in rows])
         order = sorted(range(len(rows)), key=lambda place: self.histories[rows[place]].slot.row)
         found = self._propose([rows[place] for place in order], [limits[place] for place in order])
@@ -139,7 +132,6 @@ class HeadDrafter(BatchDrafter):
             logits, states = self.head.forward(token_ids[:, None], states[:, None], view, [0] * len(rows))
 
     def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
-        """See `BatchDrafter.commit`."""
         assert features is not None
         fused = self.head.fuse(features)
         for row, record, states in zip(rows, records, fused, strict=True):
@@ -151,7 +143,6 @@ class HeadDrafter(BatchDrafter):
             self._append(row, len(row.token_ids) - 1 - kept, states[:kept])
 
     def rewind(self, rows: Sequence[SequenceState]) -> None:
-        """See `BatchDrafter.rewind`."""
         for row in rows:
             self.histories[row].settle(0)
 

@@ -9,14 +9,7 @@ MAX_NGRAM = 3
 
 
 class NgramIndex:
-    """Where each n-gram of a text was last followed by anything.
-
-    Args:
-        token_ids: The text, which may grow.
-
-    Attributes:
-        num_tokens: How many of its tokens are in the index.
-    """
+    """Where each n-gram of a text, which may grow, was last followed by anything; `num_tokens` of it are in the index."""
 
     def __init__(self, token_ids: list[int]) -> None:
         self.num_tokens = 0
@@ -47,9 +40,7 @@ class PromptLookupDrafter(CopyingDrafter[NgramIndex]):
     about = "No model: copies what followed the last few words where they last stood. For texts that repeat the prompt."
 
     def new_index(self, token_ids: list[int]) -> NgramIndex:
-        """See `CopyingDrafter.new_index`."""
         return NgramIndex(token_ids)
 
     def copy(self, index: NgramIndex, limit: int) -> Copy:
-        """See `CopyingDrafter.copy`."""
         return index.look_up(limit)

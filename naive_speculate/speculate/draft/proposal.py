@@ -112,13 +112,7 @@ class BatchDrafter:
 
 
 def merge(parts: Sequence[Proposal], places: Sequence[list[int]], vocab_size: int) -> Proposal:
-    """Put the proposals of groups of a batch together.
-
-    Args:
-        parts: One proposal a group.
-        places: Where the group's rows are in the batch; together all of them.
-        vocab_size: Width of the probabilities.
-    """
+    """Put the proposals of groups of a batch together; `places` say where each group's rows are in it, together all of them."""
     total = sum(map(len, places))
     width = max(part.token_ids.shape[1] for part in parts)
     token_ids = parts[0].token_ids.new_zeros(total, width)
@@ -139,13 +133,8 @@ def merge(parts: Sequence[Proposal], places: Sequence[list[int]], vocab_size: in
 def check_proposal(
     name: str, proposal: Proposal, rows: Sequence[SequenceState], limits: Sequence[int], vocab_size: int, whole: bool
 ) -> None:
-    """Refuse what a drafter must not propose.
-
-    Args:
-        name: The drafter's.
-        proposal: What it proposed for `rows` within `limits`.
-        vocab_size: Width of the probabilities.
-        whole: Whether to look at the numbers, too, which waits for the device.
+    """Refuse what a drafter of this name must not propose for rows within limits; with `whole` the numbers are looked at, too,
+    which waits for the device.
 
     Raises:
         ValueError: Naming the drafter and what is wrong.

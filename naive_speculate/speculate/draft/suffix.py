@@ -16,14 +16,7 @@ MIN_PROB = 0.1
 
 
 class SuffixIndex:
-    """A text's trie, and which of its nodes the text ends with.
-
-    Args:
-        token_ids: The text, which may grow.
-
-    Attributes:
-        num_tokens: How many of its tokens are in the trie.
-    """
+    """The trie of a text, which may grow, and which of its nodes the text ends with; `num_tokens` of it are in the trie."""
 
     def __init__(self, token_ids: list[int]) -> None:
         self.num_tokens = 0
@@ -52,11 +45,9 @@ class SuffixDrafter(CopyingDrafter[SuffixIndex]):
     max_spec_factor = 8.0
 
     def new_index(self, token_ids: list[int]) -> SuffixIndex:
-        """See `CopyingDrafter.new_index`."""
         return SuffixIndex(token_ids)
 
     def copy(self, index: SuffixIndex, limit: int) -> Copy:
-        """See `CopyingDrafter.copy`."""
         best, best_score = NOTHING, 0.0
         for path in self._own(index, limit):
             if path.token_ids and (score := sum(path.probs)) >= best_score:  # of equals the longest match
@@ -68,7 +59,6 @@ class SuffixDrafter(CopyingDrafter[SuffixIndex]):
         return best
 
     def release(self, row: SequenceState) -> None:
-        """See `BatchDrafter.release`."""
         super().release(row)
         if self.earlier is not None:
             self.earlier.add(row.output_token_ids)

@@ -15,6 +15,7 @@ from naive_speculate.infer.device import on_device
 from naive_speculate.pair import ModelPair
 from naive_speculate.speculate.draft.model import ModelDrafter
 from naive_speculate.speculate.sequence import SequenceState
+from naive_speculate.text import num_shared
 from naive_speculate.translation import Translation
 
 _CONTEXT = 8
@@ -44,32 +45,26 @@ class TranslatedDrafter(ModelDrafter):
         self._to_draft[self._target_ids] = self._draft_ids
 
     def admit(self, row: SequenceState) -> None:
-        """See `BatchDrafter.admit`."""
         super().admit(row)
         self.histories[row] = history = TranslatedHistory(self._translation, self._num_ids)
         history.follow(row.token_ids)
 
     def release(self, row: SequenceState) -> None:
-        """See `BatchDrafter.release`."""
         super().release(row)
         self.histories.pop(row, None)
 
     def fork(self, row: SequenceState, source: SequenceState) -> None:
-        """See `BatchDrafter.fork`."""
         super().fork(row, source)
-        self.slots[row].keep(agreed(self.history(row), self.history(source)))
+        self.slots[row].keep(num_shared(self.history(row), self.history(source)))
 
     def history(self, row: SequenceState) -> list[int]:
-        """See `ModelDrafter.history`."""
         return self.histories[row].token_ids
 
     def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
-        """See `BatchDrafter.commit`."""
         for row, record in zip(rows, records, strict=True):
             self._follow(row, record.outcome.draft_token_ids)
 
     def rewind(self, rows: Sequence[SequenceState]) -> None:
-        """See `BatchDrafter.rewind`."""
         for row in rows:
             self._follow(row, [])
 
@@ -79,7 +74,7 @@ class TranslatedDrafter(ModelDrafter):
         stands = history.follow(row.token_ids)
         if stands == before:
             read = [self._translation.to_draft.get(token, -1) for token in drafts]
-            stands += agreed(read, history.token_ids[before:])
+            stands += num_shared(read, history.token_ids[before:])
         self.slots[row].keep(min(stands, len(history.token_ids) - 1))
 
     def _in_target_tokens(self, logits: torch.Tensor) -> torch.Tensor:
@@ -191,7 +186,7 @@ class TranslatedHistory:
             new += known if len(known) == len(rest) else []
         else:
             marks.append((end, base + len(new)))
-        self._stands = min(self._stands, base + agreed(self.token_ids[base:], new))
+        self._stands = min(self._stands, base + num_shared(self.token_ids[base:], new))
         self.token_ids[base:] = new
         self._marks, self._seen = marks, end
 
@@ -207,11 +202,3 @@ class TranslatedHistory:
             if following[0] & 0xC0 != 0x80:
                 whole.append(number)
         return whole[-1] if whole else 0
-
-
-def agreed(first: Sequence[int], second: Sequence[int]) -> int:
-    """How many tokens two texts begin with alike."""
-    for place, (one, other) in enumerate(zip(first, second, strict=False)):
-        if one != other:
-            return place
-    return min(len(first), len(second))

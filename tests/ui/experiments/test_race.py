@@ -7,9 +7,10 @@ import pytest
 
 from naive_speculate.events import OUTPUT_KINDS, EventKind
 from naive_speculate.events.trace import Trace
+from naive_speculate.text import num_shared
 from tests.ui.handmade import run
 from ui.experiments.race import choices, lane, message, race
-from ui.experiments.verdict import shared_tokens, verdict
+from ui.experiments.verdict import verdict
 from ui.host.catalog import Catalog, ServedPair
 from ui.run.settings import Settings
 
@@ -79,11 +80,11 @@ def test_sampled_texts_are_said_to_share_a_distribution_not_a_text():
 
 def test_greedy_texts_are_compared_token_for_token():
     same, twin = (run([(0, 0)] * 4, temperature=0, num_draft_tokens=0) for _ in range(2))
-    assert shared_tokens(same, twin) == 4
+    assert num_shared(same.token_ids, twin.token_ids) == 4
     assert "The texts are the same, token for token: all 4 of them." in " ".join(verdict(same, twin))
     outputs = [event for event in twin if event.kind == EventKind.BONUS]
     outputs[2].token_id = 77
-    assert shared_tokens(same, twin) == 2
+    assert num_shared(same.token_ids, twin.token_ids) == 2
     assert "part at token 3" in " ".join(verdict(same, twin))
     assert "all of the 3 tokens that both have" in " ".join(verdict(same, run([(0, 0)] * 3, temperature=0)))
 

@@ -37,7 +37,7 @@ def test_alpha_is_the_mixtures_and_the_draft_models_at_the_same_place(catalog, b
         found = judge(catalog, asked | {"word": word, "sure": sure, "number": number})
         history = asked["tokens"] or bundled_decoder.admission.encode(TEXT)
         p, q = distributions(bundled_decoder, history)
-        (first, *_) = bundled_decoder.admission.vocabulary.encode_part(spaced(asked["text"], word))
+        (first, *_) = bundled_decoder.admission.vocabulary.encode(spaced(asked["text"], word), begins=False)
         mixture = q * (1 - sure / 100)
         mixture[first] += sure / 100
         assert found["alpha"] == pytest.approx(float(torch.minimum(p, mixture).sum()), abs=1e-4)

@@ -12,10 +12,11 @@ from naive_speculate.events import EventKind
 from tests.ui.handmade import run
 from ui.host.catalog import Catalog, ServedPair
 from ui.host.measuring import BUSY, NotMeasured
-from ui.run.guided import EXAMPLES, TITLES, UNREPEATED, Kept, controls_of, guide, kept, unguided, without_guide
+from ui.run.guided import EXAMPLES, TITLES, UNREPEATED, Kept, controls_of, guide, kept, unguided
 from ui.run.offline import offline_page
 from ui.run.runs import Run, Runs
 from ui.run.settings import Settings, from_query, settings_of
+from ui.run.speedup import seeded
 from ui.run.stage import _server_functions, template
 
 ASKED = Settings(prompt="Once upon a time there was a little fox who lived", max_tokens=60, seed=3)
@@ -101,7 +102,7 @@ def test_while_others_decode_nothing_is_said_of_speed(catalog, monkeypatch):
 def test_the_same_run_without_its_guide_is_decoded_with_its_seed_and_counted(catalog):
     asked = replace(ASKED, guided="regex", guided_text=EXAMPLES["regex"], seed=None)
     guided = decoded(catalog, asked)
-    plain = without_guide(asked.request(), guided.started.seed)
+    plain = seeded(asked.request(), guided.started.seed, guided_decoding=None)
     assert kept(catalog.events("", plain)) == kept(decoded(catalog, replace(ASKED, seed=guided.started.seed)))
     assert kept(guided).judged < kept(catalog.events("", plain)).judged  # the guide ends the text sooner
     assert kept(guided).kept == sum(event.kind == EventKind.ACCEPTED for event in guided)

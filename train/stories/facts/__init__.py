@@ -1,7 +1,5 @@
 """True facts and the many ways to put them: tables of subjects, sums that are worked out, explanations."""
 
-from __future__ import annotations
-
 import random
 
 from train.stories.facts import animals, days, places, things

@@ -1,11 +1,5 @@
 """True facts about days, months, seasons, weather, the sky, measures and numbers."""
 
-# Prose reads better in long lines than cut into pieces.
-# ruff: noqa: E501
-# fmt: off
-
-from __future__ import annotations
-
 from train.stories.facts.subject import Ask, Subject
 from train.stories.slots import split
 
@@ -16,7 +10,6 @@ DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sun
 MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December")
 MONTH_DAYS = ("31", "28", "31", "30", "31", "30", "31", "31", "30", "31", "30", "31")
 PLANETS = ("Mercury", "Venus", "Earth", "Mars", "Jupiter", "Saturn", "Uranus", "Neptune")
-SEASONS = ("spring", "summer", "autumn", "winter")
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 

@@ -1,11 +1,5 @@
 """Simple sums and comparisons, worked out and put into words."""
 
-# Prose reads better in long lines than cut into pieces.
-# ruff: noqa: E501
-# fmt: off
-
-from __future__ import annotations
-
 import random
 
 from train.stories.facts.days import spelled

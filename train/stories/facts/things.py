@@ -1,11 +1,5 @@
 """True facts about colours, shapes, materials, trades, the body, and words."""
 
-# Prose reads better in long lines than cut into pieces.
-# ruff: noqa: E501
-# fmt: off
-
-from __future__ import annotations
-
 from train.stories.facts.subject import Ask, Subject
 
 COLOURS = Subject(

@@ -1,11 +1,5 @@
 """Small explanations of how things are, in sentences that can be left out and told in other words."""
 
-# Prose reads better in long lines than cut into pieces.
-# ruff: noqa: E501
-# fmt: off
-
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 

@@ -1,11 +1,5 @@
 """Short fables with a moral, and jokes that a class can bear."""
 
-# Prose reads better in long lines than cut into pieces.
-# ruff: noqa: E501
-# fmt: off
-
-from __future__ import annotations
-
 from train.stories.scenes import Telling
 
 # each a few sentences with choices; the last is the moral

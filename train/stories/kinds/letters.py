@@ -1,11 +1,5 @@
 """Letters: to relatives and friends, thanks, invitations, to a king, to a shop, from a journey; and answers to them."""
 
-# Prose reads better in long lines than cut into pieces.
-# ruff: noqa: E501
-# fmt: off
-
-from __future__ import annotations
-
 from train.stories.facts import any_fact
 from train.stories.scenes import Telling
 

@@ -1,11 +1,5 @@
 """Lists, recipes, instructions, rules, timetables, counting, and a little of what looks like a program."""
 
-# Prose reads better in long lines than cut into pieces.
-# ruff: noqa: E501
-# fmt: off
-
-from __future__ import annotations
-
 from train.stories.facts.days import DAYS, MONTHS, NUMBERS, ORDINALS, spelled
 from train.stories.phrases import capital, joined
 from train.stories.scenes import Telling

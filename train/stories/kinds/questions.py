@@ -1,11 +1,5 @@
 """Questions with answers in several layouts, yes-or-no questions, quizzes and riddles."""
 
-# Prose reads better in long lines than cut into pieces.
-# ruff: noqa: E501
-# fmt: off
-
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 

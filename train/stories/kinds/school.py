@@ -1,11 +1,5 @@
 """Lessons and talks in which somebody asks and somebody knows: facts told as little scenes."""
 
-# Prose reads better in long lines than cut into pieces.
-# ruff: noqa: E501
-# fmt: off
-
-from __future__ import annotations
-
 from train.stories.facts import EXPLANATIONS, Fact, any_fact, facts_of_one_kind
 from train.stories.phrases import capital
 from train.stories.scenes import Telling

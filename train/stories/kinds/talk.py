@@ -1,11 +1,5 @@
 """Dialogues, plain or as a play: in a shop, at the doctor's, on the way, at home."""
 
-# Prose reads better in long lines than cut into pieces.
-# ruff: noqa: E501
-# fmt: off
-
-from __future__ import annotations
-
 from train.stories.phrases import Phrases, capital
 from train.stories.scenes import Telling
 

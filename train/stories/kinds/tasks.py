@@ -1,11 +1,5 @@
 """What people type on a demo page: a wish, such as "Write a letter to the king.", and what fulfils it."""
 
-# Prose reads better in long lines than cut into pieces.
-# ruff: noqa: E501
-# fmt: off
-
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from train.stories import plots_deeds, plots_things
@@ -14,8 +8,6 @@ from train.stories.scenes import Telling
 
 PLOTS = plots_things.PLOTS + plots_deeds.PLOTS
 Kind = Callable[[Telling], str]
-
-ASK = "[|||Please |Can you |Could you |]"
 
 
 def tale(t: Telling) -> str:

@@ -1,11 +1,5 @@
 """Descriptions, diaries, little news, and people who tell about themselves."""
 
-# Prose reads better in long lines than cut into pieces.
-# ruff: noqa: E501
-# fmt: off
-
-from __future__ import annotations
-
 from train.stories.facts import any_fact
 from train.stories.facts.animals import CLASSES, FOOD, GIFTS, HOMES, LEGS, SOUNDS, YOUNG
 from train.stories.phrases import capital

@@ -1,11 +1,5 @@
 """Poems of simple rhymed lines: couplets that suit a subject, put together anew each time."""
 
-# Prose reads better in long lines than cut into pieces.
-# ruff: noqa: E501
-# fmt: off
-
-from __future__ import annotations
-
 from train.stories.phrases import capital
 from train.stories.scenes import Telling
 

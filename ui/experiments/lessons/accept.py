@@ -7,7 +7,7 @@ from naive_speculate.events import EventKind
 from naive_speculate.events.trace import Trace
 from naive_speculate.palette import STYLES
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, end_of, spoken
-from ui.experiments.lessons.places import OPEN, Round, teaching_refusal
+from ui.experiments.lessons.places import OPEN, Round, teaching_refusal, text_before
 from ui.labels import label, number, percent
 
 K = 4
@@ -36,7 +36,6 @@ def _data(trace: Trace, found: Round) -> Data:
     guess, added = found.refused, found.added
     assert guess is not None, "as `teaching_refusal` promises"
     assert added is not None, "the same"
-    started = trace.started
     q = {entry.token_id: entry.prob for entry in guess.draft_top or []}
     tokens: dict[int, tuple[str, float]] = {entry.token_id: (entry.text, entry.prob) for entry in guess.target_top or []}
     tokens |= {entry.token_id: (entry.text, 0.0) for entry in guess.draft_top or [] if entry.token_id not in tokens}
@@ -47,11 +46,9 @@ def _data(trace: Trace, found: Round) -> Data:
     ]
     own = (guess.token_id, added.token_id)
     rows.sort(key=lambda row: (row["id"] not in own, -max(row["p"], row["q"])))
-    output = [event.text or "" for event in trace if event.kind in ("accepted", "resampled", "bonus")]
-    before = "".join([(started and started.prompt) or "", *output[: found.before + found.kept]])
     return {
         "key": guess.text,
-        "before": end_of(before),
+        "before": end_of(text_before(trace, found.before + found.kept)),
         "guess": guess.text,
         "p": guess.target_prob,
         "q": guess.draft_prob,

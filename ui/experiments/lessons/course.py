@@ -23,12 +23,7 @@ def titles() -> list[str]:
 
 
 def content(lesson: Lesson, data: Data, source: str) -> dict[str, Any]:
-    """A lesson with what was found, for `assets/js/learn.js`.
-
-    Args:
-        lesson: The lesson.
-        data: What its experiment found, recorded or live.
-        source: Where that comes from, in a sentence.
+    """A lesson with what its experiment found, for `assets/js/learn.js`; `source` says in a sentence where that comes from.
 
     Raises:
         ValueError: If the lesson has not as many views as steps, or not as many answers as questions.

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ui.charts.figures import ACCEPTED, INK, MUTED, figure, nice_ceiling
+from ui.charts.figures import ACCEPTED, MUTED, bars, figure, hatched, named_places, nice_ceiling, plain_line
 from ui.experiments.lessons.lesson import DIM, Data, Lesson, Progress, Trial, View
-from ui.experiments.lessons.tally import tally_up
+from ui.experiments.lessons.tally import gain, tally_up, told
+from ui.experiments.verdict import DRAFTER_WORDS
 
-NAMES = {"model": "draft model", "head": "draft head", "suffix": "suffix decoding", "prompt_lookup": "prompt lookup"}
+NAMES = {name: title.lower() for name, (title, _) in DRAFTER_WORDS.items()}
 """The drafters by their names in the library, in the order of the steps."""
-SPOKEN = NAMES | {"model": "the draft model", "head": "the draft head"}
 _CRY = '"Run, run, as fast as you can! You cannot catch me, I am the gingerbread man!" said the gingerbread man to the '
 REPEATING = f'{_CRY}old woman. {_CRY}cow. "Run, run, as fast'
 TEXTS = {"new": "a new text", "repeating": "a text that repeats itself"}
@@ -20,8 +20,7 @@ DRAW = 0.03
 
 def drafters(trial: Trial) -> list[str]:
     """Those that the pair has: what copies needs no model."""
-    models = trial.catalog.of(trial.settings.pair).engine.about.models
-    return [name for name in NAMES if name in ("suffix", "prompt_lookup") or ("draft" if name == "model" else name) in models]
+    return [name for name in NAMES if name in trial.catalog.of(trial.settings.pair).drafters]
 
 
 def _name(drafter: str, text: str) -> str:
@@ -39,9 +38,7 @@ def measure(trial: Trial) -> Iterator[Progress]:
     common = {"auto": False, "verify_strategy": "speculative_sampling", "temperature": 0.0, "ignore_eos": True, "chat": False}
     for name, known in tally_up(trial, cases, **common, max_tokens=TOKENS):
         drafter, _, text = name.partition("@")
-        done = len(known) == len(cases) and all(run["speed"] for run in known.values())
-        said = f"Running {NAMES.get(drafter, drafter)} on {TEXTS[text]} …" if name else "Done."
-        yield Progress(said, {"known": known} if done else None)
+        yield told(name, known, cases, f"Running {NAMES.get(drafter, drafter)} on {TEXTS.get(text)} …")
 
 
 def measured(data: Data) -> list[str]:
@@ -49,10 +46,8 @@ def measured(data: Data) -> list[str]:
     return [name for name in NAMES if _name(name, "new") in data["known"]]
 
 
-def gain(data: Data, drafter: str, text: str) -> float:
-    """How many times as fast as plain decoding of the same text."""
-    known = data["known"]
-    return float(known[_name(drafter, text)]["speed"] / known[_name("plain", text)]["speed"])
+def _gain(data: Data, drafter: str, text: str) -> float:
+    return gain(data, _name(drafter, text), _name("plain", text))
 
 
 def pace(data: Data, drafter: str, text: str) -> float:
@@ -76,7 +71,7 @@ def words(data: Data) -> dict[str, str]:
     )
     found = {"model_here": model, "head_here": head}
     for text in TEXTS:
-        gains = {"plain decoding": 1.0} | {SPOKEN[name]: gain(data, name, text) for name in here}
+        gains = {"plain decoding": 1.0} | {DRAFTER_WORDS[name][1]: _gain(data, name, text) for name in here}
         fastest = max(gains, key=lambda name: gains[name])
         found |= {f"best_{text}": fastest, f"gain_{text}": f"{gains[fastest]:.2f}"}
     for name in ("suffix", "prompt_lookup"):
@@ -103,42 +98,28 @@ def views(data: Data) -> list[View]:
 
 def _chart(data: Data, shown: list[str], lit: Any = ()) -> View:
     here = measured(data)
-    places = list(range(len(here)))
-    bars = [
-        {
-            "type": "bar",
-            "name": said,
-            "x": places,
-            "y": [pace(data, name, text) if name in shown else None for name in here],
-            "text": [f"{pace(data, name, text):.1f}" if name in shown else "" for name in here],
-            "textposition": "outside",
-            "cliponaxis": False,
-            "textangle": 0,
-            "marker": {
-                "color": color,
-                "opacity": [DIM if lit and name not in lit else 1 for name in here],
-                "pattern": {"shape": shape, "size": 6, "solidity": 0.3},
-            },
-            "customdata": [gain(data, name, text) for name in here],
-            "hovertemplate": f"{said}: %{{y:.2f}} tokens a pass, %{{customdata:.2f}} times as fast as plain<extra></extra>",
-        }
-        for text, said, color, shape in (("new", TEXTS["new"], ACCEPTED, ""), ("repeating", TEXTS["repeating"], MUTED, "/"))
+    opacity = [DIM if lit and name not in lit else 1 for name in here]
+    measured_bars = [
+        bars(
+            TEXTS[text],
+            list(range(len(here))),
+            [pace(data, name, text) if name in shown else None for name in here],
+            color,
+            f"{TEXTS[text]}: %{{y:.2f}} tokens a pass, %{{customdata:.2f}} times as fast as plain",
+            text=[f"{pace(data, name, text):.1f}" if name in shown else "" for name in here],
+            textposition="outside",
+            cliponaxis=False,
+            textangle=0,
+            marker=hatched(shape) | {"opacity": opacity},
+            customdata=[_gain(data, name, text) for name in here],
+        )
+        for text, color, shape in (("new", ACCEPTED, ""), ("repeating", MUTED, "/"))
     ]
-    plain = {
-        "type": "scatter",
-        "mode": "lines",
-        "name": "plain decoding",
-        "x": [-0.6, len(here) - 0.4],
-        "y": [1, 1],
-        "line": {"color": INK, "width": 2, "dash": "dot"},
-        "hoverinfo": "skip",
-    }
     top = nice_ceiling(1.12 * max(pace(data, name, text) for name in here for text in TEXTS))
-    ticks = [NAMES[name].replace(" ", "<br>") for name in here]
-    x = {"tickvals": places, "ticktext": ticks, "range": [-0.6, len(here) - 0.4]}
+    x = named_places([NAMES[name].replace(" ", "<br>") for name in here])
     said = f"Tokens a pass of the target, at most {K} guesses a round"
     y = {"range": [0, top], "title": {"text": "tokens a pass"}}
-    return {"figure": figure([*bars, plain], takeaway=said, x=x, y=y, height=340, bargroupgap=0.08)}
+    return {"figure": figure([*measured_bars, plain_line(len(here))], takeaway=said, x=x, y=y, height=340, bargroupgap=0.08)}
 
 
 LESSON = Lesson(

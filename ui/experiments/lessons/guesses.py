@@ -3,7 +3,21 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ui.charts.figures import ACCEPTED, INK, MUTED, PAGE, RESAMPLED, TARGET, figure, nice_ceiling
+from ui.charts.figures import (
+    ACCEPTED,
+    INK,
+    MUTED,
+    PAGE,
+    RESAMPLED,
+    TARGET,
+    bars,
+    figure,
+    inside,
+    line,
+    named_places,
+    nice_ceiling,
+    plain_line,
+)
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View
 from ui.experiments.lessons.tally import tally_up
 from ui.labels import number, percent
@@ -95,35 +109,21 @@ def views(data: Data) -> list[View]:
 
 
 def _axis(ks: list[int]) -> dict[str, Any]:
-    places = list(range(len(ks)))
-    ticks = [str(k) for k in ks]
-    return {"tickvals": places, "ticktext": ticks, "range": [-0.6, len(ks) - 0.4], "title": {"text": "guesses a round, k"}}
+    return named_places([str(k) for k in ks], title={"text": "guesses a round, k"})
 
 
 def _survival(data: Data) -> View:
     run, a = _widest(data), alpha(data)
     places = list(range(1, len(run["kept_at"]) + 1))
     measured = [kept / run["rounds"] for kept in run["kept_at"]]
-    bars = {
-        "type": "bar",
-        "name": "kept in so many rounds",
-        "x": places,
-        "y": measured,
-        "marker": {"color": ACCEPTED},
-        "hovertemplate": "guess %{x}: %{y:.0%} of the rounds<extra></extra>",
-    }
-    line = {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "name": "αⁿ",
-        "x": places,
-        "y": [a**place for place in places],
-        "line": {"color": INK, "width": 2, "dash": "dash"},
-        "hovertemplate": "α to the power of %{x}: %{y:.0%}<extra></extra>",
-    }
+    powers = [a**place for place in places]
+    traces = [
+        bars("kept in so many rounds", places, measured, ACCEPTED, "guess %{x}: %{y:.0%} of the rounds"),
+        line("αⁿ", places, powers, INK, "α to the power of %{x}: %{y:.0%}", dash="dash", mode="lines+markers"),
+    ]
     x = {"title": {"text": "place in the round"}, "range": [0.4, len(places) + 0.6], "dtick": 1}
     said = f"A guess counts only if all before it were kept: α = {number(a, 2)}"
-    return {"figure": figure([bars, line], takeaway=said, x=x, y={"range": [0, 1.02], "tickformat": ".0%"}, height=320)}
+    return {"figure": figure(traces, takeaway=said, x=x, y={"range": [0, 1.02], "tickformat": ".0%"}, height=320)}
 
 
 def _pace(data: Data) -> View:
@@ -132,66 +132,36 @@ def _pace(data: Data) -> View:
     places = list(range(len(ks)))
     pace = [data["known"][str(k)]["tokens_a_pass"] for k in ks]
     formula = [sum(a**n for n in range(k + 1)) for k in ks]
-    bars = {
-        "type": "bar",
-        "name": "measured",
-        "x": places,
-        "y": pace,
-        "text": [f"{value:.1f}" for value in pace],
-        "textposition": "inside",
-        "insidetextanchor": "start",
-        "textangle": 0,
-        "marker": {"color": TARGET},
-        "hovertemplate": "%{text} tokens a pass<extra></extra>",
-    }
-    line = {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "name": "(1 − αᵏ⁺¹) ÷ (1 − α)",
-        "x": places,
-        "y": formula,
-        "line": {"color": INK, "width": 2, "dash": "dash"},
-        "hovertemplate": "by the formula: %{y:.2f}<extra></extra>",
-    }
+    texts, geometric = [f"{value:.1f}" for value in pace], "(1 − αᵏ⁺¹) ÷ (1 − α)"
+    traces = [
+        bars("measured", places, pace, TARGET, "%{text} tokens a pass", **inside(texts)),
+        line(geometric, places, formula, INK, "by the formula: %{y:.2f}", dash="dash", mode="lines+markers"),
+    ]
     top = nice_ceiling(max(*pace, *formula) * 1.05)
     y = {"range": [0, top], "title": {"text": "tokens a pass"}}
-    return {"figure": figure([bars, line], takeaway="Tokens a pass, by k", x=_axis(ks), y=y, height=320)}
+    return {"figure": figure(traces, takeaway="Tokens a pass, by k", x=_axis(ks), y=y, height=320)}
 
 
 def _speeds(data: Data) -> View:
     found, top, near = gains(data), best(data), alike(data)
     ks = sorted(found)
-    places = list(range(len(ks)))
     below = [max(0.0, found[k] - spread(data, k)[0]) for k in ks]
     above = [max(0.0, spread(data, k)[1] - found[k]) for k in ks]
-    bars = {
-        "type": "bar",
-        "name": "times as fast as plain",
-        "x": places,
-        "y": [found[k] for k in ks],
-        "text": [("★ " if k == top else "") + f"{found[k]:.2f}×" for k in ks],
-        "textposition": "inside",
-        "insidetextanchor": "start",
-        "textangle": 0,
-        "constraintext": "none",
-        "textfont": {"color": PAGE},
-        "error_y": {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "color": INK, "thickness": 1.5},
-        "marker": {"color": [RESAMPLED if k == top else ACCEPTED if k in near else MUTED for k in ks]},
-        "hovertemplate": "k = %{x}: %{text}<extra></extra>",
-        "showlegend": False,
-    }
-    plain = {
-        "type": "scatter",
-        "mode": "lines",
-        "name": "plain decoding",
-        "x": [-0.6, len(ks) - 0.4],
-        "y": [1, 1],
-        "line": {"color": INK, "width": 2, "dash": "dot"},
-        "hoverinfo": "skip",
-    }
+    speeds = bars(
+        "times as fast as plain",
+        list(range(len(ks))),
+        [found[k] for k in ks],
+        [RESAMPLED if k == top else ACCEPTED if k in near else MUTED for k in ks],
+        "k = %{x}: %{text}",
+        **inside([("★ " if k == top else "") + f"{found[k]:.2f}×" for k in ks]),
+        constraintext="none",
+        textfont={"color": PAGE},
+        error_y={"type": "data", "symmetric": False, "array": above, "arrayminus": below, "color": INK, "thickness": 1.5},
+        showlegend=False,
+    )
     said = f"Best k = {top}: {found[top]:.2f} times as fast as plain decoding"
     y = {"range": [0, 1.1 * max(*(spread(data, k)[1] for k in ks), 1)], "ticksuffix": "×"}
-    return {"figure": figure([bars, plain], takeaway=said, x=_axis(ks), y=y, height=320)}
+    return {"figure": figure([speeds, plain_line(len(ks))], takeaway=said, x=_axis(ks), y=y, height=320)}
 
 
 LESSON = Lesson(

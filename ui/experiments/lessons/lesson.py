@@ -27,13 +27,9 @@ CONTEXT = 70
 
 @dataclass(frozen=True)
 class Trial:
-    """One go at an experiment.
+    """One go at an experiment, with the visitor's prompt and pair, until it is cancelled; everything else is the lesson's own.
 
-    Attributes:
-        catalog: The models.
-        settings: The visitor's prompt and pair; everything else is the lesson's own.
-        cancel: Set it to end early.
-        seen: Keys of the results that this visitor has had before.
+    `seen` are keys of the results that this visitor has had before.
     """
 
     catalog: Catalog
@@ -47,11 +43,7 @@ class Trial:
         return range(first, first + most)
 
     def stream(self, detail: Detail = "none", **changes: Any) -> Iterator[Event]:
-        """Decode with the visitor's prompt, or another.
-
-        Args:
-            detail: As `Settings.request` has it.
-            **changes: Settings of the lesson.
+        """Decode with the visitor's prompt and pair, under the lesson's own settings.
 
         Raises:
             ValueError: Names the setting that cannot be.

@@ -7,7 +7,7 @@ but not most of them, are replacements. A round teaches where some guesses are k
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from naive_speculate.events import Event, EventKind, TokenProb
+from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, TokenProb
 from naive_speculate.events.trace import Trace
 
 OPEN = (0.3, 0.7)
@@ -89,11 +89,7 @@ def rounds(trace: Trace) -> Iterator[Round]:
 
 def teaching_refusal(trace: Trace, seen: Collection[str] = ()) -> Round | None:
     """The round with the most visible refusal: p/q between 0.3 and 0.7, and both large enough to be seen, but far from certain.
-
-    Args:
-        trace: A run with distributions.
-        seen: Guesses that will not do, since the reader has seen them refused.
-    """
+    Guesses that the reader has seen refused will not do."""
 
     def teaches(found: Round) -> bool:
         guess = found.refused
@@ -116,12 +112,8 @@ def teaching_refusal(trace: Trace, seen: Collection[str] = ()) -> Round | None:
 
 
 def teaching_round(trace: Trace, followed_by: int = 2) -> Round | None:
-    """The round that shows most: two guesses kept or more, one refused and replaced, and best of all another thrown away.
-
-    Args:
-        trace: A run.
-        followed_by: At least so many rounds come after it.
-    """
+    """The round that shows most: two guesses kept or more, one refused and replaced, and best of all another thrown away; so
+    many others come after it."""
     every = list(rounds(trace))
 
     def shows(found: Round) -> tuple[bool, int]:
@@ -133,15 +125,16 @@ def teaching_round(trace: Trace, followed_by: int = 2) -> Round | None:
 
 
 def teaching_fork(trace: Trace) -> Fork | None:
-    """The place of a run where the share of replacements is nearest to a third, and several tokens are likely.
-
-    Args:
-        trace: A run with distributions, under a top-k no larger than the lists of likely tokens in its events.
-    """
+    """The place of a run where the share of replacements is nearest to a third, and several tokens are likely. The run's top-k
+    must be no larger than the lists of likely tokens in its events."""
     started = trace.started
     prompt = (started and started.prompt_token_ids) or []
     forks = [
-        Fork([*prompt, *trace.token_ids[:at]], _text(trace, at), replaced_share(guess.target_top, guess.draft_top))
+        Fork(
+            [*prompt, *trace.token_ids[:at]],
+            text_before(trace, at, prompt=False),
+            replaced_share(guess.target_top, guess.draft_top),
+        )
         for at, guess in _judged(trace)
         if guess.target_top and guess.draft_top and _varied(guess.target_top) and guess.draft_top[0].prob <= SURE
     ]
@@ -174,7 +167,8 @@ def _judged(trace: Trace) -> Iterator[tuple[int, Event]]:
             guesses.clear()
 
 
-def _text(trace: Trace, tokens: int) -> str:
-    kinds = (EventKind.ACCEPTED, EventKind.RESAMPLED, EventKind.BONUS)
-    output = [event.text or "" for event in trace if event.kind in kinds]
-    return "".join(output[:tokens])
+def text_before(trace: Trace, tokens: int, *, prompt: bool = True) -> str:
+    """A run's text up to so many of its tokens; with the prompt, or without."""
+    begun = (trace.started and trace.started.prompt) or "" if prompt else ""
+    output = [event.text or "" for event in trace if event.kind in OUTPUT_KINDS]
+    return begun + "".join(output[:tokens])

@@ -47,9 +47,7 @@ def right(data: Data) -> list[int]:
 def views(data: Data) -> list[View]:
     known = _known(data)
     whole = pass_costs(known)
-    places = len(known)
-    whole["layout"]["xaxis"]["range"] = [-0.6, places - 0.4]
-    first = _only_first(whole["data"][0], places)
+    first = _only_first(whole["data"][0], len(known))
     alone = {**whole, "data": [first]}
     return [
         showing(whole),

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from ui.charts.figures import ACCEPTED, INK, REJECTED, figure
+from ui.charts.figures import ACCEPTED, REJECTED, bars, figure, named_places, plain_line
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View
-from ui.experiments.lessons.tally import tally_up
+from ui.experiments.lessons.tally import gain, tally_up, told
 from ui.labels import percent
 
 CALM, WILD = 0.7, 2.0
@@ -28,16 +28,11 @@ def measure(trial: Trial) -> Iterator[Progress]:
     common = {"auto": False, "drafter": "model", "verify_strategy": "speculative_sampling", "ignore_eos": True}
     for name, known in tally_up(trial, cases, **common, max_tokens=TOKENS):
         k, _, temperature = name.partition("@")
-        done = len(known) == len(cases) and all(run["speed"] for run in known.values())
-        yield Progress(
-            f"Running k = {k} at temperature {temperature} …" if name else "Done.", {"known": known} if done else None
-        )
+        yield told(name, known, cases, f"Running k = {k} at temperature {temperature} …")
 
 
-def gain(data: Data, k: int, temperature: float) -> float:
-    """How many times as fast as plain decoding at the same temperature."""
-    known = data["known"]
-    return float(known[_name(k, temperature)]["speed"] / known[_name(0, temperature)]["speed"])
+def _gain(data: Data, k: int, temperature: float) -> float:
+    return gain(data, _name(k, temperature), _name(0, temperature))
 
 
 def words(data: Data) -> dict[str, str]:
@@ -50,7 +45,7 @@ def words(data: Data) -> dict[str, str]:
         "wasted": percent(1 - (known[_name(MANY, WILD)]["kept_share"] or 0)),
     }
     for name, (k, temperature) in zip(("calmly", "wildly", "many_wildly"), CASES, strict=True):
-        times = gain(data, k, temperature)
+        times = _gain(data, k, temperature)
         found |= {
             f"gain_{name}": f"{times:.2f}",
             f"kept_{name}": percent(known[_name(k, temperature)]["kept_share"] or 0),
@@ -64,7 +59,7 @@ def _verdict(times: float) -> str:
 
 
 def right(data: Data) -> list[int]:
-    calm, wild, many = (gain(data, k, temperature) for k, temperature in CASES)
+    calm, wild, many = (_gain(data, k, temperature) for k, temperature in CASES)
     return [0 if wild > calm * (1 + DRAW) else 2 if wild < calm * (1 - DRAW) else 1, 0 if many > 1 + DRAW else 1]
 
 
@@ -73,36 +68,24 @@ def views(data: Data) -> list[View]:
 
 
 def _chart(data: Data, shown: int) -> View:
-    times = [gain(data, k, temperature) for k, temperature in CASES]
+    times = [_gain(data, k, temperature) for k, temperature in CASES]
     names = [f"k = {k},<br>temperature {temperature:g}" for k, temperature in CASES]
-    places = list(range(len(CASES)))
-    bars = {
-        "type": "bar",
-        "name": "with drafts",
-        "x": places[:shown],
-        "y": times[:shown],
-        "text": [f"{value:.2f}×" for value in times[:shown]],
-        "textposition": "outside",
-        "cliponaxis": False,
-        "marker": {"color": [ACCEPTED if value >= 1 else REJECTED for value in times[:shown]]},
-        "width": 0.55,
-        "hovertemplate": "%{text} the speed of plain decoding<extra></extra>",
-        "showlegend": False,
-    }
-    plain = {
-        "type": "scatter",
-        "mode": "lines",
-        "name": "plain decoding",
-        "x": [-0.6, len(CASES) - 0.4],
-        "y": [1, 1],
-        "line": {"color": INK, "width": 2, "dash": "dot"},
-        "hoverinfo": "skip",
-    }
+    speeds = bars(
+        "with drafts",
+        list(range(shown)),
+        times[:shown],
+        [ACCEPTED if value >= 1 else REJECTED for value in times[:shown]],
+        "%{text} the speed of plain decoding",
+        text=[f"{value:.2f}×" for value in times[:shown]],
+        textposition="outside",
+        cliponaxis=False,
+        width=0.55,
+        showlegend=False,
+    )
     k, temperature = CASES[shown - 1]
     said = f"k = {k} at temperature {temperature:g}: {times[shown - 1]:.2f} times the speed of plain decoding"
-    x = {"tickvals": places, "ticktext": names, "range": [-0.6, len(CASES) - 0.4]}
     y = {"range": [0, 1.2 * max(*times, 1)], "ticksuffix": "×"}
-    return {"figure": figure([bars, plain], takeaway=said, x=x, y=y, height=320)}
+    return {"figure": figure([speeds, plain_line(len(CASES))], takeaway=said, x=named_places(names), y=y, height=320)}
 
 
 LESSON = Lesson(

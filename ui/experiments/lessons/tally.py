@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from naive_speculate.events import Event, EventKind
-from ui.experiments.lessons.lesson import Trial
+from ui.experiments.lessons.lesson import Data, Progress, Trial
 from ui.experiments.measured import undisturbed
 
 SEEDS = (1, 2, 3)
@@ -74,11 +74,6 @@ class Tally:
 def tally_up(trial: Trial, cases: Mapping[str, Mapping[str, Any]], **common: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """Run every case with several seeds, turn by turn, so that a busy moment of the machine hits all alike.
 
-    Args:
-        trial: Where to run.
-        cases: The settings of each, by its name.
-        **common: Settings of all.
-
     Yields:
         tuple: The case that is run now, and what is known of each so far; the last one names none.
 
@@ -93,6 +88,17 @@ def tally_up(trial: Trial, cases: Mapping[str, Mapping[str, Any]], **common: Any
             if trial.cancel.is_set():
                 return
     yield "", _known(known)
+
+
+def told(name: str, known: dict[str, Any], cases: Mapping[str, Any], said: str) -> Progress:
+    """What an experiment says between two runs, and what it has found once every case was timed."""
+    done = len(known) == len(cases) and all(run["speed"] for run in known.values())
+    return Progress(said if name else "Done.", {"known": known} if done else None)
+
+
+def gain(data: Data, name: str, plain: str) -> float:
+    """How many times as fast as plain decoding one of the cases was."""
+    return float(data["known"][name]["speed"] / data["known"][plain]["speed"])
 
 
 def _known(tallies: Mapping[str, Tally]) -> dict[str, Any]:

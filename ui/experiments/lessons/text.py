@@ -21,12 +21,7 @@ _NAME = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What the reader is asked before it is shown.
-
-    Attributes:
-        ask: The question, as Markdown.
-        choices: What may be answered.
-    """
+    """What the reader is asked, as Markdown, before it is shown, and what may be answered."""
 
     ask: str
     choices: tuple[str, ...]
@@ -68,11 +63,7 @@ def _step(title: str, text: str) -> Step:
 
 
 def to_html(text: str, words: Mapping[str, str]) -> str:
-    """Markdown as HTML.
-
-    Args:
-        text: The Markdown; it may hold `{names}`.
-        words: What stands for them, plain text that a model may have written.
+    """Markdown as HTML; for the `{names}` in it stands plain text, which a model may have written.
 
     Raises:
         KeyError: If a name stands for nothing.

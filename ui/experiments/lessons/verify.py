@@ -7,7 +7,7 @@ from naive_speculate.events import EventKind
 from naive_speculate.events.trace import Trace
 from naive_speculate.palette import STYLES
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, end_of, spoken
-from ui.experiments.lessons.places import Round, rounds, teaching_round
+from ui.experiments.lessons.places import Round, rounds, teaching_round, text_before
 from ui.labels import count, label
 
 K = 4
@@ -35,11 +35,8 @@ def measure(trial: Trial) -> Iterator[Progress]:
 
 
 def _data(trace: Trace, found: Round) -> Data:
-    started = trace.started
-    output = [event.text or "" for event in trace if event.kind in (EventKind.ACCEPTED, EventKind.RESAMPLED, EventKind.BONUS)]
-    before = "".join([(started and started.prompt) or "", *output[: found.before]])
     return {
-        "before": end_of(before),
+        "before": end_of(text_before(trace, found.before)),
         "rounds": [_round(each) for each in rounds(trace) if 0 <= each.number - found.number <= FOLLOWING],
         "tokens": trace.metrics.num_generated_tokens,
         "passes": trace.metrics.num_spec_steps,

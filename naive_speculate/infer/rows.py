@@ -1,0 +1,42 @@
+"""Some rows of a cache that many sequences share, as a cache of their own."""
+
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+from naive_speculate.infer.dynamic_cache import check_crop
+from naive_speculate.infer.protocols import BatchCache
+
+C = TypeVar("C", bound=BatchCache)
+
+
+class Rows(Generic[C]):
+    """Distinct rows, in that order.
+
+    Attributes:
+        cache: The whole cache.
+        indices: Which of its rows these are.
+    """
+
+    def __init__(self, cache: C, rows: Sequence[int]) -> None:
+        if not rows or len(set(rows)) != len(rows):
+            raise ValueError(f"rows must be distinct and at least one, got {list(rows)}")
+        self.cache = cache
+        self.indices = list(rows)
+
+    @property
+    def lengths(self) -> list[int]:
+        """Number of tokens of each row."""
+        return [self.cache.lengths[row] for row in self.indices]
+
+    def get_num_tokens(self) -> int:
+        """Number of tokens of the longest row."""
+        return max(self.lengths)
+
+    def crop(self, num_tokens_crop: int | Sequence[int]) -> None:
+        """Forget the latest tokens; one number for every row, or one a row (see `KVCache`)."""
+        counts = [num_tokens_crop] * len(self.indices) if isinstance(num_tokens_crop, int) else num_tokens_crop
+        lengths = self.lengths
+        for length, count in zip(lengths, counts, strict=True):
+            check_crop(count, length)
+        for row, length, count in zip(self.indices, lengths, counts, strict=True):
+            self.cache.keep(row, length - count)
