@@ -103,7 +103,7 @@ class Workspace:
 
     def in_order(self, rows: Sequence[SequenceState]) -> list[SequenceState]:
         """The rows in the order of their places, which are moved together first: so a forward is over one slice."""
-        if len(rows) == 1:
+        if len(rows) < 2:
             return list(rows)
         self.target.pack([self.slots[row] for row in rows])
         return sorted(rows, key=lambda row: self.slots[row].row)
