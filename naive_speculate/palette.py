@@ -36,7 +36,14 @@ class Style:
 
 
 STYLES: dict[str, Style] = {
-    "proposed": Style("#66367e", "#fdb7fe", "?", "underline dotted", "drafted", "Guessed by the draft model, not yet judged."),
+    "proposed": Style(
+        "#66367e",
+        "#fdb7fe",
+        "?",
+        "underline dotted",
+        "drafted",
+        "Guessed by the draft model; in the text, those not yet judged.",
+    ),
     "accepted": Style(
         "#0d682d", "#97f4a9", "✓", "underline", "accepted", "Guessed by the draft model, and kept by the target."
     ),
@@ -58,7 +65,7 @@ STYLES: dict[str, Style] = {
         "+",
         "underline dashed",
         "bonus",
-        "Drawn from the target itself, after every draft was kept or without any.",
+        "The target's own, after a round whose guesses were all kept, or that had none.",
     ),
 }
 """The style of each kind that speaks of one token."""

@@ -102,8 +102,8 @@ export function positions({ rounds, sums, started }) {
   const luck = luckOf({ sums, started });
   const said = luck?.sentence ?? `Kept when reached: ${percent(alpha)} over all places`;
   return following(
-    `${said}. Place ${x[x.length - 1]} is kept in ${last[3]} of all windows`,
-    { title: { text: "place in the draft window" }, range: [0.4, places + 0.6], dtick: 1 + Math.floor((places - 1) / 10) },
+    `${said}. Place ${x[x.length - 1]} is kept in ${last[3]} of all rounds`,
+    { title: { text: "place in the draft" }, range: [0.4, places + 0.6], dtick: 1 + Math.floor((places - 1) / 10) },
     SHARES,
     [
       {
@@ -113,7 +113,7 @@ export function positions({ rounds, sums, started }) {
         marker: { color: ACCEPTED }, insidetextfont: { color: PAGE },
       },
       {
-        type: "scatter", mode: "lines+markers", name: "of all windows (vLLM)", x, y: shares.map(([kept]) => kept / windows), customdata: shares,
+        type: "scatter", mode: "lines+markers", name: "of all rounds (as vLLM counts)", x, y: shares.map(([kept]) => kept / windows), customdata: shares,
         hovertemplate: `place %{x}, of all ${windows} windows (unconditional, vLLM's figure): %{customdata[0]} kept, %{customdata[3]}<extra></extra>`,
         line: { color: RESAMPLED, width: 2, dash: "dot" }, marker: { symbol: "diamond", size: 8 },
       },
@@ -146,7 +146,7 @@ export function lengths({ rounds, sums }) {
   return following(
     `${(1 + sums.accepted / rounds.length).toFixed(2)} tokens a round, the next token included`,
     { title: { text: "drafts kept in a round" }, range: [-0.6, longest + 0.6], dtick: 1 + Math.floor(longest / 11) },
-    { ...SHARES, title: { text: "rounds" } },
+    { ...SHARES, title: { text: "share of the rounds" } },
     [{
       type: "bar", x, y: amounts.map((amount) => amount / rounds.length), customdata: amounts,
       hovertext: amounts.map((amount) => percent(amount / rounds.length)),
@@ -202,7 +202,7 @@ export function speedup({ rounds, sums, started, speedup: found }) {
   const here = found ? ks.map((k) => gain(alpha, k, draftCost, checkOf(k, verifyCost, drafts))) : theorem;
   if (found) curves.push(curve("costs as measured here", ks, here, ACCEPTED, "solid"), ownPoint(drafts, found));
   const best = Math.max(...here);
-  const words = `${exact === null ? "" : "exact "}α = ${alpha.toFixed(2)}, c = ${draftCost.toFixed(2)}: best k = ${here.indexOf(best)}, ${best.toFixed(2)} × plain`;
+  const words = `Drafts kept: α = ${alpha.toFixed(2)}; cost of a draft: c = ${draftCost.toFixed(2)}. Best would be k = ${here.indexOf(best)}: ${best.toFixed(2)}×`;
   return following(
     found ? words : `${words}, if checks cost nothing extra`,
     { title: { text: "drafts a round, k" }, range: [-0.4, ks.length - 0.6], dtick: 2 },

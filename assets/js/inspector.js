@@ -95,6 +95,9 @@ class Inspector {
     bar.classList.toggle("ns-no-die", certain);
     bar.classList.toggle("ns-most-red", odds.keep < 0.3);
     bar.classList.toggle("ns-most-green", odds.keep > 0.7);
+    bar.classList.toggle("ns-no-red", odds.keep > 0.92);
+    bar.classList.toggle("ns-no-green", odds.keep < 0.08);
+    bar.classList.toggle("ns-die-early", odds.die < (odds.die < odds.keep ? odds.keep : 1 + odds.keep) / 2);
     bar.classList.toggle("ns-die-right", odds.die > 0.5);
     this.find(".ns-die-u").textContent = certain ? "" : `u = ${number(odds.die)}`;
     this.find(".ns-die-edge").textContent = certain ? "" : edge(odds, name);

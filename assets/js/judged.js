@@ -1,7 +1,7 @@
 // What became of a token, in few words: names of kinds, and one sentence a way of judging. The server tells the whole of it
 // (ui/explain/why.py), but for one token at a time; this is for every token that playback comes by.
 
-import { count, number, percent } from "./format.js";
+import { count, number, percent, percents } from "./format.js";
 import { visible } from "./tokens.js";
 
 const LABELS = { proposed: "drafted", resampled: "resampled" };
@@ -40,10 +40,10 @@ export function inShort(event, drafted, settings) {
     case "resampled":
       if (isGreedy(settings)) return "The target's likeliest token, in the place of the refused guess.";
       if (settings.verify_strategy === "typical_acceptance") return "The target's own choice, in the place of the refused guess.";
-      return "Drawn in the place of the refused guess, from what the target gives tokens beyond what the draft gave them.";
+      return "Drawn in the place of the refused guess, among the tokens to which the target gives more than the draft did (the residual).";
     case "bonus":
       if (event.index === 0) return "Nothing was drafted in this round: one pass of the target, one token.";
-      return `All ${event.index === 1 ? "that was" : `${event.index} that were`} drafted was kept, and the same pass of the target tells one token more: free.`;
+      return `${event.index === 1 ? "The one guess was" : `All ${event.index} guesses were`} kept, and the same pass of the target gives one token more: free.`;
     case "discarded": return discarded(event);
   }
   const kept = event.kind === "accepted";
@@ -59,7 +59,7 @@ export function inShort(event, drafted, settings) {
     return `The window is judged as a whole: its drafts stand up to the last place whose die falls in the green. ${kept ? "Kept." : "Refused."}`;
   }
   if (event.target_prob === undefined || event.draft_prob === undefined) return `The target ${kept ? "kept" : "refused"} the guess.`;
-  const [p, q] = [percent(event.target_prob), percent(event.draft_prob)];
+  const [p, q] = percents(event.target_prob, event.draft_prob);
   if (drafted.copied_from !== undefined) {
     return `Copied from where it is underlined, as if certain; the target gives it ${p}: kept in ${percent(event.accept_prob)} of such cases. ` +
       `The die fell in the ${kept ? "green: kept." : "red: refused."}`;

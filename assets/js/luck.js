@@ -43,5 +43,5 @@ function sentenceOf({ alpha, deviation, observed, whole }, variance) {
 
 function noteOf({ alpha, deviation, whole }) {
   if (whole) return `Judged one by one it would be ${percent(alpha)}.`;
-  return deviation ? `This draft should get ${percent(alpha)} ± ${deviation < 0.005 ? `${Math.max(0.1, 100 * deviation).toFixed(1)}%` : percent(deviation)}.` : "";
+  return deviation ? `To be expected of this draft: ${percent(alpha)} ± ${deviation < 0.005 ? `${Math.max(0.1, 100 * deviation).toFixed(1)}%` : percent(deviation)}.` : "";
 }

@@ -70,11 +70,11 @@ export class Player {
   }
 
   play() {
-    if (this.cursor >= this.length && this.done) this.seek(Math.min(1, this.length));
+    this.target = this.cursor >= this.length && this.done ? Math.min(1, this.length) : this.cursor; // at the end: from the start again
     this.playing = true;
     this.following = false;
     this.last = this.now();
-    this.clock = this.cursor < this.length ? this.due(this.cursor) : 0;
+    this.clock = this.target < this.length ? this.due(this.target) : 0;
   }
 
   pause() {
@@ -118,7 +118,7 @@ export class Player {
       const now = this.now();
       this.clock += (now - this.last) / 1000 * this.speed;
       this.last = now;
-      let n = this.cursor;
+      let n = this.target;
       while (n < this.length && this.due(n) <= this.clock) n += 1;
       this.target = n;
       if (n >= this.length) {

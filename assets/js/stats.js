@@ -34,7 +34,7 @@ export function numbers({ sums, rounds, tokens, started, speedup, unmeasured }) 
   return [
     sums.drafted
       ? [percent(sums.accepted / sums.drafted), `${fates(sums, block)}. Of the ${amount(sums.judged)} that were judged, ${percent(sums.accepted / sums.judged)} were kept: α. ${luckOf({ sums, started })?.note ?? ""}`.trim()]
-      : ["–", "nothing was drafted"],
+      : ["–", rounds.length ? "nothing was drafted" : "kept drafts, of all drafts"],
     [rounds.length ? (1 + sums.accepted / rounds.length).toFixed(2) : "–", "plain decoding: 1"],
     [rate ? rate.toFixed(0) : "–", "of this run, reading the prompt included"],
     speedup ? [`${times(speedup.value)}× (${times(speedup.low)} to ${times(speedup.high)})`, measured(speedup)] : ["–", waiting(unmeasured, rounds)],
@@ -42,7 +42,7 @@ export function numbers({ sums, rounds, tokens, started, speedup, unmeasured }) 
 }
 
 function measured({ plain_rate, rate, machine }) {
-  return `plain ${plain_rate.toFixed(0)}, with these drafts ${rate.toFixed(0)} tokens a second, the prompt apart. Measured on ${machine}`;
+  return `${plain_rate.toFixed(0)} tokens a second plain, ${rate.toFixed(0)} with these drafts, reading the prompt left out. Measured on ${machine}`;
 }
 
 function waiting(unmeasured, rounds) {

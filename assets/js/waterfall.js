@@ -3,6 +3,7 @@
 
 import { figure, note } from "./charts.js";
 import { follow } from "./cursor.js";
+import { luckOf } from "./luck.js";
 import { plot } from "./plot.js";
 import { breakEven, breakdown, checkOf, expectedTokens, gain } from "./theory.js";
 
@@ -69,10 +70,11 @@ export function machinesOf(presets) {
 }
 
 // The run's own numbers; null where it had no drafts or was not measured.
-export function measuredHere({ sums, speedup }) {
+export function measuredHere({ sums, started, speedup }) {
   if (!speedup || !(speedup.draft_cost >= 0) || !sums.judged) return null;
   const { num_draft_tokens: k, draft_cost: draftCost, verify_cost: check, tokens_per_round: tokens, value: measured, tokens: timed } = speedup;
-  return { alpha: sums.accepted / sums.judged, k, draftCost, check, tokens, measured, timed, checks: null };
+  const luck = luckOf({ sums, started });
+  return { alpha: luck && !luck.whole ? luck.alpha : sums.accepted / sums.judged, k, draftCost, check, tokens, measured, timed, checks: null };
 }
 
 // What a slider makes of a state: from then on it is calculated, not measured.
@@ -122,9 +124,9 @@ export function waterfall(state) {
 
 function sentence(state, { tokens, speedup }) {
   const cost = state.check + state.k * state.draftCost;
-  const sum = `a round gives ${tokens.toFixed(2)} tokens and takes as long as ${cost.toFixed(2)} plain passes`;
-  if (state.measured === null) return `Calculated: ${sum}, ${speedup.toFixed(2)}×${speedup < 1 ? ", slower than without drafts" : ""}`;
-  return `Measured over ${state.timed} tokens: ${sum}. That would be ${(tokens / cost).toFixed(2)}×, and was ${speedup.toFixed(2)}×`;
+  const sum = `a round gives ${tokens.toFixed(2)} tokens and takes as long as ${cost.toFixed(2)} plain passes, ${tokens.toFixed(2)} ÷ ${cost.toFixed(2)} = ${(tokens / cost).toFixed(2)}×`;
+  if (state.measured === null) return `Calculated: ${sum}${speedup < 1 ? ", slower than without drafts" : ""}`;
+  return `Measured after the run, over ${state.timed} tokens: ${sum}. The clock said ${speedup.toFixed(2)}×`;
 }
 
 // What would have to change.

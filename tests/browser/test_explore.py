@@ -52,7 +52,7 @@ def test_the_tab_opens_with_recorded_maps_curves_and_a_table(page):
     recorded = recorded_exploration()
     made = cells(recorded.samples)
     assert len(texts(page, "explore-speedup")) >= len(made)
-    expect(page.locator("#explore-status")).to_contain_text("Recorded beforehand with the bundled pair")
+    expect(page.locator("#explore-status")).to_contain_text("Recorded beforehand with the two models")
     expect(page.locator("#explore-curves .ns-chart:visible")).to_have_count(len({cell.temperature for cell in made}))
     curve = f"explore-curve-{TEMPERATURE_PLACES[made[0].temperature]}"
     see_chart(page, curve)

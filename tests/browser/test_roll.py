@@ -144,7 +144,9 @@ def test_luck_is_told_from_skill_beside_what_was_seen(page, recorded):
     figures = recorded.expected_acceptance
     said = f"This draft's α is {figures.alpha:.2f} ± {figures.deviation:.2f}; you saw {figures.observed:.2f}"
     expect(page.locator(".ns-chart", has=page.locator("#chart-positions"))).to_contain_text(said)
-    expect(page.locator("#stats")).to_contain_text(f"This draft should get {figures.alpha:.0%} ± {figures.deviation:.0%}")
+    expect(page.locator("#stats")).to_contain_text(
+        f"To be expected of this draft: {figures.alpha:.0%} ± {figures.deviation:.0%}"
+    )
     expect(page.locator("#chart-speedup")).to_have_attribute("aria-label", re.compile(f"exact α = {figures.alpha:.2f}"))
     page.locator("#chart-positions").scroll_into_view_if_needed()
     expect(page.locator("#chart-positions .main-svg").first).to_be_attached()

@@ -53,7 +53,9 @@ def test_the_maps_are_recorded_and_read_back(catalog, tmp_path):
     assert [(c.temperature, c.k, c.prompts) for c in cells(found.samples)] == [(0.0, 2, 2), (1.0, 2, 2)]
     assert {s.k for s in found.batches} == {0, 2}
     assert found.tokens == 16
-    assert found.about("So.").startswith("Recorded beforehand with the bundled pair, 2 prompts of 16 tokens;")
+    assert found.about("So.").startswith(
+        "Recorded beforehand with the two models that come with the page, 2 prompts of 16 tokens;"
+    )
 
 
 def test_where_nothing_was_recorded_nothing_is_shown(tmp_path):

@@ -111,7 +111,14 @@ PRESETS = (
     ),
 )
 SLIDERS = (
-    ("alpha", "Drafts kept, α", 0, 1, 0.01, "Of the drafts that are looked at, the share that the target keeps."),
+    (
+        "alpha",
+        "Chance that a draft is kept, α",
+        0,
+        1,
+        0.01,
+        "Of the drafts that are looked at, the share that the target is to keep.",
+    ),
     ("k", "Drafts a round, k", 1, 16, 1, ""),
     ("draftCost", "Cost of drafting one token, c", 0, 1, 0.005, "In passes of the target over one token."),
     ("check", "Cost of checking k drafts", 0.5, 6, 0.01, "In the same passes: 1 would mean that checking many costs no more."),
@@ -139,7 +146,7 @@ def markup() -> str:
     chart = place('id="chart-waterfall"', TITLE, "ns-chart", term="tokens-a-pass")
     return (
         f'<div class="ns-waterfall" data-presets="{presets}">{chart}<div class="ns-what-if">'
-        f'<h2>Why is it slower with drafts?</h2><div class="ns-machines" role="group" aria-label="Machine">{machines}</div>'
+        f'<h2>When do drafts pay?</h2><div class="ns-machines" role="group" aria-label="Machine">{machines}</div>'
         f"{sliders}<p></p>{sources()}</div></div>"
     )
 

@@ -23,7 +23,7 @@ from ui.notify import warn
 from ui.run import controls as parts
 from ui.run.settings import Settings
 
-RECORDED = "A recorded run of the bundled pair."
+RECORDED = "A recorded run of the two models that come with the page."
 LIVE = "Live, on this machine, with the prompt of the Run tab."
 MOST_SEEN = 100
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}

@@ -35,7 +35,8 @@ class Exploration:
             return ""
         prompts = len({s.prompt for s in self.samples})
         return (
-            f"Recorded beforehand with the bundled pair, {count(prompts, 'prompt')} of {count(self.tokens, 'token')}; "
+            "Recorded beforehand with the two models that come with the page, "
+            f"{count(prompts, 'prompt')} of {count(self.tokens, 'token')}; "
             f"the button measures anew, with your prompt. {said}"
         )
 

@@ -118,4 +118,7 @@ def _same_text(left: Trace, right: Trace) -> str:
         )
     if lengths[0] != lengths[1]:
         return f"The texts agree in all of the {count(shared, 'token')} that both have."
-    return f"The texts are the same, token for token: all {shared} of them. That is what lossless means."
+    return (
+        f"The texts are the same, token for token: all {shared} of them. "
+        "Where the likeliest token is always taken, that is what lossless means."
+    )

@@ -150,9 +150,10 @@ def distributions(trace: Trace, number: int) -> Figure:
         )
     return figure(
         traces,
-        takeaway=f"▸ marks “{visible(event.text or event.token, 16)}”",
-        x={"range": [0, 1.08], "tickvals": [0, 0.25, 0.5, 0.75, 1], "showgrid": True},
+        takeaway=f"▸ marks “{visible(event.text or event.token, 16)}”; ␣ is a space",
+        x={"range": [0, 1.16], "tickvals": [0, 0.25, 0.5, 0.75, 1], "showgrid": True},
         y={"range": [len(tokens) - 0.5, -0.5], "tickvals": rows, "ticktext": _ticks(event, tokens), "showgrid": False},
+        showlegend=True,
         height=96 + 14 * len(tokens) * len(traces),
         margin={"l": 8, "r": 12, "t": 46, "b": 8},
         barmode="group",
@@ -163,7 +164,7 @@ def distributions(trace: Trace, number: int) -> Figure:
 
 def _bar_text(value: float | None) -> str:
     # Outside a list's top tokens the probability is not recorded; an absent bar must not read as zero.
-    return "" if value is None else number(value)
+    return "" if value is None else "over 0.999" if 0.9995 <= value < 1 - 1e-6 else number(value)
 
 
 def _tokens_shown(event: Event, draft_top: Sequence[TokenProb] | None, judged: bool) -> list[TokenProb]:

@@ -121,7 +121,7 @@ def scenes(opening: Opening) -> list[str]:
         "A large model checks all in one pass: its probability of a guess is p, the small one’s q.",
         "A guess is kept with probability min(1, p/q), the green part of its bar. A die decides.",
         f"{_quoted(refused.text)}: p/q is {labels.number(refused.keep, 2)}, and the die fell in the red. Refused.{unreached}",
-        f"{_quoted(instead)} is drawn in its place, from what p has beyond q.",
+        f"{_quoted(instead)} is drawn in its place, from the {noun}s whose p is larger than their q.",
         f"<b>{_count(opening.kept + 1, noun).capitalize()} in one pass</b> of the large model, "
         "each as likely as without the guesses.",
     ]
@@ -150,7 +150,7 @@ def _guesses(opening: Opening) -> Iterator[str]:
             yield f'<li data-kind="discarded">{word}<span class="ns-op-fate">not reached</span></li>'
             continue
         die = f'<span class="ns-op-bar" style="--keep:{guess.keep:.4f};--die:{guess.u:.4f}"><i></i><b></b></span>'
-        numbers = f'<span class="ns-op-pq">p {_probability(guess.p)}, q {_probability(guess.q)}</span>'
+        numbers = f'<span class="ns-op-pq"><i>p {_probability(guess.p)},</i> <i>q {_probability(guess.q)}</i></span>'
         fate = '<span class="ns-op-fate">✓ kept</span>'
         if guess.fate == "rejected":
             instead = f'<span class="ns-op-instead" data-kind="resampled">↻ {labels.label(opening.instead.strip())}</span>'
@@ -159,7 +159,7 @@ def _guesses(opening: Opening) -> Iterator[str]:
 
 
 def _probability(value: float) -> str:
-    return f"{value:.2f}" if 0.01 <= value <= 0.99 else labels.number(value, 2)
+    return f"{value:.3f}" if 0.01 <= value <= 0.99 else labels.number(value, 2)
 
 
 def _noun(opening: Opening) -> str:

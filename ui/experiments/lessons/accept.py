@@ -104,6 +104,7 @@ def _die(keep: float, u: float) -> str:
     """The bar that the inspector has too: green as far as the guess is kept, the draw as a needle."""
     bar, fell = number(keep, 2), number(u, 2)
     side = " ns-die-right" if u > 0.5 else ""
+    side += " ns-die-early" if u < (keep if u < keep else 1 + keep) / 2 else ""
     said = f"Kept with probability {bar}, refused otherwise. The die fell at {fell}."
     return (
         f'<div class="ns-die{side}" style="--keep:{keep:.4f};--die:{u:.4f}" data-part="die">'

@@ -74,6 +74,15 @@ def words(data: Data) -> dict[str, str]:
         gains = {"plain decoding": 1.0} | {DRAFTER_WORDS[name][1]: _gain(data, name, text) for name in here}
         fastest = max(gains, key=lambda name: gains[name])
         found |= {f"best_{text}": fastest, f"gain_{text}": f"{gains[fastest]:.2f}"}
+    new, repeating = found["best_new"], found["best_repeating"]
+    found["fastest"] = (
+        f"Here {new} was the fastest on the new text ({found['gain_new']} times the speed of plain decoding), "
+        + (
+            f"and on the other, too ({found['gain_repeating']} times)."
+            if new == repeating
+            else f"and {repeating} on the other ({found['gain_repeating']} times)."
+        )
+    )
     for name in ("suffix", "prompt_lookup"):
         found[f"{name}_new"] = f"{pace(data, name, 'new'):.1f}"
         found[f"{name}_repeating"] = f"{pace(data, name, 'repeating'):.1f}"
@@ -125,7 +134,7 @@ def _chart(data: Data, shown: list[str], lit: Any = ()) -> View:
 LESSON = Lesson(
     number=7,
     button="Measure them on this machine",
-    note="Runs every drafter of the pair after the prompt of the Run tab, and on a cry that repeats itself.",
+    note="Runs every drafter of the pair after the prompt of the Run tab, and on a text that repeats itself.",
     measure=measure,
     words=words,
     right=right,

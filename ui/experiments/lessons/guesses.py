@@ -87,9 +87,10 @@ def words(data: Data) -> dict[str, str]:
         "pace_half": f"{data['known'][str(many // 2)]['tokens_a_pass']:.1f}" if str(many // 2) in data["known"] else "–",
         "best": str(top),
         "gain": f"{found[top]:.2f}",
+        "pace_best": f"{data['known'][str(top)]['tokens_a_pass']:.1f}",
         "few": str(few),
-        "gain_few": f"{found[few]:.2f}",
-        "gain_many": f"{found[many]:.2f}",
+        "beside": ", and ".join(f"k\u00a0=\u00a0{k} was {found[k]:.2f} times as fast" for k in (few, many) if k != top),
+        "beyond": ", which here may lie beyond what was tried" if top == many else "",
         "alike": f"k = {', '.join(others)} cannot be told from it: some of their runs were as fast."
         if others
         else "The others are clearly slower.",

@@ -55,7 +55,7 @@ def words(data: Data) -> dict[str, str]:
 
 
 def _verdict(times: float) -> str:
-    return "faster than plain decoding" if times > 1 + DRAW else "slower than plain decoding" if times < 1 - DRAW else "a draw"
+    return "still faster" if times > 1 + DRAW else "slower than without drafts" if times < 1 - DRAW else "a draw"
 
 
 def right(data: Data) -> list[int]:
