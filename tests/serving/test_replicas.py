@@ -90,7 +90,7 @@ def one_with_waiting_runs(engine: RayEngine) -> int:
 
 
 def test_nothing_is_lost_when_a_replica_dies(engine, saved_decoder):
-    requests = [long_request(number, 600) for number in range(12)]
+    requests = [long_request(number, 300) for number in range(12)]
     begun: SimpleQueue[None] = SimpleQueue()
     with ThreadPoolExecutor(len(requests)) as pool:
         futures = [pool.submit(read, engine, request, begun) for request in requests]
