@@ -147,9 +147,8 @@ class AutoWindow:
 
     def _pays(self) -> bool:
         """Whether some number of further drafts gains more tokens than the same time gives at the run's rate."""
-        call = (
-            (self.costs.call or 0.0) if self._window and len(self._window) == self._paid else 0.0
-        )  # the first is in the table
+        another_call = len(self._window) == self._paid > 0  # the first is in the table
+        call = (self.costs.call or 0.0) if another_call else 0.0
         return any(gain > self._rate * cost for gain, cost in self._ahead(self._reach, 0.0, call))
 
     def _ahead(self, reach: float, tokens: float, cost: float) -> Iterator[tuple[float, float]]:
