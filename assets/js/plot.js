@@ -3,7 +3,7 @@
 // the page. A figure names its colours as CSS variables of the palette; what all figures share is in the template.
 
 import { missed } from "./connection.js";
-import { loadPlotly, plotlyFile } from "./plotly.js";
+import { loadPlotly, plotlyFile, whenIdle } from "./plotly.js";
 import { offerPicture } from "./take.js";
 
 const SETTINGS = { displayModeBar: false, responsive: false };
@@ -12,12 +12,10 @@ const COLOR = /^var\((--ns-\w+)\)$/;
 const NEAR = "300px";      // so far outside the screen charts are drawn beforehand
 const REST = 9;            // a chart that took so long to draw is left as it is for so many times as long
 const LOOK_MS = 50;        // between looks at whether one is due
-const IDLE_MS = 1000;      // a page that is never idle draws all the same
 const plots = new Map();   // for every place its figure, its title, how wide it was drawn, whether it is as it should be,
                            // and until when it is left as it is
 const waiting = new Set(); // places to be drawn
 const colors = new Map();  // by the names of the palette, in the page's theme
-const idle = window.requestIdleCallback ?? ((act) => setTimeout(act, 1));
 let busy = false;
 
 export function plot(place, figure) {
@@ -67,7 +65,7 @@ async function next() {
   if (!busy) return;
   try {
     await loadPlotly();
-    idle(turn, { timeout: IDLE_MS });
+    whenIdle(turn);
   } catch {
     missed(plotlyFile(), next);
   }

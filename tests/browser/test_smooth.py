@@ -2,7 +2,7 @@
 
 from naive_speculate import Trace
 from naive_speculate.events import Event, EventKind
-from tests.browser.steps import ended, run, text
+from tests.browser.steps import ended, run, see_chart, text
 
 TOUCHED = """() => {
     window.touched = new Set();
@@ -93,3 +93,47 @@ def test_charts_that_follow_a_run_are_laid_out_once(scripts):
     for figure in figures(scripts, rounds(20)).values():
         assert [figure["layout"][axis]["automargin"] for axis in ("xaxis", "yaxis")] == [False, False]
         assert min(figure["layout"]["margin"].values()) > 0
+
+
+TURNS = """
+    const idle = window.requestIdleCallback.bind(window);
+    window.turn = 0;
+    window.requestIdleCallback = (act, ...rest) => idle((left) => { window.turn += 1; act(left); }, ...rest);
+"""
+DRAWN = """
+    window.drawn = [];
+    for (const name of ["newPlot", "react"]) {
+        const draw = Plotly[name];
+        Plotly[name] = (place, data, ...rest) => {
+            window.drawn.push([window.turn, data.length, document.contains(place)]);
+            return draw(place, data, ...rest);
+        };
+    }
+"""
+
+
+def test_the_first_chart_does_not_wait_for_what_plotly_does_once_and_for_all(open_page):
+    page = open_page(locale="en")  # a context of its own
+    page.add_init_script(TURNS)
+    page.route("**/plotly-cartesian*", lambda route: route.fulfill(body=f"{route.fetch().text()};{DRAWN}"))
+    page.reload()
+    see_chart(page, "distributions")
+    see_chart(page, "chart-timing")
+    (turn, traces, seen), *charts = page.evaluate("window.drawn")
+    assert (traces, seen) == (0, False)
+    turns = [turn, *(turn for turn, _, _ in charts)]
+    assert len(turns) > 2
+    assert len(set(turns)) == len(turns), "one chart in a turn"
+    assert all(seen for _, _, seen in charts)
+
+
+def test_the_labels_of_the_inspectors_chart_stand_beside_its_bars(page):
+    see_chart(page, "distributions")
+    places = page.evaluate("""() => {
+        const chart = document.querySelector("#distributions .ns-plot, #distributions.ns-plot");
+        const { left } = chart.querySelector(".main-svg").getBoundingClientRect();
+        return [...chart.querySelectorAll(".ytick text")].map((label) => label.getBoundingClientRect())
+            .map(({ x, right }) => [x - left, left + chart._fullLayout._size.l - right]);
+    }""")
+    assert places
+    assert all(left >= 0 and gap >= 0 for left, gap in places), places

@@ -5,9 +5,11 @@ Everything in the HTML that a model or a trace file wrote is escaped here, once,
 
 import html
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from unicodedata import east_asian_width
 
 from naive_speculate.events import Event, EventKind, TokenProb
 from naive_speculate.events.trace import Trace
@@ -20,6 +22,10 @@ from ui.explain.why import quoted, unsure, why
 from ui.labels import label, number, visible
 
 SHOWN_TOKENS = 6
+LABEL_LENGTH, LABEL_PIXELS, LABEL_EM = 14, 11, 0.65
+"""Of a token beside its bars: at most so many characters, of this size (see `assets/js/plot.js`), most of them no wider."""
+WIDEST_LABEL = 180
+"""Pixels; invisible characters are written out, and could leave the bars no room."""
 NOTHING_CHOSEN = "Choose a token to see why it was kept or not."
 NO_DISTRIBUTIONS = "This run kept no distributions, only the numbers of the tokens themselves."
 
@@ -151,11 +157,17 @@ def distributions(trace: Trace, number: int) -> Figure:
     return figure(
         traces,
         takeaway=f"▸ marks “{visible(event.text or event.token, 16)}”; ␣ is a space",
-        x={"range": [0, 1.16], "tickvals": [0, 0.25, 0.5, 0.75, 1], "showgrid": True},
-        y={"range": [len(tokens) - 0.5, -0.5], "tickvals": rows, "ticktext": _ticks(event, tokens), "showgrid": False},
+        x={"range": [0, 1.16], "tickvals": [0, 0.25, 0.5, 0.75, 1], "showgrid": True, "automargin": False},
+        y={
+            "range": [len(tokens) - 0.5, -0.5],
+            "tickvals": rows,
+            "ticktext": _ticks(event, tokens),
+            "showgrid": False,
+            "automargin": False,
+        },
         showlegend=True,
         height=96 + 14 * len(tokens) * len(traces),
-        margin={"l": 8, "r": 12, "t": 46, "b": 8},
+        margin={"l": _left_margin(event, tokens), "r": 12, "t": 46, "b": 24},
         barmode="group",
         bargap=0.25,
         bargroupgap=0.05,
@@ -186,8 +198,20 @@ def _tokens_shown(event: Event, draft_top: Sequence[TokenProb] | None, judged: b
     return sorted(chosen, key=lambda entry: (-target.get(entry.token_id, 0.0), -entry.prob))
 
 
+def _left_margin(event: Event, tokens: list[TokenProb]) -> int:
+    """Room for the labels: it is reckoned, since a browser that measures them draws the figure twice."""
+
+    def ems(token: TokenProb) -> float:
+        wide = 1.7 if token.token_id == event.token_id else 0.0  # its mark
+        return wide + sum(1.0 if east_asian_width(c) in "WF" else LABEL_EM for c in visible(token.text, LABEL_LENGTH))
+
+    return 10 + min(WIDEST_LABEL, math.ceil(LABEL_PIXELS * max(map(ems, tokens))))
+
+
 def _ticks(event: Event, tokens: list[TokenProb]) -> list[str]:
     return [
-        ("<b>▸ " if t.token_id == event.token_id else "") + label(t.text, 14) + ("</b>" if t.token_id == event.token_id else "")
+        ("<b>▸ " if t.token_id == event.token_id else "")
+        + label(t.text, LABEL_LENGTH)
+        + ("</b>" if t.token_id == event.token_id else "")
         for t in tokens
     ]

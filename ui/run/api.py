@@ -6,7 +6,9 @@ from typing import Any, Literal
 
 import gradio as gr
 from gradio.events import api
+from pydantic import BaseModel, model_serializer
 
+from naive_speculate.events import Event
 from ui.host.catalog import DECODING, Catalog
 from ui.run.runs import Run
 from ui.run.settings import Settings, checked
@@ -14,6 +16,25 @@ from ui.run.settings import Settings, checked
 SECONDS_A_LIST = 0.15
 """Programs do not watch, so they get fewer and longer lists than the page."""
 _USUAL = Settings()
+
+
+class _Unwritten(BaseModel):
+    """A list of events on its way to a program: JSON values from the moment when its reader takes it.
+
+    Gradio goes through all values that it passes on, again and again, and takes the interpreter from the decoder meanwhile.
+    This one is a single value to it, and what a slow reader has not taken costs nothing while the decoder is at work.
+    """
+
+    events: Any  # not to be validated
+
+    @model_serializer
+    def _values(self) -> list[dict[str, Any]]:
+        return [event.to_dict() for event in self.events]
+
+
+def _unwritten(events: list[Event]) -> Any:
+    """The list of their JSON values, as far as its reader can tell."""
+    return _Unwritten(events=events)
 
 
 def add_api(catalog: Catalog) -> None:
@@ -59,13 +80,9 @@ def add_api(catalog: Catalog) -> None:
                 }
             )
             run.start(partial(catalog.start, settings.pair, settings.request()))
-            async for first, events in run.batches(SECONDS_A_LIST):
-                if events and first > 0:
-                    # Gradio sends the difference to the yield before, and miscounts deletions in lists within lists
-                    # (gradio.utils.diff, 6.31). To and from an empty list there are none.
-                    yield []
+            async for _, events in run.batches(SECONDS_A_LIST):
                 if events:
-                    yield [event.to_dict() for event in events]
+                    yield _unwritten(events)
             if run.error is not None:
                 raise run.error
         except ValueError as error:

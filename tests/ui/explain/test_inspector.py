@@ -239,3 +239,15 @@ def test_a_token_outside_the_top_lists_is_shown_by_its_own_probability():
 
 def test_without_distributions_the_chart_says_so():
     assert drawn(distributions(step_of(token(BONUS, " sat")), 1)).layout.meta == NO_DISTRIBUTIONS
+
+
+def test_its_chart_has_room_for_its_labels_from_the_start_so_that_it_is_drawn_once():
+    def layout(*tokens: tuple[str, float]) -> dict:
+        trace = step_of(token(PROPOSED, " king"), token(ACCEPTED, " king", **{**KING, "target_top": top(*tokens)}, uniform=0.1))
+        return distributions(trace, next(i for i, event in enumerate(trace) if event.kind == ACCEPTED))["layout"]
+
+    short, long, wide = layout((" a", 0.3)), layout(("m" * 14, 0.3)), layout(("\u6f22" * 14, 0.3))
+    assert all(figure[axis]["automargin"] is False for figure in (short, long, wide) for axis in ("xaxis", "yaxis"))
+    assert 14 * 11 > long["margin"]["l"] > 14 * 6.5 > short["margin"]["l"]
+    assert wide["margin"]["l"] > 14 * 11
+    assert layout(("\u200b" * 14, 0.3))["margin"]["l"] < 200
