@@ -59,5 +59,5 @@ def test_tokens_of_another_type_are_refused_and_not_read_as_if_they_were_int64()
     cache, tokens = model.new_cache(1), torch.tensor([[7]])
     model.forward(tokens, cache)
     for others in (tokens.view(torch.int32)[:, :1], torch.tensor([[7]], dtype=torch.int16)):  # the first lies where those lay
-        with pytest.raises(ValueError, match="query_token_ids must be int64, got torch.int"):
+        with pytest.raises(ValueError, match=r"query_token_ids must be int64, got torch\.int"):
             model.forward(others, cache)
