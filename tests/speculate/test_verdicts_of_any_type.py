@@ -1,5 +1,7 @@
 """Verdicts may be of other types than those of the engine's own steps on the CPU."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -22,7 +24,7 @@ def test_greedy_matching_takes_scores_of_every_type(dtype: torch.dtype) -> None:
 class InBools(GreedyVerifier):
     """Says of each draft whether it is kept, in bools."""
 
-    def judge(self, *given: torch.Tensor) -> Verdict:
+    def judge(self, *given: Any) -> Verdict:
         verdict = super().judge(*given)
         return verdict._replace(accept_probs=verdict.accept_probs > 0)
 
