@@ -107,6 +107,8 @@ def main(argv: list[str] | None = None) -> int:
         catalog.warm_up()  # the page can be read meanwhile
         settle_memory()
         page.block_thread()
+    except KeyboardInterrupt:
+        pass  # before `block_thread`, which would have taken it
     except (ValueError, OSError) as error:  # the port is taken, the address is not this machine's; a pair cannot decode
         print(f"app.py: {' '.join(str(error).split())}", file=sys.stderr)
         return 2

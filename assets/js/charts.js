@@ -56,10 +56,15 @@ const upTo = (most) => Array.from({ length: most + 1 }, (_, n) => n);
 // Share of the drafts that each round kept, and its mean over all drafts so far.
 export function acceptance({ rounds, sums }) {
   if (!sums.drafted) return note(rounds.length ? NO_DRAFTS : WAITING);
-  const judged = rounds.map((round, n) => ({ ...round, number: n + 1 })).filter(({ drafted }) => drafted);
+  const all = rounds.map((round, n) => ({ ...round, number: n + 1 }));
+  const judged = all.filter(({ drafted }) => drafted);
+  const shown = rounds.length > MANY ? all : judged; // where nothing was drafted an outline must come down
   const none = judged.filter(({ accepted }) => !accepted);
   const x = judged.map(({ number }) => number);
-  const shares = { x, y: judged.map((round) => round.accepted / round.drafted), customdata: judged.map((round) => [round.accepted, round.drafted]) };
+  const shares = {
+    x: shown.map(({ number }) => number), y: shown.map((round) => round.drafted && round.accepted / round.drafted),
+    customdata: shown.map((round) => [round.accepted, round.drafted]),
+  };
   let [kept, drafted] = [0, 0];
   const mean = judged.map((round) => (kept += round.accepted) / (drafted += round.drafted));
   return following(
@@ -75,7 +80,9 @@ export function acceptance({ rounds, sums }) {
         text: mean.map(percent), hovertemplate: "up to round %{x}: %{text}<extra></extra>",
       },
       rounds.length > MANY
-        ? perRound(rounds.length, { showlegend: false, x, y: judged.map(({ accepted }) => accepted ? 0 : 0.025), hoverinfo: "skip" }, { color: REJECTED })
+        ? perRound(rounds.length, {
+          showlegend: false, x: shares.x, y: shown.map(({ drafted, accepted }) => drafted && !accepted ? 0.025 : 0), hoverinfo: "skip",
+        }, { color: REJECTED })
         : {
           type: "scatter", mode: "markers", showlegend: false, x: none.map(({ number }) => number), y: none.map(() => 0.025),
           hovertemplate: "round %{x}: none kept<extra></extra>",

@@ -188,7 +188,8 @@ class SamplingParams:
                 raise ValueError(f"logit_bias must map token ids to numbers, got {self.logit_bias!r}")
             for token, bias in self.logit_bias.items():
                 _check_token("logit_bias", token)
-                if type(bias) not in (int, float) or not abs(bias) <= sys.float_info.max:
+                number = isinstance(bias, int | float) and not isinstance(bias, bool)
+                if not number or not abs(bias) <= sys.float_info.max:
                     raise ValueError(f"logit_bias must be a number, finite, got {bias!r:.80}")
         if self.filter_words is not None:
             word_list(self.filter_words)
@@ -238,7 +239,7 @@ def _token(token: Any) -> Any:
 
 
 def _check_token(name: str, token: Any) -> None:
-    if type(token) is not int or token < 0:
+    if not isinstance(token, int) or isinstance(token, bool) or token < 0:
         raise ValueError(f"{name} must be a whole number, at least 0, got {token!r:.80}")
 
 

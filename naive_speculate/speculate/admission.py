@@ -1,6 +1,7 @@
 """From a request to a run: everything is checked here, before any model runs."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from naive_speculate.events.emitter import Emitter
 from naive_speculate.events.record import RunInfo
@@ -89,12 +90,15 @@ class Admission:
             "detail": request.detail,
             "lossy": VERIFIERS[request.verify_strategy].lossy and not params.greedy,
         }
-        texts, costs_told = self.vocabulary.texts(token_ids), costs.to_dict() if window_size is None else None
         drafting = drafter_for(drafter, self.pair) if window_size != 0 else None
+        pipelines = [self._pipeline(params, token_ids, stops) for _ in range(params.num_sequences)]
+        if not (getattr(drafting, "same_tokens", False) and pipelines[0].tempers_only):
+            costs = replace(costs, call=None)  # the host looks at every draft, so that each is a call
+        texts, costs_told = self.vocabulary.texts(token_ids), costs.to_dict() if window_size is None else None
         translation = self.pair.translation if drafting in (TranslatedDrafter, TranslatedGivenDrafter) else None
         head = self.pair.head if drafting is HeadDrafter else None
         rows, emitters = [], []
-        for index in range(params.num_sequences):
+        for index, pipeline in enumerate(pipelines):
             rows.append(
                 SequenceState(
                     row=first_row + index,
@@ -108,7 +112,7 @@ class Admission:
                     else FixedWindow(window_size, confidence),
                     detail=request.detail,
                     random=SeededRandom(seed, index, self.device) if random is None else random(seed, index),
-                    pipeline=self._pipeline(params, token_ids, stops),
+                    pipeline=pipeline,
                     stop_token_ids=stops,
                     max_length=max_length,
                     text=self._text_stream(params, token_ids) if streams else None,

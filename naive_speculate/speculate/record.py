@@ -121,7 +121,8 @@ def _columns(
         table = probs.detach().numpy()
         following = [[table.item(place, o.num_accepted, o.next_token_id)] for place, o in enumerate(outcomes)]
         told = [[math.nan]] * len(rows) if expected is None else expected.tolist()
-        return [verdict.accept_probs.tolist(), target, following, drafted, limits.tolist(), told]
+        accepts = verdict.accept_probs.to(probs.dtype)  # a verifier may give bools
+        return [accepts.tolist(), target, following, drafted, limits.to(probs.dtype).tolist(), told]
     places = torch.arange(len(rows), device=probs.device)
     next_probs = probs[places, verdict.num_accepted].gather(1, next_token_ids[:, None])
     q = probs[:, :k] if draft.probs is None else draft.probs

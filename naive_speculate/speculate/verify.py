@@ -39,7 +39,7 @@ class GreedyVerifier(Verifier):
     ) -> Verdict:
         """See `RejectionSampler.judge`; scores do as well as probabilities, only their order matters."""
         best = argmax(target_probs)
-        if best.device.type == "cpu":
+        if best.device.type == "cpu" and target_probs.dtype in (torch.float32, torch.float64):
             return self._on_host(best.tolist(), draft_token_ids.tolist(), lengths.tolist(), target_probs.dtype)
         k = draft_token_ids.shape[1]
         accepted = draft_token_ids == best[:, :k]

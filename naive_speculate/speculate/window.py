@@ -114,8 +114,9 @@ class AutoWindow:
         return 0
 
     def next_call(self) -> int:
-        """As for `FixedWindow`."""
-        return self._paid - len(self._window) if self._paid else _MORE
+        """As for `FixedWindow`; where a batch's calls are longer than this window's own, more than what is left of those."""
+        left = self._paid - len(self._window)
+        return next(length for length in _LENGTHS if length >= left) if self._paid else _MORE
 
     def restart(self) -> None:
         """What was drafted in this step is drafted anew."""

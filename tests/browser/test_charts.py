@@ -137,6 +137,13 @@ def test_acceptance_shows_each_step_and_the_mean_over_drafts(chart):
     assert note(figure) == "10 of 18 drafts kept: 56%"
 
 
+def test_an_outline_of_many_rounds_comes_down_where_nothing_was_drafted(chart):
+    outline, _, none = chart("acceptance", run([(2, 2), (0, 0), (0, 0), (2, 0)] * 20)).data
+    assert list(outline.x) == list(none.x) == list(range(1, 81))
+    assert list(outline.y[:4]) == [1.0, 0.0, 0.0, 0.0]
+    assert list(none.y[:4]) == [0, 0, 0, 0.025]
+
+
 def test_positions_count_only_drafts_that_were_still_in_the_running(chart):
     bars, windows, line = chart("positions", run(USUAL)).data
     assert [tuple(pair)[:2] for pair in bars.customdata] == [(4, 5), (3, 4), (2, 2), (1, 2)]

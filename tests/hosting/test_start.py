@@ -53,6 +53,16 @@ def test_the_page_answers_while_the_models_warm_up(monkeypatch, capsys):
     assert capsys.readouterr().err.endswith("app.py: nothing decodes\n")
 
 
+def test_whoever_ends_the_page_while_it_warms_up_sees_no_traceback(monkeypatch, capsys):
+    def interrupted(catalog: Catalog) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Catalog, "warm_up", interrupted)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    assert app.main(["--device", "cpu"]) == 0
+    assert not capsys.readouterr().err
+
+
 def test_warming_up_is_no_run_and_makes_way_for_a_visitor(bundled_pair):
     catalog = catalog_of(bundled_pair)
     served = catalog.pairs["one"]

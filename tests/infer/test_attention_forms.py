@@ -52,3 +52,12 @@ def test_a_large_model_keeps_its_weights_once_and_gives_the_same_logits(
         for cache in caches:
             cache.keep(1, 2)  # rows of different lengths
     assert ["If" in operators(graph) for graph in graphs] == [False, True, False]
+
+
+def test_tokens_of_another_type_are_refused_and_not_read_as_if_they_were_int64() -> None:
+    model = executed(0)
+    cache, tokens = model.new_cache(1), torch.tensor([[7]])
+    model.forward(tokens, cache)
+    for others in (tokens.view(torch.int32)[:, :1], torch.tensor([[7]], dtype=torch.int16)):  # the first lies where those lay
+        with pytest.raises(ValueError, match=r"query_token_ids must be int64, got torch\.int"):
+            model.forward(others, cache)

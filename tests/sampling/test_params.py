@@ -1,6 +1,7 @@
 """Sampling parameters: vLLM's defaults and ranges, and errors that name field and value."""
 
 import json
+from enum import IntEnum
 
 import numpy as np
 import pytest
@@ -120,3 +121,13 @@ def test_all_fields_become_plain_json():
     assert plain["guided_decoding"] == {"regex": "a+"}
     assert plain["logits_processors"] == 1
     assert plain.keys() == DEFAULTS.keys()
+
+
+def test_members_of_an_int_enum_are_token_ids_and_numbers():
+    class Special(IntEnum):
+        END = 5
+
+    params = SamplingParams(
+        stop_token_ids=[Special.END], allowed_token_ids=[Special.END], logit_bias={Special.END: Special.END}
+    )
+    assert (params.stop_token_ids, params.allowed_token_ids, params.logit_bias) == ((5,), (5,), {5: 5})

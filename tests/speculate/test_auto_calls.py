@@ -72,3 +72,25 @@ def test_windows_of_calls_are_lossless(strategy: str) -> None:
     found = enumerate_outputs(pair, [1, 2], params, num_draft_tokens="auto", verify_strategy=strategy, detail="probs")
     plain = enumerate_outputs(pair, [1, 2], params, num_draft_tokens=0, detail="probs")
     assert largest_difference(found, plain) < 1e-12
+
+
+def test_a_row_that_draws_token_by_token_takes_none_for_paid() -> None:
+    """Under top-k the host looks at every draft, so that none is there before it is wanted."""
+    params, runs = SamplingParams(top_k=5, max_tokens=60, seed=4, ignore_eos=True), []
+    for costs in (COSTS, CostTable(COSTS.draft, COSTS.verify)):
+        pair = ModelPair(executed(0), executed(1), measured_costs=costs)
+        result = SpeculativeDecoder(pair).generate([1, 2, 3], params, num_draft_tokens="auto", drafter="model")
+        runs.append([e.num_draft for e in result.trace if e.kind == EventKind.STEP])
+    assert runs[0] == runs[1]
+
+
+def test_beside_windows_of_other_lengths_calls_keep_to_the_lengths_that_have_graphs() -> None:
+    """A call is as long as the batch's longest wants it, and leaves the others some way into their next one."""
+    window = AutoWindow(COSTS)
+    window.max_drafts()
+    length = window.next_call()
+    for drafted in range(1, MAX_AUTO_WINDOW):
+        if not window.should_continue(0.99):
+            break
+        assert window.next_call() in (2, 3, 5, 8)
+        assert window.next_call() >= length - drafted % length

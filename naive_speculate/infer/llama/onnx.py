@@ -86,9 +86,11 @@ class OnnxSession:
             outputs: By name, filled in; likewise.
 
         Raises:
-            ValueError: If a token is not in the vocabulary.
+            ValueError: If a token is not in the vocabulary, or tokens are not int64.
         """
         cache = rows.cache
+        if (dtype := inputs["token_ids"].dtype) != torch.int64:  # whose memory would be read as if they were
+            raise ValueError(f"query_token_ids must be int64, got {dtype}")
         with self._lock:
             cache.reserve(max(rows.lengths) + inputs["token_ids"].shape[1] + self._num_forwards - 1)
             if rows.contiguous:
