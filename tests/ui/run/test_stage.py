@@ -1,5 +1,6 @@
 """The stage's markup, and what the browser can ask the server for."""
 
+import html
 import json
 import re
 
@@ -21,7 +22,7 @@ def test_every_kind_has_a_key_with_its_mark_and_meaning():
     for kind in TOKEN_KINDS:
         assert f'data-toggle="{kind.value}"' in shown
         assert f">{STYLES[kind].mark}</i>" in shown
-        assert STYLES[kind].meaning in shown
+        assert html.escape(STYLES[kind].meaning) in shown
 
 
 def test_the_markup_is_no_template_of_gradio_s():
