@@ -22,6 +22,7 @@ from ui.explain.why import quoted, unsure, why
 from ui.labels import label, number, visible
 
 SHOWN_TOKENS = 6
+LEAST_SHOWN = 0.0001
 LABEL_LENGTH, LABEL_PIXELS, LABEL_EM = 14, 11, 0.65
 """Of a token beside its bars: at most so many characters, of this size (see `assets/js/plot.js`), most of them no wider."""
 WIDEST_LABEL = 180
@@ -180,13 +181,15 @@ def _bar_text(value: float | None) -> str:
 
 
 def _tokens_shown(event: Event, draft_top: Sequence[TokenProb] | None, judged: bool) -> list[TokenProb]:
-    """The chosen token and the most probable others of the three lists, most probable first by the target."""
+    """The chosen token and the most probable others of the three lists, most probable first by the target; none beside the first
+    whose bars nobody could see."""
     best: dict[int, TokenProb] = {}
     for top in (event.target_top, draft_top, event.residual_top) if judged else (draft_top,):
         for entry in top or []:
             if entry.token_id not in best or entry.prob > best[entry.token_id].prob:
                 best[entry.token_id] = entry
-    chosen = sorted(best.values(), key=lambda entry: -entry.prob)[:SHOWN_TOKENS]
+    first, *others = sorted(best.values(), key=lambda entry: -entry.prob)[:SHOWN_TOKENS]
+    chosen = [first, *(entry for entry in others if entry.prob >= LEAST_SHOWN)]
     if event.token_id is not None and all(entry.token_id != event.token_id for entry in chosen):
         own = TokenProb(event.token_id, event.text or event.token or "", event.target_prob or 0.0)
         chosen = [*chosen[: SHOWN_TOKENS - 1], own]

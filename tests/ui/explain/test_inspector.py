@@ -237,6 +237,12 @@ def test_a_token_outside_the_top_lists_is_shown_by_its_own_probability():
     assert target.x[2] is None  # not recorded, which is not the same as zero
 
 
+def test_tokens_whose_bars_nobody_could_see_take_no_room_but_the_chosen_one_does():
+    unseen = {**KING, "target_top": top((" queen", 0.9999), ("the", 0.00009)), "draft_top": None, "target_prob": 0.00002}
+    figure = drawn(distributions(step_of(token(REJECTED, " king", **unseen)), 1))
+    assert list(figure.layout.yaxis.ticktext) == ["␣queen", "<b>▸ ␣king</b>"]
+
+
 def test_without_distributions_the_chart_says_so():
     assert drawn(distributions(step_of(token(BONUS, " sat")), 1)).layout.meta == NO_DISTRIBUTIONS
 
