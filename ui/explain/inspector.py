@@ -181,8 +181,10 @@ def _bar_text(value: float | None) -> str:
 
 
 def _tokens_shown(event: Event, draft_top: Sequence[TokenProb] | None, judged: bool) -> list[TokenProb]:
-    """The chosen token and the most probable others of the three lists, most probable first by the target; none beside the first
-    whose bars nobody could see."""
+    """The chosen token and the most probable others of the three lists, most probable first by the target.
+
+    Beside the first there is none whose bars nobody could see.
+    """
     best: dict[int, TokenProb] = {}
     for top in (event.target_top, draft_top, event.residual_top) if judged else (draft_top,):
         for entry in top or []:
