@@ -8,16 +8,12 @@ os.environ.setdefault("NAIVE_SPECULATE_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the programs that tests start, too
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing is fetched in tests
 
-import pytest
-import torch
+import pytest  # and nothing that takes seconds: the process that hands out the tests has no need of it
 from hypothesis import HealthCheck, settings
 
-from naive_speculate import ModelPair, SpeculativeDecoder, load_pair
-from naive_speculate.infer import TransformersLanguageModel
-from naive_speculate.serving import LocalEngine
-from tests.tiny import tiny_llama
+import naive_speculate
+from ui.host.imports import quick_imports
 
-torch.set_num_threads(1)
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a machine may be
 settings.load_profile("busy")
 PROGRAMS = (
@@ -27,6 +23,12 @@ PROGRAMS = (
     "tests/test_interruptions.py",
 )
 TAKE_LONG = ("tests/serving/test_replicas.py", *PROGRAMS, "tests/browser/", "tests/train/", "tests/speculate/")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    with quick_imports(mcp=True):
+        return (yield)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -47,40 +49,40 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 @pytest.fixture(scope="session")
-def bundled_pair() -> ModelPair:
-    return load_pair()
+def bundled_pair() -> "naive_speculate.ModelPair":
+    return naive_speculate.load_pair()
 
 
 @pytest.fixture(scope="session")
-def bundled_decoder(bundled_pair) -> SpeculativeDecoder:
-    return SpeculativeDecoder(bundled_pair)
+def bundled_decoder(bundled_pair) -> "naive_speculate.SpeculativeDecoder":
+    return naive_speculate.SpeculativeDecoder(bundled_pair)
 
 
 @pytest.fixture(scope="session")
-def bundled_engine(bundled_decoder) -> Iterator[LocalEngine]:
-    engine = LocalEngine(bundled_decoder)
-    yield engine
-    engine.close()
+def bundled_engine(bundled_decoder) -> Iterator[Any]:
+    yield from engine_of(bundled_decoder)
 
 
 @pytest.fixture(scope="session")
-def tiny_pair() -> ModelPair:
-    """A random target, and a draft that is the target with a little noise, so that some drafts are kept and some not."""
-    target, draft = tiny_llama(2, seed=0), tiny_llama(2, seed=0)
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in draft.parameters():
-            parameter += 0.03 * torch.randn(parameter.shape, generator=generator)
-    return ModelPair(TransformersLanguageModel(target), TransformersLanguageModel(draft))
+def tiny_pair() -> "naive_speculate.ModelPair":
+    from tests.tiny import noisy_pair
+
+    return noisy_pair()
 
 
 @pytest.fixture(scope="session")
-def tiny_decoder(tiny_pair) -> SpeculativeDecoder:
-    return SpeculativeDecoder(tiny_pair)
+def tiny_decoder(tiny_pair) -> "naive_speculate.SpeculativeDecoder":
+    return naive_speculate.SpeculativeDecoder(tiny_pair)
 
 
 @pytest.fixture(scope="session")
-def tiny_engine(tiny_decoder) -> Iterator[LocalEngine]:
-    engine = LocalEngine(tiny_decoder)
+def tiny_engine(tiny_decoder) -> Iterator[Any]:
+    yield from engine_of(tiny_decoder)
+
+
+def engine_of(decoder: "naive_speculate.SpeculativeDecoder") -> Iterator[Any]:
+    from naive_speculate.serving import LocalEngine
+
+    engine = LocalEngine(decoder)
     yield engine
     engine.close()

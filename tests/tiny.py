@@ -7,6 +7,9 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from naive_speculate import ModelPair
+from naive_speculate.infer import TransformersLanguageModel
+
 
 def tiny_llama(num_layers: int, seed: int, positions: int = 200) -> LlamaForCausalLM:
     """A random Llama with large weights, so that its distributions are far from uniform."""
@@ -24,6 +27,16 @@ def tiny_llama(num_layers: int, seed: int, positions: int = 200) -> LlamaForCaus
         initializer_range=0.3,
     )
     return LlamaForCausalLM(config).eval()
+
+
+def noisy_pair() -> ModelPair:
+    """A random target, and a draft that is the target with a little noise, so that some drafts are kept and some not."""
+    target, draft = tiny_llama(2, seed=0), tiny_llama(2, seed=0)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in draft.parameters():
+            parameter += 0.03 * torch.randn(parameter.shape, generator=generator)
+    return ModelPair(TransformersLanguageModel(target), TransformersLanguageModel(draft))
 
 
 def save_model(model: LlamaForCausalLM, folder: Path) -> None:

@@ -16,6 +16,8 @@ CHROMIUM = [
     "--disable-component-update",
     "--no-first-run",
     "--disable-sync",
+    # Each window would load the pages of its address bar, which nobody sees here; the rest is Playwright's own list.
+    "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,WebUIOmniboxFullPopup,PaintHolding,OptimizationHints,MediaRouter",
 ]
 PATIENCE = 180_000  # milliseconds; a busy machine is slow, and nothing here waits longer than it must
 expect.set_options(timeout=PATIENCE)

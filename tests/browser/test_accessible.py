@@ -7,7 +7,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
-from tests.browser.steps import ended, see_chart
+from tests.browser.steps import ended, run, see_chart
 from ui.experiments.lessons.course import LESSONS
 
 EVERY_RULE: dict[str, Any] = {"resultTypes": ["violations"]}
@@ -31,6 +31,10 @@ def test_axe_finds_nothing_on_any_tab(open_page, theme, rules):
     ended(page)
     page.locator(".ns-op-play").click()  # what fades in is pale for a moment
     page.wait_for_function("() => document.getAnimations().every(({ playState }) => playState !== 'running')")
+    assert violations(page, rules, ".ns-opening") == []
+    run(page, "Once upon a time there was a fox who", max_tokens=40, temperature=1, k=3)  # few tokens, of every kind
+    for kind in ("prompt", "accepted", "rejected", "discarded", "resampled", "bonus"):
+        page.locator(f"#tokens [data-kind={kind}]").first.wait_for(state="attached")
     see_chart(page, "chart-speedup")
     page.locator(".ns-meanings summary").click()
     assert violations(page, rules) == []

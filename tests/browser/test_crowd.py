@@ -26,12 +26,11 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture
 def visit(host: Server, chromium: Browser) -> Iterator:
     """Opens the page for another visitor, who wants a long run."""
-    pages: list[Page] = []
+    context = chromium.new_context(viewport={"width": 1440, "height": 900})
+    context.set_default_timeout(PATIENCE)
 
     def visit_() -> Page:
-        page = chromium.new_context(viewport={"width": 1440, "height": 900}).new_page()
-        pages.append(page)
-        page.set_default_timeout(PATIENCE)
+        page = context.new_page()
         page.goto(host.url)
         page.wait_for_selector("#tokens [data-step]")
         set_number(page, "k", 0)
@@ -41,8 +40,7 @@ def visit(host: Server, chromium: Browser) -> Iterator:
         return page
 
     yield visit_
-    for page in pages:
-        page.context.close()
+    context.close()
 
 
 def test_who_waits_sees_the_queue_and_a_closed_tab_makes_way(visit):

@@ -16,19 +16,18 @@ from tests.browser.steps import ended, run, scrolls_sideways, see_chart, set_num
 PROMPT = "Once upon a time there was a hen"
 
 
-@pytest.mark.parametrize(("width", "theme"), [(1440, "light"), (1024, "dark"), (768, "light"), (390, "light"), (390, "dark")])
-def test_no_width_scrolls_sideways(open_page, theme, width):
-    page = open_page(f"?__theme={theme}", width=width, color_scheme=theme)
+@pytest.mark.parametrize(("theme", "widths"), [("light", (768, 1440, 390)), ("dark", (390, 1024))], ids=["light", "dark"])
+def test_no_width_scrolls_sideways_and_charts_take_the_theme_s_colours(open_page, theme, widths):
+    page = open_page(f"?__theme={theme}", width=widths[0], color_scheme=theme)
     ended(page)
-    see_chart(page, "chart-speedup")
-    assert not scrolls_sideways(page)
+    for width in widths:
+        page.set_viewport_size({"width": width, "height": 900})
+        see_chart(page, "chart-speedup")
+        assert not scrolls_sideways(page), width
     assert page.evaluate("document.body.classList.contains('dark')") == (theme == "dark")
-
-
-def test_charts_take_the_theme_s_colours(open_page):
-    page = open_page("?__theme=dark", color_scheme="dark")
     see_chart(page, "chart-lengths")
-    page.wait_for_function("() => document.querySelector('#chart-lengths')._fullLayout?.font.color === '#f4f4f5'")
+    ink = {"light": "#18181b", "dark": "#f4f4f5"}[theme]
+    page.wait_for_function("(ink) => document.querySelector('#chart-lengths')._fullLayout?.font.color === ink", arg=ink)
 
 
 def test_the_theme_button_turns_the_page_dark_and_is_remembered(open_page):

@@ -103,28 +103,22 @@ def test_an_empty_prompt_is_refused_and_the_old_run_stays(page):
     assert text(page)
 
 
-def test_a_prompt_that_is_too_long_is_told_how_much_fits(page):
+def test_a_prompt_that_is_too_long_is_told_how_much_fits_and_a_field_without_a_sensible_value_is_named(page):
     page.locator("#prompt textarea").fill("tale " * 3000)
     page.locator("#run").click()
     toast(page, r"prompt has \d+ tokens, \d+ more than the \d+")
-
-
-def test_a_field_without_a_sensible_value_is_named(page):
     set_number(page, "max-tokens", "")
     page.locator("#run").click()
     toast(page, "max_tokens must be a whole number")
 
 
-@pytest.mark.parametrize(
-    "prompt",
-    [
+def test_markup_in_a_prompt_is_only_text(page):
+    for prompt in (
         "<script>window.hit = 1</script> said the fox",
         "<img src=x onerror='window.hit = 1'> and the hen",
         "\u202eevil\u200b ${window.hit=1} {{hit}}",
-    ],
-)
-def test_markup_in_a_prompt_is_only_text(page, prompt):
-    run(page, prompt, max_tokens=4)
-    assert "".join(page.locator("#tokens [data-kind=prompt]").all_text_contents()) == prompt
-    assert page.evaluate("window.hit") is None
-    assert page.locator("#tokens img, #tokens script").count() == 0
+    ):
+        run(page, prompt, max_tokens=4)
+        assert "".join(page.locator("#tokens [data-kind=prompt]").all_text_contents()) == prompt
+        assert page.evaluate("window.hit") is None
+        assert page.locator("#tokens img, #tokens script").count() == 0
