@@ -11,9 +11,11 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing is fetched in tests
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from naive_speculate import ModelPair, SpeculativeDecoder, load_pair
 from naive_speculate.infer import TransformersLanguageModel
+from naive_speculate.models import BUNDLED_PAIR
 from naive_speculate.serving import LocalEngine
 from tests.tiny import tiny_llama
 
@@ -54,6 +56,21 @@ def bundled_pair() -> ModelPair:
 @pytest.fixture(scope="session")
 def bundled_decoder(bundled_pair) -> SpeculativeDecoder:
     return SpeculativeDecoder(bundled_pair)
+
+
+@pytest.fixture(scope="session")
+def small_decoder(tmp_path_factory: pytest.TempPathFactory) -> SpeculativeDecoder:
+    """The bundled draft model as a target, drafted for by itself with a little noise: real text, some drafts kept and some not,
+    at a fraction of the bundled target's cost."""
+    folder = tmp_path_factory.mktemp("noisy")
+    noisy = AutoModelForCausalLM.from_pretrained(BUNDLED_PAIR / "draft", dtype=torch.float32)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in noisy.parameters():
+            parameter += 0.1 * parameter.std() * torch.randn(parameter.shape, generator=generator)
+    noisy.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(BUNDLED_PAIR / "draft").save_pretrained(folder)
+    return SpeculativeDecoder(load_pair(BUNDLED_PAIR / "draft", folder, device="cpu"))
 
 
 @pytest.fixture(scope="session")

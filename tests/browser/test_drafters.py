@@ -5,6 +5,7 @@ from playwright.sync_api import expect
 from naive_speculate import Trace
 from naive_speculate.speculate.draft import DRAFTERS
 from tests.browser.steps import another_run, ended, run, shown_run, trace
+from tests.browser.test_guided import TEXT, guide_by
 from ui.run.recorded import SPECULATIVE
 
 
@@ -23,6 +24,8 @@ def test_each_drafter_of_the_menu_says_what_it_is_and_copied_drafts_show_where_f
         expect(menu).to_contain_text(DRAFTERS[name].about)
     expect(menu).not_to_contain_text(DRAFTERS["head"].title)  # the bundled pair has none
     menu.get_by_label(DRAFTERS["suffix"].title).check()
+    guide_by(page, "regex")  # so that there is something to copy, whatever the models would write
+    page.locator(TEXT).fill("( pears, plums, apples,){4}")
     run(page, "apples, pears, plums, apples, pears, plums, apples,", max_tokens=40, temperature=0, seed=1)
     expect(page.locator(".ns-drafter")).to_contain_text(DRAFTERS["suffix"].about)
 
