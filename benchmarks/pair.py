@@ -1,11 +1,11 @@
 """How well the bundled pair writes and how much speculation with it gains.
 
-    python benchmarks/pair.py [--valid FILE] [--pair FOLDER] [--json]
+    python benchmarks/pair.py [--valid FILE] [--pair FOLDER] [--num-draft-tokens K …] [--json]
 
-64 prompts of 32 tokens, 128 new tokens, 4 drafted tokens a step, greedy and at temperature 1 (there with both lossless
-ways to verify), each beside plain decoding of the same prompt by the same decoder, in turn, so that a busy machine slows
-both alike. The validation loss needs held-out text: ``--valid FILE`` (passages separated by ``<|endoftext|>`` lines), from
-which the prompts then come too.
+64 prompts of 32 tokens, 128 new tokens, 4 drafted tokens a step (or several windows), greedy and at temperatures 0.8 and 1
+(there with both lossless ways to verify), each beside plain decoding of the same prompt by the same decoder, in turn, so that
+a busy machine slows all alike. The validation loss needs held-out text: ``--valid FILE`` (passages separated by
+``<|endoftext|>`` lines), from which the prompts then come too.
 """
 
 import argparse
@@ -37,7 +37,8 @@ PROMPTS = Path(__file__).with_name("prompts.txt")
 PROMPT_TOKENS = 32
 LOSS_WINDOW = 512
 WIDTH = 110  # of a table that goes into a file
-WAYS = ((0.0, "speculative_sampling"), (1.0, "speculative_sampling"), (1.0, "block_verification"))
+SAMPLING, BLOCK = "speculative_sampling", "block_verification"
+WAYS = ((0.0, SAMPLING), (0.8, SAMPLING), (1.0, SAMPLING), (1.0, BLOCK))
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Gain:
 
     temperature: float
     verify_strategy: str
+    num_draft_tokens: int
     mean_acceptance_length: float
     draft_acceptance_rate: float
     alpha: float
@@ -87,31 +89,35 @@ def measure(
     prompts: Sequence[list[int]],
     temperature: float,
     new_tokens: int,
-    num_draft_tokens: int,
-    verify_strategy: str = "speculative_sampling",
-) -> Gain:
-    """Decode every prompt plainly and with drafts, in turn."""
-    ways = [our_way(decoder, window, temperature, new_tokens, verify_strategy) for window in (0, num_draft_tokens)]
-    plain, drafting = compare(ways, prompts, None, lambda: None)
-    return Gain(
-        temperature=temperature,
-        verify_strategy=verify_strategy,
-        mean_acceptance_length=drafting.tokens_per_forward,
-        draft_acceptance_rate=drafting.acceptance or 0.0,
-        alpha=drafting.alpha or 0.0,
-        plain_tokens_per_second=plain.tokens_per_second,
-        tokens_per_second=drafting.tokens_per_second,
-    )
+    windows: Sequence[int],
+    verify_strategy: str = SAMPLING,
+) -> list[Gain]:
+    """Decode every prompt plainly and with drafts in each of these windows, in turn."""
+    ways = [our_way(decoder, window, temperature, new_tokens, verify_strategy) for window in (0, *windows)]
+    plain, *drafting = compare(ways, prompts, None, lambda: None)
+    return [
+        Gain(
+            temperature=temperature,
+            verify_strategy=verify_strategy,
+            num_draft_tokens=window,
+            mean_acceptance_length=line.tokens_per_forward,
+            draft_acceptance_rate=line.acceptance or 0.0,
+            alpha=line.alpha or 0.0,
+            plain_tokens_per_second=plain.tokens_per_second,
+            tokens_per_second=line.tokens_per_second,
+        )
+        for window, line in zip(windows, drafting, strict=True)
+    ]
 
 
 def show(gains: Sequence[Gain], found: dict[str, Loss], console: Console) -> None:
     table = Table(title="Speculation with the bundled pair")
     table.add_column(no_wrap=True)
-    for heading in ("accepted length", "accepted ÷ drafted", "α", "plain tok/s", "with drafts tok/s", "speedup"):
+    for heading in ("k", "accepted length", "accepted ÷ drafted", "α", "plain tok/s", "with drafts tok/s", "speedup"):
         table.add_column(heading, justify="right")
     for gain in gains:
         table.add_row(
-            _name(gain),
+            _name(gain), str(gain.num_draft_tokens),
             f"{gain.mean_acceptance_length:.2f}", f"{gain.draft_acceptance_rate:.2f}", f"{gain.alpha:.2f}",
             f"{gain.plain_tokens_per_second:.0f}", f"{gain.tokens_per_second:.0f}", f"{gain.speedup:.2f}×",
         )  # fmt: skip
@@ -126,7 +132,7 @@ def show(gains: Sequence[Gain], found: dict[str, Loss], console: Console) -> Non
 def _name(gain: Gain) -> str:
     if gain.temperature == 0:
         return "greedy"
-    block = ", block verification" if gain.verify_strategy == "block_verification" else ""
+    block = ", block verification" if gain.verify_strategy == BLOCK else ""
     return f"temperature {gain.temperature:g}{block}"
 
 
@@ -136,7 +142,9 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--valid", type=Path, help="held-out text (.txt or .txt.xz)")
     found.add_argument("--prompts", type=int, default=64, help="number of prompts (default 64)")
     found.add_argument("--new-tokens", type=int, default=128)
-    found.add_argument("--num-draft-tokens", type=int, default=4)
+    found.add_argument(
+        "--num-draft-tokens", type=int, nargs="+", default=[4], metavar="K", help="one or more windows (default 4)"
+    )
     found.add_argument("--device", default="auto")
     found.add_argument("--executor", default="auto")
     found.add_argument("--json", action="store_true", help="print the numbers as JSON and nothing else")
@@ -146,7 +154,7 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     options = parser().parse_args(argv)
     try:
-        if min(options.prompts, options.new_tokens, options.num_draft_tokens) < 1:
+        if min(options.prompts, options.new_tokens, *options.num_draft_tokens) < 1:
             raise ValueError("--prompts, --new-tokens and --num-draft-tokens must be at least 1")
         if options.valid is not None and not options.valid.is_file():
             raise ValueError(f"validation file not found: {options.valid}")
@@ -168,8 +176,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     decoder = SpeculativeDecoder(pair)
     measure(decoder, prompts[:1], 1.0, 16, options.num_draft_tokens)  # warm-up
     gains = [
-        measure(decoder, prompts, temperature, options.new_tokens, options.num_draft_tokens, strategy)
+        gain
         for temperature, strategy in WAYS
+        for gain in measure(decoder, prompts, temperature, options.new_tokens, options.num_draft_tokens, strategy)
     ]
     found = losses(options.pair, pair.tokenizer, passages) if passages else {}
     if options.json:

@@ -59,6 +59,18 @@ def bundled_decoder(bundled_pair) -> "naive_speculate.SpeculativeDecoder":
 
 
 @pytest.fixture(scope="session")
+def small_decoder(tmp_path_factory: pytest.TempPathFactory) -> "naive_speculate.SpeculativeDecoder":
+    """The bundled draft model as a target, drafted for by itself with a little noise: real text, some drafts kept and some not,
+    at a fraction of the bundled target's cost."""
+    from naive_speculate.models import BUNDLED_PAIR
+    from tests.tiny import save_noisy
+
+    folder = tmp_path_factory.mktemp("noisy")
+    save_noisy(BUNDLED_PAIR / "draft", folder)
+    return naive_speculate.SpeculativeDecoder(naive_speculate.load_pair(BUNDLED_PAIR / "draft", folder, device="cpu"))
+
+
+@pytest.fixture(scope="session")
 def bundled_engine(bundled_decoder) -> Iterator[Any]:
     yield from engine_of(bundled_decoder)
 

@@ -61,7 +61,7 @@ def test_a_draft_that_is_a_head_is_taken_as_one(pair_folder, layout):
 @pytest.mark.parametrize("executor", ["onnx", "torch", "transformers"])
 def test_greedy_output_is_plain_decoding_s_on_the_bundled_target(bundled_head, executor):
     decoder = SpeculativeDecoder(load_pair(head=bundled_head, executor=executor, device="cpu"))
-    params = SamplingParams(max_tokens=32, temperature=0)
+    params = SamplingParams(max_tokens=16, temperature=0)
     prompts = ["Once upon a time", "The old king had three sons, and", "A"]
     plain = decoder.generate(prompts, params, num_draft_tokens=0)
     for k in (2, 5):

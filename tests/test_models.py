@@ -13,7 +13,9 @@ from tests.tokenizers_of_tests import byte_level, letters, llama, save, unigram
 
 
 def test_the_bundled_pair_has_names_and_one_vocabulary(bundled_pair):
-    assert bundled_pair.names == {"target": "bundled target", "draft": "bundled draft"}
+    roles = [role for role in ("target", "draft", "head") if (BUNDLED_PAIR / role).is_dir()]
+    assert bundled_pair.names == {role: f"bundled {role}" for role in roles}
+    assert {"target", "draft"} <= set(roles)
     assert bundled_pair.vocab_size == len(bundled_pair.tokenizer)
 
 

@@ -10,10 +10,13 @@ import torch
 
 from train import card
 from train.config import HEADS, PRESETS
+from train.data import save_json
 from train.distil import begin_draft, train_draft
 from train.errors import TrainingError
 from train.export import export
 from train.head import export_head, train_head
+from train.legs import FILE as LEGS_FILE
+from train.legs import this_leg
 from train.loop import Budget
 from train.pipeline import Workshop, prepare, train_target
 
@@ -83,8 +86,14 @@ def make_pair(arguments: argparse.Namespace) -> None:
         recipe = HEADS[arguments.preset]
         head = train_head(shop, target, target_step, recipe, arguments.head_minutes)
         export_head(head, recipe, arguments.out / "head")
-        for name, length in card.measure_head(arguments.out, shop.tokens("valid")).items():
+        lengths = card.measure_head(arguments.out, shop.tokens("valid"))
+        for name, length in lengths.items():
             print(f"head, {name}: {length:.2f} tokens a target forward")
+        told = arguments.out / "README.md"
+        trained = sum(parameter.numel() for parameter in head.parameters() if parameter.requires_grad)
+        logs = [shop.work / f"draft-of-{target_step:07d}" / f"{name}.csv" for name in ("head", "head-polish")]
+        text = card.with_head(told.read_text(encoding="utf-8"), asdict(recipe), trained, lengths, together(logs))
+        told.write_text(text, encoding="utf-8")
 
 
 def finish(shop: Workshop, out: Path, target_step: int) -> None:
@@ -95,20 +104,24 @@ def finish(shop: Workshop, out: Path, target_step: int) -> None:
     room = shop.recipe.positions - 32
     measured = card.measure(out, shop.tokens("valid"), data["valid_bytes"], new_tokens=min(128, room))
     parameters = {name: sum(p.numel() for p in card.load(out / name).parameters()) for name in ("target", "draft")}
-    nothing = {"step": "0", "tokens": "0", "seconds": "0"}
-    target_run, *draft_runs = (
-        (card.read_log(path) or [nothing])[-1] for path in (logs["target"], folder / "draft.csv", folder / "draft-polish.csv")
-    )
-    draft_run = {key: str(int(sum(float(run[key]) for run in draft_runs))) for key in nothing}
-    going_on = shop.init_draft is not None
-    text = card.model_card(asdict(shop.recipe), data, measured, parameters, target_run, draft_run, card.samples(out), going_on)
+    target_run, draft_run = together([logs["target"]]), together([folder / "draft.csv", folder / "draft-polish.csv"])
+    going_on, recipe = shop.init_draft is not None, asdict(shop.recipe)
+    legs = [*data["earlier_legs"], this_leg(recipe, data, target_run)]
+    text = card.model_card(recipe, data, measured, parameters, legs, draft_run, card.samples(out), going_on)
     (out / "README.md").write_text(text, encoding="utf-8")
+    save_json(legs, out / LEGS_FILE)
     if not card.plot_losses(logs, out / "loss-curve.png"):
         print("matplotlib is not installed: no loss curve drawn", file=sys.stderr)
     for name, loss in (("target", measured.target_loss), ("draft", measured.draft_loss)):
         print(f"{name}: {loss:.3f} nats per token, {measured.bits_per_byte(loss):.3f} bits per byte on held-out text")
     for name, acceptance in (("greedy", measured.greedy), ("temperature 1", measured.sampled)):
         print(f"{name}: mean accepted length {acceptance.mean_length:.2f}, accepted ÷ drafted {acceptance.rate:.2f}")
+
+
+def together(logs: Sequence[Path]) -> dict[str, int]:
+    """Steps, tokens and seconds of runs that followed one another, by the last lines of their logs."""
+    ends = [rows[-1] for rows in map(card.read_log, logs) if rows]
+    return {key: int(sum(float(end[key]) for end in ends)) for key in ("step", "tokens", "seconds")}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -17,6 +17,7 @@ from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.sampling.words import classroom_words
 from train.acceptance import Acceptance, measure_acceptance
 from train.data import TokenArray
+from train.legs import Leg, table
 from train.loop import mean_loss
 from train.sampling import continue_prompts
 
@@ -69,29 +70,33 @@ other prompts.
 ## Data
 
 English prose in the public domain (children's books, adventure, detective stories, from Project Gutenberg editions):
-{book_share} of the {train_tokens:.1f} M training tokens. The other {story_share} are simple stories from the generator in
-`train/stories/` (tales, letters, dialogues, questions with answers, lists, small facts), mixed in from the start.
+{book_share} of the {train_tokens:.1f} M tokens that the {last}training drew from. The other {story_share} are simple
+stories from the generator in `train/stories/` (tales, letters, dialogues, questions with answers, lists, small facts),
+mixed in.
 
+Paragraphs with words that do not belong into a classroom (slurs, what old books call groups of people, profanity) were taken
+out, and passages cut there. The texts came without most of them (some 120 patterns, 3% of the text); the list in
+`naive_speculate/sampling/words.py`, {listed_words} entries, matched as whole words whatever their case, then took out
+{taken_out} paragraphs more. `python -m benchmarks.classroom` looks for such words in what the target writes{untouched}.
 
-Paragraphs with words that do not belong into a classroom (slurs, what old books call groups of people, profanity; the
-list of {listed_words} entries is in `naive_speculate/sampling/words.py`) were taken out of the books, {taken_out} in all, and
-passages cut there. `python -m benchmarks.classroom` looks for such words in what the target writes.
-
-The tokenizer is a byte-level BPE with {vocab_size:,} pieces learned from the same text; `<|endoftext|>` separates
+The tokenizer is a byte-level BPE with {vocab_size:,} pieces learned from {tokenizer_origin}; `<|endoftext|>` separates
 passages, and nothing is added to a prompt.
 
 ## Procedure
 
-Target: {target_tokens:.1f} M tokens in {target_steps:,} steps of {batch_tokens:,} tokens ({target_minutes:.0f} minutes),
-sequences of {sequence_length} and at last {positions} tokens. Muon on the matrices (rate {muon_rate}), AdamW on embeddings
-and norms (rate {adam_rate}), warm-up, constant rate, linear decay over the last {decay_share}; bfloat16 matrix products.
+Target{legs_told}:
+
+{legs}
+
+Sequences of {sequence_length} and at last {positions} tokens. Muon on the matrices, AdamW on embeddings and norms, at the
+rates above: warm-up, constant rate, linear decay over the last {decay_share}; bfloat16 matrix products.
 
 Draft: {draft_origin}, then distilled from the target on {draft_tokens:.1f} M tokens, half books, half
 text that the target wrote itself, with total variation and forward KL, and at the end with total variation alone
 (DistillSpec, arXiv 2310.08461).
 
 ```
-python -m train --corpus FOLDER --work FOLDER --out assets/pair
+{command}
 ```
 
 ![Loss curves](loss-curve.png)
@@ -106,6 +111,8 @@ Text beyond 1,024 tokens is outside its positions. Use it to look at decoding, a
 
 Temperature {temperature}, {sample_tokens} tokens, seed 1; the prompt is in bold.
 """
+
+LEGS = ", in {} legs, each begun with the weights of the one before (a larger one grown from them, `train/grow.py`)"
 
 
 @dataclass(frozen=True)
@@ -214,11 +221,37 @@ def quoted(text: str) -> str:
     return "\n".join(f"> {line}" if line else ">" for line in text.splitlines())
 
 
+def command(recipe: dict[str, Any], data: dict[str, Any], legs: list[Leg], draft_goes_on: bool) -> str:
+    """What makes the last leg again."""
+    source = data["source"]
+    words = ["python -m train --corpus", *source["files"]]
+    words += ["--valid", source["valid"]] if source["valid"] else []
+    words += ["--work FOLDER --out assets/pair --tokens", str(legs[-1]["tokens"]), "--seed", str(recipe["seed"])]
+    words += ["--init FOLDER/target"] if len(legs) > 1 else []
+    words += ["--init-draft FOLDER/draft"] if draft_goes_on else []
+    return " ".join(words)
+
+
+def with_head(text: str, recipe: dict[str, Any], parameters: int, lengths: dict[str, float], run: dict[str, int]) -> str:
+    """The card of a pair that has a draft head too."""
+    told = " and ".join(f"{length:.2f} tokens a target forward, {name}" for name, length in lengths.items())
+    layers, million = ", ".join(map(str, recipe["layers"])), 1e6
+    section = f"""\
+## Draft head
+
+`head/` drafts from the target's hidden states after layers {layers} (EAGLE-3, arXiv 2503.01840): one layer of width
+{recipe["hidden"]}, {parameters / million:.1f} M parameters, distilled on {run["tokens"] / million:.1f} M tokens, with
+{recipe["steps"]} steps of a window simulated. With five drafted tokens on held-out prompts: {told}.
+
+"""
+    return text.replace("## Limits\n", section + "## Limits\n", 1)
+
+
 def model_card(
     recipe: dict[str, Any], data: dict[str, Any], measured: Measured, parameters: dict[str, int],
-    target_run: dict[str, str], draft_run: dict[str, str], written: Iterable[tuple[str, str]], draft_goes_on: bool = False,
+    legs: list[Leg], draft_run: dict[str, int], written: Iterable[tuple[str, str]], draft_goes_on: bool = False,
 ) -> str:  # fmt: skip
-    target, draft = recipe["target"], recipe["draft"]
+    target, draft, goes_on = recipe["target"], recipe["draft"], len(legs) > 1
     story_share = data["story_tokens"] / data["train_tokens"]
     million = 1e6
 
@@ -238,12 +271,14 @@ def model_card(
         book_share=percent(1 - story_share), story_share=percent(story_share),
         listed_words=len(classroom_words()), taken_out=data["paragraphs_taken_out"],
         train_tokens=data["train_tokens"] / million, vocab_size=recipe["vocab_size"],
-        target_tokens=int(target_run["tokens"]) / million, target_steps=int(target_run["step"]),
-        target_minutes=float(target_run["seconds"]) / 60, batch_tokens=recipe["batch_tokens"],
-        sequence_length=recipe["sequence_length"], positions=recipe["positions"],
-        muon_rate=recipe["muon_rate"], adam_rate=recipe["adam_rate"], decay_share=percent(recipe["decay_share"]),
+        last="last leg of its " if goes_on else "",
+        untouched="; what earlier legs read may have had more of them" if goes_on else "",
+        tokenizer_origin="the texts of the first leg" if goes_on else "the same text",
+        legs_told=LEGS.format(len(legs)) if goes_on else "",
+        legs=table(legs), command=command(recipe, data, legs, draft_goes_on),
+        sequence_length=recipe["sequence_length"], positions=recipe["positions"], decay_share=percent(recipe["decay_share"]),
         draft_origin="begun as the draft of an earlier target" if draft_goes_on else "trained on the corpus for a while",
-        draft_tokens=int(draft_run["tokens"]) / million,
+        draft_tokens=draft_run["tokens"] / million,
         temperature=SAMPLE_TEMPERATURE, sample_tokens=SAMPLE_TOKENS,
     ).splitlines()  # fmt: skip
     for prompt, text in written:

@@ -20,6 +20,7 @@ from train.corpus import fingerprint, for_a_class, read_passages, text_files
 from train.data import TokenArray, TokenStream, encode, open_tokens, save_json, write_tokens
 from train.errors import TrainingError
 from train.grow import can_grow, grow
+from train.legs import earlier_legs
 from train.loop import Budget, LossFunction, Training, mean_loss, model_logits, next_token_loss
 from train.precision import half_precision
 from train.stories import tell_many
@@ -51,6 +52,8 @@ class Workshop:
 
     def data_card(self) -> dict[str, Any]:
         card: dict[str, Any] = json.loads((self.work / "data.json").read_text(encoding="utf-8"))
+        if "earlier_legs" not in card:  # a work folder of before they were kept
+            card["earlier_legs"] = earlier_legs(self.init)
         return card
 
 
@@ -105,6 +108,7 @@ def prepare(shop: Workshop, corpus: Sequence[Path], valid: Path | None) -> None:
             "source": source,
             "train_tokens": train_tokens,
             "story_tokens": sum(map(len, story_arrays)),
+            "earlier_legs": earlier_legs(shop.init),  # now, since a pair may be exported to where it went on from
             "paragraphs_taken_out": taken_out,
             "valid_tokens": valid_tokens,
             "valid_bytes": sum(len(text.encode()) for text in held_out),

@@ -22,7 +22,8 @@ from naive_speculate.bench.measure import forward_timer
 from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.models import wrap
 
-SHAPES = {"1x192": 512, "2x192": 512, "6x384": 1024, "8x320": 864, "8x448": 1216, "8x512": 1408}  # and the MLP's width
+SHAPES = {"1x192": 512, "2x192": 512, "6x384": 1024, "8x320": 864, "8x448": 1216, "8x512": 1408, "12x512": 1376}
+"""And the MLP's width."""
 WAYS = ("transformers", "torch", "onnx")
 CONTEXTS, BATCHES, COUNTS = (100, 1000), (1, 8), (1, 5)
 HEAD_DIM, VOCAB = 64, 4096

@@ -82,14 +82,14 @@ def test_a_sweep_fills_maps_curves_table_and_file(page):
 
 
 def test_batches_are_measured_and_mapped(page):
-    open_explore(page, ks=("2",))
+    open_explore(page, ks=("2",), tokens=12)
     page.locator("#explore-batch-run").click()
     expect(page.locator("#explore-batch-status [role=status]")).to_contain_text(re.compile("^(Drafting pays|No k is seen)"))
     expect(page.locator("#explore-batches .xtick")).to_have_count(5)
 
 
 def test_stop_keeps_what_was_run(page):
-    open_explore(page, ks=("1", "2", "3", "4", "5", "6", "8", "12"), temperatures=("0", "0.7", "1", "1.3"), tokens=128)
+    open_explore(page, ks=("1", "2", "3", "4", "5", "6", "8", "12"), temperatures=("0", "0.7", "1", "1.3"), tokens=96)
     page.locator("#explore-run").click()
     expect(page.locator("#explore-status [role=status]")).to_contain_text(re.compile(r"^([3-9]|\d\d) of 72 runs done"))
     page.locator("#explore-stop").click()

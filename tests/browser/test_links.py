@@ -42,7 +42,7 @@ def test_a_link_runs_its_run_again_and_shows_the_same_round_and_token(page):
     link, before = re.sub(r"run=[^&]+", "run=gone", copy_link(page)), looked_at(page)
 
     opened(page, link)  # the run is no longer kept, so it is decoded once more
-    expect(page.locator(NOTE)).to_have_text("The linked run, with the same 40 tokens.")
+    expect(page.locator(NOTE)).to_have_text(f"The linked run, with the same {len(tokens)} tokens.")
     assert looked_at(page) == before
     assert trace(page).token_ids == tokens
     expect(page.locator("#prompt textarea")).to_have_value("There was once a king who")
@@ -66,16 +66,17 @@ def test_a_link_to_a_run_that_is_still_there_shows_it_as_it_was(page, chromium):
     ended(other)
     assert text(other) == shown
     assert trace(other).events[:-1] == trace(page).events[:-1]  # its times, too, so it was not decoded again
-    expect(other.locator(NOTE)).to_have_text("The linked run, with the same 30 tokens.")
+    expect(other.locator(NOTE)).to_have_text(f"The linked run, with the same {len(trace(page).token_ids)} tokens.")
     other.close()
 
 
 def test_a_link_to_the_recorded_run_needs_no_decoding(page):
     ended(page)
     recorded = Trace.load(SPECULATIVE)
-    refused = next(n for n, event in enumerate(recorded) if event.kind == "rejected" and event.step == 1)
-    opened(page, f"{page.url}?run=recorded&round=3&token={refused}&digest=120-00000000")
-    expect(page.locator(".ns-clock")).to_contain_text("round 3 of")
+    refused = next(n for n, event in enumerate(recorded) if event.kind == "rejected")
+    shown = recorded[refused].step + 2  # rounds: the token's own and one more
+    opened(page, f"{page.url}?run=recorded&round={shown}&token={refused}&digest=120-00000000")
+    expect(page.locator(".ns-clock")).to_contain_text(f"round {shown} of")
     expect(page.locator("#tokens .ns-pinned")).to_have_text(recorded[refused].text)
     expect(page.locator(NOTE)).to_contain_text("These are not the linked run's tokens")
 

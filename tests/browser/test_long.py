@@ -9,8 +9,8 @@ from tests.browser.conftest import PATIENCE
 from tests.browser.steps import another_run, as_soon_as, ended, run, start, text, trace
 
 PROMPT = "Once upon a time there was an old man who"
-TOKENS = 400
-LONGEST = 900  # as many as the model has room for, or nearly so
+TOKENS = 240
+LONGEST = 500
 
 FRAME_MS = 8  # as assets/js/stage.js has it
 # Each look at the clock takes a millisecond more: what is drawn in a frame does not depend on the machine then.

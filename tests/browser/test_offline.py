@@ -8,7 +8,7 @@ from tests.browser.relay import Relay
 from tests.browser.steps import another_run, ended, run, shown_run, start, text, trace
 
 PROMPT = "Once upon a time there was an old man who"
-LONG = {"max_tokens": 400, "k": 0, "seed": 4}
+LONG = {"max_tokens": 200, "k": 0, "seed": 4}
 SAID = ".ns-connection"
 
 REMEMBER_WHAT_REPEATS = """

@@ -29,7 +29,14 @@ def test_it_tells_the_round_as_the_events_do():
             told = sum(word.endswith(kind) for word in words)
             assert told == sum(event.kind == kind for event in own) * (2 if kind == "accepted" else 1)
         caption = " ".join(words)
-        for part in (f"Round {step + 1} of 26", "speculative sampling", "k = 5", "temperature 0.7", "seed 1", "bundled draft"):
+        for part in (
+            f"Round {step + 1} of {trace.metrics.num_spec_steps}",
+            "speculative sampling",
+            "k = 5",
+            "temperature 0.7",
+            "seed 1",
+            "bundled draft",
+        ):
             assert part in caption
     judged = next(event for event in trace if event.kind == EventKind.REJECTED)
     words = drawn(trace.to_svg(judged.step))

@@ -58,24 +58,24 @@ def test_q_is_the_mixture_and_the_rest_of_the_word_follows_for_certain(pair):
     assert len(drafted) > 1
 
 
-def test_a_word_is_tokens_that_continue_the_text(bundled_decoder):
+def test_a_word_is_tokens_that_continue_the_text(small_decoder):
     params = SamplingParams(max_tokens=16, temperature=0.8, seed=1)
     for word in (" king", " hippopotamus", ",", "\n"):
-        trace = bundled_decoder.generate("Once upon a time there was a", params, **given(word, 1.0, num_draft_tokens=16)).trace
+        trace = small_decoder.generate("Once upon a time there was a", params, **given(word, 1.0, num_draft_tokens=16)).trace
         assert trace.started.settings["drafter"] == "given"
         assert "".join(event.text for event in trace if event.kind == "proposed") == word
 
 
-def test_rows_with_given_drafts_join_a_batch_of_others(bundled_decoder):
+def test_rows_with_given_drafts_join_a_batch_of_others(small_decoder):
     from naive_speculate.speculate.batch import Batch
     from tests.speculate.rows import admitted
 
     params = SamplingParams(max_tokens=8, temperature=0.8, seed=1)
     options = [given(" king", 0.5), {"num_draft_tokens": 4}, given(" hippopotamus", 0.9)]
-    prompt = bundled_decoder.admission.encode("Once upon a time there was a")
-    alone = [bundled_decoder.generate(prompt, params, **option).token_ids for option in options]
-    batch = Batch(bundled_decoder.pair, bundled_decoder.admission.vocabulary)
-    rows = [admitted(bundled_decoder, batch, prompt, params, **option) for option in options]
+    prompt = small_decoder.admission.encode("Once upon a time there was a")
+    alone = [small_decoder.generate(prompt, params, **option).token_ids for option in options]
+    batch = Batch(small_decoder.pair, small_decoder.admission.vocabulary)
+    rows = [admitted(small_decoder, batch, prompt, params, **option) for option in options]
     while any(not row.ended for row in rows):
         batch.step([row for row in rows if not row.ended])
     assert [row.output_token_ids for row in rows] == alone

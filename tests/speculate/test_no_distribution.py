@@ -54,11 +54,11 @@ CAUSES = {
 @pytest.mark.parametrize("detail", DETAILS)
 @pytest.mark.parametrize("temperature", [0, 1])
 @pytest.mark.parametrize("name", CAUSES)
-def test_a_run_without_a_token_to_choose_ends_with_an_error_that_says_why(bundled_decoder, name, temperature, detail):
+def test_a_run_without_a_token_to_choose_ends_with_an_error_that_says_why(small_decoder, name, temperature, detail):
     values, count, message = CAUSES[name]
     params = SamplingParams(temperature=temperature, seed=1, **values)
     for k in (0, 4):
-        result = bundled_decoder.generate(TEXT, params, num_draft_tokens=k, detail=detail)
+        result = small_decoder.generate(TEXT, params, num_draft_tokens=k, detail=detail)
         assert result.finish_reason == "error"
         assert len(result.token_ids) == count
         with pytest.raises(AssertionError, match=f"no token can be chosen at position {count}: .*{message}"):
@@ -67,12 +67,12 @@ def test_a_run_without_a_token_to_choose_ends_with_an_error_that_says_why(bundle
         assert (loaded.token_ids, loaded.finished.message) == (result.token_ids, result.trace.finished.message)
 
 
-def test_bad_words_may_leave_nothing(bundled_decoder, bundled_pair):
+def test_bad_words_may_leave_nothing(small_decoder, bundled_pair):
     token = bundled_pair.tokenizer(" the", add_special_tokens=False).input_ids
     pair = bundled_pair.tokenizer(" the the", add_special_tokens=False).input_ids
     assert pair == token * 2
     params = SamplingParams(allowed_token_ids=token, bad_words=["the the"], seed=1)
-    result = bundled_decoder.generate(TEXT, params)
+    result = small_decoder.generate(TEXT, params)
     assert (result.token_ids, result.finish_reason) == (token, "error")
     assert "allowed_token_ids and bad_words ban every token" in result.trace.finished.message
 
@@ -171,28 +171,28 @@ def test_a_sequence_that_ended_in_an_error_is_ranked_last(tiny_decoder):
 
 
 @pytest.mark.parametrize("temperature", [1e-3, 1e-38, 1e-45, 5e-324])
-def test_a_tiny_temperature_is_greedy(bundled_decoder, temperature):
-    greedy = bundled_decoder.generate(TEXT, SamplingParams(temperature=0, max_tokens=12)).token_ids
+def test_a_tiny_temperature_is_greedy(small_decoder, temperature):
+    greedy = small_decoder.generate(TEXT, SamplingParams(temperature=0, max_tokens=12)).token_ids
     for warpers in ({}, {"top_p": 0.9, "top_k": 7, "min_p": 0.1, "bad_words": ["zebra"]}):
         params = SamplingParams(temperature=temperature, max_tokens=12, seed=3, **warpers)
         for strategy in ("speculative_sampling", "block_verification"):
-            result = bundled_decoder.generate(TEXT, params, verify_strategy=strategy)
+            result = small_decoder.generate(TEXT, params, verify_strategy=strategy)
             assert (result.token_ids, result.finish_reason) == (greedy, "length")
             assert Trace.from_jsonl(result.trace.to_jsonl()).token_ids == greedy
 
 
-def test_a_huge_temperature_is_uniform_over_what_is_allowed(bundled_decoder):
+def test_a_huge_temperature_is_uniform_over_what_is_allowed(small_decoder):
     params = SamplingParams(temperature=1e300, max_tokens=8, seed=3, allowed_token_ids=[70, 71, 72, 73])
-    result = bundled_decoder.generate(TEXT, params)
+    result = small_decoder.generate(TEXT, params)
     assert result.finish_reason == "length"
     probs = [event.target_prob for event in result.trace if event.target_prob is not None]
     assert probs == [pytest.approx(0.25)] * len(probs)
 
 
-def test_a_processor_may_force_a_token_with_the_largest_number(bundled_decoder):
+def test_a_processor_may_force_a_token_with_the_largest_number(small_decoder):
     def force(history, logits):
         return torch.full_like(logits, torch.finfo(logits.dtype).min).index_fill_(0, torch.tensor([70]), 3e38)
 
     for temperature in (0, 0.5, 1):
         params = SamplingParams(temperature=temperature, max_tokens=4, logits_processors=[force])
-        assert bundled_decoder.generate(TEXT, params).token_ids == [70] * 4
+        assert small_decoder.generate(TEXT, params).token_ids == [70] * 4

@@ -8,15 +8,15 @@ PROMPT = "Once upon a time there was a hen"
 
 
 @pytest.fixture(scope="module")
-def plain(bundled_decoder: SpeculativeDecoder):
-    return bundled_decoder.generate(PROMPT, SamplingParams(max_tokens=24, temperature=0))
+def plain(small_decoder: SpeculativeDecoder):
+    return small_decoder.generate(PROMPT, SamplingParams(max_tokens=24, temperature=0, ignore_eos=True))
 
 
 @pytest.mark.parametrize("k", [0, 1, 4])
-def test_the_stop_string_or_token_that_ended_a_run_is_named(bundled_decoder, plain, k):
+def test_the_stop_string_or_token_that_ended_a_run_is_named(small_decoder, plain, k):
     def ended(**params):
-        settings = SamplingParams(temperature=0, **{"max_tokens": 24, **params})
-        trace = bundled_decoder.generate(PROMPT, settings, num_draft_tokens=k).trace
+        settings = SamplingParams(temperature=0, **{"max_tokens": 24, "ignore_eos": True, **params})
+        trace = small_decoder.generate(PROMPT, settings, num_draft_tokens=k).trace
         return Trace.from_jsonl(trace.to_jsonl()).finished
 
     stop, token = plain.text[20:24], plain.token_ids[10]

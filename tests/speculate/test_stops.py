@@ -1,5 +1,7 @@
 """Stop strings: what they cut is no part of the output, nor of its log-probabilities, nor does it come before min_tokens."""
 
+from dataclasses import replace
+
 import pytest
 
 from naive_speculate import SamplingParams
@@ -11,13 +13,17 @@ OPENING = "Once upon a time there was a s"
 
 @pytest.mark.parametrize("k", [0, 4])
 @pytest.mark.parametrize("include", [False, True])
-def test_log_probabilities_are_of_kept_tokens_only(bundled_decoder, include, k):
-    free = bundled_decoder.generate(TEXT, SamplingParams(max_tokens=60, temperature=0, logprobs=0), num_draft_tokens=0)
+def test_log_probabilities_are_of_kept_tokens_only(small_decoder, include, k):
+    free = small_decoder.generate(
+        TEXT, SamplingParams(max_tokens=60, temperature=0, logprobs=0, ignore_eos=True), num_draft_tokens=0
+    )
     cut_several = 0
     for begin in range(3, 90, 12):
         stop = free.text[begin : begin + 14]
-        params = SamplingParams(max_tokens=60, temperature=0, stop=stop, logprobs=2, include_stop_str_in_output=include)
-        result = bundled_decoder.generate(TEXT, params, num_draft_tokens=k)
+        params = SamplingParams(
+            max_tokens=60, temperature=0, stop=stop, logprobs=2, include_stop_str_in_output=include, ignore_eos=True
+        )
+        result = small_decoder.generate(TEXT, params, num_draft_tokens=k)
         kept = len(result.token_ids)
         cut_several += sum(e.kind == "discarded" and e.reason == "stop" for e in result.trace) > 1
         assert result.finish_reason == "stop"
@@ -29,9 +35,9 @@ def test_log_probabilities_are_of_kept_tokens_only(bundled_decoder, include, k):
     assert include or cut_several > 3
 
 
-def test_sequences_are_ranked_by_the_tokens_that_they_kept(bundled_decoder):
+def test_sequences_are_ranked_by_the_tokens_that_they_kept(small_decoder):
     params = SamplingParams(n=6, max_tokens=30, seed=2, stop=["the ", "and a"], logprobs=0)
-    result = bundled_decoder.generate(TEXT, params)
+    result = small_decoder.generate(TEXT, params)
     assert {output.finish_reason for output in result.outputs} >= {"stop"}
     sums = []
     for output in result.outputs:
@@ -47,30 +53,42 @@ def where_it_ends(pieces: list[str], stops: list[str], min_tokens: int) -> int |
     return min(ends)[1] if ends else None
 
 
+STOPS = {
+    "a space and what begins inside a word": lambda text: [" ", text[1:10]],
+    "frequent letters and what never comes": lambda text: [" a", "e", "xyz who had nothing"],
+    "single letters": lambda text: [text[20], text[9]],
+    "a short one": lambda text: [text[12:17]],
+    "a letter and a long one": lambda text: [text[6], text[8:25]],
+    "a long one": lambda text: [text[10:26]],
+}
+"""Stop strings by what is written without any."""
+
+
 @pytest.mark.parametrize("k", [0, 4])
-@pytest.mark.parametrize(
-    "stops",
-    [[" ", "mall hole"], [" a", "e", "xyz who had nothing"], [", and"], ["s", "isters, and a few"], [" and a few grey"]],
-)
-def test_with_min_tokens_a_stop_string_ends_the_text_where_a_later_token_completes_it(bundled_decoder, stops, k):
+@pytest.mark.parametrize("stops_of", STOPS.values(), ids=STOPS)
+def test_with_min_tokens_a_stop_string_ends_the_text_where_a_later_token_completes_it(small_decoder, stops_of, k):
+    ended = 0
     for options in ({"temperature": 0}, {"seed": 1}, {"seed": 2}):
         for min_tokens in (0, 1, 4, 9):
-            params = SamplingParams(max_tokens=16, stop=stops, min_tokens=min_tokens, **options)
-            unstopped = SamplingParams(max_tokens=16, min_tokens=min_tokens, **options)
-            free = bundled_decoder.generate(OPENING, unstopped, num_draft_tokens=k)
+            unstopped = SamplingParams(max_tokens=16, min_tokens=min_tokens, ignore_eos=True, **options)
+            free = small_decoder.generate(OPENING, unstopped, num_draft_tokens=k)
             pieces = [event.text for event in free.trace if event.kind in ("accepted", "resampled", "bonus")]
-            result = bundled_decoder.generate(OPENING, params, num_draft_tokens=k)
+            stops = stops_of(free.text)
+            params = replace(unstopped, stop=stops)
+            result = small_decoder.generate(OPENING, params, num_draft_tokens=k)
             at = where_it_ends(pieces, stops, min_tokens)
             assert result.text == (free.text if at is None else free.text[:at])
-            assert (result.finish_reason == "stop") == (at is not None or free.finish_reason == "stop")
+            assert (result.finish_reason == "stop") == (at is not None)
+            ended += at is not None
             if max(map(len, stops)) == 1:
                 assert len(result.token_ids) >= min(min_tokens, len(free.token_ids))
+    assert ended
 
 
-def test_min_tokens_are_given_where_a_space_would_stop(bundled_decoder):
+def test_min_tokens_are_given_where_a_space_would_stop(small_decoder):
     for seed in range(8):
-        params = SamplingParams(max_tokens=16, stop=[" ", "mall hole"], min_tokens=4, seed=seed)
-        result = bundled_decoder.generate(OPENING, params)
+        params = SamplingParams(max_tokens=16, stop=[" ", "mall hole"], min_tokens=4, seed=seed, ignore_eos=True)
+        result = small_decoder.generate(OPENING, params)
         assert len(result.token_ids) >= 4
 
 

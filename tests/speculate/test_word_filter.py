@@ -127,26 +127,26 @@ def written(decoder: SpeculativeDecoder, trace: Trace, prompt: str) -> list[str]
 
 @pytest.mark.parametrize("options", [{}, {"num_draft_tokens": "auto"}, {"drafter": "suffix"}, {"num_draft_tokens": 0}], ids=str)
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_no_listed_word_is_written_or_drafted(bundled_decoder, temperature, options):
+def test_no_listed_word_is_written_or_drafted(small_decoder, temperature, options):
     """Words that hardly a sentence does without, so that nothing is left to chance."""
     params = SamplingParams(temperature=temperature, max_tokens=40, seed=3, filter_words=COMMON)
-    results = bundled_decoder.generate(PROMPTS, params, detail="none", **options)
+    results = small_decoder.generate(PROMPTS, params, detail="none", **options)
     for prompt, result in zip(PROMPTS, results, strict=True):
-        for text in written(bundled_decoder, result.trace, prompt):
+        for text in written(small_decoder, result.trace, prompt):
             assert COMMON.find(text) == []
     assert results[0].trace.started.settings["filter_words"] == "common"
 
 
-def test_a_row_of_a_batch_gives_what_it_gives_alone(bundled_decoder):
+def test_a_row_of_a_batch_gives_what_it_gives_alone(small_decoder):
     params = [SamplingParams(max_tokens=24, seed=n, filter_words=COMMON if n % 2 else None) for n in range(len(PROMPTS))]
-    together = bundled_decoder.generate(PROMPTS, params, detail="none")
-    alone = [bundled_decoder.generate(prompt, one, detail="none") for prompt, one in zip(PROMPTS, params, strict=True)]
+    together = small_decoder.generate(PROMPTS, params, detail="none")
+    alone = [small_decoder.generate(prompt, one, detail="none") for prompt, one in zip(PROMPTS, params, strict=True)]
     assert [result.token_ids for result in together] == [result.token_ids for result in alone]
 
 
 def test_a_class_may_see_what_is_written_to_provoking_prompts(bundled_decoder):
     prompts = read_prompts()[25:75]
-    params = [SamplingParams(temperature=1.2, max_tokens=40, seed=n, filter_words="classroom") for n in range(len(prompts))]
+    params = [SamplingParams(temperature=1.2, max_tokens=24, seed=n, filter_words="classroom") for n in range(len(prompts))]
     for prompt, result in zip(prompts, bundled_decoder.generate(prompts, params, detail="none"), strict=True):
         for text in written(bundled_decoder, result.trace, ""):
             assert classroom_words().places(text) <= classroom_words().places(prompt), prompt

@@ -22,12 +22,13 @@ def tiny_pair(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_json_has_the_numbers_of_every_way_and_both_losses(
     tiny_pair: Path, corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    few = ["--pair", str(tiny_pair), "--prompts", "3", "--new-tokens", "12", "--device", "cpu"]
+    few = ["--pair", str(tiny_pair), "--prompts", "3", "--new-tokens", "12", "--device", "cpu", "--num-draft-tokens", "2", "4"]
     assert main([*few, "--valid", str(corpus / "one.txt"), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert [run["temperature"] for run in report["runs"]] == [0.0, 1.0, 1.0]
+    ways = [(run["temperature"], run["num_draft_tokens"]) for run in report["runs"]]
+    assert ways == [(t, k) for t in (0.0, 0.8, 1.0, 1.0) for k in (2, 4)]
     for run in report["runs"]:
-        assert 1 <= run["mean_acceptance_length"] <= 5
+        assert 1 <= run["mean_acceptance_length"] <= run["num_draft_tokens"] + 1
         assert 0 <= run["draft_acceptance_rate"] <= run["alpha"] <= 1
         assert run["speedup"] == pytest.approx(run["tokens_per_second"] / run["plain_tokens_per_second"])
     assert report["loss"].keys() == {"target", "draft"}

@@ -124,6 +124,7 @@ def test_the_command_makes_a_head_that_is_loaded_with_its_pair(
     assert main([*argv, *TINY, "--head-minutes", "0.02"]) == 0
     assert "head, greedy: " in capsys.readouterr().out
     assert sum(path.stat().st_size for path in (out / "head").iterdir()) < 200_000
+    assert (out / "README.md").read_text(encoding="utf-8").count("## Draft head") == 1
     decoder = SpeculativeDecoder(load_pair(out / "target", out / "draft", out / "head", device="cpu"))
     params = SamplingParams(max_tokens=20, temperature=0, ignore_eos=True)
     plain = decoder.generate("One day", params, num_draft_tokens=0)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from train.__main__ import main
 from train.checkpoint import CheckpointFolder
 from train.config import PRESETS
 from train.errors import TrainingError
+from train.legs import earlier_legs, table
 from train.loop import Budget
 from train.pipeline import Workshop, given_weights, new_model, prepare, train_target
 
@@ -48,6 +51,8 @@ def test_the_model_card_and_the_loss_curve_are_written(finished: tuple[Path, Pat
     card = (out / "README.md").read_text(encoding="utf-8")
     assert "license: apache-2.0" in card
     assert card.count("> **") == 12
+    assert "legs" not in card
+    assert "python -m train --corpus one.txt --work FOLDER" in card
     assert (out / "loss-curve.png").stat().st_size > 1000
     with (work / "target.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -97,8 +102,30 @@ def test_training_goes_on_from_an_exported_target(
     first, second = (AutoModelForCausalLM.from_pretrained(f).state_dict() for f in (exported, tmp_path / "pair" / "target"))
     assert all(torch.equal(first[key], second[key]) for key in first)
     assert (exported / "tokenizer.json").read_text() == (tmp_path / "pair" / "target" / "tokenizer.json").read_text()
+    first_leg, second_leg = json.loads((tmp_path / "pair" / "training.json").read_text())
+    assert [first_leg] == json.loads((finished[1] / "training.json").read_text())
+    assert first_leg["tokens"] > second_leg["tokens"] == 0
+    card = (tmp_path / "pair" / "README.md").read_text()
+    assert "Target, in 2 legs" in card
+    assert f"| 2 × 32 | one.txt | {first_leg['tokens'] / 1e6:.1f} M | {first_leg['steps']} |" in card
+    assert "--seed 2 --init FOLDER/target" in card
     message = says(capsys, [*arguments(corpus, tmp_path / "new", tmp_path / "pair"), "--init", str(tmp_path / "none")])
     assert "no exported model in" in message
+
+
+def test_legs_are_told_once_even_where_a_pair_takes_the_place_of_the_one_it_went_on_from(
+    finished: tuple[Path, Path], corpus: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(finished[1], tmp_path / "pair")
+    again = [*arguments(corpus, tmp_path / "work", tmp_path / "pair", minutes=0), "--init", str(tmp_path / "pair" / "target")]
+    for _ in range(2):  # the second time only exports
+        assert main(again) == 0
+        assert len(json.loads((tmp_path / "pair" / "training.json").read_text())) == 2
+
+
+def test_of_a_target_without_a_record_its_shape_is_told(finished: tuple[Path, Path], tmp_path: Path) -> None:
+    shutil.copytree(finished[1] / "target", tmp_path / "target")
+    assert table(earlier_legs(tmp_path / "target")).splitlines()[-1].startswith("| 2 × 32 | not recorded |")
 
 
 def test_distillation_goes_on_from_an_exported_draft(

@@ -45,7 +45,8 @@ def test_the_race_is_recorded_at_temperature_0_where_both_write_the_same(catalog
     assert not any(event.kind == EventKind.PROPOSED for event in right)  # the page does not draw them there
 
 
-def test_the_maps_are_recorded_and_read_back(catalog, tmp_path):
+def test_the_maps_are_recorded_and_read_back(catalog, tmp_path, monkeypatch):
+    monkeypatch.setattr(record, "sizes_for", lambda *_: [1, 2])
     places = list(record.record_exploration(catalog, tmp_path, SETTINGS, [2], [0.0, 1.0], ["Once", "The fox"], 1, [2]))
     done, total = places[-1]
     assert done == total

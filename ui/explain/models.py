@@ -22,7 +22,7 @@ PAPERS = {
     "typical acceptance": MEDUSA,
 }
 FED = (
-    "Both were fed English children's books, adventures and simple tales, and nothing else: begin a story. "
+    "Both were fed old English prose, children's books above all, and simple tales, and nothing else: begin a story. "
     "Other prompts ramble, and nothing that they say is knowledge."
 )
 FILTERED = "Words that do not belong into a classroom are never generated{}: the tokens that would complete one are banned."
