@@ -22,7 +22,8 @@ IMPORT = re.compile(r'((?:from|import) )"\./([\w-]+)\.js"')
 """How one of our scripts names another."""
 FOR_GOOD = {"Cache-Control": "public, max-age=31536000, immutable"}
 _SHEETS = (
-    "page tokens rounds player waterfall experiments lessons roll rooms others connection narrow views opening guided forced"
+    "page tokens rounds player odds waterfall experiments lessons roll rooms others connection narrow views opening guided "
+    "forced"
 )
 STYLE_SHEETS = _SHEETS.split(" ")
 

@@ -1,10 +1,10 @@
 // The inspector: what playback has shown of one token. The bar and a sentence are drawn at once, of what the stage has; the
 // words, numbers and distributions are asked for once playback rests, and shown only if they are still about the same.
 
+import { Distributions } from "./distributions.js";
 import { make } from "./dom.js";
 import { nameOf, chance, edge, inShort } from "./judged.js";
 import { number } from "./format.js";
-import { plot } from "./plot.js";
 import { Roll } from "./roll.js";
 import { visible } from "./tokens.js";
 
@@ -32,6 +32,7 @@ class Inspector {
     this.key = this.rolled = "";
     this.timer = 0;
     this.roll = new Roll(element);
+    this.distributions = new Distributions(this.find("#distributions"));
     this.find(".ns-die").addEventListener("click", () => { if (!last?.pinned) last?.choose(); });
     this.find(".ns-sheet-close").addEventListener("click", () => this.open(false));
     document.addEventListener("keydown", ({ key }) => { if (key === "Escape") this.open(false); });
@@ -119,7 +120,7 @@ class Inspector {
     if (key === this.key) this.tell(key, told);
   }
 
-  tell(key, { words, figure, roll }) {
+  tell(key, { words, distributions, roll }) {
     this.roll.tell(roll);
     const more = this.find(".ns-more");
     if (more.dataset.key === key && !more.classList.contains("ns-stale")) return;
@@ -131,8 +132,7 @@ class Inspector {
       row.append(linked("dt", name), make("dd", "", value));
       return row;
     }));
-    this.find("#distributions").hidden = !figure; // a run in a file of its own has none
-    if (figure) plot(this.find(".ns-plot"), figure);
+    this.distributions.show(distributions);
   }
 }
 

@@ -143,12 +143,13 @@ class Learn {
     }));
   }
 
-  show({ figure, shown, lit }) {
+  // On opening a chart leaves open what the lesson asks; who has measured it sees it.
+  show({ figure, finished, shown, lit }) {
     const { markup } = this.content;
     const picture = this.find(".ns-picture");
     picture.hidden = Boolean(figure);
     for (const chart of this.root.querySelectorAll("[data-chart]")) chart.hidden = Number(chart.dataset.chart) !== this.lesson;
-    if (figure) return void plot(this.find(`[data-chart="${this.lesson}"] .ns-plot`), figure);
+    if (figure) return void plot(this.find(`[data-chart="${this.lesson}"] .ns-plot`), (this.content.live && finished) || figure);
     if (picture.source !== markup) {
       picture.innerHTML = markup; // escaped on the server, as the texts are
       picture.source = markup;
@@ -224,6 +225,7 @@ class Learn {
     const { lesson, said, content, done } = JSON.parse(this.props.value);
     if (lesson !== this.going) return; // it was left, or stopped
     if (content) {
+      content.live = true;
       if (done) this.learn(content); else this.contents.set(lesson, content);
       this.draw();
     }

@@ -1,5 +1,6 @@
 // Plays the round that the page opens with (ui/run/opening.py), again and again, until the visitor touches it, closes it or runs
-// something. Closed, it stays away for this visit. All words are in the markup; a scene is a sentence there.
+// something: then it stands still, and goes once it is out of sight, so that nothing moves under the visitor's eyes. Closed, it
+// stays away for this visit. All words are in the markup; a scene is a sentence there.
 
 const CLOSED = "ns-opening-closed";
 const SHOWN = "ns-opening-shown"; // of the body: on a phone the rest makes room
@@ -14,7 +15,7 @@ export function mount({ element }) {
   document.body.classList.add(SHOWN);
   const opening = new Opening(figure);
   const close = () => {
-    opening.pause();
+    opening.end();
     if (figure.querySelector(":focus-visible")) document.querySelector("#tokens [tabindex='0']")?.focus({ preventScroll: true });
     figure.hidden = true;
     document.body.classList.remove(SHOWN);
@@ -23,8 +24,29 @@ export function mount({ element }) {
   };
   figure.querySelector(".ns-op-close").addEventListener("click", close);
   // Another run on the stage than the recorded one.
-  const runs = new MutationObserver((changes) => { if (changes.some(({ target }) => own(target.dataset.run))) close(); });
+  const runs = new MutationObserver((changes) => {
+    if (!changes.some(({ target }) => own(target.dataset.run))) return;
+    runs.disconnect();
+    remember();
+    opening.end();
+    new IntersectionObserver(([{ isIntersecting }], gone) => {
+      if (isIntersecting) return;
+      gone.disconnect();
+      if (!figure.hidden) unmoved(close);
+    }).observe(figure);
+  });
   runs.observe(document.body, { subtree: true, attributes: true, attributeFilter: ["data-run"] });
+}
+
+// Does something above what is on the screen, which stays where it is.
+function unmoved(act) {
+  const page = document.scrollingElement;
+  const held = document.elementFromPoint(innerWidth / 2, innerHeight / 2) ?? page;
+  const before = held.getBoundingClientRect().top;
+  page.style.overflowAnchor = "none"; // some browsers would do the same once more
+  act();
+  page.scrollBy({ top: held.getBoundingClientRect().top - before, behavior: "instant" });
+  requestAnimationFrame(() => page.style.removeProperty("overflow-anchor"));
 }
 
 const own = (run) => run && run !== "recorded";
@@ -69,6 +91,14 @@ class Opening {
   pause() {
     this.wanted = false;
     this.go();
+  }
+
+  // The picture stands as it ends.
+  end() {
+    this.pause();
+    this.next = 0;
+    delete this.figure.dataset.scene;
+    for (const guess of this.guesses) delete guess.dataset.shown;
   }
 
   go() {

@@ -4,7 +4,7 @@
 
 import { missed } from "./connection.js";
 import { loadPlotly, plotlyFile, whenIdle } from "./plotly.js";
-import { offerPicture } from "./take.js";
+import { chartPicture, offerPicture } from "./take.js";
 
 const SETTINGS = { displayModeBar: false, responsive: false };
 const FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif";
@@ -23,7 +23,7 @@ export function plot(place, figure) {
     plots.set(place, { title: place.getAttribute("aria-label"), width: 0, near: false, stale: true, until: 0 });
     widths.observe(place);
     nearness.observe(place);
-    offerPicture(place, () => drawn(place));
+    offerPicture(place, async (format) => chartPicture(await drawn(place), place, format));
   }
   plots.get(place).figure = figure;
   describe(place);

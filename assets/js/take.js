@@ -3,6 +3,10 @@
 const SVG = "http://www.w3.org/2000/svg";
 const WIDTH = 720; // at least, for a picture's legend to stand in one row
 const NAME = "naive-speculate";
+const SHARP = 2;   // pixels of a picture for one of the page
+const MARGIN = 16; // around what the page has no ground for
+const UNDRAWN = ".ns-said, .ns-pictures"; // words for who hears them, and buttons
+const HATCHES = { draft: "M2.5 0V5", residual: "M2.5 0V5M0 2.5H5" };
 const DASHES = { dotted: "1.5 2.5", dashed: "5 3", solid: "" };
 
 export function download(name, content, type) {
@@ -44,24 +48,27 @@ export function drawRound(stage) {
   save(stage, `${NAME}-round-${round + 1}.svg`, "image/svg+xml", "round", round, cursor);
 }
 
-// Buttons below a chart that save it with its title and on the page's ground; `drawn` sees to it that it is drawn, and gives
-// the Plotly that has done so.
-export function offerPicture(place, drawn) {
+// Buttons below a chart that save it with its title and on the page's ground, as what `picture` makes of a format: a blob.
+export function offerPicture(place, picture) {
   const box = document.createElement("div");
   box.className = "ns-pictures";
   for (const format of ["png", "svg"]) {
     const button = document.createElement("button");
     Object.assign(button, { type: "button", textContent: format.toUpperCase(), title: `Save this chart as ${format.toUpperCase()}` });
     button.setAttribute("aria-label", `${button.title}: ${place.getAttribute("aria-label")}`);
-    button.addEventListener("click", async () => savePicture(await drawn(), place, format));
+    button.addEventListener("click", async () => {
+      const name = place.previousElementSibling.firstChild.textContent; // the title, as text or as a link
+      download(`${NAME}-${name.toLowerCase().replace(/[^a-z0-9]+/g, "-")}.${format}`, await picture(format));
+    });
     box.append(button);
   }
   place.after(box);
 }
 
-async function savePicture(plotly, place, format) {
+// Of a chart that Plotly has drawn.
+export async function chartPicture(plotly, place, format) {
   const { data, layout } = place;
-  const caption = place.previousElementSibling; // the title, as text or as a link, and what the chart says
+  const caption = place.previousElementSibling; // the title, and what the chart says
   const [name, takeaway] = [caption.firstChild.textContent, caption.lastElementChild.textContent];
   const said = takeaway.replace(/(.{80,100}) /g, "$1\n").split("\n");
   const headline = 44 + 18 * said.length;
@@ -75,13 +82,11 @@ async function savePicture(plotly, place, format) {
   const picture = {
     data, layout: { ...layout, height, title: words, paper_bgcolor: ground, plot_bgcolor: ground, margin: { ...layout.margin, t: (layout.margin?.t ?? 30) + headline } },
   };
-  const address = await plotly.toImage(picture, { format, width, height, scale: format === "png" ? 2 : 1 });
-  const file = name.toLowerCase().replace(/[^a-z0-9]+/g, "-");
-  download(`${NAME}-${file}.${format}`, await blobOf(address, format));
+  return blobOf(await plotly.toImage(picture, { format, width, height, scale: format === "png" ? SHARP : 1 }), format);
 }
 
 // A data URL's content; the page's policy may forbid to fetch one.
-async function blobOf(address, format) {
+function blobOf(address, format) {
   const [head, body] = [address.slice(0, address.indexOf(",")), address.slice(address.indexOf(",") + 1)];
   if (format === "svg") return new Blob([decodeURIComponent(body)], { type: "image/svg+xml" });
   return new Blob([Uint8Array.from(atob(body), (char) => char.charCodeAt(0))], { type: head.slice(5).split(";")[0] });
@@ -103,6 +108,51 @@ export function asSvg(box) {
     for (const { text, rect } of lines(token.firstChild)) svg.append(...piece(text, rect, looks, dx, dy));
   }
   return new XMLSerializer().serializeToString(svg);
+}
+
+// A chart that is a table (see distributions.js), as it stands on the page: its words, and a rectangle for each bar.
+export async function tablePicture(figure, format) {
+  const frame = figure.getBoundingClientRect();
+  const { bottom } = figure.querySelector("table").getBoundingClientRect();
+  const [width, height] = [frame.width + 2 * MARGIN, bottom - frame.top + 2 * MARGIN];
+  const [dx, dy] = [frame.left - MARGIN, frame.top - MARGIN];
+  const svg = node("svg", { viewBox: `0 0 ${width} ${height}`, width, height, "font-family": "system-ui, sans-serif" });
+  svg.append(node("rect", { width, height, fill: color("--ns-page") }));
+  const rows = figure.querySelector("tbody").getBoundingClientRect();
+  for (const tick of figure.querySelectorAll("tfoot span")) {
+    const x = tick.getBoundingClientRect().left - dx;
+    svg.append(node("line", { x1: x, x2: x, y1: rows.top - dy, y2: rows.bottom - dy, stroke: color("--ns-rule") }));
+  }
+  for (const made of figure.querySelectorAll(".ns-odds-bar")) svg.append(...bar(made, dx, dy));
+  const words = document.createTreeWalker(figure, NodeFilter.SHOW_TEXT);
+  while (words.nextNode()) {
+    const looks = getComputedStyle(words.currentNode.parentElement);
+    if (words.currentNode.parentElement.closest(UNDRAWN)) continue;
+    for (const { text, rect } of lines(words.currentNode)) svg.append(...piece(text, rect, looks, dx, dy));
+  }
+  const drawing = new XMLSerializer().serializeToString(svg);
+  return format === "svg" ? new Blob([drawing], { type: "image/svg+xml" }) : pixels(drawing, width, height);
+}
+
+// A bar in its colour, with the lines across it that tell it from the others.
+function bar(made, dx, dy) {
+  const { left, top, width, height } = made.getBoundingClientRect();
+  const { series } = made.dataset;
+  const stroke = getComputedStyle(made).borderTopColor;
+  const hatch = node("pattern", { id: series, width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" });
+  hatch.append(node("path", { d: HATCHES[series] ?? "", stroke, "stroke-width": 1.5, fill: "none" }));
+  const box = { x: left - dx + 0.5, y: top - dy + 0.5, width: Math.max(0, width - 1), height: height - 1 };
+  return [hatch, node("rect", { ...box, stroke, fill: series in HATCHES ? `url(#${series})` : stroke })];
+}
+
+async function pixels(drawing, width, height) {
+  const image = new Image();
+  image.src = `data:image/svg+xml,${encodeURIComponent(drawing)}`;
+  await image.decode();
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [SHARP * width, SHARP * height];
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+  return new Promise((done) => canvas.toBlob(done, "image/png"));
 }
 
 function piece(text, rect, looks, dx, dy) {

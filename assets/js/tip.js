@@ -11,11 +11,15 @@ export class Tip {
   }
 
   show(anchor, event, proposed, settings) {
-    const lines = describe(event, proposed, settings);
+    this.tell(anchor, describe(event, proposed, settings), event.kind);
+  }
+
+  // Names and values, the first of them as the heading, in the colour of a kind of token.
+  tell(anchor, lines, kind) {
     this.node.replaceChildren(...lines.map(([name, value], i) => {
       const row = make("div", i === 0 ? "ns-tip-head" : "ns-tip-row");
       row.append(make("span", "", name), make("b", "", value));
-      if (i === 0) row.dataset.kind = event.kind;
+      if (i === 0 && kind) row.dataset.kind = kind;
       return row;
     }));
     this.node.hidden = false;

@@ -78,6 +78,36 @@ def test_a_link_beyond_a_lesson_leads_to_its_last_step(page):
     at(page, 1, len(read_steps(1)) - 1)
 
 
+BARS = """(chart) => chart.querySelector(".main-svg") && [chart.data[0].y.filter((y) => y !== null).length,
+    [...chart.querySelectorAll(".annotation text")].map((text) => text.textContent).join("")]"""
+
+
+def bars(page: Page, lesson: int) -> tuple[int, str]:
+    """Of a lesson's chart: how many bars it shows, and the marks at the other places."""
+    chart = page.locator(f"[data-chart='{lesson}'] .ns-plot")
+    chart.locator(".main-svg").first.wait_for()
+    shown, marks = chart.evaluate(BARS)
+    return shown, marks
+
+
+def test_a_lesson_opens_with_its_question_open_until_it_is_measured_and_a_link_leads_to_what_was_found(page):
+    page.get_by_role("tab", name="Learn").click()
+    for lesson in (1, 5, 6):
+        choose_lesson(page, lesson)
+        shown, marks = bars(page, lesson)
+        assert shown == 1
+        assert marks.count("?") == len(marks) >= 2
+    choose_lesson(page, 1)
+    go_live(page)
+    page.wait_for_function("() => document.querySelector(\"[data-chart='1'] .ns-plot\").data[0].y.filter(Boolean).length > 1")
+    assert bars(page, 1)[1] == ""
+    for lesson in (1, 5, 6):
+        page.goto(page.url.split("?")[0] + f"?lesson={lesson}&step=99")
+        shown, marks = bars(page, lesson)
+        assert shown > 2
+        assert marks == ""
+
+
 def test_what_is_live_is_another_each_time_can_be_stopped_and_leaves_the_controls_alone(page):
     set_number(page, "k", 3)
     before = page.evaluate(f"{CONTROLS}.map((field) => field.value)")

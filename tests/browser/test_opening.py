@@ -1,11 +1,15 @@
 """The round that plays on arrival."""
 
+import pytest
 from playwright.sync_api import expect
 
-from tests.browser.steps import ended, run, scrolls_sideways
+from tests.browser.steps import another_run, ended, run, scrolls_sideways, shown_run
 from tests.browser.test_truth import in_sight
 
 OPENING = ".ns-opening"
+PLACES = (
+    """() => [".ns-opening", "#tokens", ".ns-player"].map((name) => document.querySelector(name).getBoundingClientRect().top)"""
+)
 
 
 def scene(page, number: int) -> None:
@@ -52,6 +56,32 @@ def test_it_says_to_who_hears_it_what_it_shows(page):
     assert page.locator(f"{OPENING} [aria-hidden=true] :is(a, button)").count() == 0
 
 
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
+def test_run_moves_nothing_on_the_screen_and_the_opening_goes_once_it_is_out_of_sight(open_page, width, height):
+    page = open_page(width=width, height=height)
+    ended(page)
+    scene(page, 2)
+    page.evaluate("() => document.activeElement?.blur()")
+    places = page.evaluate(PLACES)
+    before = shown_run(page)
+    page.locator("#run").click()
+    another_run(page, before)
+    ended(page)
+    assert page.evaluate(PLACES) == places
+    assert page.locator(f"{OPENING} [data-shown]").count() == 0  # it stands as it ends
+    expect(page.locator(f"{OPENING} .ns-op-instead")).to_be_visible()
+
+    page.locator("#rounds").evaluate("(rounds) => rounds.scrollIntoView()")
+    page.locator(f"{OPENING}[hidden]").wait_for(state="attached")
+    page.wait_for_function("() => !document.scrollingElement.style.overflowAnchor")
+    assert abs(page.locator("#rounds").bounding_box()["y"]) < 2
+    page.evaluate("() => scrollTo(0, 0)")
+    assert page.locator("#tokens").bounding_box()["y"] < places[1]
+    page.reload()
+    ended(page)
+    expect(page.locator(OPENING)).to_be_hidden()
+
+
 def test_closed_it_stays_closed_and_a_run_closes_it(page):
     page.locator(OPENING).get_by_role("button", name="Close the introduction").focus()
     page.keyboard.press("Enter")
@@ -67,7 +97,6 @@ def test_closed_it_stays_closed_and_a_run_closes_it(page):
     page.reload()
     expect(page.locator(OPENING)).to_be_visible()
     run(page, "Once upon a time", max_tokens=8)
-    expect(page.locator(OPENING)).to_be_hidden()
     page.reload()
     ended(page)
     expect(page.locator(OPENING)).to_be_hidden()

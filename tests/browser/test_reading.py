@@ -48,7 +48,7 @@ def test_a_click_explains_the_token(page):
     expect(page.locator("#inspector h3")).to_contain_text("resampled")
     expect(page.locator("#inspector h3")).to_have_attribute("data-kind", "resampled")
     expect(page.locator(".ns-pinned")).to_have_count(2)
-    expect(page.locator("#distributions .main-svg").first).to_be_visible()
+    expect(page.locator("#distributions tbody tr").first).to_be_visible()
 
 
 def test_arrow_keys_move_between_tokens_and_enter_explains(page):

@@ -117,7 +117,7 @@ def test_the_first_chart_does_not_wait_for_what_plotly_does_once_and_for_all(ope
     page.add_init_script(TURNS)
     page.route("**/plotly-cartesian*", lambda route: route.fulfill(body=f"{route.fetch().text()};{DRAWN}"))
     page.reload()
-    see_chart(page, "distributions")
+    see_chart(page, "chart-acceptance")
     see_chart(page, "chart-timing")
     (turn, traces, seen), *charts = page.evaluate("window.drawn")
     assert (traces, seen) == (0, False)
@@ -125,15 +125,3 @@ def test_the_first_chart_does_not_wait_for_what_plotly_does_once_and_for_all(ope
     assert len(turns) > 2
     assert len(set(turns)) == len(turns), "one chart in a turn"
     assert all(seen for _, _, seen in charts)
-
-
-def test_the_labels_of_the_inspectors_chart_stand_beside_its_bars(page):
-    see_chart(page, "distributions")
-    places = page.evaluate("""() => {
-        const chart = document.querySelector("#distributions .ns-plot, #distributions.ns-plot");
-        const { left } = chart.querySelector(".main-svg").getBoundingClientRect();
-        return [...chart.querySelectorAll(".ytick text")].map((label) => label.getBoundingClientRect())
-            .map(({ x, right }) => [x - left, left + chart._fullLayout._size.l - right]);
-    }""")
-    assert places
-    assert all(left >= 0 and gap >= 0 for left, gap in places), places

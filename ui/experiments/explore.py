@@ -19,7 +19,6 @@ from ui.experiments.recordings import recorded_exploration
 from ui.experiments.sweep import KS, PROMPTS, TEMPERATURES, Cell, Sample, cells, finding, sweep, to_csv, to_frame
 from ui.host.catalog import Catalog
 from ui.labels import count, to_json
-from ui.notify import warn
 from ui.run import controls as parts
 from ui.run.settings import Settings
 
@@ -146,13 +145,9 @@ def build_explore(catalog: Catalog, controls: parts.Controls) -> parts.Controls:
     ) -> Any:
         skip = [gr.skip()] * (len(outputs) - 1)
         yield "Starting …", *skip
-        try:
-            settings = replace(parts.read(values), max_tokens=int(amount))
-            texts = read_prompts(settings.prompt, lines)
-            yield from _explore(catalog, settings, texts, int(each), sorted(chosen_ks), sorted(chosen), progress)
-        except ValueError as error:
-            warn(error)
-            yield "", *skip
+        settings = replace(parts.read(values), max_tokens=int(amount))
+        texts = read_prompts(settings.prompt, lines)
+        yield from _explore(catalog, settings, texts, int(each), sorted(chosen_ks), sorted(chosen), progress)
 
     def start_batches(
         chosen_ks: list[int],
@@ -162,25 +157,24 @@ def build_explore(catalog: Catalog, controls: parts.Controls) -> parts.Controls:
         progress: Any = gr.Progress(),  # noqa: B008
     ) -> Any:
         yield "Starting …", gr.skip()
-        try:
-            settings = replace(parts.read(values), max_tokens=int(amount))
-            yield from _batches(catalog, settings, read_prompts(settings.prompt, lines), sorted(chosen_ks), progress)
-        except ValueError as error:
-            warn(error)
-            yield "", gr.skip()
+        settings = replace(parts.read(values), max_tokens=int(amount))
+        yield from _batches(catalog, settings, read_prompts(settings.prompt, lines), sorted(chosen_ks), progress)
 
     inputs = parts.ordered(controls)
-    going = run.click(start, [ks, temperatures, tokens, prompts, seeds, *inputs], outputs, show_progress_on=status, **MEASURING)
+    chosen = [ks, temperatures, tokens, prompts, seeds, *inputs]
+    said = "Stopped; the maps show what was run."
+    parts.build_experiment(run, stop, start, chosen, outputs, said, show_progress_on=status, **MEASURING)
     download.click(None, csv, None, js=SAVE, show_progress="hidden", **QUIET)
-    parts.build_stop(stop, going, status, "Stopped; the maps show what was run.")
-    going = together.click(
+    parts.build_experiment(
+        together,
+        stop_together,
         start_batches,
         [ks, tokens, prompts, *inputs],
         [batch_status, batch_plot],
+        "Stopped; the map shows what was run.",
         show_progress_on=batch_status,
         **MEASURING,
     )
-    parts.build_stop(stop_together, going, batch_status, "Stopped; the map shows what was run.")
     return {"ks": ks, "temperatures": temperatures, "tokens": tokens}
 
 

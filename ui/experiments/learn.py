@@ -18,6 +18,7 @@ from ui.experiments.learn_recordings import recorded_lesson
 from ui.experiments.lessons.course import LESSONS, content, titles
 from ui.experiments.lessons.lesson import Lesson, Trial
 from ui.host.catalog import Catalog
+from ui.host.errors import in_words
 from ui.labels import to_json
 from ui.notify import warn
 from ui.run import controls as parts
@@ -94,6 +95,8 @@ def go_live(catalog: Catalog, asked: Any, values: tuple[Any, ...]) -> Iterator[A
     except ValueError as error:
         warn(error)
         said = ""
+    except Exception as error:
+        said = f"It ended in an error: {in_words(error)}."
     finally:
         cancel.set()
     yield _message(lesson, said, found, done=True)

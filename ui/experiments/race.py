@@ -22,7 +22,6 @@ from ui.experiments.recordings import recorded_race
 from ui.experiments.verdict import DRAFTER_WORDS, lane_title, verdict
 from ui.host.catalog import Catalog
 from ui.labels import count, to_json
-from ui.notify import warn
 from ui.run import controls as parts
 from ui.run.settings import Settings
 from ui.run.wire import HEAVY
@@ -79,17 +78,12 @@ def build_race(catalog: Catalog, controls: parts.Controls) -> None:
         view = component("race", (ROOT / "race.html").read_text(encoding="utf-8"), first, elem_id="race-view", label="Race")
 
     def start(one: str, other: str, *values: Any) -> Iterator[tuple[Any, Any]]:
-        try:
-            settings = parts.read(values)
-            for done in race(catalog, settings, (one, other)):
-                yield (done, gr.skip()) if isinstance(done, str) else ("", message(next(_serials), *done))
-        except ValueError as error:
-            warn(error)
-            yield "", gr.skip()
+        for done in race(catalog, parts.read(values), (one, other)):
+            yield (done, gr.skip()) if isinstance(done, str) else ("", message(next(_serials), *done))
 
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-    going = run.click(start, [left, right, *parts.ordered(controls)], [status, view], concurrency_limit=1, **quiet)
-    parts.build_stop(stop, going, status, "Stopped.")
+    inputs = [left, right, *parts.ordered(controls)]
+    parts.build_experiment(run, stop, start, inputs, [status, view], "Stopped.", concurrency_limit=1, **quiet)
 
 
 def lane_settings(settings: Settings, drafter: str) -> Settings:

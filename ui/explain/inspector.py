@@ -5,28 +5,23 @@ Everything in the HTML that a model or a trace file wrote is escaped here, once,
 
 import html
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-from unicodedata import east_asian_width
 
 from naive_speculate.events import Event, EventKind, TokenProb
 from naive_speculate.events.trace import Trace
 from naive_speculate.palette import STYLES
-from ui.charts.figures import DRAFT, MUTED, RESIDUAL, TARGET, Figure, bars, empty, figure, hatched
 from ui.explain.glossary import linked, to_markup
 from ui.explain.roll import roll
 from ui.explain.verdict import Case, Rule, case_of, label_of
 from ui.explain.why import quoted, unsure, why
-from ui.labels import label, number, visible
+from ui.labels import number, visible
 
 SHOWN_TOKENS = 6
 LEAST_SHOWN = 0.0001
-LABEL_LENGTH, LABEL_PIXELS, LABEL_EM = 14, 11, 0.65
-"""Of a token beside its bars: at most so many characters, of this size (see `assets/js/plot.js`), most of them no wider."""
-WIDEST_LABEL = 180
-"""Pixels; invisible characters are written out, and could leave the bars no room."""
+LABEL_LENGTH, NAME_LENGTH = 14, 60
+"""Characters of a token, at most: beside its bars, and where one points at them."""
 NOTHING_CHOSEN = "Choose a token to see why it was kept or not."
 NO_DISTRIBUTIONS = "This run kept no distributions, only the numbers of the tokens themselves."
 
@@ -102,7 +97,7 @@ def to_html(explanation: Explanation | None) -> str:
 def to_json(trace: Trace, number: int) -> str:
     """What the page asks for: the explanation's words in pieces with the terms among them, the distributions, and what it
     takes to roll the token's dice again. The trace goes up to where playback has come; see `case_of`."""
-    told = {"words": words(trace, number), "figure": distributions(trace, number), "roll": roll(trace, number)}
+    told = {"words": words(trace, number), "distributions": distributions(trace, number), "roll": roll(trace, number)}
     return json.dumps(told, separators=(",", ":")).replace("<", "\\u003c")
 
 
@@ -115,69 +110,45 @@ def words(trace: Trace, number: int) -> dict[str, Any]:
     }
 
 
-def distributions(trace: Trace, number: int) -> Figure:
-    """The most probable tokens of draft, target and residual, side by side; the chosen token is marked. See `case_of`."""
+def distributions(trace: Trace, number: int) -> dict[str, Any]:
+    """The most probable tokens of draft, target and residual, for the table that `assets/js/distributions.js` draws. See
+    `case_of`.
+
+    Returns:
+        dict: `takeaway`, what it says in a line; `series`, the names of the distributions that are known; `tokens`, for each
+        its `text` and `name`, short and long, whether it is the one `chosen`, and its `probs`, one of each distribution,
+        None where that was not recorded, which is not the same as zero.
+    """
     case = case_of(trace, number)
     event, drafted = case.event, case.event
     judged = event.kind != EventKind.PROPOSED
     if event.kind == EventKind.RESAMPLED:  # it was drawn where the rejected token had been drafted
         drafted = case.first(EventKind.REJECTED) or event
     series = [
-        ("draft", drafted.draft_top, event.draft_prob, DRAFT, "/"),
-        ("target", event.target_top if judged else None, event.target_prob if judged else None, TARGET, ""),
-        ("residual", event.residual_top if judged else None, None, RESIDUAL, "x"),
+        ("draft", drafted.draft_top, event.draft_prob),
+        ("target", event.target_top if judged else None, event.target_prob if judged else None),
+        ("residual", event.residual_top if judged else None, None),
     ]
-    if not any(top for _, top, _, _, _ in series):
-        return empty(NO_DISTRIBUTIONS)
-    tokens = _tokens_shown(event, drafted.draft_top, judged)
-    rows = list(range(len(tokens)))
-    traces = []
-    for name, top, own, color, shape in series:
+    if not any(top for _, top, _ in series):
+        return {"takeaway": NO_DISTRIBUTIONS, "series": [], "tokens": []}
+    known: dict[str, dict[int, float]] = {}
+    for name, top, own in series:
         if top is None and own is None:
             continue
-        known = {entry.token_id: entry.prob for entry in top or []}
+        known[name] = {entry.token_id: entry.prob for entry in top or []}
         if own is not None and event.token_id is not None:
-            known[event.token_id] = own
-        values = [known.get(token.token_id) for token in tokens]
-        traces.append(
-            bars(
-                name,
-                values,
-                rows,
-                color,
-                f"{name}: “%{{customdata}}” %{{x:.6f}}",
-                orientation="h",
-                text=[_bar_text(value) for value in values],
-                textposition="outside",
-                textfont={"size": 10, "color": MUTED},
-                cliponaxis=False,
-                marker=hatched(shape),
-                customdata=[label(token.text, 60) for token in tokens],
-            )
-        )
-    return figure(
-        traces,
-        takeaway=f"▸ marks “{visible(event.text or event.token, 16)}”; ␣ is a space",
-        x={"range": [0, 1.16], "tickvals": [0, 0.25, 0.5, 0.75, 1], "showgrid": True, "automargin": False},
-        y={
-            "range": [len(tokens) - 0.5, -0.5],
-            "tickvals": rows,
-            "ticktext": _ticks(event, tokens),
-            "showgrid": False,
-            "automargin": False,
-        },
-        showlegend=True,
-        height=96 + 14 * len(tokens) * len(traces),
-        margin={"l": _left_margin(event, tokens), "r": 12, "t": 46, "b": 24},
-        barmode="group",
-        bargap=0.25,
-        bargroupgap=0.05,
-    )
-
-
-def _bar_text(value: float | None) -> str:
-    # Outside a list's top tokens the probability is not recorded; an absent bar must not read as zero.
-    return "" if value is None else "over 0.999" if 0.9995 <= value < 1 - 1e-6 else number(value)
+            known[name][event.token_id] = own
+    tokens = [
+        {
+            "text": visible(token.text, LABEL_LENGTH),
+            "name": visible(token.text, NAME_LENGTH),
+            "chosen": token.token_id == event.token_id,
+            "probs": [probs.get(token.token_id) for probs in known.values()],
+        }
+        for token in _tokens_shown(event, drafted.draft_top, judged)
+    ]
+    takeaway = f"▸ marks “{visible(event.text or event.token, 16)}”; ␣ is a space"
+    return {"takeaway": takeaway, "series": list(known), "tokens": tokens}
 
 
 def _tokens_shown(event: Event, draft_top: Sequence[TokenProb] | None, judged: bool) -> list[TokenProb]:
@@ -201,22 +172,3 @@ def _tokens_shown(event: Event, draft_top: Sequence[TokenProb] | None, judged: b
     if event.token_id is not None and event.target_prob is not None:
         target[event.token_id] = event.target_prob
     return sorted(chosen, key=lambda entry: (-target.get(entry.token_id, 0.0), -entry.prob))
-
-
-def _left_margin(event: Event, tokens: list[TokenProb]) -> int:
-    """Room for the labels: it is reckoned, since a browser that measures them draws the figure twice."""
-
-    def ems(token: TokenProb) -> float:
-        wide = 1.7 if token.token_id == event.token_id else 0.0  # its mark
-        return wide + sum(1.0 if east_asian_width(c) in "WF" else LABEL_EM for c in visible(token.text, LABEL_LENGTH))
-
-    return 10 + min(WIDEST_LABEL, math.ceil(LABEL_PIXELS * max(map(ems, tokens))))
-
-
-def _ticks(event: Event, tokens: list[TokenProb]) -> list[str]:
-    return [
-        ("<b>▸ " if t.token_id == event.token_id else "")
-        + label(t.text, LABEL_LENGTH)
-        + ("</b>" if t.token_id == event.token_id else "")
-        for t in tokens
-    ]

@@ -10,7 +10,6 @@ from naive_speculate.events import TOKEN_KINDS, EventKind
 from naive_speculate.events.trace import Trace
 from naive_speculate.palette import STYLES
 from ui.assets import ROOT, component
-from ui.charts.plot import place
 from ui.explain.inspector import to_json
 
 
@@ -23,9 +22,8 @@ def build_panel(run: str, trace: Trace) -> gr.HTML:
 def panel() -> str:
     """The panel's markup."""
     marks = html.escape(json.dumps({kind: style.mark for kind, style in STYLES.items()}), quote=True)
-    figure = place("", "What could have come here", "ns-chart ns-chart-alone")
     template = (ROOT / "inspector.html").read_text(encoding="utf-8")
-    return template.replace("@MARKS@", marks).replace("@DISTRIBUTIONS@", figure)
+    return template.replace("@MARKS@", marks)
 
 
 def _first_shown(run: str, trace: Trace) -> dict[str, Any]:

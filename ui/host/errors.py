@@ -50,14 +50,20 @@ class Page(gr.Blocks):
         """
         try:
             return await super().process_api(*args, **kwargs)
-        except gr.Error as error:
-            said, title = error.message, error.title
-        except ComponentProcessingError as error:
-            said, title = str(error), "Error"
         except Exception as error:
-            LOGGER.error(trail(error))
-            said, title = f"the server could not do this ({type(error).__name__})", "Error"
-        raise gr.Error(_short(said), title=title, print_exception=False)
+            title = error.title if isinstance(error, gr.Error) else "Error"
+            said = in_words(error)
+        raise gr.Error(said, title=title, print_exception=False)
+
+
+def in_words(error: Exception) -> str:
+    """What the caller is told of an error; one that nobody foresaw goes into the log, and only its kind is told."""
+    if isinstance(error, gr.Error):
+        return _short(error.message)
+    if isinstance(error, ComponentProcessingError):
+        return _short(str(error))
+    LOGGER.error(trail(error))
+    return f"the server could not do this ({type(error).__name__})"
 
 
 def trail(error: BaseException) -> str:

@@ -1,15 +1,17 @@
 """The controls: one component for every field of `Settings`, with a line of help each."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
+from functools import wraps
 from typing import Any
 
 import gradio as gr
 from gradio.components import Component
-from gradio.events import Dependency
 
 from naive_speculate.speculate.draft import DRAFTERS
+from ui.host.errors import in_words
+from ui.notify import warn
 from ui.run.guided import build_guided
 from ui.run.settings import Settings, checked
 
@@ -33,15 +35,43 @@ Controls = dict[str, Component]
 """The components by the name of the `Settings` field that they hold."""
 
 
-def build_stop(stop: gr.Button, going: Dependency, status: Component, said: str) -> None:
-    """Let a button end an experiment, and say so.
+def build_experiment(
+    run: gr.Button,
+    stop: gr.Button,
+    work: Callable[..., Iterator[tuple[Any, ...]]],
+    inputs: Sequence[Component],
+    outputs: Sequence[Component],
+    stopped: str,
+    **options: Any,
+) -> None:
+    """Let a button begin an experiment, and another end it.
 
-    The words come once the browser has let go of the experiment: until then it would ignore a press that begins the next one.
-    Gradio takes a cancelled event for one that failed.
+    Args:
+        run, stop: The buttons.
+        work: Yields values for the outputs. A ValueError is told in a toast; what else goes wrong is told where it stands.
+        inputs: What it takes.
+        outputs: What it fills; the first of them says how it stands.
+        stopped: What is said there once it was stopped. The words come when the browser has let go of the experiment: until
+            then it would ignore a press that begins the next one.
+        options: Of the event that begins it.
     """
+    status, *others = outputs
+    skip = [gr.skip()] * len(others)
+
+    @wraps(work)
+    def told(*values: Any, **more: Any) -> Iterator[tuple[Any, ...]]:
+        try:
+            yield from work(*values, **more)
+        except ValueError as error:
+            warn(error)
+            yield "", *skip
+        except Exception as error:
+            yield f"It ended in an error: {in_words(error)}.", *skip
+
     quiet: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
+    going = run.click(told, list(inputs), list(outputs), **options)
     stop.click(None, None, None, cancels=going, **quiet)
-    going.failure(lambda: said, None, status, **quiet)
+    going.failure(lambda: stopped, None, status, **quiet)  # Gradio takes a cancelled event for one that failed
 
 
 def build_prompt(start: Settings, models: str) -> gr.Textbox:

@@ -67,9 +67,9 @@ def test_a_lesson_has_a_view_for_every_step_and_an_answer_for_every_question(num
         if step["question"]:
             assert 0 <= step["question"]["right"] < len(step["question"]["choices"])
             assert step is not steps[-1]  # the step after tells what comes of it
-        assert set(step["view"]) in ({"figure"}, {"shown", "lit"})
-        if "figure" in step["view"]:
-            assert drawn(step["view"]["figure"]).data
+        assert set(step["view"]) - {"finished"} in ({"figure"}, {"shown", "lit"})
+        for figure in (step["view"].get(name) for name in ("figure", "finished")):
+            assert figure is None or drawn(figure).data
     assert any(step["question"] for step in steps)
 
 
@@ -90,6 +90,21 @@ def test_views_speak_of_parts_that_the_picture_has_and_the_opening_shows_all(num
         assert set(view["shown"]) | set(view["lit"]) <= parts
         assert view["lit"]
     assert others[-1]["shown"] == opening["shown"]
+
+
+@pytest.mark.parametrize("number", [1, 5, 6])
+def test_a_chart_opens_with_what_its_lesson_asks_left_open_and_has_it_in_the_end(number):
+    opening, *_, last = (step["view"] for step in json.loads(learn.recorded(number))["steps"])
+
+    def bars(figure):
+        return [y for y in figure["data"][0]["y"] if y is not None]
+
+    asked = [mark["x"] for mark in opening["figure"]["layout"]["annotations"] if mark["text"] == "?"]
+    assert len(bars(opening["figure"])) == 1
+    assert asked == list(range(1, len(bars(opening["finished"]))))
+    assert bars(opening["finished"]) == bars(last["figure"])
+    assert "★" not in str(opening["figure"]["data"])
+    assert not last["figure"]["layout"].get("annotations")
 
 
 def test_titles_differ_and_a_lesson_that_is_not_there_is_none():

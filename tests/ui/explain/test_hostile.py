@@ -6,9 +6,8 @@ import pytest
 
 from naive_speculate.events import TOKEN_KINDS, Event, EventKind, TokenProb
 from naive_speculate.events.trace import Trace
-from tests.ui.drawn import drawn
 from tests.ui.handmade import run
-from ui.explain.inspector import distributions, explain, to_html
+from ui.explain.inspector import explain, to_html, to_json
 
 NUMBERS = [0, 1, -1, -0.5, 0.5, 1e-300, 1e300, -1e300, 10**9, -(10**9), 0.9999999, None]
 TEXTS = ["", None, "<img src=x onerror=alert(1)>", "\u202e\x00", " ", "%{x}", "𝕏" * 5000, "</b><b>"]
@@ -60,9 +59,7 @@ def test_nonsense_is_drawn_and_explained_without_an_error(seed):
     for number, event in enumerate(trace):
         if event.kind in TOKEN_KINDS:
             markup = to_html(explain(trace, number))
-            figure = drawn(distributions(trace, number))
-            figure.layout.meta = None  # plain text, which is never taken for markup
-            assert "<img" not in markup + figure.to_json().replace("\\u003c", "<")
+            assert "<img" not in markup + to_json(trace, number)
 
 
 @pytest.mark.parametrize(("drafted", "accepted"), [(4, 9), (4, -1), (-2, 0), (10**9, 10**9)])

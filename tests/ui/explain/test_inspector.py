@@ -4,9 +4,8 @@ import pytest
 
 from naive_speculate.events import Event, EventKind
 from naive_speculate.events.trace import Trace
-from tests.ui.drawn import drawn
 from tests.ui.handmade import run, step_of, token, top
-from ui.explain.inspector import NO_DISTRIBUTIONS, NOTHING_CHOSEN, distributions, explain, to_html
+from ui.explain.inspector import NO_DISTRIBUTIONS, NOTHING_CHOSEN, distributions, explain, to_html, to_json
 from ui.explain.why import NO_NUMBERS
 
 ACCEPTED, REJECTED, DISCARDED = EventKind.ACCEPTED, EventKind.REJECTED, EventKind.DISCARDED
@@ -208,52 +207,46 @@ def test_model_text_is_escaped_in_the_markup():
     assert to_html(None).count(NOTHING_CHOSEN) == 1
 
 
-def test_model_text_is_escaped_in_the_chart():
+def labels(told: dict) -> list[str]:
+    return [entry["text"] for entry in told["tokens"]]
+
+
+def chosen(told: dict) -> list[str]:
+    return [entry["text"] for entry in told["tokens"] if entry["chosen"]]
+
+
+def test_model_text_is_made_visible_in_the_chart():
     numbers = {**KING, "target_top": top((HOSTILE, 0.31), ("\n", 0.2), (" ", 0.1), ("", 0.05))}
-    figure = drawn(distributions(step_of(token(REJECTED, " king", **numbers)), 1))
-    labels = list(figure.layout.yaxis.ticktext)
-    assert any(text.startswith("&lt;img") for text in labels)
-    assert {"⏎", "␣", "∅"} <= set(labels)
-    assert "<img" not in figure.to_json().replace("\\u003c", "<")
+    trace = step_of(token(REJECTED, " king", **numbers))
+    told = distributions(trace, 1)
+    assert {"⏎", "␣", "∅"} <= set(labels(told))
+    assert "\u202e" not in str(told)
+    assert "<" not in to_json(trace, 1)
 
 
 def test_distributions_stand_side_by_side_with_the_chosen_token_marked():
-    figure = drawn(distributions(refused(), 3))
-    assert [bars.name for bars in figure.data] == ["draft", "target"]
-    assert list(figure.layout.yaxis.ticktext) == ["␣queen", "<b>▸ ␣king</b>", "the"]
-    draft, target = figure.data
-    assert list(draft.x) == [0.2, 0.55, 0.05]
-    assert list(target.x) == [0.31, 0.12, 0.1]
-    assert draft.marker.pattern.shape != target.marker.pattern.shape
-    assert [bars.name for bars in drawn(distributions(refused(), 5)).data] == ["draft", "target", "residual"]
+    told = distributions(refused(), 3)
+    assert told["series"] == ["draft", "target"]
+    assert labels(told) == ["␣queen", "␣king", "the"]
+    assert chosen(told) == ["␣king"]
+    assert [entry["probs"] for entry in told["tokens"]] == [[0.2, 0.31], [0.55, 0.12], [0.05, 0.1]]
+    assert distributions(refused(), 5)["series"] == ["draft", "target", "residual"]
 
 
 def test_a_token_outside_the_top_lists_is_shown_by_its_own_probability():
     numbers = {**KING, "target_top": top((" queen", 0.5)), "draft_top": top(("the", 0.9)), "target_prob": 0.001}
-    figure = drawn(distributions(step_of(token(REJECTED, " king", **numbers)), 1))
-    target = figure.data[1]
-    assert list(figure.layout.yaxis.ticktext)[1] == "<b>▸ ␣king</b>"
-    assert target.x[1] == 0.001
-    assert target.x[2] is None  # not recorded, which is not the same as zero
+    told = distributions(step_of(token(REJECTED, " king", **numbers)), 1)
+    assert labels(told)[1] == chosen(told)[0] == "␣king"
+    assert told["tokens"][1]["probs"][1] == 0.001
+    assert told["tokens"][2]["probs"][1] is None  # not recorded, which is not the same as zero
 
 
 def test_tokens_whose_bars_nobody_could_see_take_no_room_but_the_chosen_one_does():
     unseen = {**KING, "target_top": top((" queen", 0.9999), ("the", 0.00009)), "draft_top": None, "target_prob": 0.00002}
-    figure = drawn(distributions(step_of(token(REJECTED, " king", **unseen)), 1))
-    assert list(figure.layout.yaxis.ticktext) == ["␣queen", "<b>▸ ␣king</b>"]
+    told = distributions(step_of(token(REJECTED, " king", **unseen)), 1)
+    assert labels(told) == ["␣queen", "␣king"]
+    assert chosen(told) == ["␣king"]
 
 
 def test_without_distributions_the_chart_says_so():
-    assert drawn(distributions(step_of(token(BONUS, " sat")), 1)).layout.meta == NO_DISTRIBUTIONS
-
-
-def test_its_chart_has_room_for_its_labels_from_the_start_so_that_it_is_drawn_once():
-    def layout(*tokens: tuple[str, float]) -> dict:
-        trace = step_of(token(PROPOSED, " king"), token(ACCEPTED, " king", **{**KING, "target_top": top(*tokens)}, uniform=0.1))
-        return distributions(trace, next(i for i, event in enumerate(trace) if event.kind == ACCEPTED))["layout"]
-
-    short, long, wide = layout((" a", 0.3)), layout(("m" * 14, 0.3)), layout(("\u6f22" * 14, 0.3))
-    assert all(figure[axis]["automargin"] is False for figure in (short, long, wide) for axis in ("xaxis", "yaxis"))
-    assert 14 * 11 > long["margin"]["l"] > 14 * 6.5 > short["margin"]["l"]
-    assert wide["margin"]["l"] > 14 * 11
-    assert layout(("\u200b" * 14, 0.3))["margin"]["l"] < 200
+    assert distributions(step_of(token(BONUS, " sat")), 1) == {"takeaway": NO_DISTRIBUTIONS, "series": [], "tokens": []}

@@ -4,7 +4,6 @@ import pytest
 
 from naive_speculate.events import EventKind
 from naive_speculate.events.trace import Trace
-from tests.ui.drawn import drawn
 from tests.ui.handmade import run, step_of, token, top
 from ui.experiments.race import verdict
 from ui.explain.inspector import distributions, explain
@@ -44,9 +43,9 @@ def test_a_guess_that_playback_has_not_seen_judged_hides_what_the_target_thinks(
     shown = explain(trace, 1)
     assert not any("0.12" in value for _, value in shown.details)
     assert "How sure was the target" not in " ".join(shown.sentences)
-    figure = drawn(distributions(trace, 1))
-    assert [bars.name for bars in figure.data] == ["draft"]
-    assert not any("queen" in text for text in figure.layout.yaxis.ticktext)
+    told = distributions(trace, 1)
+    assert told["series"] == ["draft"]
+    assert not any("queen" in entry["text"] for entry in told["tokens"])
 
 
 def test_what_changes_the_target_s_distribution_is_said_beside_the_result():

@@ -10,6 +10,7 @@ from ui.charts.figures import (
     PAGE,
     RESAMPLED,
     TARGET,
+    Figure,
     bars,
     figure,
     inside,
@@ -18,7 +19,7 @@ from ui.charts.figures import (
     nice_ceiling,
     plain_line,
 )
-from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View
+from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking
 from ui.experiments.lessons.tally import tally_up
 from ui.labels import number, percent
 
@@ -106,7 +107,20 @@ def right(data: Data) -> list[int]:
 
 
 def views(data: Data) -> list[View]:
-    return [_speeds(data), _survival(data), _pace(data), _speeds(data)]
+    found = gains(data)
+    few = min(found)
+    speeds = _speeds(data)
+    first = {**speeds, "data": [_only_first(speeds["data"][0], len(found)), *speeds["data"][1:]]}
+    said = f"k = {few}: {found[few]:.2f} times as fast as plain decoding. And with more?"
+    opening = asking(first, range(1, len(found)), said)
+    return [{"figure": opening, "finished": speeds}, _survival(data), _pace(data), {"figure": speeds}]
+
+
+def _only_first(speeds: dict[str, Any], places: int) -> dict[str, Any]:
+    """The first of the bars, not yet said to be the best or another."""
+    hidden = [None] * (places - 1)
+    text = speeds["text"][0].removeprefix("★ ")
+    return {**speeds, "y": [speeds["y"][0], *hidden], "text": [text, *hidden], "marker": {"color": ACCEPTED}, "error_y": None}
 
 
 def _axis(ks: list[int]) -> dict[str, Any]:
@@ -143,7 +157,7 @@ def _pace(data: Data) -> View:
     return {"figure": figure(traces, takeaway="Tokens a pass, by k", x=_axis(ks), y=y, height=320)}
 
 
-def _speeds(data: Data) -> View:
+def _speeds(data: Data) -> Figure:
     found, top, near = gains(data), best(data), alike(data)
     ks = sorted(found)
     below = [max(0.0, found[k] - spread(data, k)[0]) for k in ks]
@@ -162,7 +176,7 @@ def _speeds(data: Data) -> View:
     )
     said = f"Best k = {top}: {found[top]:.2f} times as fast as plain decoding"
     y = {"range": [0, 1.1 * max(*(spread(data, k)[1] for k in ks), 1)], "ticksuffix": "×"}
-    return {"figure": figure([speeds, plain_line(len(ks))], takeaway=said, x=_axis(ks), y=y, height=320)}
+    return figure([speeds, plain_line(len(ks))], takeaway=said, x=_axis(ks), y=y, height=320)
 
 
 LESSON = Lesson(

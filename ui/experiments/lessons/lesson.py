@@ -5,7 +5,7 @@ views through the same functions, so that a lesson looks the same with a visitor
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -20,7 +20,8 @@ from ui.run.settings import Settings
 Data = dict[str, Any]
 """What an experiment found, as JSON has it."""
 View = dict[str, Any]
-"""What a step shows: `{"figure": …}` of a chart, or `{"shown": […], "lit": […]}` of the parts of a lesson's markup."""
+"""What a step shows: `{"figure": …}` of a chart, or `{"shown": […], "lit": […]}` of the parts of a lesson's markup. One whose
+chart leaves open what the lesson asks has that chart `finished`, too, for who has measured it."""
 DIM = 0.4
 CONTEXT = 70
 
@@ -79,7 +80,7 @@ class Lesson:
         measure: The experiment; the last that it yields is the result.
         words: What the placeholders in the text stand for.
         right: The right choice of every question, from 0, by the result.
-        views: What is shown: first the finished picture, then one view a step.
+        views: What is shown: first on opening, then one view a step. A chart opens without what the lesson asks for.
         chart: What the chart is called, where the views are charts.
         markup: A picture in HTML, whose elements with `data-part` the views show and light; None where the views are charts.
         timed: Whether it measures times, so that no two of its kind may run at once.
@@ -107,6 +108,13 @@ def end_of(text: str, characters: int = CONTEXT) -> str:
 def spoken(text: str) -> str:
     """A token as a sentence has it: without the space that belongs to it, unless there is nothing else."""
     return visible(text.strip(" ") or text)
+
+
+def asking(figure: Figure, places: Iterable[int], takeaway: str) -> Figure:
+    """A chart with a question mark at the places that the reader is to think about, and a line that asks."""
+    mark = {"text": "?", "yref": "paper", "y": 0, "yanchor": "bottom", "font": {"size": 22}}
+    marks = [{**mark, "x": place} for place in places]
+    return {**figure, "layout": {**figure["layout"], "annotations": marks, "meta": takeaway}}
 
 
 def showing(figure: Figure, *names: str, lit: Sequence[str] = (), takeaway: str | None = None) -> View:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, showing
+from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking, showing
 from ui.experiments.passes import costs_in_words, measure_passes, pass_costs
 from ui.labels import milliseconds
 
@@ -51,10 +51,11 @@ def views(data: Data) -> list[View]:
     known = _known(data)
     whole = pass_costs(known)
     first = _only_first(whole["data"][0], len(known))
-    alone = {**whole, "data": [first]}
+    alone = f"One token: {milliseconds(known[1])}. And {max(known)} at once?"
+    asked = showing(asking({**whole, "data": [first]}, range(1, len(known)), alone))
     return [
-        showing(whole),
-        showing(alone, takeaway=f"One token: {milliseconds(known[1])}"),
+        asked | {"finished": showing(whole)["figure"]},
+        asked,
         showing(whole, "measured"),
         showing(whole, lit=["one by one"]),
     ]

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from ui.charts.figures import ACCEPTED, REJECTED, bars, figure, named_places, plain_line
-from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View
+from ui.charts.figures import ACCEPTED, REJECTED, Figure, bars, figure, named_places, plain_line
+from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking
 from ui.experiments.lessons.tally import gain, tally_up, told
 from ui.labels import percent
 
@@ -64,10 +64,12 @@ def right(data: Data) -> list[int]:
 
 
 def views(data: Data) -> list[View]:
-    return [_chart(data, 3), _chart(data, 1), _chart(data, 2), _chart(data, 3), _chart(data, 3)]
+    first, second, whole = ({"figure": _chart(data, shown)} for shown in (1, 2, 3))
+    return [first | {"finished": whole["figure"]}, first, second, whole, whole]
 
 
-def _chart(data: Data, shown: int) -> View:
+def _chart(data: Data, shown: int) -> Figure:
+    """The first of the cases; where the others will be is asked."""
     times = [_gain(data, k, temperature) for k, temperature in CASES]
     names = [f"k = {k},<br>temperature {temperature:g}" for k, temperature in CASES]
     speeds = bars(
@@ -85,7 +87,8 @@ def _chart(data: Data, shown: int) -> View:
     k, temperature = CASES[shown - 1]
     said = f"k = {k} at temperature {temperature:g}: {times[shown - 1]:.2f} times the speed of plain decoding"
     y = {"range": [0, 1.2 * max(*times, 1)], "ticksuffix": "×"}
-    return {"figure": figure([speeds, plain_line(len(CASES))], takeaway=said, x=named_places(names), y=y, height=320)}
+    made = figure([speeds, plain_line(len(CASES))], takeaway=said, x=named_places(names), y=y, height=320)
+    return asking(made, range(shown, len(CASES)), said)
 
 
 LESSON = Lesson(

@@ -1,0 +1,103 @@
+// The inspector's chart: the most probable tokens of draft, target and residual, as a table whose cells are bars. It changes with
+// every token that is looked at, and Plotly would keep the page waiting for longer than a visitor does not notice.
+
+import { make } from "./dom.js";
+import { number } from "./format.js";
+import { offerPicture, tablePicture } from "./take.js";
+import { Tip } from "./tip.js";
+
+const TICKS = ["0", "0.25", "0.5", "0.75", "1"];
+
+export class Distributions {
+  constructor(place) {
+    this.place = place;
+    [this.caption, this.table] = place.querySelectorAll("figcaption, table");
+    [this.title, this.takeaway] = this.caption.childNodes;
+    this.tip = new Tip(place.appendChild(make("div", "ns-tip")));
+    this.tip.hide();
+    this.table.setAttribute("aria-label", this.title.textContent);
+    offerPicture(this.table, (format) => tablePicture(place.querySelector("figure"), format));
+    for (const name of ["pointerover", "click"]) this.table.addEventListener(name, ({ target }) => this.point(target.closest("tbody tr")));
+    for (const [name, on] of [["pointerout", this.table], ["pointerdown", document], ["scroll", document]]) {
+      on.addEventListener(name, () => this.tip.hide(), { capture: true, passive: true });
+    }
+  }
+
+  // A run in a file of its own has none.
+  show(told) {
+    this.place.hidden = !told;
+    if (!told) return;
+    this.told = told;
+    this.tip.hide();
+    this.takeaway.textContent = told.takeaway;
+    this.table.hidden = this.table.nextElementSibling.hidden = !told.tokens.length;
+    const heads = [cell("th", "columnheader", "", "ns-said", "token"), ...told.series.map((series) => {
+      const head = cell("th", "columnheader", "ns-odds-key");
+      head.append(bar(series), series);
+      return head;
+    })];
+    const scale = make("td");
+    scale.append(...TICKS.map((tick) => make("span", "", tick)));
+    const foot = part("tfoot", [row([scale])]);
+    foot.setAttribute("aria-hidden", "true");
+    this.table.replaceChildren(part("thead", [row(heads)]), part("tbody", told.tokens.map((token) => this.token(token))), foot);
+  }
+
+  token({ text, chosen, probs }) {
+    const name = cell("th", "rowheader");
+    name.append(make(chosen ? "b" : "span", "", `${chosen ? "▸ " : ""}${text}`));
+    return row([name, ...probs.map((prob, n) => {
+      const made = cell("td", "cell");
+      if (prob === null) {
+        made.append(make("span", "ns-odds-none", "–"), make("span", "ns-said", "not recorded"));
+        made.firstChild.setAttribute("aria-hidden", "true");
+      } else {
+        made.append(bar(this.told.series[n], prob), make("span", "", briefly(prob)));
+      }
+      return made;
+    })]);
+  }
+
+  // Every digit there is, of the token that is pointed at.
+  point(pointed) {
+    if (!pointed) return;
+    const { name, probs } = this.told.tokens[[...this.table.tBodies[0].rows].indexOf(pointed)];
+    const told = probs.map((prob, n) => [this.told.series[n], prob === null ? "not recorded" : prob.toFixed(6)]);
+    this.tip.tell(pointed, [[`“${name}”`, ""], ...told]);
+  }
+}
+
+// With roles of their own: what is laid out otherwise than as a table may not count as one.
+function part(tag, rows) {
+  const made = make(tag);
+  made.setAttribute("role", "rowgroup");
+  made.append(...rows);
+  return made;
+}
+
+function row(cells) {
+  const made = make("tr");
+  made.setAttribute("role", "row");
+  made.append(...cells);
+  return made;
+}
+
+function cell(tag, role, className, ...words) {
+  const made = make(tag, className);
+  made.setAttribute("role", role);
+  if (words.length) made.append(make("span", ...words));
+  return made;
+}
+
+// Without a probability a sample of it, for the legend.
+function bar(series, prob) {
+  const made = make("i", "ns-odds-bar");
+  made.dataset.series = series;
+  if (prob !== undefined) made.style.setProperty("--prob", Math.min(1, Math.max(0, prob)));
+  return made;
+}
+
+// Nearly certain is not certain.
+function briefly(prob) {
+  return prob >= 0.9995 && prob < 1 - 1e-6 ? "over 0.999" : number(prob);
+}

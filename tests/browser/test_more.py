@@ -1,0 +1,45 @@
+"""A text that is longer than its box shows that there is more of it."""
+
+from io import BytesIO
+
+import pytest
+from PIL import Image, ImageStat
+from playwright.sync_api import Page
+
+from tests.browser.steps import ended
+
+SEEN = 12
+"""Of 255: how far from its ground a shade is that eyes see."""
+
+
+def shades(page: Page, box: str) -> tuple[bool, bool]:
+    """Whether a shade lies at the upper and at the lower edge of a box, looked for where no words are."""
+    place = page.locator(box).bounding_box()
+    left, top, height = place["x"] + 4, place["y"], place["height"]
+    clip = {"x": left, "y": top, "width": 4, "height": height}
+    picture = Image.open(BytesIO(page.screenshot(clip=clip))).convert("L")
+    middle = height / 2
+
+    def light(low: float) -> float:
+        return ImageStat.Stat(picture.crop((0, round(low), picture.width, round(low) + 4))).mean[0]
+
+    ground = light(middle)
+    return abs(light(3) - ground) > SEEN, abs(light(height - 7) - ground) > SEEN
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_box_of_text_shows_on_which_side_there_is_more(open_page, theme):
+    page = open_page(f"?__theme={theme}", color_scheme=theme)
+    ended(page)
+    for width, height in ((1440, 700), (390, 844)):
+        page.set_viewport_size({"width": width, "height": height})
+        for box in ("#tokens", ".ns-clean"):
+            if box == ".ns-clean":
+                page.locator("[data-act=clean]").click()
+            page.locator(box).scroll_into_view_if_needed()
+            most = page.locator(box).evaluate("(box) => box.scrollHeight - box.clientHeight")
+            assert most > 60
+            for at, expected in ((0, (False, True)), (most / 2, (True, True)), (most, (True, False))):
+                page.locator(box).evaluate("(box, at) => { box.scrollTop = at; }", at)
+                assert shades(page, box) == expected, (width, box, at)
+        page.locator("[data-act=clean]").click()

@@ -1,0 +1,115 @@
+"""The inspector's chart: a table of bars that is drawn at once, says its numbers to everybody, and can be taken away."""
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+from playwright.sync_api import Page, expect
+
+from naive_speculate import Trace
+from tests.browser.steps import ended, scrolls_sideways
+from ui.explain.inspector import distributions
+from ui.run.recorded import SPECULATIVE
+
+CHART = "#distributions table"
+BARS = """(table) => {
+    const box = (node) => node.getBoundingClientRect();
+    const [first, ...rest] = [...table.querySelectorAll("tfoot span")].map(box);
+    const [from, to] = [first.x, rest.pop().x];
+    return [...table.querySelectorAll("tbody tr")].map((row) => [...row.querySelectorAll("td")].map((cell) => {
+        const bar = cell.querySelector(".ns-odds-bar");
+        return bar && [(box(bar).x - from) / (to - from), box(bar).width / (to - from)];
+    }));
+}"""
+FITS = """(table) => {
+    const box = (node) => node.getBoundingClientRect();
+    const start = box(table.querySelector("tfoot span")).x;
+    return [...table.querySelectorAll("tbody tr")].every((row) => {
+        const name = row.querySelector("th").firstChild;
+        return box(name).x >= box(table).x && box(name).right <= start && [...row.querySelectorAll("td > :not(.ns-said)")]
+            .every((node) => box(node).right <= box(table).right + 1);
+    });
+}"""
+
+
+def choose(page: Page) -> dict:
+    """Choose the second replacement of the recorded run; gives what its chart must show."""
+    ended(page)
+    page.locator("#tokens [data-kind=resampled]").nth(1).click()
+    number = int(page.locator(".ns-why").get_attribute("data-event"))
+    trace = Trace.load(SPECULATIVE)
+    end = next(n for n, event in enumerate(trace) if n > number and event.kind == "step") + 1
+    told = distributions(Trace(trace.events[:end]), number)
+    expect(page.locator(f"{CHART} tbody th b")).to_have_text("▸ " + next(e["text"] for e in told["tokens"] if e["chosen"]))
+    return told
+
+
+def test_the_chart_is_a_table_of_bars_as_long_as_their_probabilities_and_needs_no_plotly(open_page):
+    page = open_page(locale="en")  # a context of its own, in which nothing is cached
+    page.route("**/plotly-cartesian*", lambda route: route.abort())
+    page.reload()
+    told = choose(page)
+    assert told["series"] == ["draft", "target", "residual"]
+    table = page.get_by_role("table", name="What could have come here")
+    expect(table.get_by_role("columnheader")).to_have_text(["token", *told["series"]])
+    rows = table.get_by_role("row").filter(has=page.get_by_role("rowheader"))
+    expect(rows).to_have_count(len(told["tokens"]))
+    bars = page.locator(CHART).evaluate(BARS)
+    for place, entry in enumerate(told["tokens"]):
+        expect(rows.nth(place).get_by_role("rowheader")).to_contain_text(entry["text"])
+        for series, prob in enumerate(entry["probs"]):
+            cell = rows.nth(place).get_by_role("cell").nth(series)
+            if prob is None:
+                expect(cell).to_contain_text("not recorded")
+                assert bars[place][series] is None
+            else:
+                start, length = bars[place][series]
+                assert abs(start) < 0.01
+                assert abs(length - prob) < 0.01
+                assert abs(float(cell.inner_text()) - prob) < 0.001
+    assert page.evaluate("window.Plotly") is None
+
+    exact = next(prob for prob in told["tokens"][0]["probs"] if prob is not None and prob < 1)
+    rows.first.get_by_role("cell").nth(1).hover()
+    tip = page.locator("#distributions .ns-tip")
+    expect(tip).to_contain_text(f"{exact:.6f}")
+    expect(tip).to_contain_text(f"“{told['tokens'][0]['name']}”")
+    page.locator("#why h2").hover()
+    expect(tip).to_be_hidden()
+
+
+def test_it_fits_on_every_page_and_is_saved_as_it_is_seen(open_page, tmp_path):
+    page = open_page(color_scheme="dark")
+    told = choose(page)
+    for width, height in ((1440, 900), (1024, 768), (390, 844)):
+        page.set_viewport_size({"width": width, "height": height})
+        choose(page)
+        assert page.locator(CHART).evaluate(FITS), width
+        assert not scrolls_sideways(page)
+    for name in ("PNG", "SVG"):
+        with page.expect_download() as download:
+            page.get_by_role("button", name=f"Save this chart as {name}: What could have come here").click()
+        download.value.save_as(tmp_path / name)
+    assert (tmp_path / "PNG").read_bytes().startswith(b"\x89PNG")
+    words, colours = drawing(tmp_path / "SVG")
+    for entry in told["tokens"]:
+        assert entry["text"] in words
+    assert "What could have come here" in words
+    assert "not recorded" not in words
+    assert (
+        json.loads(page.evaluate("JSON.stringify(getComputedStyle(document.body).getPropertyValue('--ns-bonus'))")) in colours
+    )
+
+
+def drawing(path: Path) -> tuple[str, set[str]]:
+    """The words of a drawing, and the colours that something is filled with."""
+    root = ElementTree.parse(path).getroot()
+    inked = {fill.strip() for node in root.iter() if (fill := node.get("fill"))}
+    return " ".join(root.itertext()), {hex_of(fill) for fill in inked}
+
+
+def hex_of(colour: str) -> str:
+    """`rgb(1, 2, 3)` as `#010203`; others as they are."""
+    if not colour.startswith("rgb("):
+        return colour
+    return "#" + "".join(f"{int(part):02x}" for part in colour[4:-1].split(","))
