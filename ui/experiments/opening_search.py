@@ -18,7 +18,9 @@ WANTED = 0.4
 NEAR = 0.1
 """p/q of the refused guess is to be about so much."""
 TOKENS = 60
-SEEDS = 8
+SEEDS = 40
+ENOUGH = 8
+"""After so many seeds a round will do that fits in every way."""
 LONGEST = 9
 """Longer words do not fit the picture on a phone."""
 
@@ -29,7 +31,7 @@ Fit = tuple[bool, bool, bool, bool, bool, float]
 def search(
     catalog: Catalog, settings: Settings, prompts: list[str] = PROMPTS, seeds: int = SEEDS
 ) -> Iterator[tuple[int, int, Opening | None]]:
-    """Run several prompts with several seeds, the settings' own first.
+    """Run several prompts with several seeds, the settings' own first; fewer once a round fits in every way.
 
     Yields:
         How many runs are done, of how many, and the round that fits best so far, which need not fit in every way.
@@ -51,7 +53,10 @@ def search(
             candidate = opening_of(trace, found)
             if best is None or fit(candidate) > best[0]:
                 best = fit(candidate), candidate
-        yield number + 1, total, best and best[1]
+        done = number + 1
+        yield done, total, best and best[1]
+        if best and all(best[0][:-1]) and done >= ENOUGH * len(prompts):
+            return
 
 
 def tells(found: Round) -> bool:

@@ -36,6 +36,7 @@ def test_the_bundled_round_keeps_three_or_four_and_refuses_one_at_about_four_ten
     assert opening.refused.u >= opening.refused.keep
     assert all(guess.u < guess.keep for guess in opening.guesses[: opening.kept])
     assert opening.words
+    assert all(fit(opening)[:-1]), "in every way"
 
 
 def test_what_was_recorded_is_read_back(tmp_path):
