@@ -50,7 +50,7 @@ def build_experiment(
         run, stop: The buttons.
         work: Yields values for the outputs. A ValueError is told in a toast; what else goes wrong is told where it stands.
         inputs: What it takes.
-        outputs: What it fills; the first of them says how it stands.
+        outputs: What it fills, two or more; the first of them says how it stands.
         stopped: What is said there once it was stopped. The words come when the browser has let go of the experiment: until
             then it would ignore a press that begins the next one.
         options: Of the event that begins it.
