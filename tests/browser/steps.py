@@ -8,6 +8,7 @@ from playwright.sync_api import Page, expect
 from naive_speculate import Trace
 
 OUTPUT = "#tokens [data-kind=accepted], #tokens [data-kind=resampled], #tokens [data-kind=bonus]"
+TIP = ".ns-stage > .ns-tip"
 ENDED = ".ns-stage[data-state=done]"
 
 

@@ -5,7 +5,7 @@ from playwright.sync_api import expect
 from naive_speculate import Trace
 from naive_speculate.models import BUNDLED_PAIR
 from naive_speculate.speculate.draft import DRAFTERS
-from tests.browser.steps import another_run, ended, run, shown_run, trace
+from tests.browser.steps import TIP, another_run, ended, run, shown_run, trace
 from tests.browser.test_guided import TEXT, guide_by
 from ui.run.recorded import SPECULATIVE
 
@@ -69,4 +69,4 @@ def test_a_head_s_layers_and_unknown_tokens_are_marked(page, tmp_path):
     expect(marked).to_have_text(unknown.text)
     assert "∉" in marked.evaluate("(node) => getComputedStyle(node, '::after').content")
     marked.hover()
-    expect(page.locator(".ns-tip")).to_contain_text("the draft does not know")
+    expect(page.locator(TIP)).to_contain_text("the draft does not know")

@@ -99,6 +99,7 @@ def test_that_the_server_was_started_anew_is_said_and_the_run_can_be_made_again(
 def test_a_page_that_is_older_than_the_server_offers_to_be_loaded_anew_whatever_becomes_of_the_connection(page):
     page.route("**/plotly-*", lambda route: route.fulfill(status=404))
     page.reload()
+    page.locator("#chart-lengths").scroll_into_view_if_needed()  # no chart that needs Plotly is drawn before
     expect(page.locator(SAID)).to_contain_text("older than the server")
     page.route("**/app_id", lambda route: route.fulfill(status=503))
     page.evaluate("dispatchEvent(new Event('online'))")

@@ -2,7 +2,7 @@
 
 from playwright.sync_api import expect
 
-from tests.browser.steps import ended
+from tests.browser.steps import TIP, ended
 
 
 def focused(page) -> dict[str, str]:
@@ -34,7 +34,7 @@ def test_pointing_at_a_token_shows_its_numbers_in_both_views(page):
     ended(page)
     token = page.locator("#tokens [data-kind=rejected]").first
     token.hover()
-    tip = page.locator(".ns-tip")
+    tip = page.locator(TIP)
     expect(tip).to_be_visible()
     for words in ("rejected", "draft gave it", "target gave it", "chance to be kept", "draw"):
         expect(tip).to_contain_text(words)
@@ -68,7 +68,7 @@ def test_arrow_keys_move_between_tokens_and_enter_explains(page):
     last = focused(page)
     page.keyboard.press("ArrowRight")
     assert focused(page) == last
-    expect(page.locator(".ns-tip")).to_be_visible()
+    expect(page.locator(TIP)).to_be_visible()
     page.keyboard.press("Enter")
     expect(page.locator("#inspector h3")).to_have_attribute("data-kind", last["kind"])
     assert last["kind"] in page.evaluate("document.activeElement.getAttribute('aria-label')")

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Page, Response, Route, expect
@@ -42,21 +43,22 @@ def lose_updates(page: Page, kept: int, *, end: bool) -> None:
     page.route("**/queue/data*", lose)
 
 
-def resyncs(page: Page) -> list[int]:
+@pytest.fixture
+def amounts(page: Page) -> Iterator[list[int]]:
     """Collects how many events each answer to a question for what was missed has."""
-    amounts: list[int] = []
+    found: list[int] = []
 
     def answered(response: Response) -> None:
         if "component_server" in response.url and response.request.post_data_json["fn_name"] == "resync":
-            amounts.append(len(json.loads(response.json())["events"]))
+            found.append(len(json.loads(response.json())["events"]))
 
     page.on("response", answered)
-    return amounts
+    yield found
+    page.remove_listener("response", answered)
 
 
 @pytest.mark.parametrize("end", [True, False], ids=["all but the last", "all"])
-def test_a_long_run_is_whole_however_many_updates_were_lost(page, end):
-    amounts = resyncs(page)
+def test_a_long_run_is_whole_however_many_updates_were_lost(page, amounts, end):
     lose_updates(page, kept=1, end=end)
     before = start(page, PROMPT, **LONG)
     page.locator(f".ns-stage[data-state=done]:not([data-run={before}])").wait_for()
@@ -80,4 +82,4 @@ def test_a_run_that_the_server_has_forgotten_does_not_go_on_for_ever(page):
     start(page, PROMPT, max_tokens=30)
     page.locator(".ns-stage[data-run=forgotten][data-state=lost]").wait_for()
     expect(page.locator(".ns-connection")).to_contain_text("no longer knows this run")
-    expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
+    expect(page.get_by_role("group", name="Replay").get_by_role("button", name="Play", exact=True)).to_be_visible()
