@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import sys
+from contextlib import suppress
 from typing import NoReturn
 
 from naive_speculate.arguments import Parser
@@ -124,8 +125,9 @@ def main(argv: list[str] | None = None) -> int:
 def leave(status: int) -> NoReturn:
     """End the process at once: Python would look half a million objects through for garbage first, which takes it seconds."""
     atexit._run_exitfuncs()  # what libraries want done is done
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with suppress(OSError):  # who was reading may have gone
+        sys.stdout.flush()
+        sys.stderr.flush()
     os._exit(status)
 
 

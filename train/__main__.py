@@ -81,7 +81,7 @@ def make_pair(arguments: argparse.Namespace) -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     export(target, tokenizer, arguments.out / "target")
     export(draft, tokenizer, arguments.out / "draft")
-    finish(shop, arguments.out, target_step)
+    finish(shop, arguments.out, target_step, arguments.preset)
     if arguments.head_minutes > 0:
         recipe = HEADS[arguments.preset]
         head = train_head(shop, target, target_step, recipe, arguments.head_minutes)
@@ -96,7 +96,7 @@ def make_pair(arguments: argparse.Namespace) -> None:
         told.write_text(text, encoding="utf-8")
 
 
-def finish(shop: Workshop, out: Path, target_step: int) -> None:
+def finish(shop: Workshop, out: Path, target_step: int, preset: str) -> None:
     """Measure the exported pair and write its model card and loss curve."""
     folder = shop.work / f"draft-of-{target_step:07d}"
     logs = {"target": shop.work / "target.csv", "draft before distillation": shop.work / "draft-pretrain.csv"}
@@ -105,7 +105,7 @@ def finish(shop: Workshop, out: Path, target_step: int) -> None:
     measured = card.measure(out, shop.tokens("valid"), data["valid_bytes"], new_tokens=min(128, room))
     parameters = {name: sum(p.numel() for p in card.load(out / name).parameters()) for name in ("target", "draft")}
     target_run, draft_run = together([logs["target"]]), together([folder / "draft.csv", folder / "draft-polish.csv"])
-    going_on, recipe = shop.init_draft is not None, asdict(shop.recipe)
+    going_on, recipe = shop.init_draft is not None, asdict(shop.recipe) | {"preset": preset}
     legs = [*data["earlier_legs"], this_leg(recipe, data, target_run)]
     text = card.model_card(recipe, data, measured, parameters, legs, draft_run, card.samples(out), going_on)
     (out / "README.md").write_text(text, encoding="utf-8")

@@ -57,7 +57,7 @@ that guesses what the target will write. They are here to show speculative decod
 {target_row}
 {draft_row}
 
-Losses are on held-out books that neither model was trained on.
+Losses are on held-out books{unread}.
 
 | 64 held-out prompts of 32 tokens, 128 new tokens, k = 4 | greedy | temperature 1 |
 |---|---|---|
@@ -75,9 +75,9 @@ stories from the generator in `train/stories/` (tales, letters, dialogues, quest
 mixed in.
 
 Paragraphs with words that do not belong into a classroom (slurs, what old books call groups of people, profanity) were taken
-out, and passages cut there. The texts came without most of them (some 120 patterns, 3% of the text); the list in
-`naive_speculate/sampling/words.py`, {listed_words} entries, matched as whole words whatever their case, then took out
-{taken_out} paragraphs more. `python -m benchmarks.classroom` looks for such words in what the target writes{untouched}.
+out, and passages cut there: {taken_out} paragraphs, by the list in `naive_speculate/sampling/words.py`, {listed_words} entries,
+matched as whole words whatever their case. `python -m benchmarks.classroom` looks for such words in what the target
+writes{untouched}.
 
 The tokenizer is a byte-level BPE with {vocab_size:,} pieces learned from {tokenizer_origin}; `<|endoftext|>` separates
 passages, and nothing is added to a prompt.
@@ -225,8 +225,10 @@ def command(recipe: dict[str, Any], data: dict[str, Any], legs: list[Leg], draft
     """What makes the last leg again."""
     source = data["source"]
     words = ["python -m train --corpus", *source["files"]]
+    words += ["--preset", recipe["preset"]] if recipe["preset"] != "cpu" else []
     words += ["--valid", source["valid"]] if source["valid"] else []
-    words += ["--work FOLDER --out assets/pair --tokens", str(legs[-1]["tokens"]), "--seed", str(recipe["seed"])]
+    spent = ["--tokens", str(legs[-1]["tokens"])] if legs[-1]["tokens"] else ["--minutes 0"]
+    words += ["--work FOLDER --out assets/pair", *spent, "--seed", str(recipe["seed"])]
     words += ["--init FOLDER/target"] if len(legs) > 1 else []
     words += ["--init-draft FOLDER/draft"] if draft_goes_on else []
     return " ".join(words)
@@ -271,6 +273,7 @@ def model_card(
         book_share=percent(1 - story_share), story_share=percent(story_share),
         listed_words=len(classroom_words()), taken_out=data["paragraphs_taken_out"],
         train_tokens=data["train_tokens"] / million, vocab_size=recipe["vocab_size"],
+        unread=" that neither model was trained on" if data["source"]["valid"] or not goes_on else ", left out of the last leg",
         last="last leg of its " if goes_on else "",
         untouched="; what earlier legs read may have had more of them" if goes_on else "",
         tokenizer_origin="the texts of the first leg" if goes_on else "the same text",

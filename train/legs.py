@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from train.errors import TrainingError
+
 FILE = "training.json"
 HEADINGS = ("layers × width", "texts", "tokens", "steps", "tokens a step", "minutes", "Muon", "AdamW")
 Leg = dict[str, Any]
@@ -12,13 +14,19 @@ Leg = dict[str, Any]
 
 
 def earlier_legs(init: Path | None) -> list[Leg]:
-    """What made the exported target in this folder: what is told beside it, or else its shape alone."""
+    """What made the exported target in this folder: what is told beside it, or else its shape alone.
+
+    Raises:
+        TrainingError: If there is no exported model.
+    """
     if init is None:
         return []
     told = init.parent / FILE
     if told.is_file():
         legs: list[Leg] = json.loads(told.read_text(encoding="utf-8"))
         return legs
+    if not (init / "config.json").is_file():
+        raise TrainingError(f"--init: no exported model in {init}")
     config = json.loads((init / "config.json").read_text(encoding="utf-8"))
     return [{"layers": config["num_hidden_layers"], "hidden": config["hidden_size"]}]
 

@@ -52,8 +52,6 @@ class Workshop:
 
     def data_card(self) -> dict[str, Any]:
         card: dict[str, Any] = json.loads((self.work / "data.json").read_text(encoding="utf-8"))
-        if "earlier_legs" not in card:  # a work folder of before they were kept
-            card["earlier_legs"] = earlier_legs(self.init)
         return card
 
 
@@ -78,7 +76,10 @@ def prepare(shop: Workshop, corpus: Sequence[Path], valid: Path | None) -> None:
         found = differences(shop.data_card()["source"], source)
         if found:
             raise TrainingError(f"{shop.work} was made from other data ({'; '.join(found)}); choose another --work")
+        if "earlier_legs" not in shop.data_card():  # a work folder of before they were kept
+            save_json(shop.data_card() | {"earlier_legs": earlier_legs(shop.init)}, card_path)
         return
+    legs = earlier_legs(shop.init)  # now, since a pair may be exported to where it went on from
     shop.work.mkdir(parents=True, exist_ok=True)
     books, taken_out = for_a_class(read_passages(files), classroom_words())
     if valid is not None:
@@ -108,7 +109,7 @@ def prepare(shop: Workshop, corpus: Sequence[Path], valid: Path | None) -> None:
             "source": source,
             "train_tokens": train_tokens,
             "story_tokens": sum(map(len, story_arrays)),
-            "earlier_legs": earlier_legs(shop.init),  # now, since a pair may be exported to where it went on from
+            "earlier_legs": legs,
             "paragraphs_taken_out": taken_out,
             "valid_tokens": valid_tokens,
             "valid_bytes": sum(len(text.encode()) for text in held_out),

@@ -26,8 +26,9 @@ def count(most: float):
 
 def refuse(most: float):
     """Asks for something that cannot be."""
+    yield "Starting …", 0
+    PACE.wait(1)  # so that this is seen
     raise ValueError(f"most cannot be {most}")
-    yield
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +58,7 @@ def test_an_error_is_told_where_the_experiment_stands_and_only_who_stops_it_read
     page.locator("#lasts-stop").click()
     expect(said).to_have_value("Stopped.")
     page.locator("#refuses-run").click()
+    expect(page.locator("#refuses textarea")).to_have_value("Starting …")
     expect(page.get_by_test_id("toast-body").filter(has_text="most cannot be 0")).to_be_visible()
     expect(page.locator("#refuses textarea")).to_have_value("")
     page.close()

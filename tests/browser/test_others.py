@@ -65,6 +65,7 @@ def test_an_old_trace_says_that_it_was_not_recorded(page, tmp_path):
     old = Trace.load(SPECULATIVE)
     for event in old:
         event.others = event.typical_distances = None
+        event.draft_top = event.target_top = event.residual_top = None
     old.save(tmp_path / "old.jsonl")
     before = shown_run(page)
     page.locator(".ns-file").set_input_files(tmp_path / "old.jsonl")
@@ -72,3 +73,8 @@ def test_an_old_trace_says_that_it_was_not_recorded(page, tmp_path):
     ended(page)
     open_others(page)
     expect(page.locator(DIALOG)).to_contain_text(re.compile("Not recorded"))
+    page.locator(f"{DIALOG} [data-close]").click()
+    page.locator("#tokens [data-kind=accepted]").first.click()
+    expect(page.locator("#distributions figcaption")).to_contain_text("kept no distributions")
+    expect(page.locator("#distributions .ns-odds")).to_be_hidden()
+    expect(page.locator("#distributions .ns-pictures")).to_be_hidden()

@@ -189,6 +189,7 @@ def test_markup_in_every_field_of_a_trace_is_only_text(page, tmp_path):
     ended(page)
     page.locator("#tokens [data-step]").first.click()
     expect(page.locator("#inspector h3")).to_contain_text("<img")
+    expect(page.locator("#distributions tbody th").first).to_contain_text("<img")
     expect(page.locator("#stats")).to_contain_text("It ended in an error")
     assert page.evaluate("window.hit") is None
     assert page.locator("#tokens img, #rounds img, #inspector img, #stats img").count() == 0

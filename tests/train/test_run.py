@@ -52,7 +52,7 @@ def test_the_model_card_and_the_loss_curve_are_written(finished: tuple[Path, Pat
     assert "license: apache-2.0" in card
     assert card.count("> **") == 12
     assert "legs" not in card
-    assert "python -m train --corpus one.txt --work FOLDER" in card
+    assert "python -m train --corpus one.txt --preset tiny --work FOLDER --out assets/pair --tokens " in card
     assert (out / "loss-curve.png").stat().st_size > 1000
     with (work / "target.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -108,7 +108,7 @@ def test_training_goes_on_from_an_exported_target(
     card = (tmp_path / "pair" / "README.md").read_text()
     assert "Target, in 2 legs" in card
     assert f"| 2 × 32 | one.txt | {first_leg['tokens'] / 1e6:.1f} M | {first_leg['steps']} |" in card
-    assert "--seed 2 --init FOLDER/target" in card
+    assert "--minutes 0 --seed 2 --init FOLDER/target" in card
     message = says(capsys, [*arguments(corpus, tmp_path / "new", tmp_path / "pair"), "--init", str(tmp_path / "none")])
     assert "no exported model in" in message
 
