@@ -23,7 +23,7 @@ def settle_memory() -> None:
     """
     gc.collect()
     gc.freeze()
-    # It comes once a quarter as much is new as was there the last time: now that is nothing. Else what is to be found garbage, as
-    # a run whose reader has gone while Ray was passing on its events, would wait for minutes.
+    # It comes once a quarter as much is new as was there the last time: now that is nothing. Else garbage in circles, as a run
+    # whose reader has gone while Ray was passing on its events, would be found after minutes.
     gc.collect()
     atexit.register(gc.unfreeze)  # libraries complain about what is not collected by then
