@@ -23,7 +23,7 @@ OPENINGS = [
 ]
 ENDINGS = ["", " there was", " a little", " who had", " and", " never", " the", " of", " said"]
 PROMPTS = [opening + ending for opening in OPENINGS for ending in ENDINGS][:50]
-NEW_TOKENS = 10  # more than the largest window
+NEW_TOKENS = 16  # twice the largest window
 TEXT = "The children went into the garden, where"
 
 
