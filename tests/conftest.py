@@ -22,6 +22,7 @@ PROGRAMS = (
     "tests/test_command_line.py",
     "tests/test_interruptions.py",
 )
+MEASURING = ("tests/browser/test_waterfall.py", "tests/browser/test_guided.py")
 TAKE_LONG = ("tests/serving/test_replicas.py", *PROGRAMS, "tests/browser/", "tests/train/", "tests/speculate/")
 
 
@@ -38,12 +39,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """One process runs the tests of a file, and one all those of programs, which share a server and what is loaded already."""
+    """One process runs the tests of a file, and one those of some files that share a server and what is loaded already."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "programs" if nodeid.startswith(PROGRAMS) else nodeid.split("::")[0]
+            for name, files in (("programs", PROGRAMS), ("measuring", MEASURING)):
+                if nodeid.startswith(files):
+                    return name
+            return nodeid.split("::")[0]
 
     return Scheduling(config, log)
 

@@ -111,7 +111,7 @@ PRESETS: dict[str, Recipe] = {
         vocab_size=4096,
         positions=1024,
         target=ModelShape(layers=12, hidden=512, heads=8, intermediate=1376),
-        draft=ModelShape(layers=2, hidden=192, heads=3, intermediate=512),
+        draft=ModelShape(layers=4, hidden=192, heads=3, intermediate=512),
         story_share=0.25,
         sequence_length=512,
         batch_tokens=8192,

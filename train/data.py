@@ -68,8 +68,8 @@ class TokenStream:
         self._order_key: tuple[int, int] | None = None
         self._order: np.ndarray = np.empty(0, dtype=np.int64)
 
-    def next_window(self, length: int) -> TokenArray:
-        """The next ``length + 1`` tokens: inputs and, shifted by one, what is to be predicted."""
+    def next_start(self, length: int) -> int:
+        """Where the next window begins."""
         count = (len(self.tokens) - 1) // length
         if count < 1:
             raise ValueError(f"{len(self.tokens)} tokens are too few for a window of {length} + 1")
@@ -77,8 +77,12 @@ class TokenStream:
         if self._order_key != (epoch, length):
             self._order_key = (epoch, length)
             self._order = np.random.default_rng((self.seed, epoch, length)).permutation(count)
-        start = int(self._order[index]) * length
         self.position += length
+        return int(self._order[index]) * length
+
+    def next_window(self, length: int) -> TokenArray:
+        """The next ``length + 1`` tokens: inputs and, shifted by one, what is to be predicted."""
+        start = self.next_start(length)
         return self.tokens[start : start + length + 1]
 
     def next_batch(self, rows: int, length: int, device: torch.device) -> Tensor:

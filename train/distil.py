@@ -17,24 +17,19 @@ from transformers import LlamaForCausalLM
 from train.checkpoint import CheckpointFolder
 from train.config import Recipe
 from train.data import TokenStream, open_tokens
-from train.loop import Budget, LossFunction, Training, model_logits
+from train.loop import Budget, LossFunction, Stream, Training, model_logits
 from train.pipeline import Workshop, compiled, given_weights, language_model_loss, new_model, validation
 from train.precision import fast_bfloat16
 from train.sampling import continue_prompts
+from train.teacher import Lesson, Lessons, keep_distributions, write_text
 
 PROMPT_TOKENS = 32
 PASSAGE_TOKENS = 160  # of prompt and continuation: many short ones cost less than few long ones, and repeat themselves less
 PRETRAIN_SHARE, POLISH_SHARE = 0.12, 0.23  # of the draft's minutes; the rest is distillation
 TOTAL_VARIATION_WEIGHT = 0.7  # the rest is forward KL; polishing is total variation alone
 WARMUP_STEPS = 10
+SMALLEST = 1e-9  # probability whose logarithm is taken
 TEMPERATURES = (1.0, 1.0, 0.7, 0.0)  # of the target's samples, in turn
-
-
-def total_variation(target_logits: Tensor, draft_logits: Tensor) -> Tensor:
-    """Mean over positions of ½ Σ |p − q|; logits ``(…, vocab)``."""
-    p = torch.softmax(target_logits.float(), -1)
-    q = torch.softmax(draft_logits.float(), -1)
-    return (p - q).abs().sum(-1).mean() / 2
 
 
 def forward_kl(target_logits: Tensor, draft_logits: Tensor) -> Tensor:
@@ -44,15 +39,26 @@ def forward_kl(target_logits: Tensor, draft_logits: Tensor) -> Tensor:
     return (log_p.exp() * (log_p - log_q)).sum(-1).mean()
 
 
-def distillation_loss(target: LlamaForCausalLM, draft: LlamaForCausalLM, tv_weight: float) -> LossFunction:
-    def loss(tokens: Tensor) -> Tensor:
-        inputs = tokens[:, :-1]
-        with torch.no_grad():
-            teacher = model_logits(target, inputs)
-        student = model_logits(draft, inputs)
-        return tv_weight * total_variation(teacher, student) + (1 - tv_weight) * forward_kl(teacher, student)
+def distillation_loss(draft: LlamaForCausalLM, tv_weight: float) -> LossFunction:
+    """Total variation and forward KL of the draft from what a ``Lesson`` says of the target; the rest is one bin."""
+
+    def loss(lesson: Lesson) -> Tensor:
+        q = torch.softmax(model_logits(draft, lesson.tokens).float(), -1).gather(-1, lesson.likeliest)
+        return distance(with_rest(lesson.probs), with_rest(q), tv_weight)
 
     return loss
+
+
+def with_rest(probs: Tensor) -> Tensor:
+    """Some probabilities of a distribution ``(…, kept)``, and as one more what is left."""
+    return torch.cat([probs, (1 - probs.sum(-1, keepdim=True)).clamp_min(0)], -1)
+
+
+def distance(p: Tensor, q: Tensor, tv_weight: float) -> Tensor:
+    """``tv_weight`` times ½ Σ |p − q|, the rest times Σ p log(p / q) in nats: the mean over positions."""
+    variation = (p - q).abs().sum(-1).mean() / 2
+    divergence = (p * (p.clamp_min(SMALLEST).log() - q.clamp_min(SMALLEST).log())).sum(-1).mean()
+    return tv_weight * variation + (1 - tv_weight) * divergence
 
 
 class HalfAndHalf(TokenStream):
@@ -137,7 +143,7 @@ def train_draft(shop: Workshop, target: LlamaForCausalLM, target_step: int, minu
         "init_draft": shop.init_draft.name if shop.init_draft else None,
     }
 
-    def stage(name: str, folder: Path, loss: LossFunction, stream: TokenStream, share: float, **more: object) -> None:
+    def stage(name: str, folder: Path, loss: LossFunction, stream: Stream, share: float, **more: object) -> None:
         Training(
             name=name, model=draft, loss=compiled(shop, loss), stream=stream, recipe=schedule,
             checkpoints=CheckpointFolder(folder, name, {**settings, **more}),
@@ -149,10 +155,11 @@ def train_draft(shop: Workshop, target: LlamaForCausalLM, target_step: int, minu
         stage("draft-pretrain", shop.work, language_model_loss(draft),
               TokenStream(shop.tokens("train"), recipe.seed + 2), pretrain_share)  # fmt: skip
     teacher, folder, written = teacher_and_samples(shop, target, target_step)
-    samples = TokenStream(open_tokens(written), recipe.seed + 3)
-    books = TokenStream(shop.tokens("train"), recipe.seed + 4)
-    mixed = HalfAndHalf(books, samples)
-    stage("draft", folder, distillation_loss(teacher, draft, TOTAL_VARIATION_WEIGHT),
-          mixed, 1 - pretrain_share - POLISH_SHARE, target_step=target_step)  # fmt: skip
-    stage("draft-polish", folder, distillation_loss(teacher, draft, 1.0), mixed, POLISH_SHARE, target_step=target_step)
+    text = folder / "lessons.tokens"
+    write_text(open_tokens(written), shop.tokens("train"), text)
+    keep_distributions(shop, teacher, text)
+    lessons = Lessons(text, recipe.sequence_length, recipe.seed + 3)
+    stage("draft", folder, distillation_loss(draft, TOTAL_VARIATION_WEIGHT),
+          lessons, 1 - pretrain_share - POLISH_SHARE, target_step=target_step)  # fmt: skip
+    stage("draft-polish", folder, distillation_loss(draft, 1.0), lessons, POLISH_SHARE, target_step=target_step)
     return draft

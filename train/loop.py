@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -14,11 +15,20 @@ from tqdm import tqdm
 
 from train.checkpoint import CheckpointFolder
 from train.config import Recipe
-from train.data import TokenArray, TokenStream
+from train.data import TokenArray
 from train.optim import PairOptimizer, rate_factor
 from train.precision import half_precision
 
-LossFunction = Callable[[Tensor], Tensor]  # (rows, length + 1) token ids → scalar mean loss
+LossFunction = Callable[[Any], Tensor]  # a stream's batch → scalar mean loss
+
+
+class Stream(Protocol):
+    """Where batches come from; a run that goes on sets ``position`` to what it was."""
+
+    position: int
+
+    def next_batch(self, rows: int, length: int, device: torch.device) -> Any:
+        """Token ids ``(rows, length + 1)``, or those and more, as the loss takes them."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +105,7 @@ class Training:
     name: str
     model: nn.Module
     loss: LossFunction
-    stream: TokenStream
+    stream: Stream
     recipe: Recipe
     checkpoints: CheckpointFolder
     log_path: Path

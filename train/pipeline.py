@@ -152,9 +152,9 @@ def compiled(shop: Workshop, loss: LossFunction) -> LossFunction:
     can_compile = shop.device.type == "cuda" or shutil.which("g++") is not None
     inner = torch.compile(loss, dynamic=False) if shop.compile and can_compile else loss
 
-    def with_half_precision(tokens: Tensor) -> Tensor:
+    def with_half_precision(batch: Any) -> Tensor:
         with half_precision(shop.device):
-            result: Tensor = inner(tokens)
+            result: Tensor = inner(batch)
         return result
 
     return with_half_precision

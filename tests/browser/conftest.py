@@ -25,6 +25,13 @@ expect.set_options(timeout=PATIENCE)
 
 @pytest.fixture(scope="package")
 def server() -> Iterator[Server]:
+    """Without a measurement after each run, which takes some times as long as the run itself; `measuring` is with them."""
+    with Server(NAIVE_SPECULATE_MEASURING="off") as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
+def measuring() -> Iterator[Server]:
     with Server() as running:
         yield running
 
@@ -94,7 +101,8 @@ def open_page(server: Server, chromium: Browser, tab: list[Page]) -> Iterator:
             page.context.close()
             continue
         page.unroute_all()
-        page.evaluate("localStorage.clear(), sessionStorage.clear()")
+        if page.url.startswith("http"):
+            page.evaluate("localStorage.clear(), sessionStorage.clear()")
         page.goto("about:blank")  # what it still decodes is cancelled, as by closing it
         page.remove_listener("pageerror", note)
         tab.append(page)

@@ -3,6 +3,7 @@
 import json
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from naive_speculate import Trace
@@ -12,6 +13,11 @@ from ui.run.guided import EXAMPLES, TITLES
 PROMPT = "Once upon a time there was a little fox who lived"
 EFFECT = ".ns-guided"
 TEXT = "#guided-text textarea"
+
+
+@pytest.fixture(scope="module")
+def server(measuring):
+    return measuring
 
 
 def called(request) -> str:

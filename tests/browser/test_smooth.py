@@ -31,6 +31,25 @@ def test_the_server_is_asked_for_settings_and_tabs_only_by_links(open_page):
     assert len(asked) == before_the_end + 1
 
 
+def test_a_page_on_which_nothing_moves_asks_for_no_frames(open_page):
+    page = open_page(reduced_motion="reduce")
+    ended(page)
+    run(page, "Once upon a time", max_tokens=4)
+    quiet = """async (tries) => {  // a second without any; the last ones may come late
+        const ask = window.requestAnimationFrame;
+        let asked;
+        window.requestAnimationFrame = (callback) => { asked += 1; return ask(callback); };
+        do {
+            asked = 0;
+            await new Promise((done) => setTimeout(done, 1000));
+        } while (asked && (tries -= 1));
+        window.requestAnimationFrame = ask;
+        return asked;
+    }"""
+    assert page.evaluate(quiet, 30) == 0
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(done))")  # whoever asks gets one
+
+
 def test_a_paragraph_that_is_over_is_touched_no_more(open_page):
     page = open_page()
     ended(page)

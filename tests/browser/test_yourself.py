@@ -1,5 +1,7 @@
 """Draft it yourself: a visitor writes ten words, the target judges them, and a link carries beginning, dice and result."""
 
+import re
+
 from playwright.sync_api import expect
 
 from tests.browser.steps import scrolls_sideways, toast
@@ -50,6 +52,7 @@ def test_ten_words_are_judged_and_come_to_an_alpha_that_a_link_carries(page):
 
     share = page.locator("#yourself [data-act=share]")
     share.click()
+    expect(share).to_have_attribute("data-link", re.compile("^http"))
     link = share.get_attribute("data-link")
     first_dice = page.locator(".ns-your-words tbody tr").first.inner_text()
     page.goto("about:blank")

@@ -47,12 +47,14 @@ def test_the_environment_decides_and_options_win():
         "NAIVE_SPECULATE_QUEUE_SIZE": "7",
         "NAIVE_SPECULATE_CONCURRENCY": "3",
         "NAIVE_SPECULATE_FILTER_WORDS": "all",
+        "NAIVE_SPECULATE_MEASURING": "off",
     }
     found = read_configuration(environ, {"dtype": None, "device": "cpu"})
     assert found.pairs == (PairChoice("Qwen3-8B", "Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B"),)
     assert (found.device, found.dtype, found.max_tokens) == ("cpu", "bfloat16", 300)
     assert (found.max_prompt_tokens, found.queue_size, found.concurrency) == (2000, 7, 3)
     assert found.filter_words == "all"
+    assert found.measuring == "off"
 
 
 @pytest.mark.parametrize("port", ["70000", "0", "-1", "http", "7" * 30])

@@ -59,30 +59,35 @@ def check(events, prompt, count=3):
     """Every window was drawn from what the head's definition gives for the committed tokens; there were some windows."""
     reference = tiny_llama(6, seed=0)
     tokens, windows = list(prompt), 0
+    committed = (EventKind.ACCEPTED, EventKind.RESAMPLED, EventKind.BONUS)
     steps: dict[int, list] = {}
     for event in events:
         if event.step is not None:
             steps.setdefault(event.step, []).append(event)
+    every = features_of(reference, prompt + [e.token_id for step in sorted(steps) for e in steps[step] if e.kind in committed])
     for step in sorted(steps):
         proposed = [event for event in steps[step] if event.kind == EventKind.PROPOSED]
         if proposed:
             windows += 1
-            with torch.no_grad():
-                states = reference(torch.tensor([tokens]), output_hidden_states=True).hidden_states
-                after_all = reference.model.layers[-1]
-                kept = []
-                hook = after_all.register_forward_hook(lambda _m, _i, output, kept=kept: kept.append(output))
-                reference(torch.tensor([tokens]))
-                hook.remove()
-            last = kept[0][0] if isinstance(kept[0], tuple) else kept[0]
-            found = [last if layer == 6 else states[layer] for layer in LAYERS]
-            features = torch.cat([one.reshape(-1, one.shape[-1])[:-1] for one in found], dim=-1)
+            features = every[: len(tokens) - 1]
             drafts = [event.token_id for event in proposed]
             logits = eager_window(TENSORS, CONFIG, reference.model.embed_tokens.weight.detach(), tokens, features, drafts)
             expected = logits.softmax(-1)[torch.arange(len(drafts)), drafts]
             assert [event.draft_prob for event in proposed] == pytest.approx(expected.tolist(), rel=5e-3, abs=1e-5)
-        tokens += [e.token_id for e in steps[step] if e.kind in (EventKind.ACCEPTED, EventKind.RESAMPLED, EventKind.BONUS)]
+        tokens += [e.token_id for e in steps[step] if e.kind in committed]
     assert windows >= count
+
+
+def features_of(reference, tokens):
+    """The hidden states that the head reads, a row for each token; each depends on the tokens up to its own."""
+    kept = []
+    hook = reference.model.layers[-1].register_forward_hook(lambda _module, _input, output: kept.append(output))
+    with torch.no_grad():
+        states = reference(torch.tensor([tokens]), output_hidden_states=True).hidden_states
+    hook.remove()
+    last = kept[0][0] if isinstance(kept[0], tuple) else kept[0]
+    found = [last if layer == 6 else states[layer] for layer in LAYERS]
+    return torch.cat([one.reshape(-1, one.shape[-1]) for one in found], dim=-1)
 
 
 def params(**more):

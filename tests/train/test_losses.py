@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from train.acceptance import keep_probabilities, play_rounds
-from train.distil import forward_kl, total_variation
+from train.distil import distance, forward_kl, with_rest
 from train.optim import Muon, rate_factor
 
 P = torch.tensor([0.5, 0.3, 0.2])
@@ -16,10 +16,21 @@ Q = torch.tensor([0.2, 0.3, 0.5])
 
 
 def test_total_variation_and_forward_kl_by_hand() -> None:
-    assert total_variation(P.log()[None], Q.log()[None]).item() == pytest.approx(0.3)
+    assert distance(P[None], Q[None], tv_weight=1.0).item() == pytest.approx(0.3)
     expected = 0.5 * math.log(0.5 / 0.2) + 0.2 * math.log(0.2 / 0.5)
+    assert distance(P[None], Q[None], tv_weight=0.0).item() == pytest.approx(expected, rel=1e-5)
+    assert distance(P[None], Q[None], tv_weight=0.75).item() == pytest.approx(0.75 * 0.3 + 0.25 * expected, rel=1e-5)
     assert forward_kl(P.log()[None], Q.log()[None]).item() == pytest.approx(expected, rel=1e-5)
     assert forward_kl(P.log()[None], P.log()[None]).item() == pytest.approx(0, abs=1e-6)
+
+
+def test_what_is_not_kept_is_one_bin() -> None:
+    p, q = with_rest(P[None, :2]), with_rest(Q[None, :2])
+    assert torch.allclose(p, P[None])
+    assert torch.allclose(q, Q[None])
+    assert with_rest(torch.tensor([[0.5, 0.5001]])).min() == 0  # half precision may sum to a little more than one
+    sure = with_rest(torch.tensor([[1.0]]))
+    assert distance(sure, with_rest(torch.tensor([[0.25]])), tv_weight=0.0).item() == pytest.approx(math.log(4), rel=1e-5)
 
 
 def test_kept_on_average_is_one_minus_total_variation() -> None:

@@ -26,6 +26,7 @@ WARM_PROMPT = "Once upon a time there was"
 WARM_RUNS = 2
 WARM_TOKENS = 16
 WARM_SECONDS = 5.0
+NEVER = "Runs are decoded only once here: the host does not measure them."
 ELSEWHERE = "It is decoded elsewhere, and what else is done there is not known here."
 
 
@@ -70,11 +71,13 @@ class Catalog:
         pairs: By name; the first is the usual one.
         max_tokens: Most tokens that a run may have.
         concurrency: Most runs that are decoded together.
+        measuring: Whether an ended run is decoded again to tell what drafts and guides gain.
     """
 
     pairs: dict[str, ServedPair]
     max_tokens: int = MAX_TOKENS
     concurrency: int = 16
+    measuring: bool = True
 
     def __post_init__(self) -> None:
         self._measuring = Measuring(self._quiet)
@@ -158,6 +161,8 @@ class Catalog:
                         raise trouble
 
     def _unobserved(self, pair: str) -> Engine:
+        if not self.measuring:
+            raise NotMeasured(NEVER, again=False)
         engine = self.of(pair).unobserved
         if engine is None:
             raise NotMeasured(ELSEWHERE, again=False)
@@ -248,7 +253,12 @@ def join_catalog(configuration: Configuration, engines: Mapping[str, Engine], ob
     that wait in it.
     """
     capacity = sum(engine.about.capacity for engine in engines.values())
-    catalog = Catalog({}, max_tokens=configuration.max_tokens, concurrency=capacity + configuration.queue_size)
+    catalog = Catalog(
+        {},
+        max_tokens=configuration.max_tokens,
+        concurrency=capacity + configuration.queue_size,
+        measuring=configuration.measuring == "on",
+    )
     for name, engine in engines.items():
         words = _filtered(configuration, engine)
         warm_up(engine, words)
@@ -263,7 +273,12 @@ def load_catalog(configuration: Configuration, observers: Sequence[Observer] = (
         ValueError: If a pair cannot be loaded.
         OSError: Likewise.
     """
-    catalog = Catalog({}, max_tokens=configuration.max_tokens, concurrency=configuration.concurrency)
+    catalog = Catalog(
+        {},
+        max_tokens=configuration.max_tokens,
+        concurrency=configuration.concurrency,
+        measuring=configuration.measuring == "on",
+    )
     for choice in configuration.pairs:
         pair = load_pair(choice.target, choice.draft, choice.head, device=configuration.device, dtype=configuration.dtype)
         leave_cores_to(pair.target)

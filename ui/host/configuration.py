@@ -52,6 +52,7 @@ class Configuration:
         queue_size: Most runs that may wait; later ones are refused with a line that says so.
         concurrency: Most runs decoded together; later ones wait.
         filter_words: Which pairs never generate words that do not belong into a classroom.
+        measuring: Whether an ended run is decoded again without drafts, and one with a guide without it, to tell what they gain.
     """
 
     pairs: tuple[PairChoice, ...] = (PairChoice(BUNDLED),)
@@ -62,6 +63,7 @@ class Configuration:
     queue_size: Annotated[int, Field(ge=1, le=10**5)] = 64
     concurrency: Annotated[int, Field(ge=1, le=256)] = 16
     filter_words: Literal["bundled", "all", "none"] = "bundled"
+    measuring: Literal["on", "off"] = "on"
 
 
 def read_configuration(environ: Mapping[str, str], options: Mapping[str, Any]) -> Configuration:

@@ -34,6 +34,21 @@ setTimeout(() => {
 """As `theme.js` and Gradio decide on dark; and a link to something else opens that. What cannot be
 loaded never takes it away."""
 
+_HUSH = """
+const frame = window.requestAnimationFrame, counter = /^(?:Error\\n)?[^\\n]*\\n[^\\n]*statustracker/;
+const unhushed = (callback) => frame.call(window, callback);
+const restore = () => { if (window.requestAnimationFrame === hushed) window.requestAnimationFrame = unhushed; };
+function hushed(callback) {
+    if (!document.getElementById("prompt") || !counter.test(new Error().stack)) return unhushed(callback);
+    restore();
+    return 0;
+}
+window.requestAnimationFrame = hushed;
+setTimeout(restore, 60000);
+"""
+"""Gradio's loading screen counts its seconds at every frame, and goes on with it for good once it is gone, a tenth of a core
+where a processor draws the page. The first frame that it asks for when the page stands there, it does not get."""
+
 
 def early_view(tagline: str, events: Iterable[Event]) -> str:
     """The markup: title and tagline, and the run's tokens as the stage shows them.
@@ -46,7 +61,7 @@ def early_view(tagline: str, events: Iterable[Event]) -> str:
         f'<div id="ns-early"><style>{variables()}{sheets("tokens", "early")}</style>'
         f'<header><h1>Naive Speculate</h1><p>{tagline}</p></header><p role="status">Loading the controls …</p>'
         f'<div class="ns-tokens">{"".join(_spans(events))}</div></div>'
-        f"<script>{{{_DECIDE % list(ELSEWHERE)}}}</script>{_preloads()}"
+        f"<script>{{{_HUSH}}}{{{_DECIDE % list(ELSEWHERE)}}}</script>{_preloads()}"
     )
 
 

@@ -1,0 +1,77 @@
+"""What the target says of a text is kept as it is, beside the right tokens, and reading goes on where it stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import LlamaForCausalLM
+
+from train.config import PRESETS
+from train.data import open_tokens, save_json
+from train.pipeline import Workshop
+from train.teacher import Lessons, keep_distributions, write_text
+
+RECIPE = PRESETS["tiny"]
+LENGTH = RECIPE.sequence_length
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Workshop:
+    return Workshop(RECIPE, tmp_path, torch.device("cpu"), compile=False)
+
+
+@pytest.fixture(scope="module")
+def target() -> LlamaForCausalLM:
+    torch.manual_seed(0)
+    return LlamaForCausalLM(RECIPE.target.llama_config(RECIPE.vocab_size, RECIPE.positions)).eval()
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """Twenty-one windows of which the last token is only a label."""
+    tokens = np.random.default_rng(0).integers(0, RECIPE.vocab_size, 2 * 21 * LENGTH, dtype=np.uint16)
+    path = tmp_path / "lessons.tokens"
+    write_text(tokens[: 10 * LENGTH], tokens[20 * LENGTH :], path)
+    return path
+
+
+def test_the_text_is_half_the_target_s_own(text: Path) -> None:
+    every = np.random.default_rng(0).integers(0, RECIPE.vocab_size, 2 * 21 * LENGTH, dtype=np.uint16)
+    assert np.array_equal(open_tokens(text), np.concatenate([every[: 10 * LENGTH], every[20 * LENGTH : 30 * LENGTH]]))
+
+
+@torch.no_grad()
+def test_each_lesson_says_what_the_target_says(shop: Workshop, target: LlamaForCausalLM, text: Path) -> None:
+    keep_distributions(shop, target, text)
+    lesson = Lessons(text, LENGTH, seed=3).next_batch(4, LENGTH, torch.device("cpu"))
+    assert lesson.tokens.shape == (4, LENGTH)
+    probs = torch.softmax(target(input_ids=lesson.tokens).logits, -1)
+    values, tokens = probs.topk(lesson.likeliest.shape[-1], -1)
+    assert torch.allclose(lesson.probs, values, atol=1e-3)
+    assert torch.allclose(probs.gather(-1, lesson.likeliest), values, atol=1e-6)
+    assert (tokens == lesson.likeliest).float().mean() > 0.99  # ties may stand in another order
+
+
+def test_an_interrupted_reading_goes_on(shop: Workshop, target: LlamaForCausalLM, text: Path) -> None:
+    keep_distributions(shop, target, text)
+    whole = [text.with_suffix(suffix).read_bytes() for suffix in (".ids", ".probs")]
+    half = len(whole[0]) // 19 * 8  # of nineteen windows, eight
+    for suffix, content in zip((".ids", ".probs"), whole, strict=True):
+        text.with_suffix(suffix).write_bytes(content[:half] + bytes(len(content) - half))
+    save_json(8, text.with_suffix(".json"))
+    keep_distributions(shop, target, text)
+    assert [text.with_suffix(suffix).read_bytes() for suffix in (".ids", ".probs")] == whole
+
+
+def test_lessons_go_on_where_they_stopped(shop: Workshop, target: LlamaForCausalLM, text: Path) -> None:
+    keep_distributions(shop, target, text)
+    cpu = torch.device("cpu")
+    lessons, again = Lessons(text, LENGTH, seed=3), Lessons(text, LENGTH, seed=3)
+    lessons.next_batch(5, LENGTH, cpu)
+    again.position = lessons.position
+    assert torch.equal(lessons.next_batch(2, LENGTH, cpu).tokens, again.next_batch(2, LENGTH, cpu).tokens)
+    with pytest.raises(ValueError, match=f"windows of {LENGTH} tokens, not of 7"):
+        lessons.next_batch(1, 7, cpu)
