@@ -52,7 +52,7 @@ class Configuration:
         queue_size: Most runs that may wait; later ones are refused with a line that says so.
         concurrency: Most runs decoded together; later ones wait.
         filter_words: Which pairs never generate words that do not belong into a classroom.
-        measuring: Whether an ended run is decoded again without drafts, and a guided one without its guide, to tell what they do.
+        measuring: Whether an ended run is decoded again without drafts, and a guided one without its guide, to tell their gain.
     """
 
     pairs: tuple[PairChoice, ...] = (PairChoice(BUNDLED),)
