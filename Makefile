@@ -15,6 +15,9 @@ run: $(VENV)/.run
 # A process for every core, up to eight: each has its own server and browser, and computes with one thread.
 WORKERS := $(shell cores=$$(nproc 2>/dev/null || echo 2); echo $$((cores < 8 ? cores : 8)))
 
+# Freed memory is kept, not given back: caches of many small models come and go, and each page anew costs the system time.
+test: export MALLOC_MMAP_THRESHOLD_ = 4294967296
+test: export MALLOC_TRIM_THRESHOLD_ = 4294967296
 test: $(VENV)/.test chromium lint
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 

@@ -10,8 +10,8 @@ import torch
 
 from train import card
 from train.config import HEADS, PRESETS
-from train.data import save_json
-from train.distil import begin_draft, train_draft
+from train.data import open_tokens, save_json
+from train.distil import LESSONS, begin_draft, train_draft
 from train.errors import TrainingError
 from train.export import export
 from train.head import export_head, train_head
@@ -105,6 +105,7 @@ def finish(shop: Workshop, out: Path, target_step: int, preset: str) -> None:
     measured = card.measure(out, shop.tokens("valid"), data["valid_bytes"], new_tokens=min(128, room))
     parameters = {name: sum(p.numel() for p in card.load(out / name).parameters()) for name in ("target", "draft")}
     target_run, draft_run = together([logs["target"]]), together([folder / "draft.csv", folder / "draft-polish.csv"])
+    draft_run["lessons"] = len(open_tokens(folder / LESSONS))
     going_on, recipe = shop.init_draft is not None, asdict(shop.recipe) | {"preset": preset}
     legs = [*data["earlier_legs"], this_leg(recipe, data, target_run)]
     text = card.model_card(recipe, data, measured, parameters, legs, draft_run, card.samples(out), going_on)

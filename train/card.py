@@ -91,9 +91,9 @@ Target{legs_told}:
 Sequences of {sequence_length} and at last {positions} tokens. Muon on the matrices, AdamW on embeddings and norms, at the
 rates above: warm-up, constant rate, linear decay over the last {decay_share}; bfloat16 matrix products.
 
-Draft: {draft_origin}, then distilled from the target on {draft_tokens:.1f} M tokens, half books, half
-text that the target wrote itself, with total variation and forward KL, and at the end with total variation alone
-(DistillSpec, arXiv 2310.08461).
+Draft: {draft_origin}, then distilled from what the target says of {lesson_tokens:.2f} M tokens, half books, half
+text that it wrote itself, {draft_tokens:.1f} M read in all, with total variation and forward KL, and at the end with
+total variation alone (DistillSpec, arXiv 2310.08461).
 
 ```
 {command}
@@ -281,7 +281,7 @@ def model_card(
         legs=table(legs), command=command(recipe, data, legs, draft_goes_on),
         sequence_length=recipe["sequence_length"], positions=recipe["positions"], decay_share=percent(recipe["decay_share"]),
         draft_origin="begun as the draft of an earlier target" if draft_goes_on else "trained on the corpus for a while",
-        draft_tokens=draft_run["tokens"] / million,
+        lesson_tokens=draft_run["lessons"] / million, draft_tokens=draft_run["tokens"] / million,
         temperature=SAMPLE_TEMPERATURE, sample_tokens=SAMPLE_TOKENS,
     ).splitlines()  # fmt: skip
     for prompt, text in written:

@@ -28,6 +28,7 @@ PASSAGE_TOKENS = 160  # of prompt and continuation: many short ones cost less th
 PRETRAIN_SHARE, POLISH_SHARE = 0.12, 0.23  # of the draft's minutes; the rest is distillation
 TOTAL_VARIATION_WEIGHT = 0.7  # the rest is forward KL; polishing is total variation alone
 WARMUP_STEPS = 10
+LESSONS = "lessons.tokens"  # the text that the target is asked about
 SMALLEST = 1e-9  # probability whose logarithm is taken
 TEMPERATURES = (1.0, 1.0, 0.7, 0.0)  # of the target's samples, in turn
 
@@ -155,7 +156,7 @@ def train_draft(shop: Workshop, target: LlamaForCausalLM, target_step: int, minu
         stage("draft-pretrain", shop.work, language_model_loss(draft),
               TokenStream(shop.tokens("train"), recipe.seed + 2), pretrain_share)  # fmt: skip
     teacher, folder, written = teacher_and_samples(shop, target, target_step)
-    text = folder / "lessons.tokens"
+    text = folder / LESSONS
     write_text(open_tokens(written), shop.tokens("train"), text)
     keep_distributions(shop, teacher, text)
     lessons = Lessons(text, recipe.sequence_length, recipe.seed + 3)
