@@ -111,7 +111,7 @@ PRESETS: dict[str, Recipe] = {
         vocab_size=4096,
         positions=1024,
         target=ModelShape(layers=12, hidden=512, heads=8, intermediate=1376),
-        draft=ModelShape(layers=4, hidden=192, heads=3, intermediate=512),
+        draft=ModelShape(layers=2, hidden=192, heads=3, intermediate=512),
         story_share=0.25,
         sequence_length=512,
         batch_tokens=8192,
@@ -121,7 +121,7 @@ PRESETS: dict[str, Recipe] = {
         adam_rate=0.0024,
         warmup_steps=20,
         decay_share=0.4,
-        sample_tokens=480_000,
+        sample_tokens=1_440_000,
     ),
     "gpu": Recipe(
         vocab_size=8192,

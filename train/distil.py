@@ -84,22 +84,26 @@ class HalfAndHalf(TokenStream):
 
 
 def write_samples(shop: Workshop, target: LlamaForCausalLM, path: Path) -> None:
-    """The target's continuations of training passages, ``PASSAGE_TOKENS`` with the prompt, one after another on disk."""
+    """The target's continuations of training passages, ``PASSAGE_TOKENS`` with the prompt, one after another on disk; goes on
+    where it was interrupted."""
     if path.exists():
         return
     length, rows = min(PASSAGE_TOKENS, shop.recipe.sequence_length), max(2, shop.recipe.micro_tokens // 64)
     start = min(PROMPT_TOKENS, length // 2)
-    prompts = TokenStream(shop.tokens("train"), shop.recipe.seed + 1)
-    generator = torch.Generator(shop.device).manual_seed(shop.recipe.seed)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     rounds = max(len(TEMPERATURES), -(-shop.recipe.sample_tokens // (rows * length)))
-    with partial.open("wb") as file:
-        for number in tqdm(range(rounds), desc="sample", unit=f"×{rows * length} tok"):
+    done = len(open_tokens(partial)) // (rows * length) if partial.exists() and partial.stat().st_size else 0
+    prompts = TokenStream(shop.tokens("train"), shop.recipe.seed + 1, position=done * rows * length)
+    with partial.open("r+b" if done else "wb") as file:
+        file.seek(2 * done * rows * length)  # two bytes a token
+        for number in tqdm(range(done, rounds), desc="sample", unit=f"×{rows * length} tok"):
+            generator = torch.Generator(shop.device).manual_seed(shop.recipe.seed + number)
             prompt = prompts.next_batch(rows, length, shop.device)[:, :start]
             temperature = TEMPERATURES[number % len(TEMPERATURES)]
             tokens = continue_prompts(target, prompt, length - start, temperature, generator)
             tokens.cpu().numpy().astype(np.uint16).tofile(file)
+            file.flush()
         np.zeros(1, dtype=np.uint16).tofile(file)  # the last window's last label
     partial.replace(path)
 

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page
 
 from naive_speculate import Trace
 
@@ -43,7 +43,8 @@ def shown_run(page: Page) -> str:
 
 
 def another_run(page: Page, before: str) -> None:
-    expect(page.locator(".ns-stage")).not_to_have_attribute("data-run", before)
+    """By waiting, not by expecting: an `expect` that looks again writes down all of the stage for a reader each time."""
+    page.locator(f'.ns-stage:not([data-run="{before}"])').wait_for()
 
 
 def as_soon_as(page: Page, condition: str, action: str) -> None:
@@ -64,7 +65,7 @@ def as_soon_as(page: Page, condition: str, action: str) -> None:
 def ended(page: Page) -> None:
     """The run is over and everything is shown."""
     page.locator(ENDED).wait_for()
-    page.wait_for_function("() => { const s = document.querySelector('.ns-slider'); return s.value === s.max; }")
+    page.wait_for_function("() => { const s = document.querySelector('.ns-slider'); return s.value === s.max; }", polling=50)
 
 
 def text(page: Page) -> str:
@@ -93,7 +94,7 @@ def see_chart(page: Page, elem_id: str) -> None:
 
 def toast(page: Page, words: str) -> None:
     """A toast says this."""
-    expect(page.get_by_test_id("toast-body").filter(has_text=re.compile(words)).first).to_be_visible()
+    page.get_by_test_id("toast-body").filter(has_text=re.compile(words)).first.wait_for()
 
 
 def scrolls_sideways(page: Page) -> bool:

@@ -82,7 +82,7 @@ def test_a_sweep_fills_maps_curves_table_and_file(page):
 
 
 def test_batches_are_measured_and_mapped(page):
-    open_explore(page, ks=("2",), tokens=12)
+    open_explore(page, ks=("2",), tokens=8)
     page.locator("#explore-batch-run").click()
     expect(page.locator("#explore-batch-status [role=status]")).to_contain_text(re.compile("^(Drafting pays|No k is seen)"))
     expect(page.locator("#explore-batches .xtick")).to_have_count(5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from transformers import LlamaForCausalLM
 
 from train.config import PRESETS
 from train.data import open_tokens, save_json
+from train.distil import write_samples
 from train.pipeline import Workshop
+from train.sampling import continue_prompts
 from train.teacher import Lessons, keep_distributions, write_text
 
 RECIPE = PRESETS["tiny"]
@@ -53,6 +56,30 @@ def test_each_lesson_says_what_the_target_says(shop: Workshop, target: LlamaForC
     assert torch.allclose(lesson.probs, values, atol=1e-3)
     assert torch.allclose(probs.gather(-1, lesson.likeliest), values, atol=1e-6)
     assert (tokens == lesson.likeliest).float().mean() > 0.99  # ties may stand in another order
+
+
+def test_a_target_that_was_interrupted_writes_on(
+    shop: Workshop, target: LlamaForCausalLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (np.arange(4000) % RECIPE.vocab_size).astype(np.uint16).tofile(shop.work / "train.tokens")
+    write_samples(shop, target, shop.work / "straight.tokens")
+    calls = []
+
+    def twice(*arguments: Any) -> torch.Tensor:
+        calls.append(arguments)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return continue_prompts(*arguments)
+
+    monkeypatch.setattr("train.distil.continue_prompts", twice)
+    with pytest.raises(KeyboardInterrupt):
+        write_samples(shop, target, shop.work / "resumed.tokens")
+    with (shop.work / "resumed.partial").open("ab") as file:
+        file.write(b"torn")
+    write_samples(shop, target, shop.work / "resumed.tokens")
+    straight, resumed = ((shop.work / f"{name}.tokens").read_bytes() for name in ("straight", "resumed"))
+    assert straight == resumed
+    assert len(calls) == 3 + len(straight) // (2 * len(calls[0][1]) * LENGTH) - 2
 
 
 def test_an_interrupted_reading_goes_on(shop: Workshop, target: LlamaForCausalLM, text: Path) -> None:
