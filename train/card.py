@@ -91,7 +91,7 @@ Target{legs_told}:
 Sequences of {sequence_length} and at last {positions} tokens. Muon on the matrices, AdamW on embeddings and norms, at the
 rates above: warm-up, constant rate, linear decay over the last {decay_share}; bfloat16 matrix products.
 
-Draft: {draft_origin}, then distilled from what the target says of {lesson_tokens:.2f} M tokens, half books, half
+Draft: {draft_origin}, then distilled from what the target says of {lesson_tokens:.2f} M tokens, books and
 text that it wrote itself, {draft_tokens:.1f} M read in all, with total variation and forward KL, and at the end with
 total variation alone (DistillSpec, arXiv 2310.08461).
 

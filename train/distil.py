@@ -21,7 +21,7 @@ from train.loop import Budget, LossFunction, Stream, Training, model_logits
 from train.pipeline import Workshop, compiled, given_weights, language_model_loss, new_model, validation
 from train.precision import fast_bfloat16
 from train.sampling import continue_prompts
-from train.teacher import Lesson, Lessons, keep_distributions, write_text
+from train.teacher import LIKELIEST, Lesson, Lessons, keep_distributions, write_text
 
 PROMPT_TOKENS = 32
 PASSAGE_TOKENS = 160  # of prompt and continuation: many short ones cost less than few long ones, and repeat themselves less
@@ -93,10 +93,11 @@ def write_samples(shop: Workshop, target: LlamaForCausalLM, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     rounds = max(len(TEMPERATURES), -(-shop.recipe.sample_tokens // (rows * length)))
-    done = len(open_tokens(partial)) // (rows * length) if partial.exists() and partial.stat().st_size else 0
+    done = min(rounds, partial.stat().st_size // (2 * rows * length)) if partial.exists() else 0  # two bytes a token
     prompts = TokenStream(shop.tokens("train"), shop.recipe.seed + 1, position=done * rows * length)
     with partial.open("r+b" if done else "wb") as file:
-        file.seek(2 * done * rows * length)  # two bytes a token
+        file.truncate(2 * done * rows * length)
+        file.seek(0, 2)
         for number in tqdm(range(done, rounds), desc="sample", unit=f"×{rows * length} tok"):
             generator = torch.Generator(shop.device).manual_seed(shop.recipe.seed + number)
             prompt = prompts.next_batch(rows, length, shop.device)[:, :start]
@@ -146,6 +147,7 @@ def train_draft(shop: Workshop, target: LlamaForCausalLM, target_step: int, minu
         "recipe": recipe.draft_settings(),
         "data": data,
         "init_draft": shop.init_draft.name if shop.init_draft else None,
+        "likeliest": LIKELIEST,
     }
 
     def stage(name: str, folder: Path, loss: LossFunction, stream: Stream, share: float, **more: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,10 @@ import torch
 from transformers import LlamaForCausalLM
 
 from train.config import PRESETS
-from train.data import open_tokens, save_json
+from train.data import open_tokens
 from train.distil import write_samples
+from train.errors import TrainingError
+from train.loop import model_logits
 from train.pipeline import Workshop
 from train.sampling import continue_prompts
 from train.teacher import Lessons, keep_distributions, write_text
@@ -34,7 +37,7 @@ def target() -> LlamaForCausalLM:
 
 @pytest.fixture
 def text(tmp_path: Path) -> Path:
-    """Twenty-one windows of which the last token is only a label."""
+    """Twenty windows, of which nineteen count: the last token is only a label."""
     tokens = np.random.default_rng(0).integers(0, RECIPE.vocab_size, 2 * 21 * LENGTH, dtype=np.uint16)
     path = tmp_path / "lessons.tokens"
     write_text(tokens[: 10 * LENGTH], tokens[20 * LENGTH :], path)
@@ -75,22 +78,42 @@ def test_a_target_that_was_interrupted_writes_on(
     with pytest.raises(KeyboardInterrupt):
         write_samples(shop, target, shop.work / "resumed.tokens")
     with (shop.work / "resumed.partial").open("ab") as file:
-        file.write(b"torn")
+        file.write(b"torn ")
     write_samples(shop, target, shop.work / "resumed.tokens")
     straight, resumed = ((shop.work / f"{name}.tokens").read_bytes() for name in ("straight", "resumed"))
     assert straight == resumed
     assert len(calls) == 3 + len(straight) // (2 * len(calls[0][1]) * LENGTH) - 2
 
 
-def test_an_interrupted_reading_goes_on(shop: Workshop, target: LlamaForCausalLM, text: Path) -> None:
+def test_an_interrupted_reading_goes_on(
+    shop: Workshop, target: LlamaForCausalLM, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     keep_distributions(shop, target, text)
     whole = [text.with_suffix(suffix).read_bytes() for suffix in (".ids", ".probs")]
-    half = len(whole[0]) // 19 * 8  # of nineteen windows, eight
-    for suffix, content in zip((".ids", ".probs"), whole, strict=True):
-        text.with_suffix(suffix).write_bytes(content[:half] + bytes(len(content) - half))
-    save_json(8, text.with_suffix(".json"))
+    text.with_suffix(".json").unlink()
+    asked: list[int] = []
+
+    def at_most_three(model: Any, tokens: torch.Tensor) -> torch.Tensor:
+        asked.append(len(tokens))
+        if len(asked) == 4:
+            raise KeyboardInterrupt
+        return model_logits(model, tokens)
+
+    monkeypatch.setattr("train.teacher.model_logits", at_most_three)
+    monkeypatch.setattr("train.teacher.SAVE_EVERY", 1)
+    with pytest.raises(KeyboardInterrupt):
+        keep_distributions(shop, target, text)
     keep_distributions(shop, target, text)
+    assert asked == [4, 4, 4, 4, 4, 3]  # nineteen windows, and those again at which it was interrupted
     assert [text.with_suffix(suffix).read_bytes() for suffix in (".ids", ".probs")] == whole
+
+
+def test_a_disk_without_room_is_told_at_once(
+    shop: Workshop, target: LlamaForCausalLM, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
+    with pytest.raises(TrainingError, match=r"has room for 0\.0 GB; what the target says takes"):
+        keep_distributions(shop, target, text)
 
 
 def test_lessons_go_on_where_they_stopped(shop: Workshop, target: LlamaForCausalLM, text: Path) -> None:

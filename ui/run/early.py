@@ -36,18 +36,17 @@ loaded never takes it away."""
 
 _HUSH = """
 const frame = window.requestAnimationFrame, counter = /^(?:Error\\n)?[^\\n]*\\n[^\\n]*statustracker/;
-const unhushed = (callback) => frame.call(window, callback);
-const restore = () => { if (window.requestAnimationFrame === hushed) window.requestAnimationFrame = unhushed; };
-function hushed(callback) {
-    if (!document.getElementById("prompt") || !counter.test(new Error().stack)) return unhushed(callback);
-    restore();
+let over = false;
+window.requestAnimationFrame = (callback) => {
+    if (over || !document.getElementById("prompt") || !counter.test(new Error().stack)) return frame.call(window, callback);
+    over = true;
     return 0;
-}
-window.requestAnimationFrame = hushed;
-setTimeout(restore, 60000);
+};
+setTimeout(() => { over = true; }, 60000);
 """
 """Gradio's loading screen counts its seconds at every frame, and goes on with it for good once it is gone, a tenth of a core
-where a processor draws the page. The first frame that it asks for when the page stands there, it does not get."""
+where a processor draws the page. The first frame that its counter asks for when the page stands there, it does not get; later
+counters, which are others', get all of theirs."""
 
 
 def early_view(tagline: str, events: Iterable[Event]) -> str:
