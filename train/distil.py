@@ -29,23 +29,16 @@ PRETRAIN_SHARE, POLISH_SHARE = 0.12, 0.23  # of the draft's minutes; the rest is
 TOTAL_VARIATION_WEIGHT = 0.7  # the rest is forward KL; polishing is total variation alone
 WARMUP_STEPS = 10
 LESSONS = "lessons.tokens"  # the text that the target is asked about
-SMALLEST = 1e-9  # probability whose logarithm is taken
+SMALLEST = 1e-9  # of the rest, and of what the target gives, in a logarithm
 TEMPERATURES = (1.0, 1.0, 0.7, 0.0)  # of the target's samples, in turn
-
-
-def forward_kl(target_logits: Tensor, draft_logits: Tensor) -> Tensor:
-    """Mean over positions of Σ p log(p / q), in nats; logits ``(…, vocab)``."""
-    log_p = torch.log_softmax(target_logits.float(), -1)
-    log_q = torch.log_softmax(draft_logits.float(), -1)
-    return (log_p.exp() * (log_p - log_q)).sum(-1).mean()
 
 
 def distillation_loss(draft: LlamaForCausalLM, tv_weight: float) -> LossFunction:
     """Total variation and forward KL of the draft from what a ``Lesson`` says of the target; the rest is one bin."""
 
     def loss(lesson: Lesson) -> Tensor:
-        q = torch.softmax(model_logits(draft, lesson.tokens).float(), -1).gather(-1, lesson.likeliest)
-        return distance(with_rest(lesson.probs), with_rest(q), tv_weight)
+        log_q = torch.log_softmax(model_logits(draft, lesson.tokens).float(), -1).gather(-1, lesson.likeliest)
+        return distance(with_rest(lesson.probs), log_with_rest(log_q), tv_weight)
 
     return loss
 
@@ -55,32 +48,17 @@ def with_rest(probs: Tensor) -> Tensor:
     return torch.cat([probs, (1 - probs.sum(-1, keepdim=True)).clamp_min(0)], -1)
 
 
-def distance(p: Tensor, q: Tensor, tv_weight: float) -> Tensor:
+def log_with_rest(log_probs: Tensor) -> Tensor:
+    """The same of logarithms, in which what is far off keeps its gradient."""
+    rest = 1 - log_probs.exp().sum(-1, keepdim=True)
+    return torch.cat([log_probs, rest.clamp_min(SMALLEST).log()], -1)
+
+
+def distance(p: Tensor, log_q: Tensor, tv_weight: float) -> Tensor:
     """``tv_weight`` times ½ Σ |p − q|, the rest times Σ p log(p / q) in nats: the mean over positions."""
-    variation = (p - q).abs().sum(-1).mean() / 2
-    divergence = (p * (p.clamp_min(SMALLEST).log() - q.clamp_min(SMALLEST).log())).sum(-1).mean()
+    variation = (p - log_q.exp()).abs().sum(-1).mean() / 2
+    divergence = (p * (p.clamp_min(SMALLEST).log() - log_q)).sum(-1).mean()
     return tv_weight * variation + (1 - tv_weight) * divergence
-
-
-class HalfAndHalf(TokenStream):
-    """Batches whose rows come in equal parts from two streams."""
-
-    def __init__(self, first: TokenStream, second: TokenStream) -> None:
-        self.parts = (first, second)
-
-    @property
-    def position(self) -> int:
-        return sum(part.position for part in self.parts)
-
-    @position.setter
-    def position(self, value: int) -> None:
-        for part in self.parts:
-            part.position = value // 2
-
-    def next_batch(self, rows: int, length: int, device: torch.device) -> Tensor:
-        if rows % 2:
-            raise ValueError(f"an even number of rows is needed, not {rows}")
-        return torch.cat([part.next_batch(rows // 2, length, device) for part in self.parts])
 
 
 def write_samples(shop: Workshop, target: LlamaForCausalLM, path: Path) -> None:

@@ -20,8 +20,8 @@ from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm, Lla
 
 from train.checkpoint import CheckpointFolder
 from train.config import HeadRecipe
-from train.data import TokenStream, open_tokens
-from train.distil import POLISH_SHARE, TOTAL_VARIATION_WEIGHT, HalfAndHalf, for_drafts, forward_kl, teacher_and_samples
+from train.data import HalfAndHalf, TokenStream, open_tokens
+from train.distil import POLISH_SHARE, TOTAL_VARIATION_WEIGHT, for_drafts, teacher_and_samples
 from train.loop import Budget, LossFunction, Training
 from train.pipeline import Workshop, compiled
 from train.precision import half_precision
@@ -150,6 +150,13 @@ def head_loss(
         return total / weight
 
     return loss
+
+
+def forward_kl(target_logits: Tensor, draft_logits: Tensor) -> Tensor:
+    """Mean over positions of Σ p log(p / q), in nats; logits ``(…, vocab)``."""
+    log_p = torch.log_softmax(target_logits.float(), -1)
+    log_q = torch.log_softmax(draft_logits.float(), -1)
+    return (log_p.exp() * (log_p - log_q)).sum(-1).mean()
 
 
 def frequent_tokens(shop: Workshop, count: int | None) -> Tensor:

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from train.data import TokenStream
-from train.distil import HalfAndHalf
+from train.data import HalfAndHalf, TokenStream
 
 
 def test_an_epoch_holds_every_window_once_and_the_next_is_in_another_order() -> None:

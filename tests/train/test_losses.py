@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from train.acceptance import keep_probabilities, play_rounds
-from train.distil import distance, forward_kl, with_rest
+from train.distil import distance, log_with_rest, with_rest
+from train.head import forward_kl
 from train.optim import Muon, rate_factor
 
 P = torch.tensor([0.5, 0.3, 0.2])
@@ -16,21 +17,28 @@ Q = torch.tensor([0.2, 0.3, 0.5])
 
 
 def test_total_variation_and_forward_kl_by_hand() -> None:
-    assert distance(P[None], Q[None], tv_weight=1.0).item() == pytest.approx(0.3)
+    assert distance(P[None], Q.log()[None], tv_weight=1.0).item() == pytest.approx(0.3)
     expected = 0.5 * math.log(0.5 / 0.2) + 0.2 * math.log(0.2 / 0.5)
-    assert distance(P[None], Q[None], tv_weight=0.0).item() == pytest.approx(expected, rel=1e-5)
-    assert distance(P[None], Q[None], tv_weight=0.75).item() == pytest.approx(0.75 * 0.3 + 0.25 * expected, rel=1e-5)
+    assert distance(P[None], Q.log()[None], tv_weight=0.0).item() == pytest.approx(expected, rel=1e-5)
+    assert distance(P[None], Q.log()[None], tv_weight=0.75).item() == pytest.approx(0.75 * 0.3 + 0.25 * expected, rel=1e-5)
     assert forward_kl(P.log()[None], Q.log()[None]).item() == pytest.approx(expected, rel=1e-5)
     assert forward_kl(P.log()[None], P.log()[None]).item() == pytest.approx(0, abs=1e-6)
 
 
 def test_what_is_not_kept_is_one_bin() -> None:
-    p, q = with_rest(P[None, :2]), with_rest(Q[None, :2])
-    assert torch.allclose(p, P[None])
-    assert torch.allclose(q, Q[None])
+    assert torch.allclose(with_rest(P[None, :2]), P[None])
+    assert torch.allclose(log_with_rest(Q[None, :2].log()), Q.log()[None])
     assert with_rest(torch.tensor([[0.5, 0.5001]])).min() == 0  # half precision may sum to a little more than one
     sure = with_rest(torch.tensor([[1.0]]))
-    assert distance(sure, with_rest(torch.tensor([[0.25]])), tv_weight=0.0).item() == pytest.approx(math.log(4), rel=1e-5)
+    quarter = torch.tensor([[0.25]]).log()
+    assert distance(sure, log_with_rest(quarter), tv_weight=0.0).item() == pytest.approx(math.log(4), rel=1e-5)
+
+
+def test_what_the_draft_holds_for_all_but_impossible_still_teaches_it() -> None:
+    logits = torch.tensor([[-60.0, 0.0]], requires_grad=True)
+    distance(torch.tensor([[1.0, 0.0]]), log_with_rest(torch.log_softmax(logits, -1)[:, :1]), tv_weight=0.0).backward()
+    assert logits.grad is not None
+    assert logits.grad[0, 0].item() == pytest.approx(-1)
 
 
 def test_kept_on_average_is_one_minus_total_variation() -> None:

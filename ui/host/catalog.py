@@ -80,7 +80,7 @@ class Catalog:
     measuring: bool = True
 
     def __post_init__(self) -> None:
-        self._measuring = Measuring(self._quiet)
+        self._measurer = Measuring(self._quiet)
 
     @property
     def has_chat_template(self) -> bool:
@@ -132,7 +132,7 @@ class Catalog:
             NotMeasured: Says why there is no figure.
         """
         engine = self._unobserved(pair)
-        return self._measuring.speedup(engine, self.of(pair).suited(request))
+        return self._measurer.speedup(engine, self.of(pair).suited(request))
 
     def events(self, pair: str, request: Request) -> list[Event]:
         """A run that is no visitor's, decoded while nobody else decodes.
@@ -142,7 +142,7 @@ class Catalog:
             NotMeasured: Says why there is none.
         """
         engine = self._unobserved(pair)
-        return self._measuring.events(engine, self.of(pair).suited(request))
+        return self._measurer.events(engine, self.of(pair).suited(request))
 
     def warm_up(self) -> None:
         """Let the first visitor find nothing that is done for the first time; whoever comes meanwhile does not wait for it.
@@ -156,7 +156,7 @@ class Catalog:
             with suppress(NotMeasured):
                 for _ in range(WARM_RUNS):
                     request = _plain(WARM_PROMPT, WARM_TOKENS, served.filter_words)
-                    events = self._measuring.events(served.unobserved, request, detail="full")
+                    events = self._measurer.events(served.unobserved, request, detail="full")
                     if events and (trouble := _trouble(events[-1])):
                         raise trouble
 
@@ -170,7 +170,7 @@ class Catalog:
 
     def _load_of(self, served: ServedPair) -> Load:
         load = served.engine.load()
-        return load if served.unobserved is None else self._measuring.without(served.unobserved, load)
+        return load if served.unobserved is None else self._measurer.without(served.unobserved, load)
 
     def _quiet(self) -> bool:
         load = self.load()
@@ -178,7 +178,7 @@ class Catalog:
 
     def close(self) -> None:
         """Cancel what runs; the server stops."""
-        self._measuring.make_way()
+        self._measurer.make_way()
         for served in self.pairs.values():
             served.engine.close()
 
@@ -190,7 +190,7 @@ class Catalog:
             Trouble: If nothing decodes, or decoding failed; then after the run's last event.
         """
         served = self._served_for(pair, request)
-        self._measuring.make_way()
+        self._measurer.make_way()
         return run_events(served.engine, served.suited(request), cancel)
 
     def start(self, pair: str, request: Request, cancel: CancelFlag, deliver: Deliver) -> None:
@@ -211,7 +211,7 @@ class Catalog:
                 said = Trouble(str(said))
             deliver(_trouble(last) if said is None else said)
 
-        self._measuring.make_way()
+        self._measurer.make_way()
         try:
             served.engine.start(served.suited(request), cancel, told)
         except Unavailable as error:

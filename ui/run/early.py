@@ -1,7 +1,8 @@
 """What is on the screen before the page is: the recorded run's text, in the HTML itself.
 
 Gradio's scripts take a phone some seconds to fetch and to run. Until the stage stands there (`assets/js/stage.js` takes this
-away then), a visitor reads what it will show. The same place names the page's scripts, so that they are fetched meanwhile.
+away then), a visitor reads what it will show. The same place names the page's scripts, so that they are fetched meanwhile, and
+ends what Gradio's loading screen leaves running.
 """
 
 import html
