@@ -8,6 +8,7 @@ from naive_speculate.events.record import Outcome
 from naive_speculate.infer.device import on_device
 from naive_speculate.speculate.draft.proposal import Proposal
 from naive_speculate.speculate.judge import Distributions
+from naive_speculate.speculate.rules import overlap
 from naive_speculate.speculate.samplers import TypicalAcceptanceSampler
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.verify import VERIFIERS, VerifyStrategy
@@ -41,10 +42,13 @@ def add_others(
         own = all(rows[place].verifier is verifier for place in judged)
         if own and not isinstance(verifier, TypicalAcceptanceSampler):
             continue
-        verdict = verifier.judge(p.scores if verifier.greedy else p.probs, q, draft.token_ids, table, lengths)
+        given = (p.scores if verifier.greedy else p.probs, q, draft.token_ids, table, lengths)
+        if not isinstance(verifier, TypicalAcceptanceSampler):
+            kept[strategy] = verifier.count(*given)
+            continue
+        verdict, target = verifier.judge(*given), p.probs[:, :-1]
         kept[strategy] = verdict.num_accepted
-        if isinstance(verifier, TypicalAcceptanceSampler):
-            distances = _distances(p.probs[:, :-1], verifier.output_probs(p.probs[:, :-1], q, verdict.thresholds))
+        distances = (1 - overlap(target, verifier.output_probs(target, q, verdict.thresholds))).tolist()  # total variation
     counts = dict(zip(kept, torch.stack(list(kept.values())).tolist(), strict=True))
     for place in members:
         row, length = rows[place], len(outcomes[place].draft_token_ids)
@@ -55,9 +59,3 @@ def add_others(
         }
         if distances is not None:
             outcomes[place].typical_distances = [round(distance, DIGITS) for distance in distances[place][:length]]
-
-
-def _distances(target_probs: torch.Tensor, output_probs: torch.Tensor) -> list[list[float]]:
-    """Total variation at every place, `[batch_size, k]`."""
-    found: list[list[float]] = (output_probs - target_probs).abs_().sum(dim=-1).div_(2).clamp_(0, 1).tolist()
-    return found

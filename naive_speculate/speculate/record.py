@@ -12,7 +12,7 @@ from naive_speculate.speculate.draft.proposal import Proposal
 from naive_speculate.speculate.judge import Distributions
 from naive_speculate.speculate.logprobs import raw_logprobs
 from naive_speculate.speculate.others import add_others
-from naive_speculate.speculate.rules import Verdict, pick
+from naive_speculate.speculate.rules import Verdict, entropy, pick
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.verify import Verifier
 from naive_speculate.speculate.workspace import Workspace
@@ -182,7 +182,7 @@ def _add_tops(
         draft_ids, target_ids = top.indices[:, k + 1 : 2 * k + 1], top.indices[:, :k]
         known = torch.cat([known, parts[1].gather(-1, target_ids), probs[:, :k].gather(-1, draft_ids)], dim=1)
     ids, values = top.indices.tolist(), known.tolist()
-    entropies = _entropy(together[:, : 2 * k + 1]).tolist()
+    entropies = entropy(together[:, : 2 * k + 1]).tolist()
 
     def entry(place: int, column: int) -> TopTokens:
         tokens, probable = ids[place][column], values[place][column]
@@ -206,8 +206,3 @@ def _add_tops(
             )
         if verdict.next_probs is not None and kept < length:
             outcome.residual_top = entry(place, width - 1) or None
-
-
-def _entropy(probs: torch.Tensor) -> torch.Tensor:
-    """Entropies in nats over the last dimension; in half the time of `torch.special.entr`."""
-    return 0.0 - torch.linalg.vecdot(probs, probs.clamp_min(torch.finfo(probs.dtype).tiny).log_())

@@ -63,6 +63,17 @@ class Verifier(Protocol):
         """See `RejectionSampler.judge`."""
         ...
 
+    def count(
+        self,
+        target_probs: torch.Tensor,
+        draft_probs: torch.Tensor,
+        draft_token_ids: torch.Tensor,
+        uniforms: torch.Tensor,
+        lengths: torch.Tensor,
+    ) -> torch.Tensor:
+        """How many drafts `judge` keeps, for whoever asks no more: int64, shape `[batch_size]`."""
+        return self.judge(target_probs, draft_probs, draft_token_ids, uniforms, lengths).num_accepted
+
     def expected_accept(self, target_probs: torch.Tensor, draft_probs: torch.Tensor, verdict: Verdict) -> torch.Tensor | None:
         """How probable it was at each place, before a token was drawn there, that it would be kept, shape `[batch_size, k]`;
         None where the rule does not tell.
@@ -83,6 +94,11 @@ def count_leading(accepted: torch.Tensor) -> torch.Tensor:
 def pick(table: torch.Tensor, token_ids: torch.Tensor) -> torch.Tensor:
     """`table[..., token_ids]`: one entry of the vocabulary axis for every place."""
     return table.gather(-1, token_ids.unsqueeze(-1)).squeeze(-1)
+
+
+def entropy(probs: torch.Tensor) -> torch.Tensor:
+    """Entropies in nats over the last dimension; in half the time of `torch.special.entr`."""
+    return 0.0 - torch.linalg.vecdot(probs, probs.clamp_min(torch.finfo(probs.dtype).tiny).log_())
 
 
 def overlap(target_probs: torch.Tensor, draft_probs: torch.Tensor) -> torch.Tensor:
@@ -142,6 +158,9 @@ def next_token_probs(
     target_probs: torch.Tensor, draft_probs: torch.Tensor, num_accepted: torch.Tensor, lengths: torch.Tensor
 ) -> torch.Tensor:
     """The residual at the first rejection, or the target's distribution after a window that was kept whole."""
+    if target_probs.device.type == "cpu":  # where a look at the numbers costs less than the functions that do without one
+        places = zip(target_probs, draft_probs, num_accepted.tolist(), lengths.tolist(), strict=True)
+        return torch.stack([p[n] if n == length else residual(p[n], q[n]) for p, q, n, length in places])
     rows = torch.arange(len(num_accepted), device=num_accepted.device)
     target = target_probs[rows, num_accepted]
     if draft_probs.shape[1] == 0:

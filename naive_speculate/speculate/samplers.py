@@ -17,6 +17,7 @@ from naive_speculate.speculate.rules import (
     count_leading,
     draw,
     draw_uniform,
+    entropy,
     next_token_probs,
     overlap,
     pick,
@@ -209,7 +210,7 @@ class TypicalAcceptanceSampler(_Sampler):
         accepted = pick(target_probs[:, :k], draft_token_ids) > thresholds
         num_accepted = count_leading(accepted).minimum(lengths)
         at = target_probs[torch.arange(len(lengths), device=lengths.device), num_accepted]
-        best = torch.nn.functional.one_hot(at.argmax(dim=-1), at.shape[-1]).to(at.dtype)
+        best = torch.zeros_like(at).scatter_(-1, argmax(at)[..., None], 1.0)
         next_probs = torch.where((num_accepted == lengths)[:, None], at, best)
         return Verdict(num_accepted, next_probs, None, accepted.to(target_probs.dtype), thresholds)
 
@@ -261,8 +262,7 @@ class TypicalAcceptanceSampler(_Sampler):
         return kept.scatter_add_(-1, argmax(target_probs)[..., None], refused)
 
     def _thresholds(self, target_probs: torch.Tensor) -> torch.Tensor:
-        entropy = torch.special.entr(target_probs).sum(dim=-1)
-        return (self._posterior_alpha * torch.exp(-entropy)).clamp_max(self._posterior_threshold)
+        return (self._posterior_alpha * torch.exp(-entropy(target_probs))).clamp_max(self._posterior_threshold)
 
 
 def _shape(name: str, tensor: torch.Tensor, dims: int) -> tuple[int, ...]:

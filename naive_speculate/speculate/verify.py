@@ -82,12 +82,43 @@ class BlockVerifier(Verifier):
     ) -> Verdict:
         """Decide about a batch of windows; arguments as in `RejectionSampler.judge`."""
         batch_size, k = draft_token_ids.shape
-        rows = torch.arange(batch_size, device=lengths.device)
         if k == 0:
             return Verdict(lengths, target_probs[:, 0], None, target_probs.new_zeros(batch_size, 0))
+        num_accepted, p, h = self._judge(target_probs, draft_probs, draft_token_ids, uniforms, lengths)
+        rows = torch.arange(batch_size, device=lengths.device)
+        at = target_probs[rows, num_accepted]
+        scaled = p[rows, num_accepted][:, None] * at
+        rest = (scaled - draft_probs[rows, num_accepted.clamp_max(k - 1)]).clamp_min(0)
+        total = rest.sum(dim=-1, keepdim=True)
+        rest = torch.where(total > 0, rest / total.where(total > 0, 1.0), at)
+        return Verdict(num_accepted, torch.where((num_accepted == lengths)[:, None], at, rest), None, h)
+
+    def count(
+        self,
+        target_probs: torch.Tensor,
+        draft_probs: torch.Tensor,
+        draft_token_ids: torch.Tensor,
+        uniforms: torch.Tensor,
+        lengths: torch.Tensor,
+    ) -> torch.Tensor:
+        """See `Verifier.count`."""
+        if draft_token_ids.shape[1] == 0:
+            return lengths
+        return self._judge(target_probs, draft_probs, draft_token_ids, uniforms, lengths)[0]
+
+    @staticmethod
+    def _judge(
+        target_probs: torch.Tensor,
+        draft_probs: torch.Tensor,
+        draft_token_ids: torch.Tensor,
+        uniforms: torch.Tensor,
+        lengths: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """How many drafts are kept, p_0 … p_k and h_1 … h_k; k is not 0."""
+        k = draft_token_ids.shape[1]
         target, draft = pick(target_probs[:, :k], draft_token_ids), pick(draft_probs, draft_token_ids)
         ratio = torch.where(draft > 0, target / draft.where(draft > 0, 1.0), 0.0)
-        running = [target.new_ones(batch_size)]
+        running = [target.new_ones(len(target))]
         for place in range(k):
             running.append((running[-1] * ratio[:, place]).clamp_max(1.0))
         p = torch.stack(running, dim=1)
@@ -98,13 +129,7 @@ class BlockVerifier(Verifier):
         last = torch.arange(1, k + 1, device=lengths.device) == lengths[:, None]
         h = torch.where(last, p[:, 1:], h)
         passed = (uniforms < h) & inside(lengths, k)
-        num_accepted = (passed * torch.arange(1, k + 1, device=lengths.device)).amax(dim=1)
-        at = target_probs[rows, num_accepted]
-        scaled = p[rows, num_accepted][:, None] * at
-        rest = (scaled - draft_probs[rows, num_accepted.clamp_max(k - 1)]).clamp_min(0)
-        total = rest.sum(dim=-1, keepdim=True)
-        rest = torch.where(total > 0, rest / total.where(total > 0, 1.0), at)
-        return Verdict(num_accepted, torch.where((num_accepted == lengths)[:, None], at, rest), None, h)
+        return (passed * torch.arange(1, k + 1, device=lengths.device)).amax(dim=1), p, h
 
     def expected_accept(self, target_probs: torch.Tensor, draft_probs: torch.Tensor, verdict: Verdict) -> torch.Tensor:
         """What it would be if the place were judged by itself, which it is not: the window is judged as a whole."""

@@ -8,7 +8,7 @@ import torch
 from naive_speculate.speculate.rules import count_leading, residual
 from naive_speculate.speculate.samplers import RejectionSampler, TypicalAcceptanceSampler
 from naive_speculate.speculate.utils import greedy_match, speculative_sampling
-from naive_speculate.speculate.verify import BlockVerifier, GreedyVerifier
+from naive_speculate.speculate.verify import VERIFIERS, BlockVerifier, GreedyVerifier
 
 
 def random_probs(*shape: int, seed: int = 0, zeros: bool = False) -> torch.Tensor:
@@ -227,3 +227,15 @@ def test_block_verification_keeps_more_somewhere():
     draft = {h: random_probs(3, seed=50 + i) for i, h in enumerate(histories)}
     gain = expected_length(BlockVerifier(), target, draft, 2, 3) - expected_length(RejectionSampler(), target, draft, 2, 3)
     assert gain > 0.005
+
+
+@pytest.mark.parametrize("verifier", VERIFIERS.values(), ids=VERIFIERS)
+@pytest.mark.parametrize("k", [0, 1, 4])
+def test_who_asks_only_how_many_drafts_are_kept_hears_what_the_verdict_says(verifier, k):
+    target, draft = random_probs(64, k + 1, 5), random_probs(64, k, 5, seed=1)
+    token_ids = torch.randint(5, (64, k), generator=torch.Generator().manual_seed(1))
+    lengths = torch.arange(64) % (k + 1)
+    uniforms = torch.rand(64, k, generator=torch.Generator().manual_seed(2), dtype=target.dtype)
+    kept = verifier.count(target, draft, token_ids, uniforms, lengths)
+    assert kept.tolist() == verifier.judge(target, draft, token_ids, uniforms, lengths).num_accepted.tolist()
+    assert len(set(kept.tolist())) > 1 or k == 0
