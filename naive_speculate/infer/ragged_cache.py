@@ -65,8 +65,8 @@ class RaggedKVCache:
         return CacheRows(self, list(range(len(self.lengths))))
 
     def add_rows(self, count: int) -> None:
-        """Make room for `count` more rows after the present ones."""
-        self._replace(len(self.lengths) + count, self.capacity)
+        """Make room for `count` more rows after the present ones; none is longer then than the present ones need."""
+        self._replace(len(self.lengths) + count, min(self.capacity, max(self.lengths) + self._step))
         self.lengths.extend([0] * count)
 
     def copy_row(self, source: int, destination: int) -> None:
@@ -147,6 +147,11 @@ class RaggedKVCache:
     def buffers(self) -> list[KVState]:
         """The whole buffers, one entry a layer."""
         return [KVState(*pair) for pair in zip(self._keys, self._values, strict=True)]
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the buffers."""
+        return sum(buffer.numel() * buffer.element_size() for buffer in (*self._keys, *self._values))
 
     @property
     def num_layers(self) -> int:

@@ -27,6 +27,7 @@ _ONNXRUNTIME, _ONNX = "1.31", "1.19"
 _GRAPH_STEP = 512
 """Graphs are captured anew when a cache grows, so that it grows by much at a time."""
 _MAX_SPARE = 2
+_SPARE_BYTES = 2**25
 
 
 class _Forward(Protocol):
@@ -114,23 +115,26 @@ class LlamaLanguageModel:
 
     def new_cache(self, batch_size: int) -> RaggedKVCache:
         """An empty cache for `batch_size` rows."""
-        if not isinstance(self._forward, GraphLlama):
-            return RaggedKVCache(batch_size)
         with suppress(IndexError):  # somebody else may take the last one
             if batch_size == 1:
                 spare = self._spare.pop()
                 spare.empty()
                 return spare
-        return RaggedKVCache(batch_size, _GRAPH_STEP)
+        return RaggedKVCache(batch_size, _GRAPH_STEP) if self._captures else RaggedKVCache(batch_size)
 
     def recycle(self, cache: RaggedKVCache) -> None:
-        """Take back a cache that nobody will use again: what was captured for its buffers serves the next run too.
+        """Take back a cache that nobody will use again: what was captured for its buffers, or bound to them, serves the next
+        run too, and their memory need not be asked for anew.
 
         A large one is let go, with its memory.
         """
-        small = len(cache.lengths) == 1 and cache.capacity <= 2 * _GRAPH_STEP
-        if isinstance(self._forward, GraphLlama) and small and len(self._spare) < _MAX_SPARE:
+        small = cache.capacity <= 2 * _GRAPH_STEP if self._captures else cache.num_bytes <= _SPARE_BYTES
+        if len(cache.lengths) == 1 and small and len(self._spare) < _MAX_SPARE:
             self._spare.append(cache)
+
+    @property
+    def _captures(self) -> bool:
+        return isinstance(self._forward, GraphLlama)
 
     @overload
     def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None) -> torch.Tensor: ...

@@ -1,0 +1,72 @@
+"""A cache that nobody uses any more serves the next sequence, empty, and no larger than that one needs."""
+
+import pytest
+import torch
+
+from naive_speculate.infer.llama import model as llama
+from naive_speculate.infer.slots import SlotPool
+from tests.infer.llamas import FAMILIES, made, random_model, tokens
+
+EXECUTORS = ["onnx", "torch"]
+
+
+@pytest.fixture(scope="module")
+def source():
+    return random_model(FAMILIES["llama"]())
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_the_next_sequence_gets_the_memory_of_the_last_and_none_of_its_numbers(source, executor):
+    model = made(source, executor)
+    prompt = tokens(1, 5)
+    fresh = model.forward(prompt, model.new_cache(1))
+    pool = SlotPool(model)
+    slot = pool.allocate()
+    model.forward(tokens(1, 300), pool.view([slot]))
+    for buffer in slot.cache.buffers():
+        buffer.keys[:, :, 200:] = torch.nan
+    cache, memory = slot.cache, slot.cache.buffers()[0].keys.data_ptr()
+    pool.free(slot)
+    again = SlotPool(model).allocate()
+    assert again.cache is cache
+    assert again.num_tokens == 0
+    assert cache.buffers()[0].keys.data_ptr() == memory
+    assert not any(state.keys.any() or state.values.any() for state in cache.buffers())
+    assert torch.equal(model.forward(prompt, cache), fresh)
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_two_at_once_have_a_cache_each(source, executor):
+    model = made(source, executor)
+    pools = [SlotPool(model), SlotPool(model)]
+    slots = [pool.allocate() for pool in pools]
+    for _ in range(2):
+        assert slots[0].cache is not slots[1].cache
+        for pool, slot in zip(pools, slots, strict=True):
+            model.forward(tokens(1, 5), pool.view([slot]))
+            pool.free(slot)
+        slots = [pool.allocate() for pool in pools]
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_a_batch_that_begins_with_a_long_one_s_cache_is_as_long_as_it_needs(source, executor):
+    model = made(source, executor)
+    pool = SlotPool(model)
+    slot = pool.allocate()
+    model.forward(tokens(1, 500), pool.view([slot]))
+    pool.free(slot)
+    first, second = pool.allocate(), pool.allocate()
+    assert first.cache.capacity == 128
+    assert len(first.cache.lengths) == 2 and second.cache is first.cache
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_a_cache_that_takes_much_memory_is_let_go(source, executor, monkeypatch):
+    model = made(source, executor)
+    pool = SlotPool(model)
+    slot = pool.allocate()
+    model.forward(tokens(1, 5), pool.view([slot]))
+    monkeypatch.setattr(llama, "_SPARE_BYTES", slot.cache.num_bytes - 1)
+    cache = slot.cache
+    pool.free(slot)
+    assert pool.allocate().cache is not cache
