@@ -1,5 +1,6 @@
 """Tiny random models for tests."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -8,7 +9,8 @@ from tokenizers.models import WordLevel
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from naive_speculate import ModelPair
-from naive_speculate.infer import TransformersLanguageModel
+from naive_speculate.infer import LanguageModel
+from naive_speculate.infer.llama.model import LlamaLanguageModel
 
 
 def tiny_llama(num_layers: int, seed: int, positions: int = 200) -> LlamaForCausalLM:
@@ -29,14 +31,20 @@ def tiny_llama(num_layers: int, seed: int, positions: int = 200) -> LlamaForCaus
     return LlamaForCausalLM(config).eval()
 
 
-def noisy_pair() -> ModelPair:
-    """A random target, and a draft that is the target with a little noise, so that some drafts are kept and some not."""
+def noisy_pair(wrap: Callable[[LlamaForCausalLM], LanguageModel] | None = None) -> ModelPair:
+    """A random target, and a draft that is the target with a little noise, so that some drafts are kept and some not.
+
+    Args:
+        wrap: Makes a `LanguageModel` of each; None for this project's own forward in torch, which takes half the time of
+            transformers'.
+    """
+    wrap = wrap or (lambda model: LlamaLanguageModel.from_transformers(model, "torch"))
     target, draft = tiny_llama(2, seed=0), tiny_llama(2, seed=0)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in draft.parameters():
             parameter += 0.03 * torch.randn(parameter.shape, generator=generator)
-    return ModelPair(TransformersLanguageModel(target), TransformersLanguageModel(draft))
+    return ModelPair(wrap(target), wrap(draft))
 
 
 def save_noisy(source: Path, folder: Path) -> None:

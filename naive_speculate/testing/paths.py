@@ -61,16 +61,17 @@ class Branches:
 
     def categorical(self, probs: torch.Tensor) -> torch.Tensor:
         """See `RandomSource.categorical`."""
-        total = probs.sum().item()
-        if not abs(total - 1) <= 1e-5 or bool((probs < 0).any()):
+        given = probs.tolist()
+        total = sum(given)
+        if not abs(total - 1) <= 1e-5 or min(given) < 0:
             who = "the drafter draws from" if self.drafting else "next_probs are"
-            raise Deviation(f"{who} no distribution: {numbers(probs.tolist())}, which sum to {number(total)}")
-        possible = [token for token, p in enumerate(probs.tolist()) if p > 0]
-        weights = probs.double()[possible]
+            raise Deviation(f"{who} no distribution: {numbers(given)}, which sum to {number(total)}")
+        possible = [token for token, p in enumerate(given) if p > 0]
+        weights = [given[token] for token in possible]
         if probs.dtype != torch.float64 and len(possible) > 1:
             self.coarse = True
-            weights = weights / weights.sum()
-        self.asked.append(weights.tolist())
+            weights = [weight / total for weight in weights]
+        self.asked.append(weights)
         choice = int(self._choice())
         return torch.tensor(possible[choice if choice < len(possible) else 0])
 

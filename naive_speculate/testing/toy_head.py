@@ -5,8 +5,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from naive_speculate.infer.head.model import DraftHead
 from naive_speculate.infer.head.weights import HeadWeights
+from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.infer.llama.weights import LlamaLayer, LlamaShape, RotaryTable
-from naive_speculate.infer.transformers_model import TransformersLanguageModel
 from naive_speculate.pair import ModelPair
 from naive_speculate.testing.toys import EOS
 
@@ -28,7 +28,7 @@ def pair_with_head(vocab_size: int, seed: int) -> ModelPair:
             bos_token_id=None,
             eos_token_id=EOS,
         )
-        target = TransformersLanguageModel(LlamaForCausalLM(config).double())
+        target = LlamaLanguageModel.from_transformers(LlamaForCausalLM(config).double(), "torch")
         return ModelPair(target, head=_head(vocab_size, vocab_size - 1))
 
 

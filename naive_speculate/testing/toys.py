@@ -56,7 +56,7 @@ class ToyModel:
         """See `LanguageModel.forward`; of one sequence."""
         assert len(query_token_ids) == 1
         states = kv_cache.get_kv_states()
-        past = [] if not states else states[0].keys.flatten().long().tolist()
+        past = [] if not states else [int(token) for token in states[0].keys.flatten().tolist()]
         assert len(past) == kv_cache.get_num_tokens()
         new = query_token_ids[0].tolist()
         tokens = query_token_ids.double().view(1, 1, -1, 1)

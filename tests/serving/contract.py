@@ -43,7 +43,7 @@ class EngineContract:
         requests = [
             Request(
                 [1 + number, 2, 3],
-                SamplingParams(max_tokens=10 + 3 * number, seed=number, temperature=(0.0, 1.0, 0.6)[number % 3]),
+                SamplingParams(max_tokens=8 + 2 * number, seed=number, temperature=(0.0, 1.0, 0.6)[number % 3]),
                 num_draft_tokens=number % 5,
                 verify_strategy=("speculative_sampling", "block_verification")[number % 2],
                 detail=("full", "probs", "none")[number % 3],

@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import dataclass
+from itertools import accumulate
 
 import pytest
 
@@ -44,13 +45,14 @@ COPIES = {"copied text": Text((1.0,), (1,), (0.94,), True), "other text": Text((
 def tokens_per_cost(window: Window, text: Text, costs: CostTable, dice: random.Random, tokens: int = 96) -> float:
     """One run's."""
     made, spent = 0, 0.0
+    kinds, shares = range(len(text.kept)), list(accumulate(text.shares))
     while made < tokens:
         limit, fates, paid = min(window.max_drafts(), tokens - made - 1), [], 0
         while len(fates) < limit:
             if costs.call is not None and len(fates) == paid:
                 paid += window.next_call()
                 spent += costs.call if fates else 0.0  # that of the first is in the table
-            kind = dice.choices(range(len(text.kept)), text.shares)[0]
+            kind = dice.choices(kinds, cum_weights=shares)[0]
             fates.append(dice.random() < text.kept[kind])
             if not window.should_continue(text.confidences[kind]):
                 break

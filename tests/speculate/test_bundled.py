@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM
 
 from naive_speculate import EventKind, SamplingParams, Trace
 from naive_speculate.events import OUTPUT_KINDS
+from naive_speculate.infer.ragged_cache import RaggedKVCache
 from naive_speculate.models import BUNDLED_PAIR
 
 OPENINGS = [
@@ -23,7 +24,7 @@ OPENINGS = [
 ]
 ENDINGS = ["", " there was", " a little", " who had", " and", " never", " the", " of", " said"]
 PROMPTS = [opening + ending for opening in OPENINGS for ending in ENDINGS][:50]
-NEW_TOKENS = 16  # twice the largest window
+NEW_TOKENS = 12  # a window of the largest size that is kept whole is followed by another
 TEXT = "The children went into the garden, where"
 
 
@@ -31,6 +32,12 @@ TEXT = "The children went into the garden, where"
 def reference():
     """The target in transformers, float32."""
     return AutoModelForCausalLM.from_pretrained(BUNDLED_PAIR / "target", dtype=torch.float32).eval()
+
+
+@pytest.fixture
+def short_caches(monkeypatch):
+    """Room for 32 tokens a row at first: batches of many short rows need no more, and a masked forward reads it all."""
+    monkeypatch.setattr(RaggedKVCache.__init__, "__defaults__", (32,))
 
 
 def same_or_near_tie(reference, prompt, expected, found):
@@ -43,7 +50,7 @@ def same_or_near_tie(reference, prompt, expected, found):
     return len(found) == len(expected)
 
 
-def test_greedy_equals_transformers_for_50_prompts_and_every_window(bundled_decoder, reference):
+def test_greedy_equals_transformers_for_50_prompts_and_every_window(bundled_decoder, reference, short_caches):
     prompts = sorted((bundled_decoder.admission.encode(text) for text in PROMPTS), key=len)
     assert len(prompts) == 50
     expected = []
@@ -64,8 +71,8 @@ def test_greedy_equals_transformers_for_50_prompts_and_every_window(bundled_deco
 
 
 @pytest.mark.parametrize("strategy", ["speculative_sampling", "block_verification"])
-def test_sampled_two_token_continuations_pass_a_chi_square_test(bundled_decoder, reference, strategy):
-    prompt, count, batch = bundled_decoder.admission.encode("In the"), 3000, 100  # more rows at once take gigabytes of cache
+def test_sampled_two_token_continuations_pass_a_chi_square_test(bundled_decoder, reference, strategy, short_caches):
+    prompt, count, batch = bundled_decoder.admission.encode("In the"), 3000, 125  # more rows at once take gigabytes of cache
     seen: collections.Counter[tuple[int, ...]] = collections.Counter()
     for seed in range(count // batch):
         params = SamplingParams(n=batch, max_tokens=2, top_k=8, seed=seed, ignore_eos=True)
@@ -142,8 +149,8 @@ def test_joined_texts_are_the_text_even_inside_characters(bundled_decoder, bundl
     assert "".join(e.text for e in result.trace if e.kind in OUTPUT_KINDS) == tokenizer.decode(result.token_ids)
 
 
-def test_a_stop_string_cuts_the_text_exactly_and_nothing_behind_it_appears(bundled_decoder):
-    free = bundled_decoder.generate(TEXT, SamplingParams(max_tokens=40, temperature=0, ignore_eos=True), num_draft_tokens=0)
+def test_a_stop_string_cuts_the_text_exactly_and_nothing_behind_it_appears(small_decoder):
+    free = small_decoder.generate(TEXT, SamplingParams(max_tokens=40, temperature=0, ignore_eos=True), num_draft_tokens=0)
     for begin in (9, 23, 41, 60):
         stop = free.text[begin : begin + 7]
         at = free.text.find(stop)
@@ -152,7 +159,7 @@ def test_a_stop_string_cuts_the_text_exactly_and_nothing_behind_it_appears(bundl
                 params = SamplingParams(
                     max_tokens=40, temperature=0, stop=[stop], include_stop_str_in_output=include, ignore_eos=True
                 )
-                result = bundled_decoder.generate(TEXT, params, num_draft_tokens=k)
+                result = small_decoder.generate(TEXT, params, num_draft_tokens=k)
                 assert result.text == free.text[: at + (len(stop) if include else 0)]
                 assert result.finish_reason == "stop"
                 assert result.token_ids == free.token_ids[: len(result.token_ids)]

@@ -5,24 +5,37 @@ import threading
 
 import pytest
 import torch
+from transformers import LlamaForCausalLM
 
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder, Trace, VerifyStrategy
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.speculate.request import Request
 from tests.speculate.toys import ToyModel
-from tests.tiny import tiny_llama
+from tests.tiny import noisy_pair, tiny_llama
 
 STRATEGIES = list(VerifyStrategy)
 PROMPTS = [[5, 6, 7], [1], list(range(17)), [9, 8, 7, 6, 5, 4, 3, 2, 1], list(range(40, 70))]
 
 
+@pytest.fixture(scope="module", params=[None, TransformersLanguageModel], ids=["torch", "transformers"])
+def decoder(request) -> SpeculativeDecoder:
+    """The tiny decoder, and one that computes with transformers' own forward."""
+    return SpeculativeDecoder(noisy_pair(request.param))
+
+
 @pytest.fixture(scope="module")
-def greedy_outputs(tiny_pair) -> list[list[int]]:
+def source() -> LlamaForCausalLM:
+    """The target in transformers."""
+    return tiny_llama(2, seed=0)
+
+
+@pytest.fixture(scope="module")
+def greedy_outputs(source) -> list[list[int]]:
     """What transformers generates after the first prompts."""
     outputs = []
     for prompt in PROMPTS[:3]:
         query = torch.tensor([prompt])
-        output = tiny_pair.target.model.generate(
+        output = source.generate(
             query, attention_mask=torch.ones_like(query), do_sample=False, max_new_tokens=24, pad_token_id=0
         )
         outputs.append(output[0, len(prompt) :].tolist())
@@ -49,11 +62,11 @@ def test_greedy_match_ignores_temperature(tiny_decoder):
 @pytest.mark.parametrize("k", [0, 3, "auto"])
 def test_a_row_of_a_batch_gives_what_it_gives_alone(tiny_decoder, strategy, k):
     every = [
-        SamplingParams(max_tokens=30, seed=7),
-        SamplingParams(max_tokens=20, seed=7, temperature=0),
-        SamplingParams(max_tokens=33, seed=8, temperature=0.7, top_k=10),
-        SamplingParams(max_tokens=25, seed=9, frequency_penalty=0.5, min_p=0.05),
-        SamplingParams(max_tokens=11, seed=1, top_p=0.8),
+        SamplingParams(max_tokens=22, seed=7),
+        SamplingParams(max_tokens=15, seed=7, temperature=0),
+        SamplingParams(max_tokens=24, seed=8, temperature=0.7, top_k=10),
+        SamplingParams(max_tokens=18, seed=9, frequency_penalty=0.5, min_p=0.05),
+        SamplingParams(max_tokens=8, seed=1, top_p=0.8),
     ]
     batch = tiny_decoder.generate(PROMPTS, every, num_draft_tokens=k, verify_strategy=strategy)
     for prompt, params, row in zip(PROMPTS, every, batch, strict=True):
@@ -62,15 +75,15 @@ def test_a_row_of_a_batch_gives_what_it_gives_alone(tiny_decoder, strategy, k):
     assert [row.trace.events[0].row for row in batch] == [0, 1, 2, 3, 4]
 
 
-def test_sequences_join_and_leave_between_steps(tiny_decoder):
+def test_sequences_join_and_leave_between_steps(decoder):
     params = [SamplingParams(max_tokens=n, seed=n) for n in (30, 5, 12)]
-    alone = [tiny_decoder.generate(p, q).token_ids for p, q in zip(PROMPTS, params, strict=False)]
-    batch, running, done = tiny_decoder.new_batch(), [], {}
+    alone = [decoder.generate(p, q).token_ids for p, q in zip(PROMPTS, params, strict=False)]
+    batch, running, done = decoder.new_batch(), [], {}
     waiting = list(enumerate(zip(PROMPTS, params, strict=False)))
     while waiting or running:
         if waiting:
             number, (prompt, one) = waiting.pop(0)
-            run = tiny_decoder.prepare(Request(prompt, one), first_row=number)
+            run = decoder.prepare(Request(prompt, one), first_row=number)
             batch.admit(run.rows)
             running += run.rows
         for _ in range(2):
@@ -116,8 +129,8 @@ class Plain:
         return self._model.forward(query_token_ids, kv_cache)
 
 
-def test_a_plain_language_model_gives_the_same_as_a_batched_one(tiny_decoder, tiny_pair):
-    plain = SpeculativeDecoder(ModelPair(Plain(tiny_pair.target.model), Plain(tiny_pair.draft.model)))
+def test_a_plain_language_model_gives_the_same_as_a_batched_one(tiny_decoder):
+    plain = SpeculativeDecoder(noisy_pair(Plain))
     params = [SamplingParams(max_tokens=15, seed=3), SamplingParams(max_tokens=9, temperature=0)]
     for ours, theirs in zip(plain.generate(PROMPTS[:2], params), tiny_decoder.generate(PROMPTS[:2], params), strict=True):
         assert ours.token_ids == theirs.token_ids
@@ -177,13 +190,13 @@ def test_n_sequences_share_a_prompt_and_are_ranked(tiny_decoder):
     assert result.outputs[0].token_ids != result.outputs[1].token_ids
 
 
-def test_logprobs_agree_with_a_plain_forward(tiny_decoder, tiny_pair):
+def test_logprobs_agree_with_a_plain_forward(tiny_decoder, source):
     prompt = PROMPTS[3]
     params = SamplingParams(max_tokens=12, seed=2, logprobs=3, prompt_logprobs=2, temperature=0.7, top_k=5)
     result = tiny_decoder.generate(prompt, params)
     whole = prompt + result.token_ids
     with torch.no_grad():
-        raw = torch.log_softmax(tiny_pair.target.model(torch.tensor([whole])).logits[0], -1)
+        raw = torch.log_softmax(source(torch.tensor([whole])).logits[0], -1)
     for place, entry in enumerate(result.logprobs, start=len(prompt)):
         token = whole[place]
         assert len(entry) in (3, 4)

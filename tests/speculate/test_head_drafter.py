@@ -1,6 +1,7 @@
 """Drafting with a head: what it proposes is what its definition says over the committed text, in every executor and life."""
 
 import threading
+from functools import cache
 from itertools import pairwise
 
 import pytest
@@ -55,9 +56,15 @@ def one(folder):
     return SpeculativeDecoder(pair_of(folder, "torch"))
 
 
+@cache
+def source():
+    """The target in transformers."""
+    return tiny_llama(6, seed=0)
+
+
 def check(events, prompt, count=3):
     """Every window was drawn from what the head's definition gives for the committed tokens; there were some windows."""
-    reference = tiny_llama(6, seed=0)
+    reference = source()
     tokens, windows = list(prompt), 0
     committed = (EventKind.ACCEPTED, EventKind.RESAMPLED, EventKind.BONUS)
     steps: dict[int, list] = {}
@@ -91,7 +98,7 @@ def features_of(reference, tokens):
 
 
 def params(**more):
-    return SamplingParams(**{"max_tokens": 24, "seed": 3, "ignore_eos": True} | more)
+    return SamplingParams(**{"max_tokens": 18, "seed": 3, "ignore_eos": True} | more)
 
 
 @pytest.mark.parametrize("prompt", PROMPTS, ids=len)
@@ -102,7 +109,7 @@ def test_windows_are_drawn_from_what_the_head_says_of_the_committed_text(decoder
 
 
 def test_a_batch_s_rows_are_what_they_are_alone(decoder):
-    settings = [params(seed=number, max_tokens=12 + 3 * number) for number in range(len(PROMPTS))]
+    settings = [params(seed=number, max_tokens=10 + 2 * number) for number in range(len(PROMPTS))]
     together = decoder.generate(list(PROMPTS), settings, drafter="head", num_draft_tokens=3, detail="probs")
     for prompt, one, result in zip(PROMPTS, settings, together, strict=True):
         alone = decoder.generate(prompt, one, drafter="head", num_draft_tokens=3)
@@ -110,12 +117,19 @@ def test_a_batch_s_rows_are_what_they_are_alone(decoder):
         check(result.trace.events, prompt, count=2)
 
 
+GREEDY = params(temperature=0, max_tokens=28)
+
+
+@pytest.fixture(scope="module")
+def plain(decoder):
+    """What plain decoding gives."""
+    return [result.token_ids for result in decoder.generate(list(PROMPTS), GREEDY, num_draft_tokens=0)]
+
+
 @pytest.mark.parametrize("num_draft_tokens", [1, 3, 8, "auto"])
-def test_greedy_output_is_that_of_plain_decoding(decoder, num_draft_tokens):
-    greedy = params(temperature=0, max_tokens=40)
-    plain = decoder.generate(list(PROMPTS), greedy, num_draft_tokens=0)
-    drafted = decoder.generate(list(PROMPTS), greedy, drafter="head", num_draft_tokens=num_draft_tokens)
-    assert [result.token_ids for result in drafted] == [result.token_ids for result in plain]
+def test_greedy_output_is_that_of_plain_decoding(decoder, plain, num_draft_tokens):
+    drafted = decoder.generate(list(PROMPTS), GREEDY, drafter="head", num_draft_tokens=num_draft_tokens)
+    assert [result.token_ids for result in drafted] == plain
 
 
 @pytest.mark.parametrize("size", [1, 4, 5])
@@ -153,13 +167,13 @@ def test_a_sibling_that_is_left_behind_drafts_on(one):
 def test_rows_join_and_leave_between_steps(one):
     batch, cancel = one.new_batch(), threading.Event()
     options = {"drafter": "head", "num_draft_tokens": 4}
-    first = admitted(one, batch, PROMPTS[0], params(max_tokens=60), **options)
-    second = admitted(one, batch, PROMPTS[1], params(seed=4, max_tokens=60), cancel, **options)
-    plain = admitted(one, batch, PROMPTS[3], params(seed=6, max_tokens=60), num_draft_tokens=0)
+    first = admitted(one, batch, PROMPTS[0], params(max_tokens=40), **options)
+    second = admitted(one, batch, PROMPTS[1], params(seed=4, max_tokens=40), cancel, **options)
+    plain = admitted(one, batch, PROMPTS[3], params(seed=6, max_tokens=40), num_draft_tokens=0)
     for _ in range(4):
         batch.step([first, second, plain])
     cancel.set()
-    third = admitted(one, batch, PROMPTS[4], params(seed=5, max_tokens=60), **options)
+    third = admitted(one, batch, PROMPTS[4], params(seed=5, max_tokens=40), **options)
     while not (first.ended and third.ended and plain.ended):
         batch.step([first, second, third, plain])
     assert second.finish_reason == FinishReason.CANCELLED
@@ -287,7 +301,7 @@ def test_prompts_come_to_every_drafter_that_wants_to_see_them(one, monkeypatch):
     while not (watched.ended and beside.ended):
         batch.step([watched, beside])
     with torch.no_grad():
-        states = tiny_llama(6, seed=0)(torch.tensor([PROMPTS[1]]), output_hidden_states=True).hidden_states
+        states = source()(torch.tensor([PROMPTS[1]]), output_hidden_states=True).hidden_states
     expected = torch.cat([states[2][0], states[0][0]], dim=-1)[:-1]
     assert [start for _, start, _ in seen] == [0, 4, 8]
     assert all(start + len(part) == following for (_, start, part), (_, following, _) in pairwise(seen))

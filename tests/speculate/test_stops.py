@@ -1,10 +1,12 @@
 """Stop strings: what they cut is no part of the output, nor of its log-probabilities, nor does it come before min_tokens."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
-from naive_speculate import SamplingParams
+from naive_speculate import GenerationResult, SamplingParams
 from naive_speculate.text import StopStrings
 
 TEXT = "The children went into the garden, where"
@@ -46,6 +48,18 @@ def test_sequences_are_ranked_by_the_tokens_that_they_kept(small_decoder):
     assert sums == sorted(sums, reverse=True)
 
 
+@pytest.fixture(scope="module")
+def unstopped(small_decoder) -> Callable[..., tuple[SamplingParams, GenerationResult]]:
+    """Parameters without stop strings and what they give with windows of `k`, decoded once for all stop strings."""
+
+    @cache
+    def decoded(k: int, **options: float) -> tuple[SamplingParams, GenerationResult]:
+        params = SamplingParams(max_tokens=16, ignore_eos=True, **options)
+        return params, small_decoder.generate(OPENING, params, num_draft_tokens=k)
+
+    return decoded
+
+
 def where_it_ends(pieces: list[str], stops: list[str], min_tokens: int) -> int | None:
     """Where the text is cut: at the first stop string that a token behind the first `min_tokens` completes."""
     text, searched = "".join(pieces), len("".join(pieces[:min_tokens]))
@@ -66,16 +80,14 @@ STOPS = {
 
 @pytest.mark.parametrize("k", [0, 4])
 @pytest.mark.parametrize("stops_of", STOPS.values(), ids=STOPS)
-def test_with_min_tokens_a_stop_string_ends_the_text_where_a_later_token_completes_it(small_decoder, stops_of, k):
+def test_with_min_tokens_a_stop_string_ends_the_text_where_a_later_token_completes_it(small_decoder, unstopped, stops_of, k):
     ended = 0
     for options in ({"temperature": 0}, {"seed": 1}, {"seed": 2}):
         for min_tokens in (0, 1, 4, 9):
-            unstopped = SamplingParams(max_tokens=16, min_tokens=min_tokens, ignore_eos=True, **options)
-            free = small_decoder.generate(OPENING, unstopped, num_draft_tokens=k)
+            params, free = unstopped(k, min_tokens=min_tokens, **options)
             pieces = [event.text for event in free.trace if event.kind in ("accepted", "resampled", "bonus")]
             stops = stops_of(free.text)
-            params = replace(unstopped, stop=stops)
-            result = small_decoder.generate(OPENING, params, num_draft_tokens=k)
+            result = small_decoder.generate(OPENING, replace(params, stop=stops), num_draft_tokens=k)
             at = where_it_ends(pieces, stops, min_tokens)
             assert result.text == (free.text if at is None else free.text[:at])
             assert (result.finish_reason == "stop") == (at is not None)

@@ -185,10 +185,10 @@ def test_a_tokenizer_with_other_ids_gives_step_by_step_what_the_same_tokens_give
         ):
             mine.weight[ids] = theirs.weight.clone()
     moved.config.eos_token_id = other.eos_token_id
-    models = [TransformersLanguageModel(model) for model in (target, same, moved)]
+    models = [WAYS["torch"](model) for model in (target, same, moved)]
     plain = SpeculativeDecoder(ModelPair(models[0], models[1], tokenizer))
     translated = SpeculativeDecoder(ModelPair(models[0], models[2], tokenizer, draft_tokenizer=other))
-    for params in (SamplingParams(max_tokens=60, seed=1), SamplingParams(max_tokens=60, temperature=0)):
+    for params in (SamplingParams(max_tokens=40, seed=1), SamplingParams(max_tokens=40, temperature=0)):
         for prompt in ("Once upon a time", "x = [1, 2]"):
             expected, found = (one.generate(prompt, params, num_draft_tokens=4) for one in (plain, translated))
             assert found.token_ids == expected.token_ids

@@ -36,13 +36,13 @@ def test_without_max_tokens_and_without_a_last_position_a_request_is_refused():
 
 
 @pytest.mark.parametrize("n", [1, 2])
-def test_minus_one_logprobs_are_the_whole_distribution(tiny_decoder, tiny_pair, n):
+def test_minus_one_logprobs_are_the_whole_distribution(tiny_decoder, n):
     params = SamplingParams(max_tokens=6, seed=2, n=n, logprobs=-1, prompt_logprobs=-1)
-    results = tiny_decoder.generate(PROMPTS, params)
+    results, source = tiny_decoder.generate(PROMPTS, params), tiny_llama(2, seed=0)
     for prompt, result in zip(PROMPTS, results, strict=True):
         whole = prompt + result.token_ids
         with torch.no_grad():
-            raw = torch.log_softmax(tiny_pair.target.model(torch.tensor([whole])).logits[0], -1)
+            raw = torch.log_softmax(source(torch.tensor([whole])).logits[0], -1)
         for place, entry in enumerate(result.prompt_logprobs[1:] + result.logprobs):
             assert sorted(entry) == list(range(97))
             assert [entry[token].logprob for token in range(97)] == pytest.approx(raw[place].tolist(), abs=1e-4)
