@@ -19,6 +19,7 @@ CHROMIUM = [
     "--disable-sync",
     # Each window would load the pages of its address bar, which nobody sees here; the rest is Playwright's own list.
     "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,WebUIOmniboxFullPopup,PaintHolding,OptimizationHints,MediaRouter",
+    "--js-flags=--single-threaded",  # several collect garbage and compile no sooner where cores are shared, but compute more
 ]
 PATIENCE = 180_000  # milliseconds; a busy machine is slow, and nothing here waits longer than it must
 expect.set_options(timeout=PATIENCE)
