@@ -65,8 +65,8 @@ def bundled_decoder(bundled_pair) -> "naive_speculate.SpeculativeDecoder":
 
 @pytest.fixture(scope="session")
 def small_pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The folders of the bundled draft model as a target, and of itself with a little noise as its draft: real text, some drafts
-    kept and some not, at a fraction of the bundled target's cost."""
+    """The folders of the bundled draft model as a target, and of itself with a little noise as its draft: real text, some
+    drafts kept and some not, at a fraction of the bundled target's cost."""
     from naive_speculate.models import BUNDLED_PAIR
     from tests.tiny import save_noisy
 
