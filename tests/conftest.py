@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("NAIVE_SPECULATE_THREADS", "1")
@@ -63,15 +64,20 @@ def bundled_decoder(bundled_pair) -> "naive_speculate.SpeculativeDecoder":
 
 
 @pytest.fixture(scope="session")
-def small_decoder(tmp_path_factory: pytest.TempPathFactory) -> "naive_speculate.SpeculativeDecoder":
-    """The bundled draft model as a target, drafted for by itself with a little noise: real text, some drafts kept and some not,
-    at a fraction of the bundled target's cost."""
+def small_pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The folders of the bundled draft model as a target, and of itself with a little noise as its draft: real text, some
+    drafts kept and some not, at a fraction of the bundled target's cost."""
     from naive_speculate.models import BUNDLED_PAIR
     from tests.tiny import save_noisy
 
     folder = tmp_path_factory.mktemp("noisy")
     save_noisy(BUNDLED_PAIR / "draft", folder)
-    return naive_speculate.SpeculativeDecoder(naive_speculate.load_pair(BUNDLED_PAIR / "draft", folder, device="cpu"))
+    return BUNDLED_PAIR / "draft", folder
+
+
+@pytest.fixture(scope="session")
+def small_decoder(small_pair) -> "naive_speculate.SpeculativeDecoder":
+    return naive_speculate.SpeculativeDecoder(naive_speculate.load_pair(*small_pair, device="cpu"))
 
 
 @pytest.fixture(scope="session")

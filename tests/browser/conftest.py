@@ -1,7 +1,8 @@
-"""The real app with the real bundled pair, and a real Chromium."""
+"""The real app with a small pair, and a real Chromium."""
 
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
@@ -18,21 +19,28 @@ CHROMIUM = [
     "--disable-sync",
     # Each window would load the pages of its address bar, which nobody sees here; the rest is Playwright's own list.
     "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,WebUIOmniboxFullPopup,PaintHolding,OptimizationHints,MediaRouter",
+    "--js-flags=--single-threaded",  # several collect garbage and compile no sooner where cores are shared, but compute more
 ]
 PATIENCE = 180_000  # milliseconds; a busy machine is slow, and nothing here waits longer than it must
 expect.set_options(timeout=PATIENCE)
 
 
+def small(pair: tuple[Path, Path]) -> dict[str, str]:
+    """The environment of a server with this pair."""
+    return {"NAIVE_SPECULATE_TARGET": str(pair[0]), "NAIVE_SPECULATE_DRAFT": str(pair[1])}
+
+
 @pytest.fixture(scope="package")
-def server() -> Iterator[Server]:
-    """Without a measurement after each run, which takes some times as long as the run itself; `measuring` is with them."""
-    with Server(NAIVE_SPECULATE_MEASURING="off") as running:
+def server(small_pair: tuple[Path, Path]) -> Iterator[Server]:
+    """With a small pair, and without a measurement after each run, which takes some times as long as the run itself;
+    `measuring` is with them."""
+    with Server(NAIVE_SPECULATE_MEASURING="off", **small(small_pair)) as running:
         yield running
 
 
 @pytest.fixture(scope="package")
-def measuring() -> Iterator[Server]:
-    with Server() as running:
+def measuring(small_pair: tuple[Path, Path]) -> Iterator[Server]:
+    with Server(**small(small_pair)) as running:
         yield running
 
 

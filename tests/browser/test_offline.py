@@ -3,7 +3,7 @@
 from playwright.sync_api import ConsoleMessage, Page, expect
 
 from benchmarks.server import Server
-from tests.browser.conftest import PATIENCE
+from tests.browser.conftest import PATIENCE, small
 from tests.browser.relay import Relay
 from tests.browser.steps import another_run, ended, run, shown_run, start, text, trace
 
@@ -76,8 +76,8 @@ def test_a_run_whose_connection_breaks_is_whole_once_it_is_back(server, chromium
         assert page.locator("#k input[type=number]").input_value() == str(LONG["k"])
 
 
-def test_that_the_server_was_started_anew_is_said_and_the_run_can_be_made_again(server, chromium):
-    with Server() as first, Relay(first.url) as way:
+def test_that_the_server_was_started_anew_is_said_and_the_run_can_be_made_again(server, small_pair, chromium):
+    with Server(**small(small_pair)) as first, Relay(first.url) as way:
         page = chromium.new_page()
         opened(page, way.url)
         broken(page, way)

@@ -9,7 +9,7 @@ from gradio_client import Client
 from playwright.sync_api import Route, expect
 
 from benchmarks.server import ROOT, Server
-from naive_speculate import SamplingParams, SpeculativeDecoder, Trace, load_pair
+from naive_speculate import SamplingParams, Trace
 from tests.browser.conftest import PATIENCE
 from tests.browser.steps import ended, run, scrolls_sideways, see_chart, set_number, start, toast
 
@@ -98,15 +98,14 @@ def test_a_link_with_nonsense_is_told_and_the_page_works(open_page):
     assert page.evaluate("window.hit") is None
 
 
-def test_programs_get_the_events_that_the_library_makes(server):
+def test_programs_get_the_events_that_the_library_makes(server, small_decoder):
     client = Client(server.url, verbose=False)
     job = client.submit(PROMPT, max_tokens=24, seed=11, num_draft_tokens=3, api_name="/generate")
     job.result(timeout=120)
     lines = [json.dumps(event) for part in job.outputs() for event in part]
     received = Trace.from_jsonl("\n".join(lines))
-    decoder = SpeculativeDecoder(load_pair(device="cpu"))
     params = SamplingParams(temperature=0.7, max_tokens=24, seed=11)
-    assert received.text == decoder.generate(PROMPT, params, num_draft_tokens=3).text
+    assert received.text == small_decoder.generate(PROMPT, params, num_draft_tokens=3).text
     assert received.finished.finish_reason == "length"
 
 

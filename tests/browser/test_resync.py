@@ -11,7 +11,7 @@ from tests.browser.steps import ended, start, text, trace
 from ui.run.wire import RESYNC_EVENTS
 
 PROMPT = "Once upon a time there was an old man who"
-LONG = {"max_tokens": 480, "k": 16, "temperature": 2, "seed": 2}
+LONG = {"max_tokens": 990, "k": 16, "temperature": 2, "seed": 2}
 """It is wild, so that few drafts are kept: there are more events than one answer has."""
 
 

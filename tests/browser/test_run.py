@@ -1,9 +1,8 @@
 """Run and Stop: a prompt goes in, tokens of every kind come out, and they are the library's."""
 
-import pytest
 from playwright.sync_api import expect
 
-from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
+from naive_speculate import SamplingParams
 from tests.browser.steps import (
     another_run,
     as_soon_as,
@@ -23,19 +22,14 @@ PROMPT = "Once upon a time there was a fox who"
 KINDS = ("accepted", "rejected", "discarded", "resampled", "bonus")
 
 
-@pytest.fixture(scope="module")
-def decoder():
-    return SpeculativeDecoder(load_pair(device="cpu"))
-
-
-def test_a_prompt_becomes_tokens_of_every_kind_and_the_library_s_text(page, decoder):
+def test_a_prompt_becomes_tokens_of_every_kind_and_the_library_s_text(page, small_decoder):
     run(page, PROMPT, max_tokens=60, seed=3, k=2)
     for kind in KINDS:
         token = page.locator(f"#tokens [data-kind={kind}]").first
         token.wait_for(state="attached")
         for name in ("data-step", "data-index", "data-token-id"):
             assert int(token.get_attribute(name)) >= 0
-    result = decoder.generate(PROMPT, SamplingParams(temperature=0.7, max_tokens=60, seed=3), num_draft_tokens=2)
+    result = small_decoder.generate(PROMPT, SamplingParams(temperature=0.7, max_tokens=60, seed=3), num_draft_tokens=2)
     assert text(page) == result.text
     ids = page.evaluate(
         "[...document.querySelectorAll('#tokens [data-step]')]"
