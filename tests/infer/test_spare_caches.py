@@ -57,7 +57,8 @@ def test_a_batch_that_begins_with_a_long_one_s_cache_is_as_long_as_it_needs(sour
     pool.free(slot)
     first, second = pool.allocate(), pool.allocate()
     assert first.cache.capacity == 128
-    assert len(first.cache.lengths) == 2 and second.cache is first.cache
+    assert len(first.cache.lengths) == 2
+    assert second.cache is first.cache
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)
