@@ -1,9 +1,9 @@
 """The verify part of a step, for rows of different parameters: distributions, dice, verdict, and the token drawn from it."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
 import torch
 
 from naive_speculate.infer.device import on_device
@@ -56,12 +56,11 @@ def uniforms(rows: Sequence[SequenceState], lengths: Sequence[int], p: Distribut
     k = p.scores.shape[1] - 1
     if k == 0:
         return [[] for _ in rows]
-    draws = [
-        [row.random.uniform() for _ in range(length)] + [0.0] * (k - length) if row.verifier.needs_uniforms else [0.0] * k
-        for row, length in zip(rows, lengths, strict=True)
-    ]
-    drawn = any(row.verifier.needs_uniforms for row in rows)
-    return _rounded_down(draws) if drawn and p.best_known.dtype != torch.float64 else draws
+    drawn = [length if row.verifier.needs_uniforms else 0 for row, length in zip(rows, lengths, strict=True)]
+    draws = [[row.random.uniform() for _ in range(count)] for row, count in zip(rows, drawn, strict=True)]
+    if p.best_known.dtype != torch.float64:
+        draws = [[_rounded_down(draw) for draw in row] for row in draws]
+    return [row + [0.0] * (k - len(row)) for row in draws]
 
 
 def judge(rows: Sequence[SequenceState], p: Distributions, draft: Proposal, r: list[list[float]]) -> Verdict:
@@ -114,13 +113,11 @@ def _first(token_ids: torch.Tensor) -> torch.Tensor:
     return on_device([token for (token,) in token_ids.tolist()]) if token_ids.device.type == "cpu" else token_ids[:, 0]
 
 
-def _rounded_down(draws: list[list[float]]) -> list[list[float]]:
-    """The draws in float32, in which they are compared. The number nearest to one just below 1 would be 1, which refuses even a
-    draft that is certain; rounded down, every comparison comes out as it would in float64."""
-    exact = np.asarray(draws)
-    nearest = exact.astype(np.float32)
-    rounded: list[list[float]] = np.where(nearest > exact, np.nextafter(nearest, np.float32(0)), nearest).tolist()
-    return rounded
+def _rounded_down(draw: float) -> float:
+    """A draw in float32, in which it is compared. The number nearest to one just below 1 would be 1, which refuses even a draft
+    that is certain; rounded down, every comparison comes out as it would in float64."""
+    mantissa, exponent = math.frexp(draw)
+    return math.ldexp(math.floor(mantissa * 2**24), exponent - 24)
 
 
 def _merge(verdicts: Sequence[Verdict], places: Sequence[list[int]], vocab_size: int) -> Verdict:

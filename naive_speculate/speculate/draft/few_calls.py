@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from naive_speculate.infer.device import on_device
 from naive_speculate.sampling.random_source import SeededRandom, num_noises, winner
 from naive_speculate.speculate.draft.proposal import Proposal
 from naive_speculate.speculate.sequence import SequenceState
@@ -110,7 +111,7 @@ class _Drawing:
                 count = min(self._k, limit - self._drafted)
                 self._drawn[place] += count
                 noise[place, :count] = row.random.noise(count, self._vocab_size)  # type: ignore[attr-defined]
-        temperatures = torch.tensor([[row.params.temperature] for row in self._rows], dtype=torch.float32)
+        temperatures = on_device([[row.params.temperature] for row in self._rows], dtype=torch.float32)
         return temperatures, torch.from_numpy(noise)
 
     def filter(
