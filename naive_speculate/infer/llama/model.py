@@ -15,6 +15,7 @@ from naive_speculate.infer.llama.torch import TorchLlama
 from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, RotaryTable, rotary_of, shape_of, weights_of
 from naive_speculate.infer.protocols import KVCache, KVState
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
+from naive_speculate.infer.threads import one_torch_thread
 
 if TYPE_CHECKING:  # its import takes longer than loading a small model
     from transformers import PreTrainedModel
@@ -118,7 +119,8 @@ class LlamaLanguageModel:
         with suppress(IndexError):  # somebody else may take the last one
             if batch_size == 1:
                 spare = self._spare.pop()
-                spare.empty()
+                with one_torch_thread():  # several would spin on where the first forward's own want to compute
+                    spare.empty()
                 return spare
         return RaggedKVCache(batch_size, _GRAPH_STEP) if self._captures else RaggedKVCache(batch_size)
 
