@@ -9,7 +9,7 @@ import torch
 
 from naive_speculate.infer.device import on_device
 from naive_speculate.sampling.argmax import argmax
-from naive_speculate.speculate.rules import Verdict, count_leading, inside, overlap, pick
+from naive_speculate.speculate.rules import Verdict, count_leading, overlap, pick
 from naive_speculate.speculate.rules import Verifier as Verifier
 from naive_speculate.speculate.samplers import RejectionSampler, TypicalAcceptanceSampler
 
@@ -116,20 +116,19 @@ class BlockVerifier(Verifier):
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """How many drafts are kept, p_0 … p_k and h_1 … h_k; k is not 0."""
         k = draft_token_ids.shape[1]
+        places, lengths = torch.arange(1, k + 1, device=lengths.device), lengths[:, None]
         target, draft = pick(target_probs[:, :k], draft_token_ids), pick(draft_probs, draft_token_ids)
-        ratio = torch.where(draft > 0, target / draft.where(draft > 0, 1.0), 0.0)
         running = [target.new_ones(len(target))]
-        for place in range(k):
-            running.append((running[-1] * ratio[:, place]).clamp_max(1.0))
+        for ratio in torch.where(draft > 0, target / draft, 0.0).unbind(dim=1):
+            running.append((running[-1] * ratio).clamp_max(1.0))
         p = torch.stack(running, dim=1)
-        excess = (p[:, 1:k, None] * target_probs[:, 1:k] - draft_probs[:, 1:]).clamp_min(0).sum(dim=-1)
-        denominator = excess + 1 - p[:, 1:k]
-        inner = torch.where(denominator > 0, excess / denominator.where(denominator > 0, 1.0), 1.0)
-        h = torch.cat([inner.clamp_max(1.0), p[:, k:]], dim=1)  # rounding may give a little more than 1
-        last = torch.arange(1, k + 1, device=lengths.device) == lengths[:, None]
-        h = torch.where(last, p[:, 1:], h)
-        passed = (uniforms < h) & inside(lengths, k)
-        return (passed * torch.arange(1, k + 1, device=lengths.device)).amax(dim=1), p, h
+        inner = p[:, 1:k]
+        excess = (inner[..., None] * target_probs[:, 1:k] - draft_probs[:, 1:]).clamp_min(0).sum(dim=-1)
+        denominator = excess + 1 - inner
+        passing = torch.where(denominator > 0, excess / denominator, 1.0).clamp_max(1.0)  # rounding may give more
+        h = torch.where(places == lengths, p[:, 1:], torch.cat([passing, p[:, k:]], dim=1))
+        passed = (uniforms < h) & (places <= lengths)
+        return (passed * places).amax(dim=1), p, h
 
     def expected_accept(self, target_probs: torch.Tensor, draft_probs: torch.Tensor, verdict: Verdict) -> torch.Tensor:
         """What it would be if the place were judged by itself, which it is not: the window is judged as a whole."""
