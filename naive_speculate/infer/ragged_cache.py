@@ -65,8 +65,8 @@ class RaggedKVCache:
         return CacheRows(self, list(range(len(self.lengths))))
 
     def add_rows(self, count: int) -> None:
-        """Make room for `count` more rows after the present ones; none is longer then than the present ones need."""
-        self._replace(len(self.lengths) + count, min(self.capacity, max(self.lengths) + self._step))
+        """Make room for `count` more rows after the present ones; all as short as `trim` would make these."""
+        self._replace(len(self.lengths) + count, self._trimmed)
         self.lengths.extend([0] * count)
 
     def copy_row(self, source: int, destination: int) -> None:
@@ -92,13 +92,18 @@ class RaggedKVCache:
 
     def trim(self) -> None:
         """Give back what a long row, now gone, made the buffers grow by, where it is more than half of them."""
+        if self._trimmed < self.capacity:
+            self._replace(len(self.lengths), self._trimmed)
+
+    @property
+    def _trimmed(self) -> int:
         wanted = max(self.lengths) + self._step
-        if self.capacity > 2 * wanted:
-            self._replace(len(self.lengths), wanted)
+        return wanted if self.capacity > 2 * wanted else self.capacity
 
     def empty(self) -> None:
         """Forget everything, down to the numbers: one that is not finite would spoil what attends to it under a mask."""
         self.lengths = [0] * len(self.lengths)
+        self.filled_by = None
         for buffer in (*self._keys, *self._values):
             buffer.zero_()
 

@@ -95,18 +95,18 @@ def test_sequences_join_and_leave_between_steps(decoder):
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_after_a_step_no_cache_holds_an_uncommitted_token(tiny_decoder, tiny_pair, strategy):
-    batch, rows = tiny_decoder.new_batch(), []
+def test_after_a_step_no_cache_holds_an_uncommitted_token(decoder, strategy):
+    batch, rows = decoder.new_batch(), []
     for seed, prompt in enumerate(PROMPTS[:3]):
         request = Request(prompt, SamplingParams(max_tokens=40, seed=seed), num_draft_tokens=4, verify_strategy=strategy)
-        rows += tiny_decoder.prepare(request).rows
+        rows += decoder.prepare(request).rows
         batch.admit(rows[-1:])
     accepted = set()
     while not all(row.ended for row in rows):
         accepted |= {record.outcome.num_accepted for record in batch.step(rows).values()}
         for row in rows:
             places = (batch.workspace.slots[row], batch.workspace.drafters["model"].slots[row])
-            for slot, model in zip(places, (tiny_pair.target, tiny_pair.draft), strict=True):
+            for slot, model in zip(places, (decoder.pair.target, decoder.pair.draft), strict=True):
                 assert slot.num_tokens < len(row.token_ids)
                 fresh = model.new_cache(1)
                 model.forward(torch.tensor([row.token_ids[: slot.num_tokens]]), fresh)

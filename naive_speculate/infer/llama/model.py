@@ -2,7 +2,7 @@
 
 import importlib.metadata
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, overload
 
 import torch
@@ -15,7 +15,7 @@ from naive_speculate.infer.llama.torch import TorchLlama
 from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, RotaryTable, rotary_of, shape_of, weights_of
 from naive_speculate.infer.protocols import KVCache, KVState
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
-from naive_speculate.infer.threads import one_torch_thread
+from naive_speculate.infer.threads import computes_beside_torch, one_torch_thread
 
 if TYPE_CHECKING:  # its import takes longer than loading a small model
     from transformers import PreTrainedModel
@@ -119,7 +119,8 @@ class LlamaLanguageModel:
         with suppress(IndexError):  # somebody else may take the last one
             if batch_size == 1:
                 spare = self._spare.pop()
-                with one_torch_thread():  # several would spin on where the first forward's own want to compute
+                # Several threads of torch would spin on where the first forward's own want to compute.
+                with one_torch_thread() if computes_beside_torch(self) else nullcontext():
                     spare.empty()
                 return spare
         return RaggedKVCache(batch_size, _GRAPH_STEP) if self._captures else RaggedKVCache(batch_size)
@@ -128,10 +129,14 @@ class LlamaLanguageModel:
         """Take back a cache that nobody will use again: what was captured for its buffers, or bound to them, serves the next
         run too, and their memory need not be asked for anew.
 
-        A large one is let go, with its memory.
+        A large one is let go, with its memory, and so is one that was never whole.
         """
-        small = cache.capacity <= 2 * _GRAPH_STEP if self._captures else cache.num_bytes <= _SPARE_BYTES
-        if len(cache.lengths) == 1 and small and len(self._spare) < _MAX_SPARE:
+        if self._captures:
+            small = cache.capacity <= 2 * _GRAPH_STEP
+        else:
+            small = cache.capacity <= _GRAPH_STEP and cache.num_bytes <= _SPARE_BYTES
+        whole = cache.filled_by is self._forward
+        if len(cache.lengths) == 1 and small and whole and len(self._spare) < _MAX_SPARE:
             self._spare.append(cache)
 
     @property
