@@ -31,6 +31,7 @@ def test_the_next_sequence_gets_the_memory_of_the_last_and_none_of_its_numbers(s
     again = SlotPool(model).allocate()
     assert again.cache is cache
     assert again.num_tokens == 0
+    assert cache.filled_by is None  # or the first window would be drafted in another way than in a new one
     assert cache.buffers()[0].keys.data_ptr() == memory
     assert not any(state.keys.any() or state.values.any() for state in cache.buffers())
     assert torch.equal(model.forward(prompt, cache), fresh)
