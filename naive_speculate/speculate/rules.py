@@ -168,3 +168,8 @@ def next_token_probs(
     rejected_at = num_accepted.clamp_max(draft_probs.shape[1] - 1)
     rest = residual(target, draft_probs[rows, rejected_at])
     return torch.where((num_accepted == lengths)[:, None], target, rest)
+
+
+def inside(lengths: torch.Tensor, k: int) -> torch.Tensor:
+    """Which of k places are in each row's window, bool, shape `[batch_size, k]`; the rest is padding."""
+    return torch.arange(k, device=lengths.device) < lengths[:, None]

@@ -9,7 +9,7 @@ import torch
 
 from naive_speculate.infer.device import on_device
 from naive_speculate.sampling.argmax import argmax
-from naive_speculate.speculate.rules import Verdict, count_leading, overlap, pick
+from naive_speculate.speculate.rules import Verdict, count_leading, inside, overlap, pick
 from naive_speculate.speculate.rules import Verifier as Verifier
 from naive_speculate.speculate.samplers import RejectionSampler, TypicalAcceptanceSampler
 
@@ -116,7 +116,7 @@ class BlockVerifier(Verifier):
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """How many drafts are kept, p_0 … p_k and h_1 … h_k; k is not 0."""
         k = draft_token_ids.shape[1]
-        places, lengths = torch.arange(1, k + 1, device=lengths.device), lengths[:, None]
+        places = torch.arange(1, k + 1, device=lengths.device)
         target, draft = pick(target_probs[:, :k], draft_token_ids), pick(draft_probs, draft_token_ids)
         running = [target.new_ones(len(target))]
         for ratio in torch.where(draft > 0, target / draft, 0.0).unbind(dim=1):
@@ -126,8 +126,8 @@ class BlockVerifier(Verifier):
         excess = (inner[..., None] * target_probs[:, 1:k] - draft_probs[:, 1:]).clamp_min(0).sum(dim=-1)
         denominator = excess + 1 - inner
         passing = torch.where(denominator > 0, excess / denominator, 1.0).clamp_max(1.0)  # rounding may give more
-        h = torch.where(places == lengths, p[:, 1:], torch.cat([passing, p[:, k:]], dim=1))
-        passed = (uniforms < h) & (places <= lengths)
+        h = torch.where(places == lengths[:, None], p[:, 1:], torch.cat([passing, p[:, k:]], dim=1))
+        passed = (uniforms < h) & inside(lengths, k)
         return (passed * places).amax(dim=1), p, h
 
     def expected_accept(self, target_probs: torch.Tensor, draft_probs: torch.Tensor, verdict: Verdict) -> torch.Tensor:

@@ -4,7 +4,7 @@ import re
 
 from playwright.sync_api import expect
 
-from tests.browser.steps import scrolls_sideways, toast
+from tests.browser.steps import as_soon_as, scrolls_sideways, toast
 
 WORDS = ["in", "a", "forest", "with", "his", "mother", "and", "he", "was", "happy"]
 
@@ -92,3 +92,13 @@ def test_what_cannot_be_a_word_is_told_and_the_game_goes_on(open_page):
     assert not scrolls_sideways(page)
     page.get_by_role("button", name="Begin anew").click()
     expect(page.get_by_label("The story begins")).to_be_focused()
+
+
+def test_a_word_that_is_written_in_the_moment_of_the_last_one_s_verdict_is_judged_too(page):
+    page.get_by_role("tab", name="Learn").click()
+    page.locator("[data-room=yourself] > summary").click()
+    begin(page, "The fox looked at the")
+    next_word = "const form = document.querySelector('.ns-your-word'); form.elements.word.value = 'old'; form.requestSubmit();"
+    as_soon_as(page, "document.querySelectorAll('.ns-your-words tbody tr').length === 1", next_word)
+    write(page, "very", 50, 0)
+    expect(page.locator(".ns-your-words tbody tr")).to_have_count(2)

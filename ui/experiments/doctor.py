@@ -37,7 +37,9 @@ FIELDS = {
 def build_doctor() -> None:
     """Build the room inside the current Blocks context."""
     view = component("doctor", template(), events=["examine"], server_functions=[example], label="Doctor")
-    view.examine(examine, None, view, concurrency_limit=2, show_progress="hidden", api_visibility="private")
+    # As for the words of "Draft it yourself": one question at a time, but the next one as soon as the answer is there.
+    quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+    view.examine(examine, None, view, concurrency_limit=2, trigger_mode="multiple", **quiet)
 
 
 def template() -> str:

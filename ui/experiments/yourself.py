@@ -48,7 +48,8 @@ def build_yourself(catalog: Catalog) -> None:
         yield to_json({"at": fresh_seed(), "asked": _number_of(event._data), **found})
 
     queue: dict[str, Any] = {"concurrency_id": DECODING, "concurrency_limit": catalog.concurrency}
-    view.word(word, None, view, show_progress="hidden", api_visibility="private", **queue)
+    # "multiple": the page asks one thing at a time; Gradio's own "once" would drop what is asked just after an answer.
+    view.word(word, None, view, show_progress="hidden", api_visibility="private", trigger_mode="multiple", **queue)
 
 
 def judge(catalog: Catalog, asked: Any) -> dict[str, Any]:
