@@ -63,16 +63,9 @@ class Verifier(Protocol):
         """See `RejectionSampler.judge`."""
         ...
 
-    def count(
-        self,
-        target_probs: torch.Tensor,
-        draft_probs: torch.Tensor,
-        draft_token_ids: torch.Tensor,
-        uniforms: torch.Tensor,
-        lengths: torch.Tensor,
-    ) -> torch.Tensor:
-        """How many drafts `judge` keeps, for whoever asks no more: int64, shape `[batch_size]`."""
-        return self.judge(target_probs, draft_probs, draft_token_ids, uniforms, lengths).num_accepted
+    def count(self, *given: torch.Tensor) -> torch.Tensor:
+        """How many drafts `judge`, given the same, keeps, for whoever asks no more: int64, shape `[batch_size]`."""
+        return self.judge(*given).num_accepted
 
     def expected_accept(self, target_probs: torch.Tensor, draft_probs: torch.Tensor, verdict: Verdict) -> torch.Tensor | None:
         """How probable it was at each place, before a token was drawn there, that it would be kept, shape `[batch_size, k]`;

@@ -104,32 +104,10 @@ class RejectionSampler(_Sampler):
             uniforms: Draws from [0, 1), shape `[batch_size, k]`.
             lengths: int64, shape `[batch_size]`: drafts in each row; what comes after them is padding.
         """
-        accept_probs, num_accepted = self._judge(target_probs, draft_probs, draft_token_ids, uniforms, lengths)
+        accept_probs = self._acceptance(target_probs[:, : draft_token_ids.shape[1]], draft_probs, draft_token_ids)
+        num_accepted = count_leading(uniforms < accept_probs).minimum(lengths)
         next_probs = next_token_probs(target_probs, draft_probs, num_accepted, lengths)
         return Verdict(num_accepted, next_probs, None, accept_probs)
-
-    def count(
-        self,
-        target_probs: torch.Tensor,
-        draft_probs: torch.Tensor,
-        draft_token_ids: torch.Tensor,
-        uniforms: torch.Tensor,
-        lengths: torch.Tensor,
-    ) -> torch.Tensor:
-        """See `Verifier.count`."""
-        return self._judge(target_probs, draft_probs, draft_token_ids, uniforms, lengths)[1]
-
-    def _judge(
-        self,
-        target_probs: torch.Tensor,
-        draft_probs: torch.Tensor,
-        draft_token_ids: torch.Tensor,
-        uniforms: torch.Tensor,
-        lengths: torch.Tensor,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Acceptance probabilities, and how many drafts are kept."""
-        accept_probs = self._acceptance(target_probs[:, : draft_token_ids.shape[1]], draft_probs, draft_token_ids)
-        return accept_probs, count_leading(uniforms < accept_probs).minimum(lengths)
 
     def expected_accept(self, target_probs: torch.Tensor, draft_probs: torch.Tensor, verdict: Verdict) -> torch.Tensor:
         """Σ min(p, q); see `Verifier.expected_accept`."""

@@ -82,9 +82,9 @@ class BlockVerifier(Verifier):
     ) -> Verdict:
         """Decide about a batch of windows; arguments as in `RejectionSampler.judge`."""
         batch_size, k = draft_token_ids.shape
-        if k == 0:
-            return Verdict(lengths, target_probs[:, 0], None, target_probs.new_zeros(batch_size, 0))
         num_accepted, p, h = self._judge(target_probs, draft_probs, draft_token_ids, uniforms, lengths)
+        if k == 0:
+            return Verdict(num_accepted, target_probs[:, 0], None, h)
         rows = torch.arange(batch_size, device=lengths.device)
         at = target_probs[rows, num_accepted]
         scaled = p[rows, num_accepted][:, None] * at
@@ -93,18 +93,9 @@ class BlockVerifier(Verifier):
         rest = torch.where(total > 0, rest / total.where(total > 0, 1.0), at)
         return Verdict(num_accepted, torch.where((num_accepted == lengths)[:, None], at, rest), None, h)
 
-    def count(
-        self,
-        target_probs: torch.Tensor,
-        draft_probs: torch.Tensor,
-        draft_token_ids: torch.Tensor,
-        uniforms: torch.Tensor,
-        lengths: torch.Tensor,
-    ) -> torch.Tensor:
+    def count(self, *given: torch.Tensor) -> torch.Tensor:
         """See `Verifier.count`."""
-        if draft_token_ids.shape[1] == 0:
-            return lengths
-        return self._judge(target_probs, draft_probs, draft_token_ids, uniforms, lengths)[0]
+        return self._judge(*given)[0]
 
     @staticmethod
     def _judge(
@@ -114,8 +105,10 @@ class BlockVerifier(Verifier):
         uniforms: torch.Tensor,
         lengths: torch.Tensor,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """How many drafts are kept, p_0 … p_k and h_1 … h_k; k is not 0."""
+        """How many drafts are kept, p_0 … p_k and h_1 … h_k."""
         k = draft_token_ids.shape[1]
+        if k == 0:
+            return lengths, target_probs.new_ones(len(lengths), 1), target_probs.new_zeros(len(lengths), 0)
         places = torch.arange(1, k + 1, device=lengths.device)
         target, draft = pick(target_probs[:, :k], draft_token_ids), pick(draft_probs, draft_token_ids)
         running = [target.new_ones(len(target))]
