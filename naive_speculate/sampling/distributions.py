@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 
 from naive_speculate.sampling.argmax import argmax
@@ -44,7 +43,7 @@ def batch_probabilities(pipelines: Sequence[LogitsPipeline], scores: torch.Tenso
     """Each row's scores to probabilities; shape `[batch_size, places, vocab_size]` in and out."""
     first = pipelines[0]
     if all(pipeline.warp_key == first.warp_key for pipeline in pipelines):
-        return first.probabilities(scores.flatten(0, 1)).view_as(scores)
+        return first.probabilities(scores)
     return torch.stack([pipeline.probabilities(row) for pipeline, row in zip(pipelines, scores, strict=True)])
 
 
@@ -57,8 +56,10 @@ def usable_probabilities(pipelines: Sequence[LogitsPipeline], scores: torch.Tens
         is known without waiting for the device.
     """
     probs = batch_probabilities(pipelines, scores)
-    if probs.device.type == "cpu" and not np.isnan(probs.detach().numpy()[..., 0]).any():
-        return probs, None
+    if probs.device.type == "cpu":
+        numbers, (count, places) = probs.numpy(), probs.shape[:2]
+        if not any(math.isnan(numbers.item(row, place, 0)) for row in range(count) for place in range(places)):
+            return probs, None
     lost = probs[..., 0].isnan()
     return probs.nan_to_num_(nan=1 / probs.shape[-1]), ~lost
 

@@ -70,7 +70,8 @@ class LogitsPipeline:
         self._changes = self._changes_by_history or self._bias is not None
         self.plain = not self._changes and word_filter is None
         self._warpers = _warpers(params)
-        self.tempers_only = not self._changes and all(type(warper) is TemperatureLogitsWarper for warper in self._warpers)
+        self._tempers = sum(type(warper) is TemperatureLogitsWarper for warper in self._warpers)
+        self.tempers_only = not self._changes and self._tempers == len(self._warpers)
         self.warp_key = (params.temperature, params.min_p, params.top_k, params.top_p)
 
     def scores(self, logits: torch.Tensor, history: list[int], window: Sequence[int] = ()) -> torch.Tensor:
@@ -106,11 +107,13 @@ class LogitsPipeline:
         At temperature 0 nothing is drawn, and the probabilities are those of temperature 1.
 
         Args:
-            scores: Shape `[rows, vocab_size]`.
+            scores: Shape `[..., vocab_size]`.
 
         Returns:
             torch.Tensor: Same shape; rows sum to 1, but one is NaN throughout where every score is -inf or any is NaN or +inf.
         """
+        if scores.dim() > 2 and len(self._warpers) > self._tempers:  # the others take rows
+            return self.probabilities(scores.flatten(0, -2)).view_as(scores)
         for warper in self._warpers:
             scores = warper(cast(torch.LongTensor, None), cast(torch.FloatTensor, scores))
         return torch.softmax(scores, dim=-1)

@@ -92,12 +92,12 @@ def draw(rows: Sequence[SequenceState], verdict: Verdict) -> torch.Tensor:
         assert known is not None
         return known
     drawn = verdict.drawn or [True] * len(rows)
-    return torch.stack(
-        [
-            row.random.categorical(verdict.next_probs[place]) if drawn[place] or known is None else known[place]
-            for place, row in enumerate(rows)
-        ]
-    )
+    tokens = [
+        row.random.categorical(verdict.next_probs[place]) if drawn[place] or known is None else known[place]
+        for place, row in enumerate(rows)
+    ]
+    on_cpu = verdict.next_probs.device.type == "cpu"  # where a list costs less than `stack`, which nothing else in a step calls
+    return on_device([int(token) for token in tokens]) if on_cpu else torch.stack(tokens)
 
 
 def _next_tokens(rows: Sequence[SequenceState], p: Distributions, draft: Proposal) -> Verdict:

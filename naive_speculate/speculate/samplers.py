@@ -9,6 +9,7 @@ typical acceptance, Cai et al. 2024 (Medusa, arXiv 2401.10774, section 3.3.1).
 
 import torch
 
+from naive_speculate.infer.device import on_device
 from naive_speculate.sampling.argmax import argmax
 from naive_speculate.speculate.rules import (
     Generators,
@@ -18,6 +19,7 @@ from naive_speculate.speculate.rules import (
     draw,
     draw_uniform,
     entropy,
+    for_numpy,
     next_token_probs,
     overlap,
     pick,
@@ -104,8 +106,11 @@ class RejectionSampler(_Sampler):
             uniforms: Draws from [0, 1), shape `[batch_size, k]`.
             lengths: int64, shape `[batch_size]`: drafts in each row; what comes after them is padding.
         """
-        accept_probs = self._acceptance(target_probs[:, : draft_token_ids.shape[1]], draft_probs, draft_token_ids)
-        num_accepted = count_leading(uniforms < accept_probs).minimum(lengths)
+        if for_numpy(target_probs, draft_probs, uniforms):
+            num_accepted, accept_probs = self._on_host(target_probs, draft_probs, draft_token_ids, uniforms, lengths)
+        else:
+            accept_probs = self._acceptance(target_probs[:, : draft_token_ids.shape[1]], draft_probs, draft_token_ids)
+            num_accepted = count_leading(uniforms < accept_probs).minimum(lengths)
         next_probs = next_token_probs(target_probs, draft_probs, num_accepted, lengths)
         return Verdict(num_accepted, next_probs, None, accept_probs)
 
@@ -162,6 +167,27 @@ class RejectionSampler(_Sampler):
     def _get_recovered_token_ids(self, recovered_probs: torch.Tensor, generators: Generators = None) -> torch.Tensor:
         """A token drawn from each residual distribution, int64, shape `[batch_size, k]`."""
         return draw(recovered_probs, generators)
+
+    @staticmethod
+    def _on_host(
+        target_probs: torch.Tensor,
+        draft_probs: torch.Tensor,
+        draft_token_ids: torch.Tensor,
+        uniforms: torch.Tensor,
+        lengths: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """How many drafts of each row are kept, and min(1, p_target(x) / p_draft(x)) of each."""
+        p, q = target_probs.detach().numpy(), draft_probs.detach().numpy()
+        places = [
+            [(p.item(row, i, x), q.item(row, i, x)) for i, x in enumerate(window)]
+            for row, window in enumerate(draft_token_ids.tolist())
+        ]
+        accept_probs = on_device(
+            [[min(1.0, a / b) if b > 0 else 0.0 for a, b in row] for row in places], dtype=target_probs.dtype
+        )
+        refused = (uniforms.numpy() >= accept_probs.numpy()).tolist()
+        counts = [[*row[:length], True].index(True) for row, length in zip(refused, lengths.tolist(), strict=True)]
+        return on_device(counts), accept_probs
 
     @staticmethod
     def _acceptance(target_probs: torch.Tensor, draft_probs: torch.Tensor, draft_token_ids: torch.Tensor) -> torch.Tensor:

@@ -5,6 +5,7 @@ import itertools
 import pytest
 import torch
 
+from naive_speculate.speculate import rules, samplers
 from naive_speculate.speculate.rules import count_leading, residual
 from naive_speculate.speculate.samplers import RejectionSampler, TypicalAcceptanceSampler
 from naive_speculate.speculate.utils import greedy_match, speculative_sampling
@@ -239,3 +240,22 @@ def test_who_asks_only_how_many_drafts_are_kept_hears_what_the_verdict_says(veri
     kept = verifier.count(target, draft, token_ids, uniforms, lengths)
     assert kept.tolist() == verifier.judge(target, draft, token_ids, uniforms, lengths).num_accepted.tolist()
     assert len(set(kept.tolist())) > 1 or k == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("k", [0, 1, 4])
+def test_numpy_decides_as_torch_does(monkeypatch, dtype, k):
+    target, draft = random_probs(256, k + 1, 5, zeros=True).to(dtype), random_probs(256, k, 5, seed=1, zeros=True).to(dtype)
+    draft[::4] = target[::4, :k]  # where nothing can be refused
+    token_ids = torch.randint(5, (256, k), generator=torch.Generator().manual_seed(1))
+    uniforms = torch.rand(256, k, generator=torch.Generator().manual_seed(2), dtype=dtype)
+    given = target, draft, token_ids, uniforms, torch.arange(256) % (k + 1)
+    on_host = RejectionSampler().judge(*given)
+    for module in (rules, samplers):
+        monkeypatch.setattr(module, "for_numpy", lambda *tables: False)
+    verdict = RejectionSampler().judge(*given)
+    assert on_host.num_accepted.tolist() == verdict.num_accepted.tolist()
+    assert on_host.accept_probs.dtype == verdict.accept_probs.dtype == dtype
+    assert on_host.accept_probs.tolist() == verdict.accept_probs.tolist()
+    torch.testing.assert_close(on_host.next_probs, verdict.next_probs)
+    assert len(set(on_host.num_accepted.tolist())) == k + 1

@@ -22,7 +22,7 @@ from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
 
 _LOWEST = np.finfo(np.float32).min
 _SEEN = np.float32(0)
-_SMALL = 20_000_000  # weights; calling a larger model costs little beside computing it
+_SMALL = 100_000_000  # weights; batches take them once more, and calling branches costs little beside computing a larger model
 
 
 @dataclass
