@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from train.stories import words
@@ -29,6 +30,10 @@ class Telling:
 
     def maybe(self, chance: float) -> bool:
         return self.rng.random() < chance
+
+
+Kind = Callable[[Telling], str]
+"""What makes one text."""
 
 
 def near(place: str) -> str:
