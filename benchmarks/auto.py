@@ -11,17 +11,18 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from statistics import median
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.tables import numbers, output  # noqa: E402
 from naive_speculate import EventKind, SamplingParams, SpeculativeDecoder, load_pair  # noqa: E402
 from naive_speculate.infer.threads import leave_cores_to  # noqa: E402
 from naive_speculate.speculate.draft import DRAFTERS  # noqa: E402
@@ -45,14 +46,6 @@ SITUATIONS: dict[str, tuple[float, tuple[str, ...]]] = {
 }
 
 
-@dataclass
-class Rates:
-    """Tokens a second and tokens by the cost table, run by run."""
-
-    by_time: list[float] = field(default_factory=list)
-    by_cost: list[float] = field(default_factory=list)
-
-
 @dataclass(frozen=True)
 class Row:
     """One drafter on one kind of text.
@@ -74,7 +67,7 @@ class Row:
 def decode(
     decoder: SpeculativeDecoder, prompt: str, temperature: float, seed: int, window: int | str, drafter: str, new_tokens: int
 ) -> tuple[float, float]:
-    """One run's tokens a second, and a plain step's cost."""
+    """One run's tokens a second, and its tokens for the cost of a plain step."""
     costs = decoder.pair.costs(drafter)
     params = SamplingParams(temperature=temperature, max_tokens=new_tokens, seed=seed, ignore_eos=True)
     began = time.perf_counter()
@@ -89,36 +82,33 @@ def measure(decoder: SpeculativeDecoder, situation: str, drafter: str, pairs: in
     """One row of the table."""
     temperature, prompts = SITUATIONS[situation]
     ways: list[int | str] = ["auto", *WINDOWS]
-    rates: dict[int | str, Rates] = {way: Rates() for way in ways}
+    speeds: dict[int | str, list[float]] = {way: [] for way in ways}
+    costs = dict.fromkeys(ways, 0.0)
     for way in ways:
         decode(decoder, prompts[0], temperature, 0, way, drafter, 16)  # warm-up
     for turn in range(pairs):
         for way in ways if turn % 2 == 0 else reversed(ways):
-            seen = decode(decoder, prompts[turn % len(prompts)], temperature, turn, way, drafter, new_tokens)
-            rates[way].by_time.append(seen[0])
-            rates[way].by_cost.append(seen[1])
-    auto = rates["auto"]
-    ratios = {k: median(a / b for a, b in zip(auto.by_time, rates[k].by_time, strict=True)) for k in WINDOWS}
-    best = max(WINDOWS, key=lambda k: median(rates[k].by_time))
-    by_cost = max(WINDOWS, key=lambda k: sum(1 / rate for rate in rates[k].by_cost) * -1)
-    total = {way: sum(1 / rate for rate in found.by_cost) for way, found in rates.items()}
-    return Row(situation, drafter, best, ratios, by_cost, total[by_cost] / total["auto"])
+            speed, by_cost = decode(decoder, prompts[turn % len(prompts)], temperature, turn, way, drafter, new_tokens)
+            speeds[way].append(speed)
+            costs[way] += 1 / by_cost
+    ratios = {k: median(a / b for a, b in zip(speeds["auto"], speeds[k], strict=True)) for k in WINDOWS}
+    best = max(WINDOWS, key=lambda k: median(speeds[k]))
+    cheapest = min(WINDOWS, key=lambda k: costs[k])
+    return Row(situation, drafter, best, ratios, cheapest, costs[cheapest] / costs["auto"])
 
 
 def show(rows: Sequence[Row], pairs: int, console: Console) -> None:
     """Print the table."""
     table = Table(
+        Column(no_wrap=True),
+        Column("drafter", no_wrap=True),
+        *numbers(*(f"k = {k}" for k in WINDOWS), "best k", "÷ best", "by costs: k", "÷ best"),
         title=f"“auto” ÷ a fixed window, speeds: medians of {pairs} pairs of runs",
         caption=f"{machine_name('cpu')}, {date.today():%d %B %Y}",
     )
-    table.add_column("", no_wrap=True)
-    table.add_column("drafter", no_wrap=True)
-    for heading in (*(f"k = {k}" for k in WINDOWS), "best k", "÷ best", "by costs: k", "÷ best"):
-        table.add_column(heading, justify="right")
     for row in rows:
-        cells = [f"{row.ratios[k]:.2f}" for k in WINDOWS]
         table.add_row(
-            row.situation, row.drafter, *cells,
+            row.situation, row.drafter, *(f"{row.ratios[k]:.2f}" for k in WINDOWS),
             str(row.best), f"{row.ratios[row.best]:.2f}", str(row.best_by_cost), f"{row.cost_ratio:.2f}",
         )  # fmt: skip
     console.print(table)
@@ -147,8 +137,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"{drafter}, {situation}: {rows[-1].ratios[rows[-1].best]:.2f}", file=sys.stderr, flush=True)
     with options.out.open("w", encoding="utf-8") as file:
         show(rows, pairs, Console(file=file, width=WIDTH))
-    output = Console()
-    show(rows, pairs, output if output.is_terminal else Console(width=WIDTH))
+    show(rows, pairs, output(WIDTH))
     return 0
 
 

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from benchmarks.tables import numbers, output
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.sampling.words import WordList, classroom_words, masked
 
@@ -37,12 +38,9 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Offence:
+class Offence(Run):
     """A run in which listed words were found; these are masked."""
 
-    prompt: str
-    temperature: float
-    seed: int
     words: tuple[str, ...]
 
 
@@ -71,22 +69,18 @@ def search(
             # together, as a word may begin in the prompt; what stands there already is not the pair's
             found = words.find(run.prompt + result.text)[len(words.find(run.prompt)) :]
             if found:
-                yield Offence(run.prompt, run.temperature, run.seed, tuple(map(masked, found)))
+                yield Offence(**asdict(run), words=tuple(map(masked, found)))
 
 
 def show(runs: Sequence[Run], offences: Sequence[Offence], console: Console) -> None:
     total, found = Counter(run.prompt for run in runs), Counter(offence.prompt for offence in offences)
-    table = Table("prompt", title="Runs with listed words")
-    for heading in ("runs", "with words"):
-        table.add_column(heading, justify="right")
+    table = Table("prompt", *numbers("runs", "with words"), title="Runs with listed words")
     for prompt, count in total.items():
         table.add_row(_line(prompt), str(count), str(found[prompt]))
     console.print(table)
     for offence in offences:
-        console.print(
-            f"T = {offence.temperature:g}, seed {offence.seed}, {_line(offence.prompt)}: {', '.join(offence.words)}",
-            markup=False,
-        )
+        run = f"T = {offence.temperature:g}, seed {offence.seed}, {_line(offence.prompt)}"
+        console.print(f"{run}: {', '.join(offence.words)}", markup=False)
     console.print(f"{len(offences)} of {len(runs)} runs have listed words")
 
 
@@ -124,8 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.json:
         print(json.dumps({"runs": len(runs), "offences": [asdict(offence) for offence in offences]}, indent=2))
     else:
-        output = Console()
-        show(runs, offences, output if output.is_terminal else Console(width=WIDTH))
+        show(runs, offences, output(WIDTH))
     return 1 if offences else 0
 
 

@@ -13,9 +13,11 @@ import signal
 import statistics
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from rich.console import Console
 from rich.table import Table
@@ -59,10 +61,9 @@ def request_of(client: int, tokens: int) -> Request:
 
 
 def crowd(
-    engine: Engine, clients: int, tokens: int, meanwhile: Callable[[Callable[[], int]], None] | None = None
+    engine: Engine, clients: int, tokens: int, meanwhile: Callable[[], object] | None = None
 ) -> tuple[list[Answer], float]:
-    """All clients at the same moment. `meanwhile` does something to the engine; it takes a function that tells how many runs
-    have their first token."""
+    """All clients at the same moment. `meanwhile` does something to the engine once a third of the runs have begun."""
     gate = threading.Barrier(clients + 1)
     answers = [Answer() for _ in range(clients)]
 
@@ -85,33 +86,39 @@ def crowd(
         gate.wait()
         began = time.perf_counter()
         if meanwhile is not None:
-            meanwhile(lambda: sum(answer.first_token is not None for answer in answers))
+            while sum(answer.first_token is not None for answer in answers) < clients // 3:
+                time.sleep(0.01)
+            meanwhile()
         for future in futures:
             future.result()
     return answers, max(answer.seconds for answer in answers) if meanwhile is None else time.perf_counter() - began
 
 
-def kill_one(engine: RayEngine, clients: int) -> Callable[[Callable[[], int]], None]:
-    """Kill a replica's process once a third of the runs have begun."""
+def kill_one(engine: RayEngine) -> Callable[[], object]:
+    """What kills a replica's process."""
     process, _ = engine.handle.broadcast("state").results(timeout_s=10)[0]  # asked now, for a full replica answers late
-
-    def kill(begun: Callable[[], int]) -> None:
-        while begun() < clients // 3:
-            time.sleep(0.01)
-        os.kill(process, signal.SIGKILL)
-
-    return kill
+    return partial(os.kill, process, signal.SIGKILL)
 
 
-def replace_all(args: DecoderArgs, clients: int) -> Callable[[Callable[[], int]], None]:
-    """Deploy a changed application once a third of the runs have begun."""
+@contextmanager
+def replicas(args: DecoderArgs) -> Iterator[RayEngine]:
+    """The bundled pair on a Ray of its own, once all replicas decode; both are stopped at the end."""
+    made = cluster.start({APP: args}, num_cpus=args.min_replicas, object_store_memory=200 * 2**20)
+    made.join()
+    try:
+        cluster.wait_until_ready(APP)
+        wait_for_all(args)
+        engine = RayEngine(APP, made)
+        yield engine
+        engine.close()
+    finally:
+        made.leave()
 
-    def deploy(begun: Callable[[], int]) -> None:
-        while begun() < clients // 3:
-            time.sleep(0.01)
-        cluster.deploy(APP, args.model_copy(update={"max_prompt_tokens": 500}))
 
-    return deploy
+def wait_for_all(args: DecoderArgs) -> None:
+    """Wait until as many replicas decode as there should be."""
+    while cluster.replicas_of(APP) != args.min_replicas:
+        time.sleep(0.2)
 
 
 def figures(answers: list[Answer], seconds: float, expected: list[str]) -> list[str]:
@@ -154,29 +161,19 @@ def main() -> None:
     local.close()
 
     args = DecoderArgs(max_rows=options.rows, min_replicas=options.replicas, max_replicas=options.replicas, drain_seconds=120)
-    made = cluster.start({APP: args}, num_cpus=options.replicas, object_store_memory=200 * 2**20)
-    made.join()
-    try:
-        cluster.wait_until_ready(APP)
-        while cluster.replicas_of(APP) != options.replicas:
-            time.sleep(0.2)
-        engine = RayEngine(APP, made)
+    changed = args.model_copy(update={"max_prompt_tokens": 500})
+    with replicas(args) as engine:
         crowd(engine, 8 * options.replicas, 16)
-        name = f"{options.replicas} replicas"
-        for column in (name, "one killed", "all replaced"):
+        for column in (f"{options.replicas} replicas", "one killed", "all replaced"):
             before = engine.retried
             meanwhile = None
             if column == "one killed":
-                meanwhile = kill_one(engine, options.clients)
+                meanwhile = kill_one(engine)
             elif column == "all replaced":
-                meanwhile = replace_all(args, options.clients)
+                meanwhile = partial(cluster.deploy, APP, changed)
             columns[column] = figures(*crowd(engine, options.clients, options.tokens, meanwhile), expected)
             retried[column] = str(engine.retried - before)
-            while cluster.replicas_of(APP) != options.replicas:
-                time.sleep(0.2)
-        engine.close()
-    finally:
-        made.leave()
+            wait_for_all(args)
 
     title = f"{options.clients} clients at once, {options.tokens} tokens each, {options.rows} places a replica, k = {DRAFTS}"
     table = Table("", *columns, title=title)

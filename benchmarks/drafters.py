@@ -23,6 +23,7 @@ from rich.table import Table
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.tables import numbers, output  # noqa: E402
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, load_pair  # noqa: E402
 from naive_speculate.infer import KVCache, KVState  # noqa: E402
 from naive_speculate.speculate.draft import DRAFTERS  # noqa: E402
@@ -121,11 +122,7 @@ def measure(
 def show(figures: Sequence[Figure], console: Console) -> None:
     """Print a row a kind of text and window, a column a drafter."""
     names = list(dict.fromkeys(figure.drafter for figure in figures))
-    table = Table(title="Tokens a forward (× prompt lookup; drafts a forward)")
-    table.add_column("text")
-    table.add_column("k", justify="right")
-    for name in names:
-        table.add_column(name, justify="right")
+    table = Table("text", *numbers("k", *names), title="Tokens a forward (× prompt lookup; drafts a forward)")
     for row in dict.fromkeys((figure.kind, figure.window) for figure in figures):
         cells = {figure.drafter: _cell(figure) for figure in figures if (figure.kind, figure.window) == row}
         table.add_row(row[0], str(row[1]), *(cells[name] for name in names))
@@ -168,8 +165,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.json:
         print(json.dumps([asdict(figure) for figure in figures], indent=2))
     else:
-        output = Console()
-        show(figures, output if output.is_terminal else Console(width=120))
+        show(figures, output(120))
     return 0
 
 

@@ -35,12 +35,13 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from transformers import LlamaConfig, LlamaForCausalLM
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.tables import output  # noqa: E402
 from naive_speculate import SpeculativeDecoder, load_pair  # noqa: E402
 from naive_speculate.bench.command import PROMPTS  # noqa: E402
 from naive_speculate.bench.ways import Transformers, our_way  # noqa: E402
@@ -185,11 +186,14 @@ def best(rates: dict[str, list[float]], names: Sequence[str]) -> str:
     return max(names, key=lambda name: median(rates[name]))
 
 
+def columns(*headings: str) -> list[Column]:
+    """A name, and numbers."""
+    return [Column(no_wrap=True), *(Column(heading, justify="right", no_wrap=True) for heading in headings)]
+
+
 def decoding_table(rates: dict[str, list[float]], peers: dict[str, str], limit: float, caption: str) -> Table:
     """Speeds, and each way beside the one of llama.cpp that it is compared with."""
-    table = Table(title="Greedy decoding, tokens a second", caption=caption)
-    for heading, justify in (("", "left"), ("median", "right"), ("from", "right"), ("to", "right"), ("÷ llama.cpp", "right")):
-        table.add_column(heading, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    table = Table(*columns("median", "from", "to", "÷ llama.cpp"), title="Greedy decoding, tokens a second", caption=caption)
     for name, found in rates.items():
         beside = f"{ratio(rates, name, peers[name]):.2f}" if name in peers else ""
         table.add_row(name, f"{median(found):.0f}", f"{min(found):.0f}", f"{max(found):.0f}", beside)
@@ -199,9 +203,8 @@ def decoding_table(rates: dict[str, list[float]], peers: dict[str, str], limit: 
 
 def forward_table(found: dict[str, list[tuple[list[float], list[float], float]]]) -> Table:
     """Milliseconds of forwards, and llama.cpp's ÷ ours turn by turn."""
-    table = Table(title=f"A forward of the target after {CONTEXT} tokens, ms")
-    for heading in ("", "tokens", "ours", "llama.cpp", "our speed ÷ llama.cpp's", "limit"):
-        table.add_column(heading, justify="left" if not heading else "right", no_wrap=True)
+    headings = columns("tokens", "ours", "llama.cpp", "our speed ÷ llama.cpp's", "limit")
+    table = Table(*headings, title=f"A forward of the target after {CONTEXT} tokens, ms")
     for name, turns in found.items():
         for place, count in enumerate(FORWARDS):
             ours, theirs = [turn[0][place] for turn in turns], [turn[1][place] for turn in turns]
@@ -235,11 +238,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
-    consoles = [Console(width=None if sys.stdout.isatty() else WIDTH)]
-    with options.out.open("w", encoding="utf-8") if options.out else open(os.devnull, "w") as file:
-        for console in (*consoles, Console(file=file, width=WIDTH)):
-            for table in tables:
-                console.print(table)
+    output(WIDTH).print(*tables)
+    if options.out:
+        with options.out.open("w", encoding="utf-8") as file:
+            Console(file=file, width=WIDTH).print(*tables)
     return 0
 
 
@@ -268,14 +270,10 @@ def measure(options: argparse.Namespace) -> list[Table]:
         return measured
 
     with tempfile.TemporaryDirectory() as folder:
-        files = {name: Path(folder) / f"{name}.gguf" for name in ("target", "draft", "target half", "draft half")}
-        for name, model, dtype in (
-            ("target", target, "float32"),
-            ("draft", draft, "float32"),
-            ("target half", target, "float16"),
-            ("draft half", draft, "float16"),
-        ):
-            export(model, pair.tokenizer, files[name], dtype)
+        files = {name: Path(folder) / f"{name}.gguf" for name in ("target", "draft", "target half")}
+        export(target, pair.tokenizer, files["target"], "float32")
+        export(draft, pair.tokenizer, files["draft"], "float32")
+        export(target, pair.tokenizer, files["target half"], "float16")
         ours = {k: f"ours, k = {k}" if k else "ours, plain" for k in (0, *options.windows)}
         theirs = {k: f"llama.cpp, k = {k}" if k else "llama.cpp, plain" for k in (0, *options.windows)}
         ways: dict[str, Measure] = {name: decoding(our_way(decoder, k, 0.0, tokens)) for k, name in ours.items()}
@@ -283,8 +281,7 @@ def measure(options: argparse.Namespace) -> list[Table]:
         for k in options.windows:
             ways[theirs[k]] = engine.speculative(files["target"], files["draft"], k, prompts, tokens)
         ways["llama.cpp, plain, half precision"] = engine.plain(files["target half"], tokens)
-        for way in [peer.way(k, 0.0) for k in (0, *options.windows)]:
-            ways[way.name] = decoding(way)
+        ways |= {way.name: decoding(way) for way in (peer.way(k, 0.0) for k in (0, *options.windows))}
         rates = in_turn(ways, options.turns, tick)
         best_peer = best(rates, [theirs[k] for k in options.windows])
         peers = {ours[0]: theirs[0]} | {ours[k]: best_peer for k in options.windows}

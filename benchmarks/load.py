@@ -55,15 +55,26 @@ def prompt_of(client: int) -> str:
     return BEGINNINGS[client % len(BEGINNINGS)].format(HEROES[client // len(BEGINNINGS) % len(HEROES)])
 
 
+def post(url: str, body: dict[str, Any]) -> dict[str, Any]:
+    """The server's answer to a call."""
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=300) as answer:
+        found: dict[str, Any] = json.load(answer)
+    return found
+
+
+def begin(url: str, prompt: str, seed: int, tokens: int) -> str:
+    """Begin a run as a program would; returns where its events can be read."""
+    call = f"{url}gradio_api/call/generate"
+    asked = post(call, {"data": [prompt, tokens, TEMPERATURE, TOP_P, seed, DRAFTS, "speculative_sampling"]})
+    return f"{call}/{asked['event_id']}"
+
+
 def ask(url: str, prompt: str, seed: int, tokens: int) -> Answer:
     """One run over HTTP, as a program would make it."""
     began = time.perf_counter()
-    body = json.dumps({"data": [prompt, tokens, TEMPERATURE, TOP_P, seed, DRAFTS, "speculative_sampling"]}).encode()
-    request = urllib.request.Request(f"{url}gradio_api/call/generate", body, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=300) as answer:
-        event_id = json.load(answer)["event_id"]
     first, text, count, finished = None, "", 0, False
-    with urllib.request.urlopen(f"{url}gradio_api/call/generate/{event_id}", timeout=300) as answer:
+    with urllib.request.urlopen(begin(url, prompt, seed, tokens), timeout=300) as answer:
         for events in lists(answer):
             for event in events:
                 if event["kind"] in ("accepted", "resampled", "bonus"):

@@ -18,7 +18,6 @@ import os
 import re
 import secrets
 import shutil
-import socket
 import statistics
 import time
 import urllib.request
@@ -32,6 +31,8 @@ from typing import Any
 import gradio as gr
 from playwright.sync_api import Page, sync_playwright
 
+from benchmarks.load import begin, post
+from benchmarks.server import free_port
 from naive_speculate import SamplingParams, SpeculativeDecoder
 from naive_speculate.infer.threads import share_cores
 from naive_speculate.serving import LocalEngine
@@ -101,14 +102,6 @@ def alone(decoder: SpeculativeDecoder, tokens: int, seed: int) -> float:
     return float((events[-1].metrics or {})["tokens_per_second"])
 
 
-def post(url: str, body: dict[str, Any]) -> dict[str, Any]:
-    """The server's answer to a call."""
-    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request) as answer:
-        found: dict[str, Any] = json.load(answer)
-    return found
-
-
 def read_slowly(url: str, tokens: int) -> float:
     """The decoder's tokens a second, told by the last event of a stream of which some 160 kB are read a second."""
     received = b""
@@ -125,8 +118,7 @@ def read_slowly(url: str, tokens: int) -> float:
 
 def slow_program(url: str, tokens: int, seed: int) -> float:
     """Tokens a second that the server's decoder reaches for a program that reads slowly."""
-    asked = post(f"{url}gradio_api/call/generate", {"data": [PROMPT, tokens, 0.7, 1.0, seed, 5, "speculative_sampling"]})
-    return read_slowly(f"{url}gradio_api/call/generate/{asked['event_id']}", tokens)
+    return read_slowly(begin(url, PROMPT, seed, tokens), tokens)
 
 
 def slow_page(url: str, tokens: int, seed: int) -> float:
@@ -236,14 +228,12 @@ def in_turn(ways: Mapping[str, Measure], seeds: Sequence[int], warm: Measure) ->
 
 def long_texts(decoder: SpeculativeDecoder, tokens: int, count: int) -> list[int]:
     """The first seeds whose texts do not end before."""
-    found: list[int] = []
-    for seed in itertools.count():
-        if len(found) == count:
-            break
+
+    def is_long(seed: int) -> bool:
         params = SamplingParams(temperature=0.7, max_tokens=tokens, seed=seed)
-        if decoder.generate(PROMPT, params, detail="none").metrics.num_generated_tokens == tokens:
-            found.append(seed)
-    return found
+        return decoder.generate(PROMPT, params, detail="none").metrics.num_generated_tokens == tokens
+
+    return list(itertools.islice(filter(is_long, itertools.count()), count))
 
 
 def serve() -> tuple[str, SpeculativeDecoder, gr.Blocks]:
@@ -254,10 +244,7 @@ def serve() -> tuple[str, SpeculativeDecoder, gr.Blocks]:
     open_queue(page, 32)
     catalog.warm_up()
     settle_memory()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    url = launch(page, server_port=port, prevent_thread_lock=True, quiet=True)
+    url = launch(page, server_port=free_port(), prevent_thread_lock=True, quiet=True)
     engine = next(iter(catalog.pairs.values())).engine
     assert isinstance(engine, LocalEngine)
     return url, engine.decoder, page

@@ -20,16 +20,18 @@ from typing import Any
 import numpy as np
 import torch
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.tables import numbers, output  # noqa: E402
 from naive_speculate import SpeculativeDecoder, load_pair  # noqa: E402
 from naive_speculate.bench.measure import compare  # noqa: E402
 from naive_speculate.bench.ways import our_way  # noqa: E402
 from train.card import load, prompts_from  # noqa: E402
 from train.corpus import read_text, split_passages  # noqa: E402
+from train.data import TokenArray  # noqa: E402
 from train.errors import TrainingError  # noqa: E402
 from train.loop import mean_loss  # noqa: E402
 
@@ -65,7 +67,7 @@ class Loss:
     bits_per_byte: float
 
 
-def encode_passages(tokenizer: Any, passages: Sequence[str]) -> np.ndarray[Any, np.dtype[np.uint16]]:
+def encode_passages(tokenizer: Any, passages: Sequence[str]) -> TokenArray:
     """All passages one after another, each ending with the end-of-text token."""
     ids: list[int] = []
     for passage in passages:
@@ -73,9 +75,8 @@ def encode_passages(tokenizer: Any, passages: Sequence[str]) -> np.ndarray[Any, 
     return np.array(ids, dtype=np.uint16)
 
 
-def losses(folder: Path, tokenizer: Any, passages: Sequence[str]) -> dict[str, Loss]:
+def losses(folder: Path, tokens: TokenArray, passages: Sequence[str]) -> dict[str, Loss]:
     """Next-token loss of both models over windows of held-out text, in float32 weights and bfloat16 products."""
-    tokens = encode_passages(tokenizer, passages)
     size = sum(len(passage.encode()) for passage in passages)
     found = {}
     for name in ("target", "draft"):
@@ -111,10 +112,8 @@ def measure(
 
 
 def show(gains: Sequence[Gain], found: dict[str, Loss], console: Console) -> None:
-    table = Table(title="Speculation with the bundled pair")
-    table.add_column(no_wrap=True)
-    for heading in ("k", "accepted length", "accepted ÷ drafted", "α", "plain tok/s", "with drafts tok/s", "speedup"):
-        table.add_column(heading, justify="right")
+    headings = ("k", "accepted length", "accepted ÷ drafted", "α", "plain tok/s", "with drafts tok/s", "speedup")
+    table = Table(Column(no_wrap=True), *numbers(*headings), title="Speculation with the bundled pair")
     for gain in gains:
         table.add_row(
             _name(gain), str(gain.num_draft_tokens),
@@ -167,9 +166,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (TrainingError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    tokens = encode_passages(pair.tokenizer, passages)
     if passages:
-        every = encode_passages(pair.tokenizer, passages)
-        prompts = prompts_from(every, options.prompts, PROMPT_TOKENS).tolist()
+        prompts = prompts_from(tokens, options.prompts, PROMPT_TOKENS).tolist()
     else:
         lines = PROMPTS.read_text(encoding="utf-8").splitlines()[: options.prompts]
         prompts = [pair.tokenizer.encode(line, verbose=False)[:PROMPT_TOKENS] for line in lines]
@@ -180,7 +179,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for temperature, strategy in WAYS
         for gain in measure(decoder, prompts, temperature, options.new_tokens, options.num_draft_tokens, strategy)
     ]
-    found = losses(options.pair, pair.tokenizer, passages) if passages else {}
+    found = losses(options.pair, tokens, passages) if passages else {}
     if options.json:
         report = {
             "device": str(decoder.admission.device),
@@ -193,8 +192,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         }
         print(json.dumps(report, indent=2))
     else:
-        output = Console()
-        show(gains, found, output if output.is_terminal else Console(width=WIDTH))
+        show(gains, found, output(WIDTH))
     return 0
 
 

@@ -16,6 +16,14 @@ READY_SECONDS = 500.0  # a busy machine is slow; one that ends before is told at
 GONE_SECONDS = 300.0
 
 
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    return port
+
+
 class Server:
     """`python app.py` on a free port, ready once this object is made; a context manager.
 
@@ -32,9 +40,7 @@ class Server:
     """
 
     def __init__(self, *options: str, **environment: str) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         self.url = f"http://127.0.0.1:{port}/"
         self._lines: list[str] = []
         self._over = False

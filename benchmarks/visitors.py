@@ -17,15 +17,14 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.cluster import APP, request_of
+from benchmarks.cluster import replicas, request_of
 from naive_speculate.events import OUTPUT_KINDS
 from naive_speculate.serving import Engine
-from naive_speculate.serving.ray import cluster as ray_cluster
 from naive_speculate.serving.ray.app import DecoderArgs
-from naive_speculate.serving.ray.engine import RayEngine
 
 RATE_RUNS = 12
 
@@ -56,12 +55,7 @@ def outlook(visitors: int, think: float, rates: Sequence[float], replicas: int) 
     """
 
     def rate(running: int) -> float:
-        share = min(running / replicas, len(rates))
-        if share <= 1:
-            return running * rates[0]
-        below = min(int(share), len(rates) - 1)
-        part = share - below
-        return replicas * ((1 - part) * rates[below - 1] + part * rates[below])
+        return replicas * float(np.interp(running / replicas, range(len(rates) + 1), [0.0, *rates]))
 
     def chances(population: int) -> list[float]:
         weights = [1.0]
@@ -86,12 +80,7 @@ def measure_rates(engine: Engine, replicas: int, rows: int, tokens: int) -> list
             began = time.perf_counter()
             list(pool.map(lambda client: [None for _ in engine.submit(request_of(client, tokens))], range(runs)))
             found[size] = runs / replicas / (time.perf_counter() - began)
-    rates = []
-    for number in range(1, rows + 1):
-        below, above = max(s for s in sizes if s <= number), min(s for s in sizes if s >= number)
-        part = 0.0 if above == below else (number - below) / (above - below)
-        rates.append((1 - part) * found[below] + part * found[above])
-    return rates
+    return [float(rate) for rate in np.interp(range(1, rows + 1), sizes, [found[size] for size in sizes])]
 
 
 def visit(engine: Engine, visitors: int, think: float, tokens: int, seconds: float) -> tuple[Outlook, float]:
@@ -140,32 +129,20 @@ def main() -> None:
     options = parser.parse_args()
     console = Console()
     args = DecoderArgs(max_rows=options.rows, min_replicas=options.replicas, max_replicas=options.replicas)
-    cluster = ray_cluster.start({APP: args}, num_cpus=options.replicas, object_store_memory=200 * 2**20)
-    cluster.join()
-    try:
-        while (ray_cluster.replicas_of(APP) or 0) < options.replicas:
-            time.sleep(0.2)
-        engine = RayEngine(APP, cluster)
+    headings = ("visitors", "runs/s", "model", "response", "model", "found no place", "model", "first token p50")
+    title = f"{options.replicas} replicas of {options.rows} places, {options.tokens} tokens a run, {options.think:g} s between"
+    table = Table(*headings, title=title)
+    with replicas(args) as engine:
         measure_rates(engine, options.replicas, 2, 8)
         rates = measure_rates(engine, options.replicas, options.rows, options.tokens)
-        title = (
-            f"{options.replicas} replicas of {options.rows} places, {options.tokens} tokens a run, {options.think:g} s between"
-        )
-        table = Table(
-            "visitors", "runs/s", "model", "response", "model", "found no place", "model", "first token p50", title=title
-        )
         for visitors in options.visitors:
             met, first = visit(engine, visitors, options.think, options.tokens, options.seconds)
             said = outlook(visitors, options.think, rates, options.replicas)
-            pairs = (
-                (f"{met.per_second:.1f}", f"{said.per_second:.1f}"),
-                (f"{met.response:.2f} s", f"{said.response:.2f} s"),
-                (f"{met.waiting:.0%}", f"{said.waiting:.0%}"),
-            )
-            table.add_row(str(visitors), *(text for pair in pairs for text in pair), f"{first:.2f} s")
-        engine.close()
-    finally:
-        cluster.leave()
+            table.add_row(
+                str(visitors), f"{met.per_second:.1f}", f"{said.per_second:.1f}",
+                f"{met.response:.2f} s", f"{said.response:.2f} s",
+                f"{met.waiting:.0%}", f"{said.waiting:.0%}", f"{first:.2f} s",
+            )  # fmt: skip
     shown = ", ".join(f"{size}: {rate:.1f}" for size, rate in enumerate(rates, 1))
     console.print(f"runs a second of one replica, by how many it decodes together: {shown}")
     console.print(table)

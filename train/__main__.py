@@ -3,7 +3,7 @@
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
@@ -65,7 +65,7 @@ def make_pair(arguments: argparse.Namespace) -> None:
             raise TrainingError("--threads must be at least 1")
         torch.set_num_threads(arguments.threads)
     shop = Workshop(
-        recipe=PRESETS[arguments.preset].with_seed(arguments.seed),
+        recipe=replace(PRESETS[arguments.preset], seed=arguments.seed),
         work=arguments.work,
         device=choose_device(arguments.device),
         compile=arguments.preset != "tiny" and not arguments.no_compile,

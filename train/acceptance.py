@@ -14,6 +14,8 @@ from transformers import LlamaForCausalLM
 
 from train.sampling import continue_prompts
 
+NUM_DRAFT_TOKENS = 4
+
 
 @dataclass(frozen=True)
 class Acceptance:
@@ -48,17 +50,14 @@ def measure_acceptance(
     target: LlamaForCausalLM,
     draft: LlamaForCausalLM,
     prompts: Tensor,
-    *,
-    new_tokens: int = 128,
-    num_draft_tokens: int = 4,
-    temperature: float = 1.0,
-    seed: int = 0,
+    new_tokens: int,
+    temperature: float,
 ) -> Acceptance:
-    """Prompts ``(rows, length)``; both models on the prompts' device."""
-    generator = torch.Generator(prompts.device).manual_seed(seed)
+    """With ``NUM_DRAFT_TOKENS`` a round; prompts ``(rows, length)``, both models on their device."""
+    generator = torch.Generator(prompts.device).manual_seed(0)
     tokens = continue_prompts(target, prompts, new_tokens, temperature, generator)
     start = prompts.shape[1]
     logits = [model(input_ids=tokens, use_cache=False).logits[:, start - 1 : -1] for model in (target, draft)]
     keep = keep_probabilities(logits[0], logits[1], tokens[:, start:], temperature)
     draws = torch.rand(keep.shape, generator=generator, device=keep.device)
-    return play_rounds((draws < keep).tolist(), num_draft_tokens)
+    return play_rounds((draws < keep).tolist(), NUM_DRAFT_TOKENS)

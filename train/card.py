@@ -37,80 +37,7 @@ SAMPLE_PROMPTS = (
 )
 SAMPLE_TEMPERATURE = 0.7
 SAMPLE_TOKENS = 120
-
-
-CARD = """\
----
-license: apache-2.0
-language: en
-library_name: transformers
-pipeline_tag: text-generation
----
-
-# A small pair for speculative decoding
-
-Two Llama-architecture language models with one tokenizer: a *target* that writes simple English tales, and a *draft*
-that guesses what the target will write. They are here to show speculative decoding on an ordinary computer.
-
-| model | layers × width | parameters | nats per token | bits per byte |
-|---|---|---|---|---|
-{target_row}
-{draft_row}
-
-Losses are on held-out books{unread}.
-
-| 64 held-out prompts of 32 tokens, 128 new tokens, k = 4 | greedy | temperature 1 |
-|---|---|---|
-| mean accepted length, the extra token included | {greedy.mean_length:.2f} | {sampled.mean_length:.2f} |
-| accepted ÷ drafted | {greedy.rate:.2f} | {sampled.rate:.2f} |
-
-Acceptance is played through from one forward of each model over the target's own text; `benchmarks/pair.py` decodes, with
-other prompts.
-
-## Data
-
-English prose in the public domain (children's books, adventure, detective stories, from Project Gutenberg editions):
-{book_share} of the {train_tokens:.1f} M tokens that the {last}training drew from. The other {story_share} are simple
-stories from the generator in `train/stories/` (tales, letters, dialogues, questions with answers, lists, small facts),
-mixed in.
-
-Paragraphs with words that do not belong into a classroom (slurs, what old books call groups of people, profanity) were taken
-out, and passages cut there: {taken_out} paragraphs, by the list in `naive_speculate/sampling/words.py`, {listed_words} entries,
-matched as whole words whatever their case. `python -m benchmarks.classroom` looks for such words in what the target
-writes{untouched}.
-
-The tokenizer is a byte-level BPE with {vocab_size:,} pieces learned from {tokenizer_origin}; `<|endoftext|>` separates
-passages, and nothing is added to a prompt.
-
-## Procedure
-
-Target{legs_told}:
-
-{legs}
-
-Sequences of {sequence_length} and at last {positions} tokens. Muon on the matrices, AdamW on embeddings and norms, at the
-rates above: warm-up, constant rate, linear decay over the last {decay_share}; bfloat16 matrix products.
-
-Draft: {draft_origin}, then distilled from what the target says of {lesson_tokens:.2f} M tokens, books and
-text that it wrote itself, {draft_tokens:.1f} M read in all, with total variation and forward KL, and at the end with
-total variation alone (DistillSpec, arXiv 2310.08461).
-
-```
-{command}
-```
-
-![Loss curves](loss-curve.png)
-
-## Limits
-
-The target is very small. It keeps to simple sentences for a while, forgets names and facts, knows nothing of the world
-after 1930, cannot answer questions or follow instructions, and repeats what old books say, their prejudices included.
-Text beyond 1,024 tokens is outside its positions. Use it to look at decoding, and for nothing that matters.
-
-## Twelve samples, unpicked
-
-Temperature {temperature}, {sample_tokens} tokens, seed 1; the prompt is in bold.
-"""
+CARD = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
 
 LEGS = ", in {} legs, each begun with the weights of the one before (a larger one grown from them, `train/grow.py`)"
 
@@ -140,26 +67,23 @@ def load(folder: Path) -> LlamaForCausalLM:
     return model
 
 
-def measure(out: Path, valid: TokenArray, valid_bytes: int, *, prompts: int = 64, new_tokens: int = 128) -> Measured:
+def measure(out: Path, valid: TokenArray, valid_bytes: int, new_tokens: int) -> Measured:
     target, draft = load(out / "target"), load(out / "draft")
     length = min(512, target.config.max_position_embeddings, len(valid) - 1)
-    beginnings = prompts_from(valid, prompts, min(32, length // 2))
-    found = [
-        measure_acceptance(target, draft, beginnings, new_tokens=new_tokens, temperature=temperature)
-        for temperature in (0.0, 1.0)
-    ]
-    losses = [mean_loss(model, valid, length, rows=8) for model in (target, draft)]
-    return Measured(losses[0], losses[1], valid_bytes / len(valid), found[0], found[1])
+    beginnings = prompts_from(valid, 64, min(32, length // 2))
+    greedy, sampled = (measure_acceptance(target, draft, beginnings, new_tokens, temperature) for temperature in (0.0, 1.0))
+    target_loss, draft_loss = (mean_loss(model, valid, length, rows=8) for model in (target, draft))
+    return Measured(target_loss, draft_loss, valid_bytes / len(valid), greedy, sampled)
 
 
-def measure_head(out: Path, valid: TokenArray, *, prompts: int = 16, new_tokens: int = 64) -> dict[str, float]:
+def measure_head(out: Path, valid: TokenArray) -> dict[str, float]:
     """Tokens a target forward that the exported head brings with five drafted tokens, decoded."""
     decoder = SpeculativeDecoder(load_pair(out / "target", head=out / "head", device="cpu"))
     room = decoder.admission.max_positions or 512
-    beginnings = prompts_from(valid, prompts, min(32, room // 4)).tolist()
+    beginnings = prompts_from(valid, 16, min(32, room // 4)).tolist()
     found = {}
     for name, temperature in (("greedy", 0.0), ("temperature 1", 1.0)):
-        params = SamplingParams(temperature=temperature, max_tokens=min(new_tokens, room // 2), seed=1, ignore_eos=True)
+        params = SamplingParams(temperature=temperature, max_tokens=min(64, room // 2), seed=1, ignore_eos=True)
         results = decoder.generate(beginnings, params, drafter="head", num_draft_tokens=5, detail="none")
         found[name] = sum(len(one.token_ids) for one in results) / sum(one.metrics.num_spec_steps for one in results)
     return found
@@ -263,14 +187,11 @@ def model_card(
             f"| {measured.bits_per_byte(loss):.3f} |"
         )
 
-    def percent(share: float) -> str:
-        return f"{share:.0%}"
-
     lines = CARD.format(
         target_row=row("target", target, measured.target_loss),
         draft_row=row("draft", draft, measured.draft_loss),
         greedy=measured.greedy, sampled=measured.sampled,
-        book_share=percent(1 - story_share), story_share=percent(story_share),
+        story_share=story_share, book_share=1 - story_share,
         listed_words=len(classroom_words()), taken_out=data["paragraphs_taken_out"],
         train_tokens=data["train_tokens"] / million, vocab_size=recipe["vocab_size"],
         unread=" that neither model was trained on" if data["source"]["valid"] or not goes_on else ", left out of the last leg",
@@ -279,7 +200,7 @@ def model_card(
         tokenizer_origin="the texts of the first leg" if goes_on else "the same text",
         legs_told=LEGS.format(len(legs)) if goes_on else "",
         legs=table(legs), command=command(recipe, data, legs, draft_goes_on),
-        sequence_length=recipe["sequence_length"], positions=recipe["positions"], decay_share=percent(recipe["decay_share"]),
+        sequence_length=recipe["sequence_length"], positions=recipe["positions"], decay_share=recipe["decay_share"],
         draft_origin="begun as the draft of an earlier target" if draft_goes_on else "trained on the corpus for a while",
         lesson_tokens=draft_run["lessons"] / million, draft_tokens=draft_run["tokens"] / million,
         temperature=SAMPLE_TEMPERATURE, sample_tokens=SAMPLE_TOKENS,

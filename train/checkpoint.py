@@ -1,6 +1,7 @@
 """Checkpoints: written whole or not at all, the last two kept, never replaced by a run of another configuration."""
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,13 @@ def differences(stored: dict[str, Any], wanted: dict[str, Any], prefix: str = ""
     return found
 
 
+@dataclass(frozen=True)
 class CheckpointFolder:
     """The checkpoints of one model, ``NAME-STEP.pt``, in a folder."""
 
-    def __init__(self, folder: Path, name: str, settings: dict[str, Any]) -> None:
-        self.folder = folder
-        self.name = name
-        self.settings = settings
+    folder: Path
+    name: str
+    settings: dict[str, Any]
 
     def steps(self) -> list[Path]:
         """Numbered checkpoints, oldest first."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from transformers import LlamaConfig
@@ -21,19 +21,7 @@ class ModelShape:
     intermediate: int
 
     def llama_config(self, vocab_size: int, positions: int) -> LlamaConfig:
-        return LlamaConfig(
-            vocab_size=vocab_size,
-            hidden_size=self.hidden,
-            intermediate_size=self.intermediate,
-            num_hidden_layers=self.layers,
-            num_attention_heads=self.heads,
-            num_key_value_heads=self.heads,
-            max_position_embeddings=positions,
-            tie_word_embeddings=True,
-            bos_token_id=END_OF_TEXT_ID,
-            eos_token_id=END_OF_TEXT_ID,
-            pad_token_id=None,
-        )
+        return llama_config(self, self.layers, vocab_size, positions, tie_word_embeddings=True)
 
 
 @dataclass(frozen=True)
@@ -58,14 +46,8 @@ class Recipe:
 
     def target_settings(self) -> dict[str, Any]:
         """What decides the target; a change of the draft alone leaves the target's checkpoints valid."""
-        every = asdict(self)
-        return {key: every[key] for key in every if key not in ("draft", "draft_batch_tokens", "sample_tokens")}
-
-    def draft_settings(self) -> dict[str, Any]:
-        return asdict(self)
-
-    def with_seed(self, seed: int) -> Recipe:
-        return replace(self, seed=seed)
+        of_drafts = ("draft", "draft_batch_tokens", "sample_tokens")
+        return {key: value for key, value in asdict(self).items() if key not in of_drafts}
 
 
 @dataclass(frozen=True)
@@ -82,21 +64,24 @@ class HeadRecipe:
     adam_rate: float
 
     def layer_config(self, target: LlamaConfig) -> LlamaConfig:
-        return LlamaConfig(
-            vocab_size=target.vocab_size,
-            hidden_size=self.hidden,
-            intermediate_size=self.intermediate,
-            num_hidden_layers=1,
-            num_attention_heads=self.heads,
-            num_key_value_heads=self.heads,
-            head_dim=self.hidden // self.heads,
-            max_position_embeddings=target.max_position_embeddings,
-            rms_norm_eps=target.rms_norm_eps,
-            rope_parameters=target.rope_parameters,
-            bos_token_id=END_OF_TEXT_ID,
-            eos_token_id=END_OF_TEXT_ID,
-            pad_token_id=None,
-        )
+        positions, same = target.max_position_embeddings, ("rms_norm_eps", "rope_parameters")
+        return llama_config(self, 1, target.vocab_size, positions, **{name: getattr(target, name) for name in same})
+
+
+def llama_config(shape: ModelShape | HeadRecipe, layers: int, vocab_size: int, positions: int, **more: Any) -> LlamaConfig:
+    return LlamaConfig(
+        vocab_size=vocab_size,
+        hidden_size=shape.hidden,
+        intermediate_size=shape.intermediate,
+        num_hidden_layers=layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.heads,
+        max_position_embeddings=positions,
+        bos_token_id=END_OF_TEXT_ID,
+        eos_token_id=END_OF_TEXT_ID,
+        pad_token_id=None,
+        **more,
+    )
 
 
 HEADS: dict[str, HeadRecipe] = {

@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -16,21 +17,13 @@ from train.config import END_OF_TEXT_ID
 TokenArray = np.ndarray[tuple[int], np.dtype[np.uint16]]
 
 
-def encode(passages: Iterable[str], tokenizer: Tokenizer, chunk: int = 256) -> list[TokenArray]:
+def encode(passages: Iterable[str], tokenizer: Tokenizer) -> list[TokenArray]:
     """One token array for each passage, each ending with the end-of-text token."""
     arrays: list[TokenArray] = []
-    batch: list[str] = []
-
-    def flush() -> None:
-        for encoding in tokenizer.encode_batch(batch, add_special_tokens=False):
-            arrays.append(np.array([*encoding.ids, END_OF_TEXT_ID], dtype=np.uint16))
-        batch.clear()
-
-    for passage in tqdm(passages, desc="encode", unit=" passages"):
-        batch.append(passage)
-        if len(batch) == chunk:
-            flush()
-    flush()
+    rest = iter(tqdm(passages, desc="encode", unit=" passages"))
+    while batch := list(islice(rest, 256)):
+        found = tokenizer.encode_batch(batch, add_special_tokens=False)
+        arrays += (np.array([*encoding.ids, END_OF_TEXT_ID], dtype=np.uint16) for encoding in found)
     return arrays
 
 

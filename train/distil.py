@@ -5,7 +5,7 @@ the draft finally learns; before, forward KL, whose gradient does not vanish whe
 """
 
 import copy
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -122,7 +122,7 @@ def train_draft(shop: Workshop, target: LlamaForCausalLM, target_step: int, minu
     draft = begin_draft(shop)
     schedule = for_drafts(recipe)
     settings = {
-        "recipe": recipe.draft_settings(),
+        "recipe": asdict(recipe),
         "data": data,
         "init_draft": shop.init_draft.name if shop.init_draft else None,
         "likeliest": LIKELIEST,

@@ -2,6 +2,8 @@
 
 import copy
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tokenizers import Tokenizer
@@ -14,14 +16,21 @@ MAX_SHARD_SIZE = "9MB"
 
 
 def export(model: LlamaForCausalLM, tokenizer: Tokenizer, folder: Path) -> None:
-    """Write ``folder`` anew; what was there is replaced only once everything is written."""
-    partial = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
     half = copy.deepcopy(model).half()
     half.generation_config = GenerationConfig(bos_token_id=END_OF_TEXT_ID, eos_token_id=END_OF_TEXT_ID, do_sample=False)
-    half.save_pretrained(partial, max_shard_size=MAX_SHARD_SIZE)
-    for_transformers(tokenizer, model.config.max_position_embeddings).save_pretrained(partial)
-    for path in partial.iterdir():
-        path.chmod(0o644)
+    with written_anew(folder) as partial:
+        half.save_pretrained(partial, max_shard_size=MAX_SHARD_SIZE)
+        for_transformers(tokenizer, model.config.max_position_embeddings).save_pretrained(partial)
+        for path in partial.iterdir():
+            path.chmod(0o644)
+
+
+@contextmanager
+def written_anew(folder: Path) -> Iterator[Path]:
+    """A folder to write to; what was in ``folder`` is replaced by it only once everything is written."""
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    yield partial
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)

@@ -6,7 +6,6 @@ back. So it learns from its own mistakes. The head may be narrower than the targ
 """
 
 import json
-import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -20,8 +19,9 @@ from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm, Lla
 
 from train.checkpoint import CheckpointFolder
 from train.config import HeadRecipe
-from train.data import HalfAndHalf, TokenStream, open_tokens
+from train.data import HalfAndHalf, TokenStream, open_tokens, save_json
 from train.distil import POLISH_SHARE, TOTAL_VARIATION_WEIGHT, for_drafts, teacher_and_samples
+from train.export import written_anew
 from train.loop import Budget, LossFunction, Training
 from train.pipeline import Workshop, compiled
 from train.precision import half_precision
@@ -177,7 +177,7 @@ def train_head(shop: Workshop, target: LlamaForCausalLM, target_step: int, recip
     mixed = HalfAndHalf(*(TokenStream(tokens, shop.recipe.seed + 5 + place) for place, tokens in enumerate(streams)))
     schedule = replace(for_drafts(shop.recipe), muon_rate=recipe.muon_rate, adam_rate=recipe.adam_rate)
     settings = {
-        "recipe": shop.recipe.draft_settings(), "head": json.loads(json.dumps(asdict(recipe))),
+        "recipe": asdict(shop.recipe), "head": json.loads(json.dumps(asdict(recipe))),
         "data": shop.data_card()["source"], "target_step": target_step,
     }  # fmt: skip
     for name, tv_weight, share in (("head", TOTAL_VARIATION_WEIGHT, 1 - POLISH_SHARE), ("head-polish", 1.0, POLISH_SHARE)):
@@ -206,14 +206,10 @@ def held_out_variation(shop: Workshop, teacher: LlamaForCausalLM, head: HeadMode
 
 def export_head(head: HeadModel, recipe: HeadRecipe, folder: Path) -> None:
     """Write ``folder`` anew in the layout of vLLM's speculators, float16, as ``load_pair(…, head=folder)`` loads it."""
-    partial = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
     tensors = {name: tensor.detach().cpu() for name, tensor in head.state_dict().items() if not name.startswith("rotary")}
     if bool(head.t2d.all()):
         tensors = {name: tensor for name, tensor in tensors.items() if name not in ("d2t", "t2d")}
     halves = {name: (t.half() if t.is_floating_point() else t).contiguous() for name, t in tensors.items()}
-    save_file(halves, partial / "model.safetensors", {"format": "pt"})
     config = {
         "architectures": ["Eagle3Speculator"],
         "speculators_model_type": "eagle3",
@@ -230,9 +226,9 @@ def export_head(head: HeadModel, recipe: HeadRecipe, folder: Path) -> None:
             "verifier": {"name_or_path": None, "architectures": ["LlamaForCausalLM"]},
         },
     }
-    (partial / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    shutil.rmtree(folder, ignore_errors=True)
-    partial.rename(folder)
+    with written_anew(folder) as partial:
+        save_file(halves, partial / "model.safetensors", {"format": "pt"})
+        save_json(config, partial / "config.json")
 
 
 def _later(states: Tensor, count: int, dim: int = 2) -> Tensor:

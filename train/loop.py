@@ -19,6 +19,8 @@ from train.data import TokenArray
 from train.optim import PairOptimizer, rate_factor
 from train.precision import half_precision
 
+LOG_EVERY, VALID_EVERY, SAVE_EVERY_SECONDS = 10, 100, 600.0
+
 LossFunction = Callable[[Any], Tensor]  # a stream's batch → scalar mean loss
 
 
@@ -62,9 +64,8 @@ def mean_loss(model: nn.Module, tokens: TokenArray, length: int, rows: int, max_
     """Mean next-token loss (nats) over consecutive windows of held-out text."""
     device = next(model.parameters()).device
     count = (len(tokens) - 1) // length
-    starts = [index * length for index in range(count)]
-    if max_windows is not None and count > max_windows:
-        starts = [starts[index * count // max_windows] for index in range(max_windows)]
+    windows_read = min(count, max_windows or count)
+    starts = [index * count // windows_read * length for index in range(windows_read)]
     model.eval()
     total = 0.0
     for first in range(0, len(starts), rows):
@@ -109,16 +110,11 @@ class Training:
     recipe: Recipe
     checkpoints: CheckpointFolder
     log_path: Path
-    validate: Callable[[], float] | None = None
-    batch_tokens: int = 0
-    log_every: int = 10
-    valid_every: int = 100
-    save_every_seconds: float = 600.0
+    validate: Callable[[], float]
 
     def run(self, budget: Budget) -> int:
         """Train until the budget is spent; the number of steps made in all."""
         recipe, device = self.recipe, next(self.model.parameters()).device
-        batch_tokens = self.batch_tokens or recipe.batch_tokens
         optimizer = PairOptimizer(self.model, recipe.muon_rate, recipe.adam_rate)
         step, tokens, seconds = 0, 0, 0.0
         state = self.checkpoints.latest()
@@ -147,7 +143,7 @@ class Training:
                 self.checkpoints.write(snapshot(), self.checkpoints.folder / f"{self.name}-stable.pt")
             length = recipe.positions if decaying else recipe.sequence_length
             rows = max(1, recipe.micro_tokens // length)
-            passes = max(1, batch_tokens // (rows * length))
+            passes = max(1, recipe.batch_tokens // (rows * length))
             rate = rate_factor(step, progress, recipe.warmup_steps, recipe.decay_share)
             optimizer.set_rate(rate)
             total = 0.0
@@ -162,15 +158,13 @@ class Training:
             seconds += time.monotonic() - started
             bar.update(passes * rows * length)
             bar.set_postfix(step=step, loss=f"{total:.3f}", rate=f"{rate:.2f}", refresh=False)
-            if step % self.log_every == 0:
-                valid = self.validate() if self.validate and step % self.valid_every == 0 else None
-                log.add(step, tokens, seconds, rate, total, valid)
-            if time.monotonic() - saved_at > self.save_every_seconds:
+            if step % LOG_EVERY == 0:
+                log.add(step, tokens, seconds, rate, total, self.validate() if step % VALID_EVERY == 0 else None)
+            if time.monotonic() - saved_at > SAVE_EVERY_SECONDS:
                 self.checkpoints.save(snapshot(), step)
                 saved_at = time.monotonic()
         bar.close()
         if step > first_step:
-            if self.validate:
-                log.add(step, tokens, seconds, 0.0, total, self.validate())
+            log.add(step, tokens, seconds, 0.0, total, self.validate())
             self.checkpoints.save(snapshot(), step)
         return step

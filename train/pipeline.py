@@ -24,7 +24,7 @@ from train.legs import earlier_legs
 from train.loop import Budget, LossFunction, Training, mean_loss, model_logits, next_token_loss
 from train.precision import half_precision
 from train.stories import tell_many
-from train.tokenizer import load_tokenizer, train_tokenizer
+from train.tokenizer import train_tokenizer
 
 VALID_SHARE = 0.01  # of the passages, held out when the user names no validation file
 
@@ -40,15 +40,11 @@ class Workshop:
     init: Path | None = None  # an exported target whose tokenizer and weights the run starts from
     init_draft: Path | None = None  # an exported draft whose weights distillation starts from
 
-    @property
-    def tokenizer_path(self) -> Path:
-        return self.work / "tokenizer.json"
-
     def tokens(self, name: str) -> TokenArray:
         return open_tokens(self.work / f"{name}.tokens")
 
     def tokenizer(self) -> Tokenizer:
-        return load_tokenizer(self.tokenizer_path)
+        return Tokenizer.from_file(str(self.work / "tokenizer.json"))
 
     def data_card(self) -> dict[str, Any]:
         card: dict[str, Any] = json.loads((self.work / "data.json").read_text(encoding="utf-8"))
@@ -97,7 +93,7 @@ def prepare(shop: Workshop, corpus: Sequence[Path], valid: Path | None) -> None:
     if tokenizer.get_vocab_size() < shop.recipe.vocab_size:
         learned = tokenizer.get_vocab_size()
         raise TrainingError(f"too little text: it gives {learned} of the {shop.recipe.vocab_size} pieces of the tokenizer")
-    tokenizer.save(str(shop.tokenizer_path))
+    tokenizer.save(str(shop.work / "tokenizer.json"))
     book_arrays, story_arrays = encode(books, tokenizer), encode(stories, tokenizer)
     train_tokens = write_tokens(book_arrays + story_arrays, shop.work / "train.tokens", shop.recipe.seed)
     valid_tokens = write_tokens(encode(held_out, tokenizer), shop.work / "valid.tokens", shop.recipe.seed)
@@ -121,7 +117,7 @@ def prepare(shop: Workshop, corpus: Sequence[Path], valid: Path | None) -> None:
 def given_tokenizer(folder: Path) -> Tokenizer:
     if not (folder / "tokenizer.json").is_file():
         raise TrainingError(f"--init: no exported model in {folder}")
-    return load_tokenizer(folder / "tokenizer.json")
+    return Tokenizer.from_file(str(folder / "tokenizer.json"))
 
 
 def given_weights(model: LlamaForCausalLM, folder: Path, option: str) -> None:

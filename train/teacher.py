@@ -70,29 +70,21 @@ def keep_distributions(shop: Workshop, target: LlamaForCausalLM, path: Path) -> 
             save_json(last, progress)
 
 
-class Lessons:
+class Lessons(TokenStream):
     """Endless windows over a text with what the target says of them, each epoch in a new random order."""
 
     def __init__(self, path: Path, length: int, seed: int) -> None:
-        self.stream = TokenStream(open_tokens(path), seed)
+        super().__init__(open_tokens(path), seed)
         self.length = length
-        windows = (len(self.stream.tokens) - 1) // length
+        windows = (len(self.tokens) - 1) // length
         self.ids = np.memmap(path.with_suffix(IDS), np.uint16, "r").reshape(windows, length, -1)
         self.probs = np.memmap(path.with_suffix(PROBS), np.float16, "r").reshape(windows, length, -1)
 
-    @property
-    def position(self) -> int:
-        return self.stream.position
-
-    @position.setter
-    def position(self, value: int) -> None:
-        self.stream.position = value
-
-    def next_batch(self, rows: int, length: int, device: torch.device) -> Lesson:
+    def next_batch(self, rows: int, length: int, device: torch.device) -> Lesson:  # type: ignore[override]
         if length != self.length:
             raise ValueError(f"the target was asked about windows of {self.length} tokens, not of {length}")
-        starts = [self.stream.next_start(length) for _ in range(rows)]
-        tokens = np.stack([self.stream.tokens[start : start + length] for start in starts]).astype(np.int64)
+        starts = [self.next_start(length) for _ in range(rows)]
+        tokens = np.stack([self.tokens[start : start + length] for start in starts]).astype(np.int64)
         windows = [start // length for start in starts]
         ids, probs = self.ids[windows].astype(np.int64), self.probs[windows].astype(np.float32)
         return Lesson(*(torch.from_numpy(array).to(device) for array in (tokens, ids, probs)))

@@ -1,7 +1,6 @@
 """A byte-level BPE tokenizer (GPT-2's scheme): every text round-trips exactly, nothing is added on its own."""
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
@@ -34,7 +33,3 @@ def for_transformers(tokenizer: Tokenizer, positions: int) -> PreTrainedTokenize
         clean_up_tokenization_spaces=False,
         model_max_length=positions,
     )
-
-
-def load_tokenizer(path: Path) -> Tokenizer:
-    return Tokenizer.from_file(str(path))

@@ -6,15 +6,13 @@ dialogues, questions with answers, lists, verses, …) are templates over tables
 """
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import accumulate
 
 from train.stories import plots_deeds, plots_knowing, plots_things
 from train.stories.kinds import fables, letters, lists, questions, school, talk, tasks, told, verses
 from train.stories.phrases import tidy
-from train.stories.scenes import Telling
-
-Kind = Callable[[Telling], str]
+from train.stories.scenes import Kind, Telling
 
 PLOTS: tuple[Kind, ...] = plots_things.PLOTS + plots_deeds.PLOTS + plots_knowing.PLOTS
 # how to tell each kind of text, and how often; as many as to make the tales about half of all characters

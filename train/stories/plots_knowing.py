@@ -5,7 +5,7 @@ from train.stories.facts import EXPLANATIONS, Fact, any_fact, any_subject
 from train.stories.kinds.letters import family, invitation, sorry, thanks
 from train.stories.kinds.questions import RIDDLES
 from train.stories.phrases import capital
-from train.stories.scenes import Telling, feel, finish, home_again, introduce, meet, near, thank, walk, want
+from train.stories.scenes import Telling, feel, finish, home_again, introduce, meet, near, part, thank, walk, want
 from train.stories.world import Character, with_article
 
 # what ``words.MORALS`` has for these plots
@@ -14,11 +14,7 @@ WISDOM = ("Who asks, learns.", "What one has learned is never too heavy to carry
 
 def wise_ending(t: Telling, hero: Character, friend: Character | None = None) -> str:
     n = t.narrator
-    n.paragraph()
-    if friend is not None and t.maybe(0.5):
-        n.say("From that day {a} and {b} were good friends.", "After that {a} often went to see {b}.", "{a!} and {b} often talked of that day.", a=hero, b=friend)
-    elif t.maybe(0.7):
-        home_again(t, hero)
+    part(t, hero, friend, "From that day {a} and {b} were good friends.", "After that {a} often went to see {b}.", "{a!} and {b} often talked of that day.")
     if t.maybe(0.6) or not n.paragraphs[-1]:
         n.say(t.pick(WISDOM))
     return n.text()

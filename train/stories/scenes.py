@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from train.stories import words
@@ -29,6 +30,10 @@ class Telling:
 
     def maybe(self, chance: float) -> bool:
         return self.rng.random() < chance
+
+
+Kind = Callable[[Telling], str]
+"""What makes one text."""
 
 
 def near(place: str) -> str:
@@ -159,15 +164,20 @@ def home_again(t: Telling, hero: Character) -> None:
     )
 
 
-def finish(t: Telling, moral: str, hero: Character, friend: Character | None = None) -> str:
-    n = t.narrator
-    n.paragraph()
+def part(t: Telling, hero: Character, friend: Character | None, *together: str) -> None:
+    """The last paragraph: one of these sentences about both, or the way home, or neither."""
+    t.narrator.paragraph()
     if friend is not None and t.maybe(0.5):
-        n.say("From that day {a} and {b} were good friends.", "After that {a} and {b} were always together.",
-              "{a!} and {b} often talked of that day.", "And {a} and {b} lived happily ever after.",
-              "If they are not dead, {a} and {b} are friends still.", a=hero, b=friend)
+        t.narrator.say(*together, a=hero, b=friend)
     elif t.maybe(0.7):
         home_again(t, hero)
+
+
+def finish(t: Telling, moral: str, hero: Character, friend: Character | None = None) -> str:
+    n = t.narrator
+    part(t, hero, friend, "From that day {a} and {b} were good friends.", "After that {a} and {b} were always together.",
+         "{a!} and {b} often talked of that day.", "And {a} and {b} lived happily ever after.",
+         "If they are not dead, {a} and {b} are friends still.")
     if t.maybe(0.65) or not n.paragraphs[-1]:
         saying = t.pick(words.MORALS[moral])
         low = saying[0].lower() + saying[1:]

@@ -52,11 +52,11 @@ class Character:
 
     @property
     def him(self) -> str:
-        return {"he": "him", "she": "her"}[self.he]
+        return "him" if self.he == "he" else "her"
 
     @property
     def his(self) -> str:
-        return {"he": "his", "she": "her"}[self.he]
+        return "his" if self.he == "he" else "her"
 
     @property
     def is_child(self) -> bool:
@@ -85,17 +85,8 @@ class World:
     def child(self, place: str, trait: str | None = None) -> Character:
         he = self.rng.choice(("he", "she"))
         home = self.rng.choice(("cottage", "house", "hut", "little house", "cabin", "red house"))
-        return self._add(
-            Character(
-                self._free_names[he].pop(),
-                "boy" if he == "he" else "girl",
-                he,
-                trait or self.rng.choice(words.GOOD),
-                home,
-                self.rng.choice(words.SKILLS),
-                place,
-            )
-        )
+        name, kind = self._free_names[he].pop(), "boy" if he == "he" else "girl"
+        return self._add(Character(name, kind, he, trait or self.rng.choice(words.GOOD), home, self.rng.choice(words.SKILLS), place))
 
     def animal(self, place: str, trait: str | None = None, skill: str | None = None) -> Character:
         index = next((i for i, entry in enumerate(self._free_animals) if skill in (None, entry[2])), 0)

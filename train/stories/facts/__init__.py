@@ -2,32 +2,20 @@
 
 import random
 
-from train.stories.facts import animals, days, places, things
-from train.stories.facts.subject import Ask, Fact, Subject
+from train.stories.facts.subject import SUBJECTS, Fact, Subject
 from train.stories.facts.sums import SUMS
-from train.stories.facts.why import EXPLANATIONS, Explanation
+from train.stories.facts.why import EXPLANATIONS
 
-SUBJECTS = places.SUBJECTS + animals.SUBJECTS + things.SUBJECTS + days.SUBJECTS
-DOUBTED = tuple(subject for subject in SUBJECTS if subject.check)
-_WEIGHTS = tuple(7.0 if subject is places.CAPITALS else 1.0 for subject in SUBJECTS)
+DOUBTED = tuple(subject for subject in SUBJECTS.values() if subject.check)
+_SUBJECTS = tuple(SUBJECTS.values())
+_WEIGHTS = tuple(7.0 if name == "capitals" else 1.0 for name in SUBJECTS)
 
-__all__ = [
-    "DOUBTED",
-    "EXPLANATIONS",
-    "SUBJECTS",
-    "SUMS",
-    "Ask",
-    "Explanation",
-    "Fact",
-    "Subject",
-    "any_fact",
-    "any_subject",
-    "facts_of_one_kind",
-]
+
+__all__ = ["DOUBTED", "EXPLANATIONS", "SUBJECTS", "SUMS", "Fact", "any_fact", "any_subject", "facts_of_one_kind"]
 
 
 def any_subject(rng: random.Random) -> Subject:
-    return rng.choices(SUBJECTS, _WEIGHTS)[0]
+    return rng.choices(_SUBJECTS, _WEIGHTS)[0]
 
 
 def any_fact(rng: random.Random) -> Fact:

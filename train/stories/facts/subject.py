@@ -1,11 +1,16 @@
-"""A subject is a table of true facts with the ways to ask for them and to tell them."""
+"""A subject is a table of true facts with the ways to ask for them and to tell them; the files beside this one hold them."""
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field, fields, replace
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
 
 from train.stories.phrases import Phrases, capital
+from train.stories.slots import split
 
 
 @dataclass(frozen=True)
@@ -15,14 +20,13 @@ class Ask:
     question: str  # "What is the capital of {country}?"
     indirect: str  # "what the capital of {country} is", as in "She asked …"
     short: str  # "{capital}"
-    tells: tuple[str, ...] = ()  # clauses that answer just this, where not all of the subject's do
+    tells: Sequence[str] = ()  # clauses that answer just this, where not all of the subject's do
 
 
 @dataclass(frozen=True)
 class Fact:
     """A row of a subject, put into words."""
 
-    subject: str
     ask: str  # the question as it stands behind a name: "what is the capital of France?"
     indirect: str  # as in "She asked …": "what the capital of France is"
     short: str  # the bare answer, without a full stop
@@ -50,16 +54,14 @@ class Subject:
     name: str
     columns: str
     table: str
-    asks: tuple[Ask, ...]
-    tells: tuple[str, ...]
+    asks: Sequence[Ask]
+    tells: Sequence[str]
     check: str = ""
-    rows: tuple[dict[str, str], ...] = field(init=False)
 
-    def __post_init__(self) -> None:
-        names = self.columns.split()
-        parted = [line.split("=") for line in self.table.replace("\n", ";").split(";") if line.strip()]
-        rows = tuple(dict(zip(names, (cell.strip() for cell in cells), strict=True)) for cells in parted)
-        object.__setattr__(self, "rows", rows)
+    @cached_property
+    def rows(self) -> list[dict[str, str]]:
+        lines = split(self.table.replace("\n", ";"))
+        return [dict(zip(self.columns.split(), map(str.strip, line.split("=")), strict=True)) for line in lines]
 
     def row(self, rng: random.Random) -> dict[str, str]:
         return rng.choice(self.rows)
@@ -69,7 +71,6 @@ class Subject:
         words = Phrases(rng)
         ask = rng.choice(self.asks)
         return Fact(
-            self.name,
             words(ask.question, **row),
             words(ask.indirect, **row),
             words(ask.short, **row),
@@ -90,3 +91,12 @@ class Subject:
         if rng.random() < 0.5 or wrong == row[last]:
             return capital(words(self.check, **row)), True, truth
         return capital(words(self.check, **{**row, last: wrong})), False, truth
+
+
+def _read(name: str) -> list[Subject]:
+    subjects = tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))["subject"]
+    return [Subject(**given | {"asks": [Ask(*parts) for parts in given["asks"]]}) for given in subjects]
+
+
+SUBJECTS = {subject.name: subject for name in ("places", "animals", "things", "days") for subject in _read(name)}
+"""By name."""

@@ -24,7 +24,7 @@ class Explanation:
         because = "because " if self.word == "why" else ""
         is_so = words(self.is_so)
         clause = f"{is_so} because {reason}" if self.word == "why" else reason
-        return Fact(f"why {self.is_so}", f"{self.word} {words(self.asked)}?", f"{self.word} {is_so}", f"{because}{reason}", clause)
+        return Fact(f"{self.word} {words(self.asked)}?", f"{self.word} {is_so}", f"{because}{reason}", clause)
 
     def told(self, rng: random.Random) -> str:
         """A whole explanation of two to five sentences."""

@@ -86,8 +86,7 @@ def _steps(t: Telling, steps: list[str], lines: bool = True) -> str:
         return " ".join(steps)
     linked = [LINKS[0] + _small(steps[0])]
     for step in steps[1:-1]:
-        linked.append((t.rng.choice(LINKS[1:5]) if t.maybe(0.5) and not step.startswith(("When", "After")) else "") + step)
-    linked = [part if part[0].isupper() and not part.startswith(LINKS) else _after_link(part) for part in linked]
+        linked.append(t.rng.choice(LINKS[1:5]) + _small(step) if t.maybe(0.5) and not step.startswith(("When", "After")) else step)
     last = steps[-1]
     linked.append(LINKS[-1] + _small(last) if t.maybe(0.5) and not last.startswith(("The", "After", "When")) else last)
     return " ".join(linked)
@@ -95,13 +94,6 @@ def _steps(t: Telling, steps: list[str], lines: bool = True) -> str:
 
 def _small(step: str) -> str:
     return step[0].lower() + step[1:]
-
-
-def _after_link(part: str) -> str:
-    for link in LINKS:
-        if part.startswith(link):
-            return link + _small(part[len(link):])
-    return part
 
 
 def recipe(t: Telling) -> str:

@@ -1,28 +1,14 @@
 """Questions with answers in several layouts, yes-or-no questions, quizzes and riddles."""
 
 import random
-from collections.abc import Callable
 
 from train.stories.facts import DOUBTED, EXPLANATIONS, Fact, any_fact, any_subject, facts_of_one_kind
 from train.stories.phrases import capital, joined
 from train.stories.scenes import Telling
 
-Layout = Callable[[int, str, str], str]
-
-LAYOUTS: tuple[Layout, ...] = (
-    lambda n, q, a: f"Q: {q}\nA: {a}",
-    lambda n, q, a: f"Q: {q}\nA: {a}",
-    lambda n, q, a: f"Q: {q} A: {a}",
-    lambda n, q, a: f"Question: {q}\nAnswer: {a}",
-    lambda n, q, a: f"Question: {q} Answer: {a}",
-    lambda n, q, a: f"{q} {a}",
-    lambda n, q, a: f"{q} {a}",
-    lambda n, q, a: f"{q}\n{a}",
-    lambda n, q, a: f"{n}. {q}\n{a}",
-    lambda n, q, a: f"{n}. {q} {a}",
-    lambda n, q, a: f"- {q}\n- {a}",
-    lambda n, q, a: f'"{q}" "{a}"',
-    lambda n, q, a: f"Question {n}: {q}\nAnswer {n}: {a}",
+LAYOUTS = (  # of a question q with its answer a and their number n
+    "Q: {q}\nA: {a}", "Q: {q}\nA: {a}", "Q: {q} A: {a}", "Question: {q}\nAnswer: {a}", "Question: {q} Answer: {a}", "{q} {a}", "{q} {a}",
+    "{q}\n{a}", "{n}. {q}\n{a}", "{n}. {q} {a}", "- {q}\n- {a}", '"{q}" "{a}"', "Question {n}: {q}\nAnswer {n}: {a}",
 )
 
 
@@ -41,7 +27,7 @@ def questions_and_answers(t: Telling) -> str:
     facts = facts_of_one_kind(t.rng, count) if t.maybe(0.4) else [any_fact(t.rng) for _ in range(count)]
     layout = t.rng.choice(LAYOUTS)
     gap = "\n\n" if t.maybe(0.6) else "\n"
-    text = gap.join(layout(n, fact.question, answer(t.rng, fact)) for n, fact in enumerate(facts, 1))
+    text = gap.join(layout.format(n=n, q=fact.question, a=answer(t.rng, fact)) for n, fact in enumerate(facts, 1))
     if t.maybe(0.15):
         text = t.phrases("[Questions and answers|A little quiz|Questions for clever children|Do you know?|Ask and answer|What we learned this week]\n\n") + text
     return text
@@ -68,9 +54,8 @@ def yes_or_no(t: Telling) -> str:
     parts = []
     for n in range(1, t.rng.choice((1, 2, 3, 4, 5)) + 1):
         question, yes, truth = t.rng.choice(DOUBTED).doubt(t.rng)
-        told = truth[0] + truth[1:]
         reply = t.phrases("[Yes. |Yes, that is right. |Yes, it is so. |Yes. ]" if yes else "[No. |No, that is not right. |No, it is not so. |No. ]")
-        parts.append(layout(n, question, reply + told))
+        parts.append(layout.format(n=n, q=question, a=reply + truth))
     return ("\n\n" if t.maybe(0.5) else "\n").join(parts)
 
 
@@ -125,7 +110,7 @@ def riddle(t: Telling) -> str:
     question, solution = t.rng.choice(RIDDLES)
     form = t.rng.randrange(5)
     if form == 0:
-        return p("{q}. What am I?\n\n[Answer: |I am |The answer is |You are right, I am ]{s}.", q=question, s=solution).replace("Answer: a ", "Answer: a ")
+        return p("{q}. What am I?\n\n[Answer: |I am |The answer is |You are right, I am ]{s}.", q=question, s=solution)
     if form == 1:
         return p('"I know a riddle," said {name1}. "{q}. What am I?"\n\n[{name2} thought for a while.|{name2} did not know.|{name2} smiled.] "[Are you|Is it] {s}?"\n\n"[Right|Yes|That is it|Quite right]," [said|cried|laughed] {name1}.', q=question, s=solution)
     if form == 2:
@@ -145,10 +130,8 @@ def choice_quiz(t: Telling) -> str:
     last = subject.columns.split()[-1]
     row = subject.row(t.rng)
     wrong = sorted({other[last] for other in subject.rows} - {row[last]})
-    if len(wrong) < 2 or not subject.check:
-        return choice_quiz(t)
     right = next((ask for ask in subject.asks if ask.short == f"{{{last}}}"), None)
-    if right is None:
+    if len(wrong) < 2 or not subject.check or right is None:
         return choice_quiz(t)
     options = [row[last], *t.rng.sample(wrong, 2)]
     t.rng.shuffle(options)

@@ -90,30 +90,35 @@ SETTINGS = {
 SAID = {"?": ("asked",), "!": ("cried", "said", "called"), ".": ("said", "said", "answered", "replied")}
 
 
-def _cast(p: Phrases, where: str) -> dict[str, str]:
+def _talk(t: Telling) -> tuple[str, tuple[Turn, ...]]:
+    """A situation, and what is said in it."""
+    where = t.rng.choice(tuple(TALKS))
+    _cast(t.phrases, where)
+    turns = t.rng.choice(TALKS[where])
+    if where == "friends" and t.maybe(0.4):
+        turns = (*t.rng.choice(GREETING), *turns)
+    return where, turns
+
+
+def _cast(p: Phrases, where: str) -> None:
     first, second = ROLES.get(where, ("{name1}", "{name2}"))
     if where == "animals":
         first, second = p("{animal1}").capitalize(), p("{animal2}").capitalize()
     p.keep(petthing="umbrella", plural_animal=p("[ships|stars|animals|birds|trees|flowers|horses|trains|the sea]"))
     p.keep(a=p(first), b=p(second))
-    return p.given
 
 
 def play(t: Telling) -> str:
     """A dialogue with the name before each line."""
     p = t.phrases
-    where = t.rng.choice(tuple(TALKS))
-    given = _cast(p, where)
-    turns = list(t.rng.choice(TALKS[where]))
-    if where == "friends" and t.maybe(0.4):
-        turns = [*t.rng.choice(GREETING), *turns]
+    where, turns = _talk(t)
     lines: list[str] = []
     last = ""
     for who, line in turns:
         if who == last:
             lines[-1] += " " + p(line).strip()
         else:
-            lines.append(f"{given[who]}: {p(line).strip()}")
+            lines.append(f"{p.given[who]}: {p(line).strip()}")
         last = who
     head = f"{p(SETTINGS[where])}\n\n" if t.maybe(0.3) else ""
     return head + ("\n\n" if t.maybe(0.15) else "\n").join(lines)
@@ -122,14 +127,10 @@ def play(t: Telling) -> str:
 def dialogue(t: Telling) -> str:
     """The same as prose: with quotation marks, and "said" where it helps."""
     p, rng = t.phrases, t.rng
-    where = rng.choice(tuple(TALKS))
-    given = _cast(p, where)
-    names = {"a": given["a"], "b": given["b"]}
+    where, turns = _talk(t)
+    names = {"a": p.given["a"], "b": p.given["b"]}
     if where in ROLES or where == "animals":
-        names = {who: name if name == given.get("name1") or "." in name or where == "home" else f"the {name.lower()}" for who, name in names.items()}
-    turns = list(rng.choice(TALKS[where]))
-    if where == "friends" and t.maybe(0.4):
-        turns = [*rng.choice(GREETING), *turns]
+        names = {who: name if name == p.given.get("name1") or "." in name or where == "home" else f"the {name.lower()}" for who, name in names.items()}
     lines: list[str] = []
     last = said = ""
     for n, (who, line) in enumerate(turns):

@@ -1,13 +1,10 @@
 """What people type on a demo page: a wish, such as "Write a letter to the king.", and what fulfils it."""
 
-from collections.abc import Callable
-
 from train.stories import plots_deeds, plots_things
 from train.stories.kinds import fables, letters, lists, questions, talk, told, verses
-from train.stories.scenes import Telling
+from train.stories.scenes import Kind, Telling
 
 PLOTS = plots_things.PLOTS + plots_deeds.PLOTS
-Kind = Callable[[Telling], str]
 
 
 def tale(t: Telling) -> str:
@@ -15,7 +12,7 @@ def tale(t: Telling) -> str:
 
 
 WISHES: tuple[tuple[str, Kind], ...] = (
-    ("[Write|Tell me|Please tell me|Make up] a [short |little |]story.", tale), ("[Tell me a story|Once upon a time story|Tell us a tale|A bedtime story, please].".replace("Once upon a time story", "Tell me a fairy tale"), tale), ("[Write|Tell] a story for children.", tale), ("[Write|Tell me|Please write] a fable[ with a moral|].", fables.fable), ("[Tell me a joke.|Make me laugh.|Do you know a joke?]", fables.joke),
+    ("[Write|Tell me|Please tell me|Make up] a [short |little |]story.", tale), ("[Tell me a story|Tell me a fairy tale|Tell us a tale|A bedtime story, please].", tale), ("[Write|Tell] a story for children.", tale), ("[Write|Tell me|Please write] a fable[ with a moral|].", fables.fable), ("[Tell me a joke.|Make me laugh.|Do you know a joke?]", fables.joke),
     ("[Write|Please write|Write me] a [short |little |]poem.", verses.poem), ("[Write|Tell me] a rhyme.", verses.nursery), ("[Write a letter to your family.|Write a letter to a friend.|Write a letter home.|Write a letter.]", letters.family), ("Write a thank-you [note|letter].", letters.thanks), ("Write an invitation[ to a party|].", letters.invitation),
     ("Write a letter to the [king|queen].", letters.to_the_king), ("[Write|Send me] a postcard.", letters.postcard), ("Write a letter to say that you are sorry.", letters.sorry), ("Write a letter to a shop.", letters.to_a_shop), ("Write a letter to a teacher.", letters.to_a_teacher),
     ("[Write a list.|Make a list.]", lists.a_list), ("[Give me a recipe.|Write down a recipe.]", lists.recipe), ("[Describe something.|Write a description.]", told.description), ("Write a page of a diary.", told.diary), ("[Write|Invent] a [short |]piece of news.", told.news), ("[Tell me about yourself.|Who are you?]", told.about_me),

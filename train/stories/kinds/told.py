@@ -1,7 +1,7 @@
 """Descriptions, diaries, little news, and people who tell about themselves."""
 
-from train.stories.facts import any_fact
-from train.stories.facts.animals import CLASSES, FOOD, GIFTS, HOMES, LEGS, SOUNDS, YOUNG
+from train.stories.facts import SUBJECTS, any_fact
+from train.stories.facts.days import DAYS
 from train.stories.phrases import capital
 from train.stories.scenes import Telling
 
@@ -62,10 +62,9 @@ def diary(t: Telling) -> str:
     month = p("{month1}")
     form = t.rng.randrange(4)
     weekday = t.rng.randrange(7)
-    names = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
     for n in range(t.rng.choice((1, 1, 2, 3))):
         p.keep(fact=any_fact(t.rng).clause)
-        head = ("Dear Diary,", f"{month} {start + n}", names[(weekday + n) % 7], f"{names[(weekday + n) % 7]}, {start + n} {month}")[form]
+        head = ("Dear Diary,", f"{month} {start + n}", DAYS[(weekday + n) % 7], f"{DAYS[(weekday + n) % 7]}, {start + n} {month}")[form]
         chosen = sorted(t.rng.sample(range(len(entry)), t.rng.randint(3, 5)))
         days.append(f"{head}{gap}" + " ".join(p(entry[i]) for i in chosen))
     return "\n\n".join(days)
@@ -107,11 +106,12 @@ def about_me(t: Telling) -> str:
 
 def animal_essay(t: Telling) -> str:
     """All that the tables know about one animal."""
-    animal = t.rng.choice(sorted({row["animal"] for row in CLASSES.rows} | {row["animal"] for row in YOUNG.rows} | {row["animal"] for row in FOOD.rows}))
-    subjects = [subject for subject in (CLASSES, LEGS, FOOD, HOMES, SOUNDS, YOUNG, GIFTS) if any(row["animal"] == animal for row in subject.rows)]
+    animal = t.rng.choice(sorted({row["animal"] for name in ("classes", "young", "animal food") for row in SUBJECTS[name].rows}))
+    subjects = [SUBJECTS[name] for name in ("classes", "legs", "animal food", "homes", "sounds", "young", "gifts")]
+    told = [(subject, rows) for subject in subjects if (rows := [row for row in subject.rows if row["animal"] == animal])]
     sentences = []
-    for n, subject in enumerate(subjects):
-        row = t.rng.choice([row for row in subject.rows if row["animal"] == animal])
+    for n, (subject, rows) in enumerate(told):
+        row = t.rng.choice(rows)
         clause = subject.fact(t.rng, row).clause
         start = f"{_the(clause, animal)} "
         if n and clause.startswith(start) and t.maybe(0.7):
