@@ -85,24 +85,3 @@ class TokenStream:
         """``(rows, length + 1)`` int64 token ids."""
         windows = np.stack([self.next_window(length) for _ in range(rows)])
         return torch.from_numpy(windows.astype(np.int64)).to(device)
-
-
-class HalfAndHalf(TokenStream):
-    """Batches whose rows come in equal parts from two streams."""
-
-    def __init__(self, first: TokenStream, second: TokenStream) -> None:
-        self.parts = (first, second)
-
-    @property
-    def position(self) -> int:
-        return sum(part.position for part in self.parts)
-
-    @position.setter
-    def position(self, value: int) -> None:
-        for part in self.parts:
-            part.position = value // 2
-
-    def next_batch(self, rows: int, length: int, device: torch.device) -> Tensor:
-        if rows % 2:
-            raise ValueError(f"an even number of rows is needed, not {rows}")
-        return torch.cat([part.next_batch(rows // 2, length, device) for part in self.parts])

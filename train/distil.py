@@ -87,14 +87,18 @@ def write_samples(shop: Workshop, target: LlamaForCausalLM, path: Path) -> None:
     partial.replace(path)
 
 
-def teacher_and_samples(shop: Workshop, target: LlamaForCausalLM, target_step: int) -> tuple[LlamaForCausalLM, Path, Path]:
-    """A frozen copy of the target that is quick here, the folder of what is made for it, and the file of its text there."""
+def teacher_and_text(shop: Workshop, target: LlamaForCausalLM, target_step: int) -> tuple[LlamaForCausalLM, Path, Path, int]:
+    """A frozen copy of the target that is quick here; the folder of what is made for it; the text there of which it has said
+    what comes next, and how many windows of that it wrote itself."""
     teacher = copy.deepcopy(target).eval().requires_grad_(False)
     if fast_bfloat16(shop.device):
         teacher = teacher.bfloat16()
     folder = shop.work / f"draft-of-{target_step:07d}"
-    write_samples(shop, teacher, folder / "samples.tokens")
-    return teacher, folder, folder / "samples.tokens"
+    written, text = folder / "samples.tokens", folder / LESSONS
+    write_samples(shop, teacher, written)
+    write_text(open_tokens(written), shop.tokens("train"), text)
+    keep_distributions(shop, teacher, text)
+    return teacher, folder, text, len(open_tokens(written)) // shop.recipe.sequence_length
 
 
 def for_drafts(recipe: Recipe) -> Recipe:
@@ -139,10 +143,7 @@ def train_draft(shop: Workshop, target: LlamaForCausalLM, target_step: int, minu
     if not shop.init_draft:
         stage("draft-pretrain", shop.work, language_model_loss(draft),
               TokenStream(shop.tokens("train"), recipe.seed + 2), pretrain_share)  # fmt: skip
-    teacher, folder, written = teacher_and_samples(shop, target, target_step)
-    text = folder / LESSONS
-    write_text(open_tokens(written), shop.tokens("train"), text)
-    keep_distributions(shop, teacher, text)
+    _, folder, text, _ = teacher_and_text(shop, target, target_step)
     lessons = Lessons(text, recipe.sequence_length, recipe.seed + 3)
     stage("draft", folder, distillation_loss(draft, TOTAL_VARIATION_WEIGHT),
           lessons, 1 - pretrain_share - POLISH_SHARE, target_step=target_step)  # fmt: skip

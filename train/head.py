@@ -6,6 +6,7 @@ back. So it learns from its own mistakes. The head may be narrower than the targ
 """
 
 import json
+import math
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -19,12 +20,22 @@ from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm, Lla
 
 from train.checkpoint import CheckpointFolder
 from train.config import HeadRecipe
-from train.data import HalfAndHalf, TokenStream, open_tokens, save_json
-from train.distil import POLISH_SHARE, TOTAL_VARIATION_WEIGHT, for_drafts, teacher_and_samples
+from train.data import TokenStream, save_json
+from train.distil import (
+    POLISH_SHARE,
+    SMALLEST,
+    TOTAL_VARIATION_WEIGHT,
+    distance,
+    for_drafts,
+    log_with_rest,
+    teacher_and_text,
+    with_rest,
+)
 from train.export import written_anew
-from train.loop import Budget, LossFunction, Training
+from train.loop import Budget, LossFunction, Training, model_logits
 from train.pipeline import Workshop, compiled
 from train.precision import half_precision
+from train.teacher import LIKELIEST, Lesson, Lessons, hidden_states, keep_states
 
 STEP_DECAY = 0.8  # weight of a simulated step's loss, times that of the one before
 VALID_WINDOWS = 16
@@ -125,38 +136,24 @@ class HeadModel(nn.Module):
         return found
 
 
-def head_loss(
-    target: LlamaForCausalLM, head: HeadModel, recipe: HeadRecipe, tv_weight: float, num_steps: int | None = None
-) -> LossFunction:
-    """Total variation and forward KL of all simulated steps, as for a draft. KL is over the tokens that the head knows."""
-    steps = num_steps or recipe.steps
+def head_loss(head: HeadModel, recipe: HeadRecipe, tv_weight: float, num_steps: int | None = None) -> LossFunction:
+    """Total variation and forward KL of all simulated steps from what a ``Lesson`` says of the target, as for a draft."""
+    steps, place = num_steps or recipe.steps, head.t2d.cumsum(0) - 1  # of a known token among the logits
 
-    def loss(tokens: Tensor) -> Tensor:
-        inputs = tokens[:, :-1]
-        with torch.no_grad():
-            output = target(input_ids=inputs, use_cache=False, output_hidden_states=True)
-            features = torch.cat([output.hidden_states[layer] for layer in recipe.layers], -1)[:, :-1]
-            teacher = output.logits[:, 1:].float()
-            probs = torch.softmax(teacher, -1)[..., head.t2d]
-            teacher = teacher[..., head.t2d]
-        total, weight = teacher.new_zeros(()), 0.0
-        for step, logits in enumerate(head(inputs[:, 1:], features, steps)):
-            student, p = logits[:, step:], probs[:, step:]
-            q = torch.softmax(student.float(), -1)
-            variation = ((p - q).abs().sum(-1) + 1 - p.sum(-1)).mean() / 2
-            divergence = forward_kl(teacher[:, step:], student) if tv_weight < 1 else 0.0
-            total = total + STEP_DECAY**step * (tv_weight * variation + (1 - tv_weight) * divergence)
+    def loss(lesson: Lesson) -> Tensor:
+        assert lesson.states is not None
+        likeliest, p = lesson.likeliest[:, 1:], with_rest(lesson.probs[:, 1:])
+        known = head.t2d[likeliest]
+        ids = torch.where(known, place[likeliest], 0)
+        total, weight = p.new_zeros(()), 0.0
+        for step, logits in enumerate(head(lesson.tokens[:, 1:], lesson.states[:, :-1], steps)):
+            log_q = torch.log_softmax(logits[:, step:].float(), -1).gather(-1, ids[:, step:])
+            log_q = log_with_rest(log_q.masked_fill(~known[:, step:], math.log(SMALLEST)))
+            total = total + STEP_DECAY**step * distance(p[:, step:], log_q, tv_weight)
             weight += STEP_DECAY**step
         return total / weight
 
     return loss
-
-
-def forward_kl(target_logits: Tensor, draft_logits: Tensor) -> Tensor:
-    """Mean over positions of Σ p log(p / q), in nats; logits ``(…, vocab)``."""
-    log_p = torch.log_softmax(target_logits.float(), -1)
-    log_q = torch.log_softmax(draft_logits.float(), -1)
-    return (log_p.exp() * (log_p - log_q)).sum(-1).mean()
 
 
 def frequent_tokens(shop: Workshop, count: int | None) -> Tensor:
@@ -172,9 +169,9 @@ def train_head(shop: Workshop, target: LlamaForCausalLM, target_step: int, recip
     """Distil a head from the target, then polish it with total variation alone."""
     torch.manual_seed(shop.recipe.seed)
     head = HeadModel(recipe, target, frequent_tokens(shop, recipe.known_tokens)).to(shop.device)
-    teacher, folder, written = teacher_and_samples(shop, target, target_step)
-    streams = (shop.tokens("train"), open_tokens(written))
-    mixed = HalfAndHalf(*(TokenStream(tokens, shop.recipe.seed + 5 + place) for place, tokens in enumerate(streams)))
+    teacher, folder, text, own = teacher_and_text(shop, target, target_step)
+    keep_states(shop, teacher, text, recipe.layers, own)
+    lessons = Lessons(text, shop.recipe.sequence_length, shop.recipe.seed + 5, own)
     schedule = replace(for_drafts(shop.recipe), muon_rate=recipe.muon_rate, adam_rate=recipe.adam_rate)
     settings = {
         "recipe": asdict(shop.recipe), "head": json.loads(json.dumps(asdict(recipe))),
@@ -182,7 +179,7 @@ def train_head(shop: Workshop, target: LlamaForCausalLM, target_step: int, recip
     }  # fmt: skip
     for name, tv_weight, share in (("head", TOTAL_VARIATION_WEIGHT, 1 - POLISH_SHARE), ("head-polish", 1.0, POLISH_SHARE)):
         Training(
-            name=name, model=head, loss=compiled(shop, head_loss(teacher, head, recipe, tv_weight)), stream=mixed,
+            name=name, model=head, loss=compiled(shop, head_loss(head, recipe, tv_weight)), stream=lessons,
             recipe=schedule, checkpoints=CheckpointFolder(folder, name, settings), log_path=folder / f"{name}.csv",
             validate=lambda: held_out_variation(shop, teacher, head, recipe),
         ).run(Budget(minutes=minutes * share))  # fmt: skip
@@ -193,13 +190,15 @@ def train_head(shop: Workshop, target: LlamaForCausalLM, target_step: int, recip
 def held_out_variation(shop: Workshop, teacher: LlamaForCausalLM, head: HeadModel, recipe: HeadRecipe) -> float:
     """Mean total variation of all simulated steps on held-out text: one minus it is what is accepted at temperature 1."""
     tokens, length = TokenStream(shop.tokens("valid"), shop.recipe.seed), shop.recipe.sequence_length
-    loss = head_loss(teacher, head, recipe, 1.0)
+    loss = head_loss(head, recipe, 1.0)
     head.eval()
     total = 0.0
     rows = max(1, min(VALID_WINDOWS, shop.recipe.micro_tokens // length))
     for _ in range(passes := max(1, VALID_WINDOWS // rows)):
         with half_precision(shop.device):
-            total += loss(tokens.next_batch(rows, length, shop.device)).item()
+            batch = tokens.next_batch(rows, length, shop.device)[:, :-1]
+            probs, likeliest = torch.softmax(model_logits(teacher, batch).float(), -1).topk(LIKELIEST, -1)
+            total += loss(Lesson(batch, likeliest, probs, hidden_states(teacher, batch, recipe.layers).float())).item()
     head.train()
     return total / passes
 

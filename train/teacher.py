@@ -7,6 +7,7 @@ variation and divergence over these bins are at most the true ones. A token take
 
 import json
 import shutil
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -24,7 +25,7 @@ from train.precision import half_precision
 
 LIKELIEST = 128
 SAVE_EVERY = 16  # batches
-IDS, PROBS, DONE = ".ids", ".probs", ".json"
+IDS, PROBS, STATES, DONE = ".ids", ".probs", ".states", ".json"
 
 
 class Lesson(NamedTuple):
@@ -33,6 +34,7 @@ class Lesson(NamedTuple):
     tokens: Tensor  # (rows, length), int64
     likeliest: Tensor  # (rows, length, kept), int64: what the target holds likeliest to come next, at every place
     probs: Tensor  # (rows, length, kept), float32: their probabilities
+    states: Tensor | None = None  # (rows, length, number of layers * hidden), float32, where a head reads them
 
 
 def write_text(own: TokenArray, books: TokenArray, path: Path) -> None:
@@ -43,42 +45,84 @@ def write_text(own: TokenArray, books: TokenArray, path: Path) -> None:
         partial.replace(path)
 
 
-@torch.no_grad()
 def keep_distributions(shop: Workshop, target: LlamaForCausalLM, path: Path) -> None:
     """Write, beside the text in ``path``, what ``target`` says of each of its windows; goes on where it was interrupted."""
-    tokens, length = open_tokens(path), shop.recipe.sequence_length
-    windows, kept = (len(tokens) - 1) // length, min(LIKELIEST, shop.recipe.vocab_size - 1)
-    progress, shape = path.with_suffix(DONE), (windows, length, kept)
-    needed = 4 * windows * length * kept
+    kept = min(LIKELIEST, shop.recipe.vocab_size - 1)
+
+    def likeliest(batch: Tensor) -> tuple[Tensor, Tensor]:
+        values, indices = torch.softmax(model_logits(target, batch).float(), -1).topk(kept, -1)
+        return indices, values
+
+    windows = (len(open_tokens(path)) - 1) // shop.recipe.sequence_length
+    _ask(shop, path, windows, {IDS: (np.uint16, kept), PROBS: (np.float16, kept)}, DONE, likeliest)
+
+
+def keep_states(shop: Workshop, target: LlamaForCausalLM, path: Path, layers: Sequence[int], windows: int) -> None:
+    """The same of the first so many windows with the target's hidden states after these layers, side by side."""
+    width = len(layers) * target.config.hidden_size
+    files = {STATES: (np.float16, width)}
+    _ask(shop, path, windows, files, STATES + DONE, lambda batch: (hidden_states(target, batch, layers),))
+
+
+def hidden_states(target: LlamaForCausalLM, tokens: Tensor, layers: Sequence[int]) -> Tensor:
+    """``(rows, length, number of layers * hidden)``."""
+    states = target.model(input_ids=tokens, use_cache=False, output_hidden_states=True).hidden_states
+    return torch.cat([states[layer] for layer in layers], -1)
+
+
+@torch.no_grad()
+def _ask(
+    shop: Workshop,
+    path: Path,
+    windows: int,
+    files: Mapping[str, tuple[type[np.generic], int]],
+    progress_suffix: str,
+    answer: Callable[[Tensor], tuple[Tensor, ...]],
+) -> None:
+    """Write what ``answer`` gives for every place of the text's first windows: a file each, by suffix, of a dtype and width."""
+    tokens, length, progress = open_tokens(path), shop.recipe.sequence_length, path.with_suffix(progress_suffix)
+    needed = windows * length * sum(np.dtype(dtype).itemsize * width for dtype, width in files.values())
     done = json.loads(progress.read_text(encoding="utf-8")) if progress.exists() else 0
     if not done and needed > (free := shutil.disk_usage(path.parent).free):  # else a full disk would end the process unsaid
         raise TrainingError(f"{path.parent} has room for {free / 1e9:.1f} GB; what the target says takes {needed / 1e9:.1f} GB")
     mode: Literal["r+", "w+"] = "r+" if done else "w+"
-    ids = np.memmap(path.with_suffix(IDS), np.uint16, mode, shape=shape)
-    probs = np.memmap(path.with_suffix(PROBS), np.float16, mode, shape=shape)
+    tables = [
+        np.memmap(path.with_suffix(suffix), dtype, mode, shape=(windows, length, width))
+        for suffix, (dtype, width) in files.items()
+    ]
     rows = max(1, shop.recipe.micro_tokens // length)
     for number, first in enumerate(tqdm(range(done, windows, rows), desc="teacher", unit=f"×{rows * length} tok"), 1):
         last = min(first + rows, windows)
         batch = torch.from_numpy(tokens[first * length : last * length].astype(np.int64)).view(-1, length)
         with half_precision(shop.device):
-            logits = model_logits(target, batch.to(shop.device))
-        values, indices = torch.softmax(logits.float(), -1).topk(kept, -1)
-        ids[first:last], probs[first:last] = indices.cpu().numpy(), values.cpu().numpy()
+            found = answer(batch.to(shop.device))
+        for table, values in zip(tables, found, strict=True):
+            table[first:last] = values.cpu().numpy()
         if last == windows or number % SAVE_EVERY == 0:
-            ids.flush()
-            probs.flush()
+            for table in tables:
+                table.flush()
             save_json(last, progress)
 
 
 class Lessons(TokenStream):
-    """Endless windows over a text with what the target says of them, each epoch in a new random order."""
+    """Endless windows over a text with what the target says of them, each epoch in a new random order.
 
-    def __init__(self, path: Path, length: int, seed: int) -> None:
-        super().__init__(open_tokens(path), seed)
+    Args:
+        path: The text's.
+        length: Of a window.
+        windows: Only the first so many, with the target's states; None for all, without.
+    """
+
+    def __init__(self, path: Path, length: int, seed: int, windows: int | None = None) -> None:
+        tokens = open_tokens(path)
+        count = (len(tokens) - 1) // length
+        super().__init__(tokens if windows is None else tokens[: windows * length + 1], seed)
         self.length = length
-        windows = (len(self.tokens) - 1) // length
-        self.ids = np.memmap(path.with_suffix(IDS), np.uint16, "r").reshape(windows, length, -1)
-        self.probs = np.memmap(path.with_suffix(PROBS), np.float16, "r").reshape(windows, length, -1)
+        self.ids = np.memmap(path.with_suffix(IDS), np.uint16, "r").reshape(count, length, -1)
+        self.probs = np.memmap(path.with_suffix(PROBS), np.float16, "r").reshape(count, length, -1)
+        self.states: np.ndarray | None = None
+        if windows is not None:
+            self.states = np.memmap(path.with_suffix(STATES), np.float16, "r").reshape(windows, length, -1)
 
     def next_batch(self, rows: int, length: int, device: torch.device) -> Lesson:  # type: ignore[override]
         if length != self.length:
@@ -86,5 +130,6 @@ class Lessons(TokenStream):
         starts = [self.next_start(length) for _ in range(rows)]
         tokens = np.stack([self.tokens[start : start + length] for start in starts]).astype(np.int64)
         windows = [start // length for start in starts]
-        ids, probs = self.ids[windows].astype(np.int64), self.probs[windows].astype(np.float32)
-        return Lesson(*(torch.from_numpy(array).to(device) for array in (tokens, ids, probs)))
+        arrays = [tokens, self.ids[windows].astype(np.int64), self.probs[windows].astype(np.float32)]
+        arrays += [] if self.states is None else [self.states[windows].astype(np.float32)]
+        return Lesson(*(torch.from_numpy(array).to(device) for array in arrays))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from train.data import HalfAndHalf, TokenStream
+from train.data import TokenStream
 
 
 def test_an_epoch_holds_every_window_once_and_the_next_is_in_another_order() -> None:
@@ -30,16 +30,6 @@ def test_a_stream_resumes_at_its_position() -> None:
         first.next_window(16)
     resumed = TokenStream(tokens, seed=5, position=first.position)
     assert [straight.next_window(16)[0] for _ in range(90)] == [resumed.next_window(16)[0] for _ in range(90)]
-
-
-def test_half_and_half_takes_equal_parts_and_resumes() -> None:
-    low, high = np.arange(100, dtype=np.uint16), np.arange(500, 600, dtype=np.uint16)
-    both = HalfAndHalf(TokenStream(low, 1), TokenStream(high, 2))
-    batch = both.next_batch(4, 9, torch.device("cpu"))
-    assert [bool(row[0] >= 500) for row in batch] == [False, False, True, True]
-    again = HalfAndHalf(TokenStream(low, 1), TokenStream(high, 2))
-    again.position = both.position
-    assert torch.equal(both.next_batch(2, 9, torch.device("cpu")), again.next_batch(2, 9, torch.device("cpu")))
 
 
 def test_too_few_tokens_are_an_error() -> None:

@@ -17,6 +17,7 @@ from train.errors import TrainingError
 from train.head import HeadModel, export_head, frequent_tokens, head_loss, train_head
 from train.loop import Budget
 from train.pipeline import Workshop, new_model, prepare, train_target
+from train.teacher import Lesson, hidden_states
 
 RECIPE = HEADS["tiny"]
 TINY = ["--preset", "tiny", "--threads", "1", "--device", "cpu"]
@@ -71,14 +72,14 @@ def test_simulated_steps_are_what_the_exported_head_computes(
 def test_the_loss_is_one_minus_what_is_accepted(shop: Workshop, target: torch.nn.Module) -> None:
     recipe = replace(RECIPE, known_tokens=100)
     head = HeadModel(recipe, target, frequent_tokens(shop, 100))
-    tokens = torch.randint(0, shop.recipe.vocab_size, (2, 21))
+    tokens = torch.randint(0, shop.recipe.vocab_size, (2, 20))
     with torch.no_grad():
-        found = head_loss(target, head, recipe, 1.0, num_steps=1)(tokens)
-        output = target(tokens[:, :-1], output_hidden_states=True)
-        features = torch.cat([output.hidden_states[layer] for layer in recipe.layers], -1)[:, :-1]
-        p = output.logits[:, 1:].softmax(-1)
+        states, probs = hidden_states(target, tokens, recipe.layers), target(tokens).logits.softmax(-1)
+        values, likeliest = probs.sort(-1, descending=True)
+        found = head_loss(head, recipe, 1.0, num_steps=1)(Lesson(tokens, likeliest, values, states))
+        p = probs[:, 1:]
         q = torch.zeros_like(p)
-        q[..., head.t2d] = head(tokens[:, 1:-1], features, 1)[0].softmax(-1)
+        q[..., head.t2d] = head(tokens[:, 1:], states[:, :-1], 1)[0].softmax(-1)
     assert found.item() == pytest.approx(1 - torch.minimum(p, q).sum(-1).mean().item(), abs=1e-5)
 
 

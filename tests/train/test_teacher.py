@@ -18,7 +18,7 @@ from train.errors import TrainingError
 from train.loop import model_logits
 from train.pipeline import Workshop
 from train.sampling import continue_prompts
-from train.teacher import Lessons, keep_distributions, write_text
+from train.teacher import Lessons, keep_distributions, keep_states, write_text
 
 RECIPE = PRESETS["tiny"]
 LENGTH = RECIPE.sequence_length
@@ -59,6 +59,19 @@ def test_each_lesson_says_what_the_target_says(shop: Workshop, target: LlamaForC
     assert torch.allclose(lesson.probs, values, atol=1e-3)
     assert torch.allclose(probs.gather(-1, lesson.likeliest), values, atol=1e-6)
     assert (tokens == lesson.likeliest).float().mean() > 0.99  # ties may stand in another order
+
+
+@torch.no_grad()
+def test_lessons_for_a_head_have_the_target_s_states(shop: Workshop, target: LlamaForCausalLM, text: Path) -> None:
+    keep_distributions(shop, target, text)
+    keep_states(shop, target, text, (0, 1), windows=10)
+    lessons = Lessons(text, LENGTH, 3, windows=10)
+    lesson = lessons.next_batch(10, LENGTH, torch.device("cpu"))
+    states = target(input_ids=lesson.tokens, output_hidden_states=True).hidden_states
+    assert lesson.states is not None
+    torch.testing.assert_close(lesson.states, torch.cat(states[:2], -1), atol=1e-3, rtol=1e-3)
+    own = torch.from_numpy(open_tokens(text)[: 10 * LENGTH].astype(np.int64)).view(10, LENGTH)
+    assert sorted(lesson.tokens.tolist()) == sorted(own.tolist())  # an epoch is the target's own text
 
 
 def test_a_target_that_was_interrupted_writes_on(
