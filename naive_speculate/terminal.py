@@ -68,11 +68,8 @@ class TerminalView:
         self.console.file.flush()
 
     def _legend(self) -> None:
-        legend = Text()
-        for kind in _SHOWN:
-            legend.append(f"{STYLES[kind].mark} {STYLES[kind].label}", style=token_style(kind))
-            legend.append("  ")
-        self.console.print(legend, end="\n\n")
+        legend = (Text(f"{STYLES[kind].mark} {STYLES[kind].label}", style=token_style(kind)) for kind in _SHOWN)
+        self.console.print(Text("  ").join(legend), end="\n\n")
 
     def _figures(self, event: Event) -> None:
         metrics = event.metrics or {}

@@ -5,6 +5,7 @@ rejected). Costs are in units of one target forward over one token. The paper ta
 unit; here the cost can be given as measured, since it is what the paper's speedup depends on most.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -129,11 +130,12 @@ def break_even_alpha(k: int, draft_cost: float, verify_cost: VerifyCosts = 1.0) 
     cost = step_cost(k, draft_cost, verify_cost)
     if k + 1 < cost:
         return None
-    low, high = 0.0, 1.0
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (middle, high) if expected_tokens(middle, k) < cost else (low, middle)
-    return high
+    return alpha_for(cost, lambda alpha: expected_tokens(alpha, k))
+
+
+def alpha_for(tokens: float, expected: Callable[[float], float]) -> float:
+    """The least α, to 50 binary places, for which so many tokens are expected by a function that grows with it."""
+    return bisect_left(range(2**50), tokens, key=lambda place: expected(place / 2**50)) / 2**50
 
 
 def pass_seconds(tokens: int, *, weight_bytes: float, bandwidth: float, parameters: float, flops: float) -> float:

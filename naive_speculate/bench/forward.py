@@ -61,16 +61,8 @@ def measure(shape: str, rounds: int) -> list[dict[str, Any]]:
                     run()  # the one before has filled the processor's caches with its own
                     times[key].append(run())
             for (way, count), values in times.items():
-                found.append(
-                    {
-                        "shape": shape,
-                        "way": way,
-                        "context": context,
-                        "batch": batch,
-                        "tokens": count,
-                        "ms": 1e3 * median(values),
-                    }
-                )
+                case = {"shape": shape, "way": way, "context": context, "batch": batch, "tokens": count}
+                found.append(case | {"ms": 1e3 * median(values)})
     return found
 
 

@@ -241,7 +241,9 @@ def _line(way: Way, runs: list[Run], plain: list[Run], costs: Costs | None) -> L
     def step_ms(name: str) -> float | None:
         return median(getattr(m, name) / m.num_spec_steps for m in known) * 1e3 if known else None
 
-    fixed = isinstance(k, int) and 0 < k < len(costs.verify_ms) and way.drafter == "model" if costs is not None else False
+    predicted = None
+    if costs is not None and alpha is not None and way.drafter == "model" and isinstance(k, int) and 0 < k < len(costs.verify):
+        predicted = speedup(alpha, k, costs.draft, costs.verify)
     return Line(
         name=way.name,
         num_draft_tokens=k,
@@ -254,9 +256,7 @@ def _line(way: Way, runs: list[Run], plain: list[Run], costs: Costs | None) -> L
         draft_ms=step_ms("draft_seconds"),
         verify_ms=step_ms("verify_seconds"),
         step_ms=step_ms("total_seconds"),
-        predicted=speedup(alpha, k, costs.draft, costs.verify)
-        if costs is not None and alpha is not None and fixed and isinstance(k, int)
-        else None,
+        predicted=predicted,
         same_as_plain=fmean(run.token_ids == other.token_ids for run, other in pairs),
     )
 

@@ -76,36 +76,25 @@ def _comparison(mode: str, lines: list[Line]) -> Table:
     best = max((line.tokens_per_second for line in lines if not line.ours), default=None)
     table = Table(title=f"Decoding, {mode}")
     table.add_column("", no_wrap=True)
-    headings = (
-        "tokens/s",
-        "× plain",
-        "× transformers",
-        "theory",
-        "efficiency",
-        "accepted",
-        "α",
-        "tokens/forward",
-        "draft ms",
-        "verify ms",
-        "step ms",
-        "same tokens",
-    )
-    for heading in headings:
-        table.add_column(heading, justify="right")
     for line in lines:
-        table.add_row(
-            line.name,
-            f"{line.tokens_per_second:.0f}",
-            f"{line.over_plain:.2f}",
-            "" if best is None else f"{line.tokens_per_second / best:.2f}",
-            _number(line.predicted),
-            "" if line.efficiency is None else f"{line.efficiency:.0%}",
-            _number(line.acceptance),
-            _number(line.alpha),
-            f"{line.tokens_per_forward:.2f}",
-            *(_number(ms) for ms in (line.draft_ms, line.verify_ms, line.step_ms)),
-            f"{line.same_as_plain:.0%}",
-        )
+        cells = {
+            "tokens/s": f"{line.tokens_per_second:.0f}",
+            "× plain": f"{line.over_plain:.2f}",
+            "× transformers": "" if best is None else f"{line.tokens_per_second / best:.2f}",
+            "theory": _number(line.predicted),
+            "efficiency": "" if line.efficiency is None else f"{line.efficiency:.0%}",
+            "accepted": _number(line.acceptance),
+            "α": _number(line.alpha),
+            "tokens/forward": f"{line.tokens_per_forward:.2f}",
+            "draft ms": _number(line.draft_ms),
+            "verify ms": _number(line.verify_ms),
+            "step ms": _number(line.step_ms),
+            "same tokens": f"{line.same_as_plain:.0%}",
+        }
+        if not table.rows:
+            for heading in cells:
+                table.add_column(heading, justify="right")
+        table.add_row(line.name, *cells.values())
     return table
 
 

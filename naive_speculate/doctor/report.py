@@ -20,16 +20,12 @@ def show(found: Diagnosis, console: Console, basis: str = "as given") -> None:
     console.print(Text(f"format as in {found.reading.source}", style="dim"), end="\n\n")
     console.print(_figures(found))
     if found.unconditional:
-        console.print()
-        console.print(_places(found))
+        console.print("", _places(found), sep="\n")
     if found.windows:
-        console.print()
-        console.print(_windows(found, basis))
-    console.print()
-    console.print(_suspects(found))
+        console.print("", _windows(found, basis), sep="\n")
+    console.print("", _suspects(found), sep="\n")
     if found.reading.derived or found.reading.unknown or found.alpha_assumes_one:
-        console.print()
-        console.print(Text("\n").join(Text(line, style="dim") for line in caveats(found)))
+        console.print("", Text("\n").join(Text(line, style="dim") for line in caveats(found)), sep="\n")
 
 
 def figures(found: Diagnosis) -> dict[str, str]:

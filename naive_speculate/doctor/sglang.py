@@ -5,6 +5,7 @@
 """
 
 import re
+from itertools import zip_longest
 from typing import Any
 
 from naive_speculate.doctor.reading import Reading, mean
@@ -41,19 +42,16 @@ def read_meta_info(text: str) -> Reading | None:
             counts = [whole_number(count, "spec_accept_histogram") for count in counts]
             if sum(counts) != of_steps:
                 raise ValueError(f"spec_accept_histogram counts {sum(counts)} steps, spec_verify_ct is {of_steps}")
-            histogram += [0] * (len(counts) - len(histogram))
-            histogram = [have + more for have, more in zip(histogram, [*counts, *[0] * len(histogram)], strict=False)]
+            histogram = [have + more for have, more in zip_longest(histogram, counts, fillvalue=0)]
         else:
             counts = None
         named, proposed = _first(meta, _ACCEPTED), _first(meta, _DRAFTED)
         if named is None and counts is None and "completion_tokens" not in meta:
             raise ValueError("meta_info: spec_verify_ct is given without completion_tokens or a count of accepted drafts")
-        if named is None:
-            named = (
-                sum(place * count for place, count in enumerate(counts))
-                if counts
-                else max(whole_number(meta["completion_tokens"], "completion_tokens") - of_steps, 0)
-            )
+        if named is None and counts:
+            named = sum(place * count for place, count in enumerate(counts))
+        elif named is None:
+            named = max(whole_number(meta["completion_tokens"], "completion_tokens") - of_steps, 0)
         steps, accepted = steps + of_steps, accepted + whole_number(named, "accepted drafts")
         told = told and proposed is not None
         drafted += whole_number(proposed, "proposed drafts") if proposed is not None else 0

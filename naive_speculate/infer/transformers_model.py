@@ -36,7 +36,11 @@ class TransformersLanguageModel:
         model: A decoder-only model, on its device, in its dtype.
 
     Attributes:
+        name: Where the model was loaded from, or its class.
+        vocab_size: Width of the logits.
         max_positions: How many tokens a sequence may have; None where the configuration has no limit.
+        num_layers: Number of decoder layers.
+        hidden_size: Width of the hidden states.
 
     Raises:
         ValueError: If the model's state cannot be rolled back (recurrent and hybrid models), or it is not decoder-only.
@@ -46,6 +50,10 @@ class TransformersLanguageModel:
         self.model = model.eval()
         self.config = model.config.get_text_config(decoder=True)
         refuse_if_not_rollbackable(model)
+        self.name: str = model.name_or_path or type(model).__name__
+        self.vocab_size: int = self.config.vocab_size
+        self.num_layers: int = self.config.num_hidden_layers
+        self.hidden_size: int = self.config.hidden_size
         layer_types = getattr(self.config, "layer_types", None)
         self._mixed_layers = layer_types is not None and "sliding_attention" in layer_types
         self._window: int | None = getattr(self.config, "sliding_window", None)
@@ -65,10 +73,9 @@ class TransformersLanguageModel:
         Raises:
             ValueError: If the configuration has none.
         """
-        ids = self.eos_token_ids
-        if not ids:
+        if not self.eos_token_ids:
             raise ValueError(f"eos_token_id: the configuration of {self.name} has none")
-        return ids[0]
+        return self.eos_token_ids[0]
 
     @property
     def eos_token_ids(self) -> tuple[int, ...]:
@@ -81,16 +88,6 @@ class TransformersLanguageModel:
         return tuple(ids) if isinstance(ids, Sequence) else (ids,)
 
     @property
-    def name(self) -> str:
-        """Where the model was loaded from, or its class."""
-        return self.model.name_or_path or type(self.model).__name__
-
-    @property
-    def vocab_size(self) -> int:
-        """Width of the logits."""
-        return cast(int, self.config.vocab_size)
-
-    @property
     def device(self) -> torch.device:
         """Where the model takes its tokens."""
         return self.model.device
@@ -99,16 +96,6 @@ class TransformersLanguageModel:
     def num_parameters(self) -> int:
         """Number of parameters."""
         return sum(parameter.numel() for parameter in self.model.parameters())
-
-    @property
-    def num_layers(self) -> int:
-        """Number of decoder layers."""
-        return cast(int, self.config.num_hidden_layers)
-
-    @property
-    def hidden_size(self) -> int:
-        """Width of the hidden states."""
-        return cast(int, self.config.hidden_size)
 
     @property
     def input_embeddings(self) -> torch.Tensor:
@@ -259,16 +246,13 @@ class TransformersLanguageModel:
         return logits, features
 
     def _masks(self, rows: CacheRows, num_new: int, device: torch.device) -> torch.Tensor | dict[str, torch.Tensor]:
-        if self._mixed_layers:
-            return {
-                "full_attention": self._additive(rows.mask(num_new, device)),
-                "sliding_attention": self._additive(rows.mask(num_new, device, self._window)),
-            }
-        return self._additive(rows.mask(num_new, device, self._window))
+        def additive(window: int | None) -> torch.Tensor:
+            allowed, dtype = rows.mask(num_new, device, window), self.model.dtype
+            return torch.zeros_like(allowed, dtype=dtype).masked_fill_(~allowed, torch.finfo(dtype).min)
 
-    def _additive(self, allowed: torch.Tensor) -> torch.Tensor:
-        lowest = torch.finfo(self.model.dtype).min
-        return torch.zeros_like(allowed, dtype=self.model.dtype).masked_fill_(~allowed, lowest)
+        if self._mixed_layers:
+            return {"full_attention": additive(None), "sliding_attention": additive(self._window)}
+        return additive(self._window)
 
 
 def refuse_if_not_rollbackable(model: PreTrainedModel) -> None:

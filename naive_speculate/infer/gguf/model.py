@@ -70,13 +70,7 @@ class GgufLanguageModel:
         kind = CACHE_TYPES[dtype]
         # llama.cpp's flash attention rounds keys and values to half precision.
         flash = _FLASH_NEVER if dtype == "float32" else _FLASH_AUTO
-        self._options = {
-            "type_k": kind,
-            "type_v": kind,
-            "flash_attn_type": flash,
-            "offload_kqv": by_gpu,
-            "op_offload": by_gpu,
-        }
+        self._options = {"type_k": kind, "type_v": kind, "flash_attn_type": flash, "offload_kqv": by_gpu, "op_offload": by_gpu}
         handle, vocabulary = self._file.handle, self._file.vocabulary
         self.name = str(path)
         self.vocab_size = int(library.llama_vocab_n_tokens(vocabulary))

@@ -41,8 +41,7 @@ class ClusterError(ValueError):
 class Cluster:
     """A connection to Ray that several engines share; the last one to leave closes it."""
 
-    def __init__(self, *, started: bool) -> None:
-        self.started = started
+    def __init__(self) -> None:
         self._users = 0
         self._lock = threading.Lock()
 
@@ -84,13 +83,13 @@ def connect(address: str | None = None) -> Cluster | None:
             raise ClusterError("no Ray cluster runs on this machine: start one with `ray start --head`") from None
         raise ClusterError(
             f"Ray at {wanted} cannot be joined from this machine, which must be a node of it "
-            f"(`ray start --address={wanted}`): {_one_line(error)}"
+            f"(`ray start --address={wanted}`): {one_line(error)}"
         ) from None
     except RuntimeError as error:  # other versions of Ray or Python
-        raise ClusterError(f"Ray at {wanted} cannot be joined: {_one_line(error)}") from None
+        raise ClusterError(f"Ray at {wanted} cannot be joined: {one_line(error)}") from None
     except Exception as error:
-        raise ClusterError(f"Ray at {wanted} cannot be joined: {type(error).__name__}: {_one_line(error)}") from None
-    return Cluster(started=False)
+        raise ClusterError(f"Ray at {wanted} cannot be joined: {type(error).__name__}: {one_line(error)}") from None
+    return Cluster()
 
 
 def start(applications: dict[str, DecoderArgs], **options: Any) -> Cluster:
@@ -113,15 +112,14 @@ def start(applications: dict[str, DecoderArgs], **options: Any) -> Cluster:
             **QUIET | {"include_dashboard": False, "runtime_env": {"env_vars": {"PYTHONPATH": paths}}} | options,
         )
     except Exception as error:
-        raise ClusterError(f"Ray does not start here: {type(error).__name__}: {_one_line(error)}") from None
-    cluster = Cluster(started=True)
+        raise ClusterError(f"Ray does not start here: {type(error).__name__}: {one_line(error)}") from None
     try:
         for name, args in applications.items():
             deploy(name, args)
     except BaseException:
         ray.shutdown()
         raise
-    return cluster
+    return Cluster()
 
 
 def deploy(name: str, args: DecoderArgs) -> None:
@@ -209,7 +207,7 @@ def _refuse_unreachable(address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
     except OSError as error:
-        raise ClusterError(f"nothing answers at the Ray address {address}: {_one_line(error)}") from None
+        raise ClusterError(f"nothing answers at the Ray address {address}: {one_line(error)}") from None
     answered = threading.Event()
 
     def ask() -> None:
@@ -228,7 +226,8 @@ def _visible_gpus() -> int:
     return torch.cuda.device_count()
 
 
-def _one_line(error: object) -> str:
+def one_line(error: object) -> str:
+    """A message that may go over several lines, or be long."""
     return " ".join(str(error).split())[:300]
 
 
@@ -238,8 +237,7 @@ def _last_line(messages: Iterable[str]) -> str:
 
 
 def _resources(message: str) -> str:
-    text = _one_line(message)
+    text = one_line(message)
     _, found, rest = text.partition("Resources required for each replica: ")
-    return (
-        f"a replica asks for {rest.partition('. Use')[0].replace('total resources available', 'free are')}" if found else text
-    )
+    asked = rest.partition(". Use")[0].replace("total resources available", "free are")
+    return f"a replica asks for {asked}" if found else text
