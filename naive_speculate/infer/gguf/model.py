@@ -169,11 +169,7 @@ class GgufLanguageModel:
         return out
 
     def _replayed(self, kv_cache: KVCache, batch_size: int) -> GgufRows:
-        """Rows with the tokens of a plain cache: those that have not been cropped since are still there.
-
-        Raises:
-            ValueError: If it is no cache, or not one that this model has filled.
-        """
+        """Rows with the tokens of a plain cache that this model has filled: those that were not cropped since are still there."""
         if not isinstance(kv_cache, KVCache) or isinstance(kv_cache, (RaggedKVCache, CacheRows)):
             raise ValueError(f"kv_cache must be of this model's new_cache or a plain KVCache, got {type(kv_cache).__name__}")
         states = kv_cache.get_kv_states()

@@ -196,11 +196,7 @@ def _applications() -> dict[str, Any]:
 
 
 def _refuse_unreachable(address: str) -> None:
-    """Say at once what Ray itself would try for minutes.
-
-    Raises:
-        ClusterError: If nothing answers there, or not Ray.
-    """
+    """Say at once, what Ray itself would try for minutes, that nothing answers there, or not Ray."""
     host, _, port = address.rpartition(":")
     if "://" in address or not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise ClusterError(f"the Ray address must be 'auto' or host:port, such as 10.0.0.1:6379, got {address!r:.200}")
