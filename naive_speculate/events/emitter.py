@@ -13,9 +13,9 @@ _INFO = tuple(field.name for field in fields(RunInfo) if field.name != "row")
 _OF_TARGET = {"target_prob": "target_probs", "target_top": "target_tops", "target_entropy": "target_entropies"}
 _UNJUDGED = {"draft_prob": "draft_probs", "draft_top": "draft_tops", "draft_entropy": "draft_entropies"}
 _PROPOSED = _UNJUDGED | _OF_TARGET | {"expected_accept": "expected_accepts"}
-_JUDGED = _PROPOSED | {"accept_prob": "accept_probs", "uniform": "uniforms", "threshold": "thresholds"}
-_JUDGED |= {"draft_top_target": "draft_tops_target", "target_top_draft": "target_tops_draft"}
-"""Fields of an event, and of an outcome with one entry a draft (of the target's, one more)."""
+_VERDICT = {"accept_prob": "accept_probs", "uniform": "uniforms", "threshold": "thresholds"}
+_JUDGED = _PROPOSED | _VERDICT | {"draft_top_target": "draft_tops_target", "target_top_draft": "target_tops_draft"}
+"""Fields of an event, and the lists of an outcome that hold them: one entry a draft, of the target's one more."""
 
 
 class Emitter:

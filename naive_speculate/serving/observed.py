@@ -75,7 +75,6 @@ class ObservedEngine:
         self._observers = observers
 
     def submit(self, request: Request, cancel: CancelFlag | None = None) -> Iterator[list[Event]]:
-        """Decode a request (see `Engine`)."""
         watch = _Watch(request, self._observers)
         try:
             lists = self._engine.submit(request, cancel)
@@ -85,7 +84,6 @@ class ObservedEngine:
         return entered(_watched(lists, watch))
 
     def start(self, request: Request, cancel: CancelFlag, deliver: Deliver) -> None:
-        """Decode a request and deliver its events (see `Engine`)."""
         watch = _Watch(request, self._observers)
 
         def told(said: list[Event] | Exception | None) -> None:
@@ -104,11 +102,9 @@ class ObservedEngine:
             raise
 
     def load(self) -> Load:
-        """How busy it is."""
         return self._engine.load()
 
     def close(self) -> None:
-        """Cancel what runs and take no more requests."""
         self._engine.close()
 
 

@@ -169,7 +169,7 @@ class GgufLanguageModel:
         return out
 
     def _replayed(self, kv_cache: KVCache, batch_size: int) -> GgufRows:
-        """Rows with the tokens of a plain cache that this model has filled: those that were not cropped since are still there."""
+        """Rows with the tokens of a plain cache that this model has filled; those that were not cropped are still there."""
         if not isinstance(kv_cache, KVCache) or isinstance(kv_cache, (RaggedKVCache, CacheRows)):
             raise ValueError(f"kv_cache must be of this model's new_cache or a plain KVCache, got {type(kv_cache).__name__}")
         states = kv_cache.get_kv_states()
@@ -221,13 +221,12 @@ def refuse_if_not_rollbackable(path: str | Path) -> None:
     library = llama_cpp()
     header = ModelFile(path, vocab_only=True)
     kind = header.value("general.architecture")
-    for what, check in (
-        ("is recurrent", library.llama_model_is_recurrent),
-        ("has recurrent layers beside attention", library.llama_model_is_hybrid),
+    stays = "its state cannot be rolled back after a rejection"
+    for check, why in (
+        (library.llama_model_is_recurrent, f"is recurrent: {stays}"),
+        (library.llama_model_is_hybrid, f"has recurrent layers beside attention: {stays}"),
+        (library.llama_model_has_encoder, "has an encoder; a decoder-only model is needed"),
+        (library.llama_model_is_diffusion, "is a diffusion model; one that predicts the next token is needed"),
     ):
         if check(header.handle):
-            raise ValueError(f"the model ({kind}) {what}: its state cannot be rolled back after a rejection")
-    if library.llama_model_has_encoder(header.handle):
-        raise ValueError(f"the model ({kind}) has an encoder; a decoder-only model is needed")
-    if library.llama_model_is_diffusion(header.handle):
-        raise ValueError(f"the model ({kind}) is a diffusion model; one that predicts the next token is needed")
+            raise ValueError(f"the model ({kind}) {why}")

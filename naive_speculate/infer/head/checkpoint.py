@@ -65,7 +65,9 @@ def load_head(
         config = _read_config(name)
         if not _says_head(config):
             raise ValueError("its configuration is not that of an EAGLE-3 head")
-        tensors = _read_tensors(name)
+        stored = _read_tensors(name)
+        wanted = stored["fc.weight"].dtype if dtype is None else dtype
+        tensors = {key: t.to(device, wanted) if t.is_floating_point() else t for key, t in stored.items()}
         layer_config = _layer_config(config)
         weights = _weights(tensors, config, layer_config, target)
         layers = _layers(config, weights, target)
@@ -76,7 +78,7 @@ def load_head(
 
     rotary = LlamaRotaryEmbedding(cast(Any, layer_config))  # Qwen3's is the same
     table = RotaryTable(rotary.inv_freq.to(device), rotary.attention_scaling)
-    return DraftHead(_moved(weights, device, dtype), _shape(layer_config, weights), table, layers, name, executor)
+    return DraftHead(weights, _shape(layer_config, weights), table, layers, name, executor)
 
 
 def _says_head(config: Mapping[str, Any]) -> bool:
@@ -155,10 +157,11 @@ def _weights(
     take = _Taker(tensors, _widths(layer))
     embedding = tensors.pop("embed_tokens.weight", None)
     if embedding is None:
-        embedding = _targets_embedding(target, layer.hidden_size)
+        embedding = _targets_embedding(target, layer.hidden_size).to(tensors["fc.weight"])
     elif embedding.dim() != 2 or embedding.shape[1] != layer.hidden_size:
         raise ValueError(f"embed_tokens.weight is {list(embedding.shape)}, hidden_size is {layer.hidden_size}")
     head = take("lm_head.weight")
+    token_ids = _token_ids(take.maybe("d2t"), t2d, len(head), len(embedding))
     found = HeadWeights(
         embedding=embedding,
         input_norm=take.maybe("input_norm.weight"),
@@ -167,7 +170,7 @@ def _weights(
         layer=_layer(take),
         norm=take("norm.weight"),
         head=head,
-        token_ids=_token_ids(take.maybe("d2t"), t2d, len(head), len(embedding)),
+        token_ids=None if token_ids is None else token_ids.to(head.device),
         norm_before_residual=bool(config.get("norm_before_residual", False)),
     )
     if tensors:
@@ -278,16 +281,3 @@ def _layers(config: Mapping[str, Any], weights: HeadWeights, target: Any) -> lis
     ):
         raise ValueError(f"fc.weight is {list(weights.fuse.shape)}, which does not fit {len(found)} layers")
     return [int(layer) for layer in found]
-
-
-def _moved(weights: HeadWeights, device: torch.device, dtype: torch.dtype | None) -> HeadWeights:
-    """All weights on one device in one dtype."""
-    dtype = weights.fuse.dtype if dtype is None else dtype
-
-    def moved(value: Any) -> Any:
-        return value.to(device, dtype) if isinstance(value, torch.Tensor) else value
-
-    layer = LlamaLayer(**{name: moved(value) for name, value in vars(weights.layer).items()})
-    rest = {name: moved(value) for name, value in vars(weights).items() if name not in ("layer", "token_ids")}
-    token_ids = None if weights.token_ids is None else weights.token_ids.to(device)
-    return HeadWeights(**rest, layer=layer, token_ids=token_ids)

@@ -89,7 +89,6 @@ class RayEngine:
         return entered(_read(run))
 
     def start(self, request: Request, cancel: CancelFlag, deliver: Deliver) -> None:
-        """Decode a request and deliver its events (see `Engine`)."""
         pump(self.submit(request, cancel), deliver)
 
     def load(self) -> Load:
@@ -101,7 +100,6 @@ class RayEngine:
         return Load(ready, running, waiting, self._rows * self._replicas, self._replicas)
 
     def close(self) -> None:
-        """Cancel what runs and take no more requests."""
         if self._closed.is_set():
             return
         self._closed.set()
