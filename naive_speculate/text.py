@@ -26,7 +26,7 @@ class Vocabulary:
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
-        self.backend = None if tokenizer is None else tokenizer.backend_tokenizer
+        self.backend: Any = None if tokenizer is None else tokenizer.backend_tokenizer
         self.special_ids = frozenset(() if tokenizer is None else tokenizer.all_special_ids)
         self.piece = lru_cache(maxsize=None)(self._piece)
         self.text_of = lru_cache(maxsize=None)(self._text_of)
@@ -42,9 +42,7 @@ class Vocabulary:
         return list(self.tokenizer(text, add_special_tokens=begins).input_ids)
 
     def _piece(self, token_id: int) -> str:
-        if self.tokenizer is None:
-            return ""
-        return self.tokenizer.convert_ids_to_tokens(token_id) or ""
+        return "" if self.tokenizer is None else self.tokenizer.convert_ids_to_tokens(token_id) or ""
 
     def _text_of(self, token_id: int) -> str:
         return "" if self.backend is None else self.backend.decode([token_id], skip_special_tokens=False)
@@ -118,7 +116,6 @@ class TextStream:
         """The text that a token adds after bytes that stay without the rest of their character: those as replacement
         characters come first."""
         backend = self._vocabulary.backend
-        assert backend is not None
         self._stream = DecodeStream(skip_special_tokens=self._skip)
         self._stream.step(backend, token_id)
         return backend.decode([*self._undecided, token_id], skip_special_tokens=self._skip)
@@ -127,9 +124,7 @@ class TextStream:
         """What is left of an unfinished character at the end of the text, as replacement characters."""
         if not self._undecided:
             return ""
-        backend = self._vocabulary.backend
-        assert backend is not None
-        text = backend.decode(self._undecided, skip_special_tokens=self._skip)
+        text = self._vocabulary.backend.decode(self._undecided, skip_special_tokens=self._skip)
         self._undecided.clear()
         self._stream = DecodeStream(skip_special_tokens=self._skip)
         return text
@@ -171,11 +166,8 @@ class StopStrings:
     @property
     def safe_length(self) -> int:
         """How much of the text no stop string can still take back."""
-        for size in range(min(self._longest - 1, len(self.text)), 0, -1):
-            tail = self.text[-size:]
-            if any(stop.startswith(tail) for stop in self._stops):
-                return len(self.text) - size
-        return len(self.text)
+        begins = range(max(0, len(self.text) - self._longest + 1), len(self.text))
+        return next((at for at in begins if any(stop.startswith(self.text[at:]) for stop in self._stops)), len(self.text))
 
 
 def visible(text: str | None, limit: int = MAX_LABEL) -> str:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from naive_speculate.bench.measure import Line
 
@@ -17,10 +17,8 @@ def show(report: dict[str, Any], lines: dict[str, list[Line]], console: Console)
     console.print(f"[bold]{report['target']}[/] with {drafts} on {report['device']}, {report['threads']}")
     for mode, found in lines.items():
         console.print(_comparison(mode, found))
-    forwards = Table(title="A forward at 100 tokens of context, ms")
-    forwards.add_column("draft, 1 token", justify="right")
-    for count in range(1, len(report["forwards"]["verify_ms"]) + 1):
-        forwards.add_column(f"target, {count}" if count == 1 else str(count), justify="right")
+    names = ["draft, 1 token", "target, 1", *map(str, range(2, len(report["forwards"]["verify_ms"]) + 1))]
+    forwards = Table(*(Column(name, justify="right") for name in names), title="A forward at 100 tokens of context, ms")
     forwards.add_row(f"{report['forwards']['draft_ms']:.2f}", *(f"{ms:.2f}" for ms in report["forwards"]["verify_ms"]))
     console.print(forwards)
     for key, title in (("by_context", "A step by tokens of context, ms"), ("by_batch", "All rows' tokens/s by batch size")):
@@ -99,10 +97,7 @@ def _comparison(mode: str, lines: list[Line]) -> Table:
 
 
 def _grid(title: str, rows: dict[int, dict[int, float]]) -> Table:
-    table = Table(title=title)
-    table.add_column("")
-    for column in next(iter(rows.values())):
-        table.add_column(str(column), justify="right")
+    table = Table("", *(Column(str(column), justify="right") for column in next(iter(rows.values()))), title=title)
     for window, points in rows.items():
         table.add_row(_window_name(window), *(f"{value:.2f}" if value < 100 else f"{value:.0f}" for value in points.values()))
     return table

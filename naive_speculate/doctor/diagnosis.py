@@ -183,8 +183,7 @@ def _window(
     for place in range(k):
         reached = rates[place] if place < len(rates) else reached * beyond
         tokens += reached
-    verify = costs.verify_cost(k) if costs else 1.0
-    pays_below = (tokens - verify) / k
+    pays_below = (tokens - (costs.verify_cost(k) if costs else 1.0)) / k
     return Window(
         k=k,
         tokens=tokens,

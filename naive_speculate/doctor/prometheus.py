@@ -19,13 +19,8 @@ _NAMES = ("drafts", "draft_tokens", "accepted_tokens", "accepted_tokens_per_pos"
 
 
 def read_prometheus(text: str) -> Reading | None:
-    """The counters of all engines of a server together; None where there are none.
-
-    A series that occurs twice was read twice: what is between the first and the last of it counts.
-
-    Raises:
-        ValueError: If the counters cannot be.
-    """
+    """The counters of all engines of a server together; None where there are none. A series that occurs twice was read twice:
+    what is between the first and the last of it counts."""
     for prefix in _ENGINES:
         series: dict[tuple[str, str], list[float]] = {}
         for line in _LINE.finditer(text):

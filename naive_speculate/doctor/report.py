@@ -3,7 +3,7 @@
 from typing import Any
 
 from rich.console import Console, Group
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from naive_speculate.doctor.diagnosis import Diagnosis, Window
@@ -59,11 +59,8 @@ def _figures(found: Diagnosis) -> Table:
 
 
 def _places(found: Diagnosis) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("place", justify="right")
-    table.add_column("kept, if reached", justify="right")
-    table.add_column("kept, of all steps", justify="right")
-    table.add_column("")
+    names = ("place", "kept, if reached", "kept, of all steps")
+    table = Table(*(Column(name, justify="right") for name in names), "", box=None, pad_edge=False)
     for place, (conditional, unconditional) in enumerate(zip(found.conditional, found.unconditional, strict=True), start=1):
         bar = "█" * round(unconditional * BAR)
         table.add_row(str(place), "–" if conditional is None else f"{conditional:.1%}", f"{unconditional:.1%}", bar)
@@ -71,12 +68,9 @@ def _places(found: Diagnosis) -> Table:
 
 
 def _windows(found: Diagnosis, basis: str) -> Group:
-    table = Table(box=None, pad_edge=False)
-    for name in ("k", "tokens a step", "pays while a draft costs less than"):
-        table.add_column(name, justify="right")
-    if found.costs is not None:
-        table.add_column("and α is above", justify="right")
-        table.add_column("speedup", justify="right")
+    names = ["k", "tokens a step", "pays while a draft costs less than"]
+    names += [] if found.costs is None else ["and α is above", "speedup"]
+    table = Table(*(Column(name, justify="right") for name in names), box=None, pad_edge=False)
     for window in shown_windows(found):
         table.add_row(*_row(window, found.costs is not None), style="bold" if window.k == found.best_k else "")
     line = best_window(found, basis) + (" Say yours: --draft-cost." if found.costs is None else "")

@@ -21,11 +21,7 @@ _TREES = "With topk above 1 SGLang drafts trees, which it does not say: what it 
 
 
 def read_meta_info(text: str) -> Reading | None:
-    """All requests together; None where there is none. Of a streamed request the last account counts.
-
-    Raises:
-        ValueError: If the numbers cannot be.
-    """
+    """All requests together; None where there is none. Of a streamed request the last account counts."""
     requests: dict[Any, dict[str, Any]] = {}
     for number, (meta, _) in enumerate(objects(text, ("spec_verify_ct",))):
         steps = whole_number(meta["spec_verify_ct"], "spec_verify_ct")

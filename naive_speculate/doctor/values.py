@@ -70,11 +70,7 @@ def _printed(line: str) -> Any:
 
 
 def whole_number(value: Any, name: str) -> int:
-    """A count.
-
-    Raises:
-        ValueError: If it is none.
-    """
+    """A count, or a `ValueError` that names it."""
     number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not number or value < 0 or value != int(value):
         raise ValueError(f"{name} must be a whole number from 0, got {value!r:.40}")

@@ -10,12 +10,13 @@ from naive_speculate.events.record import Outcome, RunInfo, StepRecord
 from naive_speculate.text import Vocabulary
 
 _INFO = tuple(field.name for field in fields(RunInfo) if field.name != "row")
+Names = dict[str, str]
+"""Fields of an event, and the lists of an outcome that hold them: one entry a draft, of the target's one more."""
 _OF_TARGET = {"target_prob": "target_probs", "target_top": "target_tops", "target_entropy": "target_entropies"}
 _UNJUDGED = {"draft_prob": "draft_probs", "draft_top": "draft_tops", "draft_entropy": "draft_entropies"}
 _PROPOSED = _UNJUDGED | _OF_TARGET | {"expected_accept": "expected_accepts"}
 _VERDICT = {"accept_prob": "accept_probs", "uniform": "uniforms", "threshold": "thresholds"}
 _JUDGED = _PROPOSED | _VERDICT | {"draft_top_target": "draft_tops_target", "target_top_draft": "target_tops_draft"}
-"""Fields of an event, and the lists of an outcome that hold them: one entry a draft, of the target's one more."""
 
 
 class Emitter:
@@ -113,19 +114,11 @@ class Emitter:
             event.unknown_to_draft = True
         return event
 
-    def _draft(
-        self,
-        kind: EventKind,
-        at: float,
-        record: StepRecord,
-        place: int,
-        told: dict[str, str],
-        text: str | None = None,
-        reason: str | None = None,
-    ) -> Event:
-        text = record.draft_texts[place] if text is None else text
-        event = self._token(kind, at, record, place, record.outcome.draft_token_ids[place], text)
-        event.reason = reason
+    def _draft(self, kind: EventKind, at: float, record: StepRecord, place: int, told: Names, **own: str | None) -> Event:
+        """A drafted token's event, with what is told of it and fields of its own."""
+        text = own.get("text", record.draft_texts[place])
+        event = self._token(kind, at, record, place, record.outcome.draft_token_ids[place], text or "")
+        event.reason = own.get("reason")
         _tell(event, record.outcome, told, place)
         return event
 
@@ -182,7 +175,7 @@ class Emitter:
             begin += len(text)
 
 
-def _tell(event: Event, outcome: Outcome, names: dict[str, str], place: int) -> None:
+def _tell(event: Event, outcome: Outcome, names: Names, place: int) -> None:
     """Take over what the outcome has under these names."""
     for name, of_all in names.items():
         if (values := getattr(outcome, of_all)) is not None:

@@ -8,11 +8,7 @@ from naive_speculate.infer.protocols import KVState
 
 
 def check_crop(num_tokens_crop: int, num_tokens: int) -> None:
-    """Refuse a crop that is negative or larger than the cache.
-
-    Raises:
-        ValueError: Says which of the two.
-    """
+    """Raise a `ValueError` for a crop that is negative or larger than the cache."""
     if num_tokens_crop < 0:
         raise ValueError(f"num_tokens_crop must not be negative, got {num_tokens_crop}")
     if num_tokens_crop > num_tokens:
@@ -75,11 +71,7 @@ class DynamicKVCache:
         return self._num_tokens
 
     def crop(self, num_tokens_crop: int) -> None:
-        """Forget the latest `num_tokens_crop` tokens.
-
-        Raises:
-            ValueError: If it is negative or exceeds the number of stored tokens.
-        """
+        """Forget the latest `num_tokens_crop` tokens; a `ValueError` if there are not so many."""
         check_crop(num_tokens_crop, self._num_tokens)
         self._num_tokens -= num_tokens_crop
 

@@ -56,22 +56,14 @@ def forward_with_features(
 
 
 def check_query(query_token_ids: torch.Tensor) -> None:
-    """Refuse a query that is not `[batch_size, num_query_tokens]` with at least one token.
-
-    Raises:
-        ValueError: Gives the shape.
-    """
+    """Raise a `ValueError` for a query that is not `[batch_size, num_query_tokens]` with at least one token."""
     if query_token_ids.dim() != 2 or query_token_ids.shape[1] == 0:
         shape = list(query_token_ids.shape)
         raise ValueError(f"query_token_ids must have shape [batch_size, num_query_tokens > 0], got {shape}")
 
 
 def check_layers(layers: Sequence[int], num_layers: int) -> None:
-    """Refuse layers that a model does not have.
-
-    Raises:
-        ValueError: Gives the first of them.
-    """
+    """Raise a `ValueError` for layers that a model does not have."""
     for layer in layers:
         if not 0 <= layer <= num_layers:
             raise ValueError(f"layers must be between 0 (the embeddings) and {num_layers}, got {layer}")

@@ -1,8 +1,7 @@
 """Any causal language model of transformers with rollback-able attention caches, as a `BatchLanguageModel`."""
 
 import logging
-from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast, overload
 
 import torch
@@ -68,11 +67,7 @@ class TransformersLanguageModel:
 
     @property
     def eos_token_id(self) -> int:
-        """The (first) end-of-sequence token of the configuration.
-
-        Raises:
-            ValueError: If the configuration has none.
-        """
+        """The (first) end-of-sequence token of the configuration; a `ValueError` if it has none."""
         if not self.eos_token_ids:
             raise ValueError(f"eos_token_id: the configuration of {self.name} has none")
         return self.eos_token_ids[0]
@@ -80,11 +75,8 @@ class TransformersLanguageModel:
     @property
     def eos_token_ids(self) -> tuple[int, ...]:
         """All end-of-sequence tokens of the configuration; empty where it has none."""
-        ids = self.config.eos_token_id
-        if ids is None:
-            ids = self.model.config.eos_token_id
-        if ids is None:
-            return ()
+        told = (config.eos_token_id for config in (self.config, self.model.config))
+        ids = next((ids for ids in told if ids is not None), ())
         return tuple(ids) if isinstance(ids, Sequence) else (ids,)
 
     @property
@@ -134,8 +126,7 @@ class TransformersLanguageModel:
         rows = kv_cache if isinstance(kv_cache, CacheRows) else _equal_rows(batch_size, kv_cache.get_num_tokens())
         if len(rows.indices) != batch_size:
             raise ValueError(f"query_token_ids has {batch_size} rows, kv_cache has {len(rows.indices)}")
-        if self.max_positions is not None and min(rows.lengths) + num_new > self.max_positions:
-            reached = min(rows.lengths) + num_new
+        if self.max_positions is not None and (reached := min(rows.lengths) + num_new) > self.max_positions:
             raise ValueError(f"query_token_ids reaches {reached} tokens, {self.name} can take {self.max_positions}")
         self.probe()
         if not self._by_mask and len(set(rows.lengths)) > 1:
@@ -222,7 +213,7 @@ class TransformersLanguageModel:
         self,
         query_token_ids: torch.Tensor,
         rows: CacheRows,
-        store: "_Store",
+        store: "_RaggedStore | _AppendStore",
         num_logits: int,
         by_mask: bool,
         layers: Sequence[int] = (),
@@ -256,11 +247,7 @@ class TransformersLanguageModel:
 
 
 def refuse_if_not_rollbackable(model: PreTrainedModel) -> None:
-    """Refuse models whose state is not a cache of keys and values that can be cut.
-
-    Raises:
-        ValueError: Names the model and why.
-    """
+    """Raise a `ValueError` for models whose state is not a cache of keys and values that can be cut."""
     config = model.config.get_text_config(decoder=True)
     name = f"{model.name_or_path or type(model).__name__} ({config.model_type})"
     if model.config.is_encoder_decoder:
@@ -277,16 +264,11 @@ def refuse_if_not_rollbackable(model: PreTrainedModel) -> None:
 def _max_positions(config: Any) -> int | None:
     """How many positions there are, up to where rotary frequencies change with the length of the sequence."""
     limits = [getattr(config, "max_position_embeddings", None)]
-    for rope in _rope_parameters(getattr(config, "rope_parameters", None)):
-        if rope["rope_type"] == "longrope":  # dynamic NTK changes at max_position_embeddings
+    parameters = getattr(config, "rope_parameters", None) or {}
+    for rope in (parameters, *parameters.values()):  # one set, or one for each kind of layer
+        if isinstance(rope, dict) and rope.get("rope_type") == "longrope":  # dynamic NTK changes at max_position_embeddings
             limits.append(rope.get("original_max_position_embeddings"))
     return min((limit for limit in limits if limit is not None), default=None)
-
-
-def _rope_parameters(parameters: dict[str, Any] | None) -> Iterable[dict[str, Any]]:
-    """A configuration's one set of rotary parameters, or those of each kind of layer."""
-    sets = [parameters, *parameters.values()] if parameters else []
-    return [rope for rope in sets if isinstance(rope, dict) and "rope_type" in rope]
 
 
 class _Store(Cache):
@@ -297,10 +279,6 @@ class _Store(Cache):
 
     def get_mask_sizes(self, query_length: int, layer_idx: int = 0) -> tuple[int, int]:
         return self.get_seq_length(layer_idx) + query_length, 0
-
-    @abstractmethod
-    def finish(self, num_new: int) -> None:
-        """Called once after each forward."""
 
 
 class _RaggedStore(_Store):

@@ -27,11 +27,7 @@ def prepare(
     max_rows: int = MAX_ROWS,
     max_prompt_tokens: int | None = None,
 ) -> Run:
-    """Check a request and make its run.
-
-    Raises:
-        ValueError: Naming the field that cannot be.
-    """
+    """Check a request and make its run; a `ValueError` names the field that cannot be."""
     if request.params.num_sequences > max_rows:
         raise ValueError(f"n and best_of may be {max_rows} here, got n={request.params.n} and best_of={request.params.best_of}")
     if len(request.prompt) > MAX_PROMPT_CHARACTERS:

@@ -93,11 +93,7 @@ def enumerate_paths(pair: ModelPair, prompt: list[int], params: SamplingParams, 
 
 
 def enumerate_outputs(pair: ModelPair, prompt: list[int], params: SamplingParams, **options: object) -> Outputs:
-    """The real decoder's output distribution; see `enumerate_paths`.
-
-    Raises:
-        Deviation: Also if nothing was drafted on any path, although it could have been.
-    """
+    """See `enumerate_paths`; a `Deviation` also if nothing was drafted on any path, although it could have been."""
     found = enumerate_paths(pair, prompt, params, **options)
     if not found.num_drafted and options.get("num_draft_tokens") != 0:
         raise Deviation("nothing was drafted, which proves nothing")
@@ -128,12 +124,8 @@ def largest_difference(a: Outputs, b: Outputs) -> float:
 
 
 def _unsteady(run: Path) -> Deviation:
-    deviation = Deviation(
-        "the same choices of the row's random source do not repeat the run: something draws from elsewhere, "
-        "or remembers earlier runs"
-    )
-    deviation.told = run.told()
-    return deviation
+    why = "something draws from elsewhere, or remembers earlier runs"
+    return Deviation(f"the same choices of the row's random source do not repeat the run: {why}", run.told())
 
 
 def _differing(run: Path, again: Path, repeated: list[Path]) -> Deviation:
@@ -145,9 +137,8 @@ def _differing(run: Path, again: Path, repeated: list[Path]) -> Deviation:
     outcomes = [f"{exactly(path.taken)} gives {list(path.tokens)}" for path in (run, again)]
     if run.tokens == again.tokens:
         outcomes = [f"after {exactly(path.taken[:place])} comes {_told(path.stated[place])}" for path in (run, again)]
-    deviation = Deviation(f"draws on the same side of the stated accept_probs decide differently: {', '.join(outcomes)}")
-    deviation.told = run.told()
-    return deviation
+    why = f"draws on the same side of the stated accept_probs decide differently: {', '.join(outcomes)}"
+    return Deviation(why, run.told())
 
 
 def _told(stated: list[float] | float | None) -> str:

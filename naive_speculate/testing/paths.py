@@ -27,7 +27,9 @@ class Deviation(AssertionError):
         told: The path that shows it, in words, a step a line; as far as it came.
     """
 
-    told: Sequence[str] = ()
+    def __init__(self, message: str, told: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.told = told
 
 
 class Branches:
@@ -138,9 +140,7 @@ class Path:
             deviation.told = self.told()
             raise
         except Exception as error:
-            failure = Deviation(f"it fails: {type(error).__name__}: {' '.join(str(error).split())}")
-            failure.told = self.told()
-            raise failure from error
+            raise Deviation(f"it fails: {type(error).__name__}: {' '.join(str(error).split())}", self.told()) from error
         self.message = row.message
         self.hint, self.coarse = watched.hint, source.coarse
         self.tokens = (*row.output_token_ids, *((-1,) if row.finish_reason == FinishReason.ERROR else ()))

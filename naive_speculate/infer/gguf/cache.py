@@ -49,11 +49,7 @@ class GgufCache:
         return GgufRows(self, range(len(self.lengths)))
 
     def add_rows(self, count: int) -> None:
-        """Make room for `count` more rows after the present ones.
-
-        Raises:
-            ValueError: If there are more than llama.cpp has sequences.
-        """
+        """Make room for `count` more rows; a `ValueError` if there are more than llama.cpp has sequences."""
         total = len(self.lengths) + count
         if total > Context.MAX_ROWS:
             raise ValueError(f"batch_size may be {Context.MAX_ROWS} in llama.cpp, got {total}")

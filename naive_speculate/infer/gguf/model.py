@@ -82,11 +82,7 @@ class GgufLanguageModel:
 
     @property
     def eos_token_id(self) -> int:
-        """The file's end-of-sequence token.
-
-        Raises:
-            ValueError: If it has none.
-        """
+        """The file's end-of-sequence token; a `ValueError` if it has none."""
         if not self.eos_token_ids:
             raise ValueError(f"eos_token_id: the file {self.name} has none")
         return self.eos_token_ids[0]
@@ -142,8 +138,7 @@ class GgufLanguageModel:
         if len(rows.indices) != batch_size:
             raise ValueError(f"query_token_ids has {batch_size} rows, kv_cache has {len(rows.indices)}")
         lengths = rows.lengths
-        if min(lengths) + num_new > self.max_positions:
-            reached = min(lengths) + num_new
+        if (reached := min(lengths) + num_new) > self.max_positions:
             raise ValueError(f"query_token_ids reaches {reached} tokens, {self.name} can take {self.max_positions}")
         if max(lengths) + num_new > self.max_positions:
             logits = self._one_by_one(rows, query, num_logits)
@@ -213,11 +208,7 @@ def _ends(file: ModelFile, vocab_size: int) -> tuple[int, ...]:
 
 
 def refuse_if_not_rollbackable(path: str | Path) -> None:
-    """Refuse models whose state is not a cache of keys and values that can be cut; the weights are not loaded for it.
-
-    Raises:
-        ValueError: Names the architecture and why.
-    """
+    """Raise a `ValueError` for models whose state is no cache that can be cut; the weights are not loaded for it."""
     library = llama_cpp()
     header = ModelFile(path, vocab_only=True)
     kind = header.value("general.architecture")

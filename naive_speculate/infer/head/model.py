@@ -118,11 +118,7 @@ class DraftHead:
 
 
 def check_head(head: Any, target: Any) -> None:
-    """Refuse a head that was made for another target.
-
-    Raises:
-        ValueError: In one line that says what differs.
-    """
+    """Raise a `ValueError`, which says what differs, for a head that was made for another target."""
     if not isinstance(head, DraftHead):
         raise ValueError(f"head must be a DraftHead, which load_pair loads, got {head!r:.80}")
     for what, wanted in (("hidden_size", head.target_hidden_size), ("vocab_size", head.vocab_size)):

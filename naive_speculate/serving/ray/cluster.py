@@ -123,11 +123,7 @@ def start(applications: dict[str, DecoderArgs], **options: Any) -> Cluster:
 
 
 def deploy(name: str, args: DecoderArgs) -> None:
-    """Deploy an application, or update it; returns at once.
-
-    Raises:
-        ClusterError: If the cluster has not the resources for one replica.
-    """
+    """Deploy or update an application; returns at once. A `ClusterError` if the cluster has no resources for one replica."""
     has = ray.cluster_resources()
     for kind, wanted in (("CPU", args.cpus), ("GPU", args.gpus)):
         if wanted > has.get(kind, 0):
