@@ -103,9 +103,7 @@ def _add_sampling(parser: argparse.ArgumentParser) -> None:
         if "action" not in how or how["action"] == "append":
             default = defaults[name] if defaults[name] not in (None, ()) else "none"
             note = f"{note} (default: {default})"
-        meaning = meanings.get(name, name)
-        if option.startswith("no-"):
-            meaning = f"off: {meaning}"
+        meaning = ("off: " if option.startswith("no-") else "") + meanings.get(name, name)
         help = f"{meaning}{note}".replace("%", "%%")
         group.add_argument(f"--{option}", dest=name, default=argparse.SUPPRESS, help=help, **how)
 
@@ -172,8 +170,7 @@ def _generate(arguments: Sequence[str]) -> int:
         "cancel": cancel,
     }
     if params.num_sequences > 1:
-        result = decoder.generate(args.prompt, params, **options)
-        traces = [output.trace.events for output in result.outputs]
+        traces = [output.trace.events for output in decoder.generate(args.prompt, params, **options).outputs]
     else:
         traces = [decoder.stream(args.prompt, params, **options)]
     view = None if args.json else TerminalView()

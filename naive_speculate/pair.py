@@ -95,8 +95,7 @@ class ModelPair:
 
     @cached_property
     def drafting(self) -> LanguageModel | None:
-        """The draft model with logits for every token that can be generated, -inf for those that it does not know; for its
-        own tokens, where it has a tokenizer of its own."""
+        """The draft model, with logits of -inf for tokens that it does not know, unless it has a tokenizer of its own."""
         if self.draft is None or self.translation or (known := _vocab_size(self.draft)) >= self.vocab_size:
             return self.draft
         return cast(LanguageModel, _Widened(self.draft, known, self.vocab_size))
@@ -148,8 +147,7 @@ class ModelPair:
 
 
 class _Widened:
-    """A language model with a smaller vocabulary than its partner's: it never proposes what it does not know, and reads token 0
-    in place of it."""
+    """A model with a smaller vocabulary than its partner's: it proposes what it knows and reads token 0 for the rest."""
 
     def __init__(self, model: LanguageModel, known: int, vocab_size: int) -> None:
         self._model, self._known, self.vocab_size = model, known, vocab_size

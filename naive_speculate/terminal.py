@@ -93,8 +93,7 @@ class TerminalView:
     def _tables(self, event: Event) -> None:
         for title, entries in (("prompt", event.prompt_logprobs), ("output", self._logprobs)):
             if entries:
-                self.console.print()
-                self.console.print(logprobs_table(title, entries))
+                self.console.print("", logprobs_table(title, entries), sep="\n")
         self._logprobs = []
 
 

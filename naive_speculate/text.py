@@ -21,8 +21,7 @@ def num_shared(first: Sequence[int], second: Sequence[int]) -> int:
 
 
 class Vocabulary:
-    """What the engine asks of a transformers tokenizer with a fast backend. Without one, prompts are token ids and every text
-    is ""."""
+    """What the engine asks of a transformers tokenizer with a fast backend; without one, every text is ""."""
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
@@ -113,8 +112,7 @@ class TextStream:
         return text
 
     def _begin_again(self, token_id: int) -> str:
-        """The text that a token adds after bytes that stay without the rest of their character: those as replacement
-        characters come first."""
+        """The text that a token adds after bytes without the rest of their character, shown as replacement characters."""
         backend = self._vocabulary.backend
         self._stream = DecodeStream(skip_special_tokens=self._skip)
         self._stream.step(backend, token_id)

@@ -80,8 +80,7 @@ def our_way(
 
 
 class Transformers:
-    """transformers' `generate` with a target and a draft model, in as many torch threads as suit it best. From now on neither
-    model ends at its end-of-sequence token."""
+    """transformers' `generate` in as many torch threads as suit it best. From now on neither model ends at its end token."""
 
     def __init__(self, target: Any, draft: Any, new_tokens: int) -> None:
         self.target, self.draft = target, draft

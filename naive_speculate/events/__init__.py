@@ -10,16 +10,5 @@ from naive_speculate.events.event import (
     MeasuredSpeedup,
     TokenProb,
 )
-from naive_speculate.events.expected import expected_acceptance
 
-__all__ = [
-    "OUTPUT_KINDS",
-    "TOKEN_KINDS",
-    "Event",
-    "EventKind",
-    "FinishReason",
-    "Logprob",
-    "MeasuredSpeedup",
-    "TokenProb",
-    "expected_acceptance",
-]
+__all__ = ["OUTPUT_KINDS", "TOKEN_KINDS", "Event", "EventKind", "FinishReason", "Logprob", "MeasuredSpeedup", "TokenProb"]

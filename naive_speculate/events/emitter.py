@@ -10,6 +10,7 @@ from naive_speculate.events.record import Outcome, RunInfo, StepRecord
 from naive_speculate.text import Vocabulary
 
 _INFO = tuple(field.name for field in fields(RunInfo) if field.name != "row")
+_OF_STEP = ("draft_seconds", "verify_seconds", "total_seconds", "others", "typical_distances")
 Names = dict[str, str]
 """Fields of an event, and the lists of an outcome that hold them: one entry a draft, of the target's one more."""
 _OF_TARGET = {"target_prob": "target_probs", "target_top": "target_tops", "target_entropy": "target_entropies"}
@@ -68,21 +69,8 @@ class Emitter:
                 events.append(self._draft(EventKind.DISCARDED, at, record, place, told, reason="rejected"))
         if outcome.obstacle is None:
             events.append(self._next_token(at, record))
-        events.append(
-            Event(
-                EventKind.STEP,
-                self.row,
-                at,
-                record.number,
-                num_draft=len(drafts),
-                num_accepted=kept,
-                draft_seconds=outcome.draft_seconds,
-                verify_seconds=outcome.verify_seconds,
-                total_seconds=outcome.total_seconds,
-                others=outcome.others,
-                typical_distances=outcome.typical_distances,
-            )
-        )
+        own = {name: getattr(outcome, name) for name in _OF_STEP}
+        events.append(Event(EventKind.STEP, self.row, at, record.number, num_draft=len(drafts), num_accepted=kept, **own))
         self._count += len(texts)
         if record.text_end is not None:
             self._held += events
@@ -128,15 +116,13 @@ class Emitter:
         if len(record.texts) > place:
             kind = EventKind.RESAMPLED if resampled else EventKind.BONUS
             event = self._token(kind, at, record, place, outcome.next_token_id, record.texts[place])
+            event.residual_top = outcome.residual_top if resampled else None
+            self._add_logprobs(event, outcome, place)
         else:
             text = self._vocabulary.text_of(outcome.next_token_id)
             event = self._token(EventKind.DISCARDED, at, record, place, outcome.next_token_id, text)
             event.reason = str(record.finish_reason)
         _tell(event, outcome, _OF_TARGET, len(outcome.draft_token_ids))  # its numbers stand after the drafts'
-        if event.kind != EventKind.DISCARDED:
-            self._add_logprobs(event, outcome, place)
-        if event.kind == EventKind.RESAMPLED:
-            event.residual_top = outcome.residual_top
         return event
 
     def _add_logprobs(self, event: Event, outcome: Outcome, place: int) -> None:

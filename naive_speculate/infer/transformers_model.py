@@ -190,8 +190,7 @@ class TransformersLanguageModel:
     def _one_by_one(
         self, query_token_ids: torch.Tensor, rows: CacheRows, num_logits: int, layers: Sequence[int]
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """A forward a row. Padding after the last position, which no model could place, is left out; what would come of it is
-        zeros."""
+        """A forward a row. Padding after the last position, which no model could place, is left out and gives zeros."""
         num_new = query_token_ids.shape[1]
         nothing = torch.zeros(1, 0, self.vocab_size, dtype=self.model.dtype, device=query_token_ids.device)
         no_features = nothing.new_zeros(1, 0, len(layers) * self.config.hidden_size)

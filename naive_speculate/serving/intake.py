@@ -34,10 +34,8 @@ def prepare(
         raise ValueError(f"prompt has {len(request.prompt)} characters, {MAX_PROMPT_CHARACTERS} are allowed here")
     run = decoder.prepare(request, cancel)
     length = len(run.rows[0].prompt_token_ids)
-    if max_prompt_tokens is not None and length > max_prompt_tokens:
-        raise ValueError(
-            f"prompt has {length} tokens, {length - max_prompt_tokens} more than the {max_prompt_tokens} allowed here"
-        )
+    if max_prompt_tokens is not None and (over := length - max_prompt_tokens) > 0:
+        raise ValueError(f"prompt has {length} tokens, {over} more than the {max_prompt_tokens} allowed here")
     return run
 
 

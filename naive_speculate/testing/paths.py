@@ -188,8 +188,7 @@ class Path:
         return any(not isinstance(stated, list) for stated in self.stated[behind:])
 
     def other_end(self) -> list[float]:
-        """The same choices, with uniform draws from the other end of where the same verdict is due: only just small enough for
-        a draft to be kept, or as large as can be."""
+        """The same choices, with uniform draws from the other end of the same verdict: just small enough, or just below 1."""
         return [
             taken
             if isinstance(stated, list)

@@ -179,13 +179,8 @@ def _cases(
 ) -> Iterator[_Case]:
     """What is enumerated."""
     if pair is not None:
-        yield _Case(
-            pair,
-            params or SamplingParams(max_tokens=3),
-            2 if num_draft_tokens is None else num_draft_tokens,
-            _first(prompt, pair.vocab_size),
-            "this pair",
-        )
+        window_size = 2 if num_draft_tokens is None else num_draft_tokens
+        yield _Case(pair, params or SamplingParams(max_tokens=3), window_size, _first(prompt, pair.vocab_size), "this pair")
         return
     for size, seeds, zeros, window, own in _TOYS:
         size = size if vocab_size is None else vocab_size

@@ -205,12 +205,9 @@ class _Taker:
 
     def __call__(self, name: str) -> torch.Tensor:
         tensor = self.tensors.pop(name)
-        wanted = self.shapes.get(name)
-        fits = wanted is None or (
-            tensor.dim() == len(wanted) and all(size in (-1, got) for size, got in zip(wanted, tensor.shape, strict=True))
-        )
-        if not fits:
-            shown = str(list(wanted or ())).replace("-1", "any")
+        wanted = self.shapes.get(name, (-1,) * tensor.dim())
+        if len(wanted) != tensor.dim() or any(size not in (-1, got) for size, got in zip(wanted, tensor.shape, strict=True)):
+            shown = str(list(wanted)).replace("-1", "any")
             raise ValueError(f"{name} is {list(tensor.shape)}, its configuration says {shown}")
         return tensor
 

@@ -100,17 +100,14 @@ def start(applications: dict[str, DecoderArgs], **options: Any) -> Cluster:
     Raises:
         ClusterError: If the machine has not the resources, or an application cannot be deployed.
     """
-    # Ray asks for a token on clusters that it starts, and would leave a new one in the home folder, which all later clusters
-    # would then ask for.
+    # Ray asks for a token on clusters that it starts, and would leave one in the home folder for all later ones to ask for.
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     # Replicas import this package, wherever the process was started.
     here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     paths = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
+    environment = {"env_vars": {"PYTHONPATH": paths}}
     try:
-        ray.init(
-            address="local",
-            **QUIET | {"include_dashboard": False, "runtime_env": {"env_vars": {"PYTHONPATH": paths}}} | options,
-        )
+        ray.init(address="local", **QUIET | {"include_dashboard": False, "runtime_env": environment} | options)
     except Exception as error:
         raise ClusterError(f"Ray does not start here: {type(error).__name__}: {one_line(error)}") from None
     try:
