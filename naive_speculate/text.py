@@ -56,15 +56,11 @@ class Vocabulary:
 
     def bad_word_sequences(self, words: Sequence[str]) -> list[list[int]]:
         """Token sequences that spell a word, at the start of the text and after a space."""
-        sequences = []
-        for word in words:
-            if self.tokenizer is None:
-                raise ValueError(f"bad_words={list(words)!r} needs a tokenizer, and this pair has none")
-            for text in (word, " " + word.lstrip()):
-                token_ids = self.tokenizer(text, add_special_tokens=False).input_ids
-                if token_ids and token_ids not in sequences:
-                    sequences.append(token_ids)
-        return sequences
+        if words and self.tokenizer is None:
+            raise ValueError(f"bad_words={list(words)!r} needs a tokenizer, and this pair has none")
+        texts = [text for word in words for text in (word, " " + word.lstrip())]
+        found = [self.tokenizer(text, add_special_tokens=False).input_ids for text in texts]
+        return [ids for place, ids in enumerate(found) if ids and ids not in found[:place]]
 
 
 class TextStream:
@@ -157,9 +153,8 @@ class StopStrings:
         if not found:
             return None
         # The one that completes first ends the text, as if characters came one at a time.
-        at, stop = min(found, key=lambda pair: (pair[0] + len(pair[1]), pair[0]))
-        self.found = stop
-        return at + len(stop) if self._include else at
+        at, self.found = min(found, key=lambda pair: (pair[0] + len(pair[1]), pair[0]))
+        return at + len(self.found) if self._include else at
 
     @property
     def safe_length(self) -> int:

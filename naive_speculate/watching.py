@@ -255,10 +255,9 @@ def _told(info: RunInfo, steps: Sequence[_Step], reason: FinishReason, ended_at:
         ahead = stream.fork()
         draft_texts = [ahead.append(token) for token in step.outcome.draft_token_ids]
         texts = [stream.append(token) for token in step.token_ids]
-        last = number + 1 == len(steps)
-        if last and texts:
+        finish = reason if number + 1 == len(steps) else None
+        if finish is not None and texts:
             texts[-1] += stream.flush()
-        finish = reason if last else None
         record = StepRecord(number, began + step.ended_at, step.outcome, texts, draft_texts, finish, None, None)
         trace.events += emitter.step(record)
     trace.events += emitter.finished(reason)

@@ -100,16 +100,14 @@ def forward_costs(
     The draft's is the mean of several in a row, as in a step: the first finds its weights pushed out of the processor's
     caches by the target's.
     """
-    targets = [forward_timer(target, context, count) for count in range(1, max_tokens + 1)]
     one_draft = forward_timer(draft, context, 1)
-    timers = [lambda: fmean(one_draft() for _ in range(_DRAFTS_IN_A_ROW)), *targets]
+    timers = [lambda: fmean(one_draft() for _ in range(_DRAFTS_IN_A_ROW))]
+    timers += [forward_timer(target, context, count) for count in range(1, max_tokens + 1)]
     seconds: list[list[float]] = [[] for _ in timers]
-    for turn in range(repeats + 2):
+    for _ in range(repeats + 2):
         for timer, found in zip(timers, seconds, strict=True):
-            took = timer()
-            if turn >= 2:
-                found.append(took)
-    ms = [median(found) * 1e3 for found in seconds]
+            found.append(timer())
+    ms = [median(found[2:]) * 1e3 for found in seconds]  # the first two are warming up
     return Costs(context, ms[0], ms[1:])
 
 

@@ -65,8 +65,7 @@ def save_plots(report: dict[str, Any], lines: dict[str, list[Line]], folder: Pat
         ("by_batch", "Throughput of a batch", "batch size", "tokens/s"),
     ):
         if report[key]:
-            curves = {_window_name(window): points for window, points in report[key].items()}
-            figure(key, title, across, up, curves)
+            figure(key, title, across, up, {_window_name(window): points for window, points in report[key].items()})
     return saved
 
 

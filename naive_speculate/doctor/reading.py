@@ -43,8 +43,8 @@ class Reading:
     unknown: tuple[str, ...] = ()
 
     @classmethod
-    def counted(cls, accepted: int, drafted: int, steps: float | None, **told: Any) -> "Reading":
-        """An account that counts drafts, and steps where these are known; `told` are its other fields."""
+    def counted(cls, accepted: int, drafted: int | None, steps: float | None, **told: Any) -> "Reading":
+        """An account that counts kept drafts, and where these are known drafts and steps; `told` are its other fields."""
         return cls(
             accepted_per_step=ratio(accepted, steps),
             drafted_per_step=ratio(drafted, steps),

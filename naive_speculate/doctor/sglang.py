@@ -53,16 +53,14 @@ def read_meta_info(text: str) -> Reading | None:
         drafted += whole_number(proposed, "proposed drafts") if proposed is not None else 0
     width = drafted / steps if told else None
     rates = _rates(histogram, steps, width) if sum(histogram) == steps else ()
-    return Reading(
+    return Reading.counted(
+        accepted,
+        drafted if told else None,
+        steps,
         engine="SGLang",
         format="meta_info",
         source=SOURCE,
-        accepted_per_step=accepted / steps,
-        drafted_per_step=width,
         rates=rates,
-        num_steps=steps,
-        num_draft_tokens=drafted if told else None,
-        num_accepted_tokens=accepted,
         unknown=(_TREES, *(() if rates else ("There is no histogram, so nothing is known of single places.",))),
     )
 

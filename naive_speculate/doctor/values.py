@@ -31,8 +31,7 @@ def _values(text: str) -> Iterator[Any]:
         return
     decoder, at, in_vain = json.JSONDecoder(), 0, 0
     while (begin := text.find("{", at)) >= 0:
-        line_end = text.find("\n", begin)
-        line_end = line_end if line_end >= 0 else len(text)
+        line_end = end if (end := text.find("\n", begin)) >= 0 else len(text)
         line, at = text[begin:line_end], line_end
         with contextlib.suppress(ValueError, RecursionError):
             yield decoder.raw_decode(line)[0]

@@ -15,8 +15,7 @@ class KVState(NamedTuple):
     """Keys and values of one transformer layer.
 
     Attributes:
-        keys: Shape `[batch_size, num_attention_heads, num_tokens, head_dim]`.
-        values: Shape `[batch_size, num_attention_heads, num_tokens, head_dim]`.
+        keys, values: Shape `[batch_size, num_attention_heads, num_tokens, head_dim]`.
     """
 
     keys: torch.Tensor
@@ -40,8 +39,7 @@ class DecodeOutput(NamedTuple):
 
     Attributes:
         token_ids: The new token ids, int64, shape `[batch_size, num_generated_tokens]`.
-        token_logits: The logits that the new tokens were sampled from, shape
-            `[batch_size, num_generated_tokens, vocab_size]`.
+        token_logits: What the new tokens were sampled from, shape `[batch_size, num_generated_tokens, vocab_size]`.
     """
 
     token_ids: torch.Tensor

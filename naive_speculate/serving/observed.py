@@ -146,7 +146,5 @@ def _watched(lists: Iterator[list[Event]], watch: _Watch) -> Generator[list[Even
         outcome = watch.failure
         raise
     finally:
-        close = getattr(lists, "close", None)
-        if close is not None:
-            close()
+        getattr(lists, "close", lambda: None)()
         watch.over(outcome)

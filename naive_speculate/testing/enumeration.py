@@ -77,7 +77,8 @@ def enumerate_paths(pair: ModelPair, prompt: list[int], params: SamplingParams, 
         run = Path(decoder, path, prompt, params, **options)
         if run.stated[: len(known)] != known:
             raise _unsteady(run)
-        if run.draws_uniforms(behind=max(0, len(path) - 1)):  # those before were walked along where the path parts from
+        parted = run.stated[max(0, len(path) - 1) :]  # the draws before were walked along where the path parts from
+        if any(not isinstance(stated, list) for stated in parted):
             again = Path(decoder, run.other_end(), prompt, params, **options)
             if (again.tokens, again.stated) != (run.tokens, run.stated):
                 repeated = [Path(decoder, run.taken, prompt, params, **options) for _ in range(_REPEATS)]

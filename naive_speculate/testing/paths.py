@@ -171,7 +171,7 @@ class Path:
     @property
     def probability(self) -> float:
         """The probability of the run's every choice."""
-        weights = [
+        return math.prod(
             1.0
             if stated is None
             else stated[int(taken)]
@@ -180,12 +180,7 @@ class Path:
             if taken < stated
             else 1 - max(0.0, stated)
             for stated, taken in zip(self.stated, self.taken, strict=True)
-        ]
-        return math.prod(weights)
-
-    def draws_uniforms(self, behind: int) -> bool:
-        """Whether one of its choices, from this one on, is a uniform draw."""
-        return any(not isinstance(stated, list) for stated in self.stated[behind:])
+        )
 
     def other_end(self) -> list[float]:
         """The same choices, with uniform draws from the other end of the same verdict: just small enough, or just below 1."""

@@ -133,8 +133,7 @@ def prove_lossless(
             f"params must sample, got temperature={params.temperature}: greedy decoding matches, whatever the verifier"
         )
     vocab_size = drafter.vocab_size if isinstance(drafter, BatchDrafter) else None
-    with_head = drafter in ("head", HeadDrafter)
-    cases = list(_cases(pair, prompt, params, num_draft_tokens, vocab_size, with_head))
+    cases = list(_cases(pair, prompt, params, num_draft_tokens, vocab_size, with_head=drafter in ("head", HeadDrafter)))
     with ExitStack() as registered:
         strategies: list[str] = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION]
         drafters = [name for name in ("model", "suffix", "prompt_lookup") if DRAFTERS[name].obstacle(cases[0].pair) is None]

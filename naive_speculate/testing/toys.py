@@ -30,11 +30,7 @@ class ToyModel:
     temper: float = 1.0
     dtype: torch.dtype = torch.float64
     _known: dict[tuple[int, ...], torch.Tensor] = field(default_factory=dict, init=False, repr=False)
-
-    @property
-    def eos_token_id(self) -> int:
-        """The end-of-sequence token."""
-        return EOS
+    eos_token_id = EOS
 
     def logits(self, history: tuple[int, ...]) -> torch.Tensor:
         """After these tokens; float64, shape `[vocab_size]`."""
@@ -58,5 +54,4 @@ class ToyModel:
         new = query_token_ids[0].tolist()
         tokens = query_token_ids.double().view(1, 1, -1, 1)
         kv_cache.update([KVState(tokens, tokens)])
-        rows = [self.logits((*past, *new[: place + 1])) for place in range(len(new))]
-        return torch.stack(rows)[None].to(self.dtype)
+        return torch.stack([self.logits((*past, *new[: place + 1])) for place in range(len(new))])[None].to(self.dtype)

@@ -255,9 +255,7 @@ def _token_ids(d2t: torch.Tensor | None, t2d: torch.Tensor | None, known: int, v
         raise ValueError(f"d2t leads to token {int(token_ids.max())}, the target has {vocab_size}")
     if len(token_ids.unique()) != known:
         raise ValueError("d2t leads to a token twice")
-    if t2d is not None and (
-        len(t2d) != vocab_size or t2d.bool().nonzero().flatten().tolist() != token_ids.sort().values.tolist()
-    ):
+    if t2d is not None and (len(t2d) != vocab_size or t2d.bool().nonzero().flatten().tolist() != sorted(token_ids.tolist())):
         raise ValueError(f"t2d and d2t do not agree about which of the target's {vocab_size} tokens are known")
     return None if known == vocab_size and not bool(d2t.any()) else token_ids
 
@@ -273,8 +271,7 @@ def _layers(config: Mapping[str, Any], weights: HeadWeights, target: Any) -> lis
         found = [2, depth // 2, depth - 3]
         if min(found) < 0:
             raise ValueError(f"{_IDS} is missing, and a target of {depth} layers has no layer {min(found)}")
-    if weights.fuse.shape[1] % len(found) or (
-        weights.input_norm is not None and len(weights.input_norm) != weights.fuse.shape[1]
-    ):
+    width, norm = weights.fuse.shape[1], weights.input_norm
+    if width % len(found) or (norm is not None and len(norm) != width):
         raise ValueError(f"fc.weight is {list(weights.fuse.shape)}, which does not fit {len(found)} layers")
     return [int(layer) for layer in found]

@@ -104,10 +104,7 @@ class RayEngine:
             return
         self._closed.set()
         self._watcher.join()
-        with self._lock:
-            runs = list(self._runs)
-        for run in runs:
-            run.end(FinishReason.CANCELLED)
+        self._end(FinishReason.CANCELLED, lambda run: True)
         deadline = time.monotonic() + 1
         while self._runs and time.monotonic() < deadline:
             time.sleep(_LOOK_SECONDS)
@@ -128,14 +125,17 @@ class RayEngine:
         with self._lock:
             self._runs.discard(run)
 
+    def _end(self, reason: FinishReason, which: "Callable[[_Run], bool]") -> None:
+        with self._lock:
+            runs = [run for run in self._runs if which(run)]
+        for run in runs:
+            run.end(reason)
+
     def _watch(self) -> None:
         """Look after the runs' cancel flags, which their readers cannot see while they wait, and after the replicas."""
         looked = time.monotonic()
         while not self._closed.wait(_LOOK_SECONDS):
-            with self._lock:
-                asked = [run for run in self._runs if run.asked()]
-            for run in asked:
-                run.end(FinishReason.CANCELLED)
+            self._end(FinishReason.CANCELLED, _Run.asked)
             if time.monotonic() - looked < _STATUS_SECONDS:
                 continue
             try:
@@ -145,10 +145,7 @@ class RayEngine:
             self._gone = found is None
             self._replicas = found or 0
             if self._gone:
-                with self._lock:
-                    waiting = [run for run in self._runs if not run.begun]
-                for run in waiting:
-                    run.end(FinishReason.ERROR)
+                self._end(FinishReason.ERROR, lambda run: not run.begun)
             looked = time.monotonic()
 
 
