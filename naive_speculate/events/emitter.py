@@ -3,6 +3,7 @@
 import time
 from collections.abc import Collection
 from dataclasses import fields
+from typing import Any
 
 from naive_speculate.events.event import OUTPUT_KINDS, SCHEMA_VERSION, Event, EventKind, FinishReason, Logprob
 from naive_speculate.events.metrics import Summary
@@ -11,13 +12,13 @@ from naive_speculate.text import Vocabulary
 
 _INFO = tuple(field.name for field in fields(RunInfo) if field.name != "row")
 _OF_STEP = ("draft_seconds", "verify_seconds", "total_seconds", "others", "typical_distances")
-Names = dict[str, str]
+Told = list[tuple[str, list[Any]]]
 """Fields of an event, and the lists of an outcome that hold them: one entry a draft, of the target's one more."""
 _OF_TARGET = {"target_prob": "target_probs", "target_top": "target_tops", "target_entropy": "target_entropies"}
 _UNJUDGED = {"draft_prob": "draft_probs", "draft_top": "draft_tops", "draft_entropy": "draft_entropies"}
 _PROPOSED = _UNJUDGED | _OF_TARGET | {"expected_accept": "expected_accepts"}
 _VERDICT = {"accept_prob": "accept_probs", "uniform": "uniforms", "threshold": "thresholds"}
-_JUDGED = _PROPOSED | _VERDICT | {"draft_top_target": "draft_tops_target", "target_top_draft": "target_tops_draft"}
+_VERDICT |= {"draft_top_target": "draft_tops_target", "target_top_draft": "target_tops_draft"}
 
 
 class Emitter:
@@ -51,20 +52,22 @@ class Emitter:
         if not outcome.token_ids:
             return []
         at, drafts, kept, texts = record.ended_at - self._began, outcome.draft_token_ids, outcome.num_accepted, record.texts
-        events = [self._draft(EventKind.PROPOSED, at, record, place, _PROPOSED) for place in range(len(drafts))]
+        proposed = _told(outcome, _PROPOSED)
+        judged = proposed + _told(outcome, _VERDICT)
+        events = [self._draft(EventKind.PROPOSED, at, record, place, proposed) for place in range(len(drafts))]
         if outcome.copied_from is not None:
             for place, event in enumerate(events):
                 event.copied_from = outcome.copied_from + place
         for place in range(kept):
             if place < len(texts):
-                events.append(self._draft(EventKind.ACCEPTED, at, record, place, _JUDGED, text=texts[place]))
+                events.append(self._draft(EventKind.ACCEPTED, at, record, place, judged, text=texts[place]))
                 self._add_logprobs(events[-1], outcome, place)
             else:
-                events.append(self._draft(EventKind.DISCARDED, at, record, place, _JUDGED, reason=str(finish)))
+                events.append(self._draft(EventKind.DISCARDED, at, record, place, judged, reason=str(finish)))
         if kept < len(drafts):
-            events.append(self._draft(EventKind.REJECTED, at, record, kept, _JUDGED))
+            events.append(self._draft(EventKind.REJECTED, at, record, kept, judged))
             events[-1].residual_top = outcome.residual_top
-            told = _JUDGED if outcome.judges_all else _UNJUDGED
+            told = judged if outcome.judges_all else _told(outcome, _UNJUDGED)
             for place in range(kept + 1, len(drafts)):
                 events.append(self._draft(EventKind.DISCARDED, at, record, place, told, reason="rejected"))
         if outcome.obstacle is None:
@@ -102,12 +105,13 @@ class Emitter:
             event.unknown_to_draft = True
         return event
 
-    def _draft(self, kind: EventKind, at: float, record: StepRecord, place: int, told: Names, **own: str | None) -> Event:
+    def _draft(self, kind: EventKind, at: float, record: StepRecord, place: int, told: Told, **own: str | None) -> Event:
         """A drafted token's event, with what is told of it and fields of its own."""
         text = own.get("text", record.draft_texts[place])
         event = self._token(kind, at, record, place, record.outcome.draft_token_ids[place], text or "")
         event.reason = own.get("reason")
-        _tell(event, record.outcome, told, place)
+        for name, values in told:
+            setattr(event, name, values[place])
         return event
 
     def _next_token(self, at: float, record: StepRecord) -> Event:
@@ -122,7 +126,8 @@ class Emitter:
             text = self._vocabulary.text_of(outcome.next_token_id)
             event = self._token(EventKind.DISCARDED, at, record, place, outcome.next_token_id, text)
             event.reason = str(record.finish_reason)
-        _tell(event, outcome, _OF_TARGET, len(outcome.draft_token_ids))  # its numbers stand after the drafts'
+        for name, values in _told(outcome, _OF_TARGET):
+            setattr(event, name, values[len(outcome.draft_token_ids)])  # its numbers stand after the drafts'
         return event
 
     def _add_logprobs(self, event: Event, outcome: Outcome, place: int) -> None:
@@ -161,8 +166,7 @@ class Emitter:
             begin += len(text)
 
 
-def _tell(event: Event, outcome: Outcome, names: Names, place: int) -> None:
-    """Take over what the outcome has under these names."""
-    for name, of_all in names.items():
-        if (values := getattr(outcome, of_all)) is not None:
-            setattr(event, name, values[place])
+def _told(outcome: Outcome, names: dict[str, str]) -> Told:
+    """What the outcome has under these names."""
+    found = ((name, getattr(outcome, of_all)) for name, of_all in names.items())
+    return [(name, values) for name, values in found if values is not None]

@@ -16,6 +16,7 @@ os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")  # a thread of Serve that 
 os.environ.setdefault("RAY_SERVE_ROUTER_RETRY_MAX_BACKOFF_S", "0.1")  # half a second is longer than many a run
 
 import ray
+import torch
 from ray import serve
 from ray._raylet import GcsClient  # type: ignore[attr-defined]
 from ray.serve.schema import ApplicationStatus, LoggingConfig
@@ -132,7 +133,7 @@ def deploy(name: str, args: DecoderArgs) -> None:
 
 def local_share(pairs: int = 1) -> dict[str, Any]:
     """Resources of a replica, and how many of them, where this machine's are shared among so many pairs."""
-    gpus = int(ray.cluster_resources().get("GPU", 0)) if ray.is_initialized() else _visible_gpus()
+    gpus = int(ray.cluster_resources().get("GPU", 0)) if ray.is_initialized() else torch.cuda.device_count()
     if gpus:
         return {"gpus": 1.0, "cpus": 1.0, "max_replicas": max(1, gpus // pairs)}
     return {"cpus": 1.0, "max_replicas": max(1, available_cores() // 2 // pairs)}
@@ -207,12 +208,6 @@ def _refuse_unreachable(address: str) -> None:
     threading.Thread(target=ask, daemon=True).start()
     if not answered.wait(2 * CONNECT_SECONDS):
         raise ClusterError(f"what answers at {address} is not a Ray cluster (its port is 6379 unless another was chosen)")
-
-
-def _visible_gpus() -> int:
-    import torch
-
-    return torch.cuda.device_count()
 
 
 def one_line(error: object) -> str:
