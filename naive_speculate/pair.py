@@ -134,8 +134,7 @@ class ModelPair:
         They do not depend on how fast this machine is just now, so that a seed repeats a run everywhere. Without measured
         ones, a forward is taken to cost its share of the weights.
         """
-        estimated = CostTable(self._share(self.draft), tuple(1 + _VERIFY_GROWTH * k for k in range(9)))
-        costs = self.measured_costs or estimated
+        costs = self.measured_costs or CostTable(self._share(self.draft), tuple(1 + _VERIFY_GROWTH * k for k in range(9)))
         if drafter == "head":
             return self.measured_head_costs or CostTable(self._share(self.head), costs.verify)
         return costs if drafter == "model" else CostTable(0.0, costs.verify)

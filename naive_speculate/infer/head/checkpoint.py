@@ -67,7 +67,8 @@ def load_head(
             raise ValueError("its configuration is not that of an EAGLE-3 head")
         stored = _read_tensors(name)
         wanted = stored["fc.weight"].dtype if dtype is None else dtype
-        tensors = {key: t.to(device, wanted) if t.is_floating_point() else t for key, t in stored.items()}
+        kept = {key: tensor for key, tensor in stored.items() if key not in _IGNORED}
+        tensors = {key: t.to(device, wanted) if t.is_floating_point() else t for key, t in kept.items()}
         layer_config = _layer_config(config)
         weights = _weights(tensors, config, layer_config, target)
         layers = _layers(config, weights, target)
@@ -152,7 +153,6 @@ def _shape(config: Any, weights: HeadWeights) -> LlamaShape:
 def _weights(
     tensors: dict[str, torch.Tensor], config: Mapping[str, Any], layer: "PretrainedConfig", target: Any
 ) -> HeadWeights:
-    tensors = {name: tensor for name, tensor in tensors.items() if name not in _IGNORED}
     t2d = tensors.pop("t2d", None)
     take = _Taker(tensors, _widths(layer))
     embedding = tensors.pop("embed_tokens.weight", None)
