@@ -54,10 +54,8 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         _add_sampling(generate)
         _add_models(generate)
     generate.add_argument("--json", action="store_true", help="print the events, one JSON object a line, and nothing else")
-    bench = commands.add_parser("bench", add_help=False, help="measure this decoder against transformers' generation")
-    bench.add_argument("rest", nargs=argparse.REMAINDER)
-    doctor = commands.add_parser("doctor", add_help=False, help="what an engine's log says of its speculative decoding")
-    doctor.add_argument("rest", nargs=argparse.REMAINDER)
+    commands.add_parser("bench", help="measure this decoder against transformers' generation")  # `main` passes these two on
+    commands.add_parser("doctor", help="what an engine's log says of its speculative decoding")
     prove = commands.add_parser("prove", help="enumerate whether a verifier or a drafter is lossless")
     what = "a class or an instance, importable from here, such as my_drafter:MyDrafter; or a registered name"
     prove.add_argument("name", metavar="MODULE:NAME", help=what)
@@ -70,26 +68,14 @@ def _add_decoding(parser: argparse.ArgumentParser) -> None:
 
     strategies = ", ".join(f"{name} (lossy)" if verifier.lossy else str(name) for name, verifier in VERIFIERS.items())
     add = parser.add_argument_group("speculation").add_argument
-    add(
-        "--num-draft-tokens",
-        type=_window,
-        default=5,
-        metavar="K",
-        help="tokens to draft a step, 0 or auto (default: %(default)s)",
-    )
-    add(
-        "--draft-confidence",
-        type=float,
-        metavar="C",
-        help="end a window after a token that its drafter gave less than this (default: none)",
-    )
+    help = "tokens to draft a step, 0 or auto (default: %(default)s)"
+    add("--num-draft-tokens", type=_window, default=5, metavar="K", help=help)
+    help = "end a window after a token that its drafter gave less than this (default: none)"
+    add("--draft-confidence", type=float, metavar="C", help=help)
     help = f"how drafts are judged: {strategies} (default: %(default)s)"
     add("--verify-strategy", default="speculative_sampling", metavar="V", help=help)
-    add(
-        "--drafter",
-        metavar="D",
-        help=f"who drafts: {', '.join(DRAFTERS)}; suffix and prompt_lookup copy from the text so far (default: the pair's own)",
-    )
+    help = f"who drafts: {', '.join(DRAFTERS)}; suffix and prompt_lookup copy from the text so far (default: the pair's own)"
+    add("--drafter", metavar="D", help=help)
 
 
 def _add_models(parser: argparse.ArgumentParser) -> None:
@@ -98,11 +84,7 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("models").add_argument
     add("--target", metavar="M", help="Hub id, local folder or GGUF file (default: the bundled pair)")
     add("--draft", metavar="M", help="Hub id, local folder or GGUF file (default: none beside a given target)")
-    add(
-        "--head",
-        metavar="M",
-        help="Hub id or local folder of a draft head (default: the bundled target's, if there is one)",
-    )
+    add("--head", metavar="M", help="Hub id or local folder of a draft head (default: the bundled target's, if there is one)")
     add("--device", default="auto", metavar="D", help="auto, cpu, cuda … (default: %(default)s)")
     add("--dtype", default="auto", metavar="T", help="auto, float32, bfloat16 … (default: %(default)s)")
     add("--executor", default="auto", metavar="E", help=f"{', '.join(EXECUTORS)} (default: %(default)s)")
@@ -121,9 +103,7 @@ def _add_sampling(parser: argparse.ArgumentParser) -> None:
         if "action" not in how or how["action"] == "append":
             default = defaults[name] if defaults[name] not in (None, ()) else "none"
             note = f"{note} (default: {default})"
-        meaning = meanings.get(name, name)
-        if option.startswith("no-"):
-            meaning = f"off: {meaning}"
+        meaning = ("off: " if option.startswith("no-") else "") + meanings.get(name, name)
         help = f"{meaning}{note}".replace("%", "%%")
         group.add_argument(f"--{option}", dest=name, default=argparse.SUPPRESS, help=help, **how)
 
@@ -190,8 +170,7 @@ def _generate(arguments: Sequence[str]) -> int:
         "cancel": cancel,
     }
     if params.num_sequences > 1:
-        result = decoder.generate(args.prompt, params, **options)
-        traces = [output.trace.events for output in result.outputs]
+        traces = [output.trace.events for output in decoder.generate(args.prompt, params, **options).outputs]
     else:
         traces = [decoder.stream(args.prompt, params, **options)]
     view = None if args.json else TerminalView()

@@ -13,11 +13,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def positive(text: str) -> int:
-    """A whole number from 1.
-
-    Raises:
-        argparse.ArgumentTypeError: If it is not.
-    """
+    """A whole number from 1, or an `argparse.ArgumentTypeError`."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a positive whole number, got {text!r}")
     return int(text)

@@ -84,15 +84,8 @@ def load_pair(
     where = _where(device, device_map, [is_gguf(model) for model in (target, draft) if model is not None])
     tokenizer = _load_tokenizer("target", target)
     draft_tokenizer = None if draft is None else _draft_tokenizer(tokenizer, draft)
-    if is_gguf(target):
-        target_model = _load_gguf("target", str(target), device, dtype, executor, device_map)
-    else:
-        target_model = _load_model("target", target, where, dtype, executor, device_map)
-    draft_model = None
-    if draft is not None and is_gguf(draft):
-        draft_model = _load_gguf("draft", str(draft), device, dtype, executor)
-    elif draft is not None:
-        draft_model = _load_model("draft", draft, where, dtype, executor)
+    target_model = _load_model(str(target), "target", device, where, dtype, executor, device_map)
+    draft_model = None if draft is None else _load_model(str(draft), "draft", device, where, dtype, executor)
     head_model = None
     if head is not None:
         by_onnx = getattr(target_model, "executor", None) == "onnx"
@@ -102,22 +95,20 @@ def load_pair(
 
 
 def _load_model(
-    argument: str, source: str | Path, device: torch.device, dtype: str, executor: str, device_map: str | None = None
+    name: str, argument: str, asked: str, device: torch.device, dtype: str, executor: str, device_map: str | None = None
 ) -> LanguageModel:
-    name = str(source)
+    """A model: where it was asked for if llama.cpp computes it, else on the device of torch's."""
+    if is_gguf(name):
+        return _load_gguf(argument, name, asked, dtype, executor, device_map)
     if device_map is None and executor in ("auto", "onnx", "torch") and (lean := _read_lean(argument, name, device, dtype)):
         return LlamaLanguageModel.from_stored(lean, cast(Any, executor))
     from transformers import AutoConfig, AutoModelForCausalLM
 
     try:
         config = AutoConfig.from_pretrained(name, trust_remote_code=False)
-        stored = getattr(config, "dtype", None)
+        found = _dtype(dtype, device, getattr(config, "dtype", None))
         model = AutoModelForCausalLM.from_pretrained(
-            name,
-            dtype=_dtype(dtype, device, stored),
-            trust_remote_code=False,
-            use_safetensors=True,
-            device_map=device_map,
+            name, dtype=found, trust_remote_code=False, use_safetensors=True, device_map=device_map
         )
     except _FAILURES as error:
         raise _load_error(argument, name, error) from None
@@ -139,9 +130,7 @@ def _read_lean(argument: str, name: str, device: torch.device, dtype: str) -> St
         raise ValueError(f"{argument}={name!r} does not fit on {device}: {_one_line(error)}") from None
 
 
-def _load_gguf(
-    argument: str, name: str, device: str, dtype: str, executor: str, device_map: str | None = None
-) -> LanguageModel:
+def _load_gguf(argument: str, name: str, device: str, dtype: str, executor: str, device_map: str | None) -> LanguageModel:
     from naive_speculate.infer.gguf.model import GgufLanguageModel  # llama-cpp-python is optional
 
     for option, given, usual in (("executor", executor, "auto"), ("device_map", device_map, None)):
@@ -187,11 +176,13 @@ def _probed(model: Any) -> "TransformersLanguageModel":
 
 def _load_tokenizer(argument: str, source: str | Path) -> Any:
     name = str(source)
-    if is_gguf(source):
-        return _load_gguf_tokenizer(argument, name)
-    if Path(name).exists() and not (Path(name) / "config.json").is_file():
+    if not is_gguf(name) and Path(name).exists() and not (Path(name) / "config.json").is_file():
         raise ValueError(f"{argument}={name!r} is not a model: the folder has no config.json")
     try:
+        if is_gguf(name):
+            from naive_speculate.infer.gguf.tokenizer import GgufTokenizer  # llama-cpp-python is optional
+
+            return GgufTokenizer(name)
         if _has_plain_tokenizer(Path(name)):
             return PreTrainedTokenizerFast.from_pretrained(name)
         from transformers import AutoTokenizer
@@ -212,15 +203,6 @@ def _has_plain_tokenizer(folder: Path) -> bool:
         return False
     plain = isinstance(told, dict) and told.get("tokenizer_class") in ("TokenizersBackend", "PreTrainedTokenizerFast")
     return plain and "auto_map" not in told and (folder / "tokenizer.json").is_file()
-
-
-def _load_gguf_tokenizer(argument: str, name: str) -> Any:
-    from naive_speculate.infer.gguf.tokenizer import GgufTokenizer  # llama-cpp-python is optional
-
-    try:
-        return GgufTokenizer(name)
-    except (OSError, ValueError, KeyError) as error:
-        raise _load_error(argument, name, error) from None
 
 
 def _draft_tokenizer(tokenizer: Any, draft: str | Path) -> Any:

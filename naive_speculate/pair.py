@@ -53,10 +53,7 @@ class ModelPair:
     fastest_drafter: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("target", "draft"):
-            model = getattr(self, name)
-            if name == "draft" and model is None:
-                continue
+        for name, model in {"target": self.target, **({} if self.draft is None else {"draft": self.draft})}.items():
             if _is_of_transformers(model):
                 raise ValueError(f"{name} is transformers' {type(model).__name__}, which naive_speculate.models.wrap must wrap")
             if not callable(getattr(model, "forward", None)):
@@ -98,8 +95,7 @@ class ModelPair:
 
     @cached_property
     def drafting(self) -> LanguageModel | None:
-        """The draft model with logits for every token that can be generated, -inf for those that it does not know; for its
-        own tokens, where it has a tokenizer of its own."""
+        """The draft model, with logits of -inf for tokens that it does not know, unless it has a tokenizer of its own."""
         if self.draft is None or self.translation or (known := _vocab_size(self.draft)) >= self.vocab_size:
             return self.draft
         return cast(LanguageModel, _Widened(self.draft, known, self.vocab_size))
@@ -138,25 +134,19 @@ class ModelPair:
         They do not depend on how fast this machine is just now, so that a seed repeats a run everywhere. Without measured
         ones, a forward is taken to cost its share of the weights.
         """
-        if self.measured_costs is not None:
-            costs = self.measured_costs
-        else:
-            costs = CostTable(self._share(self.draft), tuple(1 + _VERIFY_GROWTH * k for k in range(9)))
+        costs = self.measured_costs or CostTable(self._share(self.draft), tuple(1 + _VERIFY_GROWTH * k for k in range(9)))
         if drafter == "head":
-            if self.measured_head_costs is not None:
-                return self.measured_head_costs
-            return CostTable(self._share(self.head), costs.verify)
+            return self.measured_head_costs or CostTable(self._share(self.head), costs.verify)
         return costs if drafter == "model" else CostTable(0.0, costs.verify)
 
     def _share(self, model: Any) -> float:
         """A model's share of the target's weights, which its forward is taken to cost."""
-        share = min(1.0, _num_parameters(model) / max(1, _num_parameters(self.target))) if model else 0.0
-        return max(share, 0.02)
+        size, whole = (int(getattr(one, "num_parameters", 1)) for one in (model, self.target))
+        return max(min(1.0, size / max(1, whole)) if model else 0.0, 0.02)
 
 
 class _Widened:
-    """A language model with a smaller vocabulary than its partner's: it never proposes what it does not know, and reads token 0
-    in place of it."""
+    """A model with a smaller vocabulary than its partner's: it proposes what it knows and reads token 0 for the rest."""
 
     def __init__(self, model: LanguageModel, known: int, vocab_size: int) -> None:
         self._model, self._known, self.vocab_size = model, known, vocab_size
@@ -179,10 +169,6 @@ def _is_of_transformers(model: Any) -> bool:
 
 def _vocab_size(model: LanguageModel) -> int:
     return as_batch_model(model).vocab_size
-
-
-def _num_parameters(model: Any) -> int:
-    return int(getattr(model, "num_parameters", 1))
 
 
 def _name(model: LanguageModel | DraftHead) -> str:

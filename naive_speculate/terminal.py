@@ -68,11 +68,8 @@ class TerminalView:
         self.console.file.flush()
 
     def _legend(self) -> None:
-        legend = Text()
-        for kind in _SHOWN:
-            legend.append(f"{STYLES[kind].mark} {STYLES[kind].label}", style=token_style(kind))
-            legend.append("  ")
-        self.console.print(legend, end="\n\n")
+        legend = (Text(f"{STYLES[kind].mark} {STYLES[kind].label}", style=token_style(kind)) for kind in _SHOWN)
+        self.console.print(Text("  ").join(legend), end="\n\n")
 
     def _figures(self, event: Event) -> None:
         metrics = event.metrics or {}
@@ -96,8 +93,7 @@ class TerminalView:
     def _tables(self, event: Event) -> None:
         for title, entries in (("prompt", event.prompt_logprobs), ("output", self._logprobs)):
             if entries:
-                self.console.print()
-                self.console.print(logprobs_table(title, entries))
+                self.console.print("", logprobs_table(title, entries), sep="\n")
         self._logprobs = []
 
 

@@ -21,12 +21,11 @@ def num_shared(first: Sequence[int], second: Sequence[int]) -> int:
 
 
 class Vocabulary:
-    """What the engine asks of a transformers tokenizer with a fast backend. Without one, prompts are token ids and every text
-    is ""."""
+    """What the engine asks of a transformers tokenizer with a fast backend; without one, every text is ""."""
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
-        self.backend = None if tokenizer is None else tokenizer.backend_tokenizer
+        self.backend: Any = None if tokenizer is None else tokenizer.backend_tokenizer
         self.special_ids = frozenset(() if tokenizer is None else tokenizer.all_special_ids)
         self.piece = lru_cache(maxsize=None)(self._piece)
         self.text_of = lru_cache(maxsize=None)(self._text_of)
@@ -42,9 +41,7 @@ class Vocabulary:
         return list(self.tokenizer(text, add_special_tokens=begins).input_ids)
 
     def _piece(self, token_id: int) -> str:
-        if self.tokenizer is None:
-            return ""
-        return self.tokenizer.convert_ids_to_tokens(token_id) or ""
+        return "" if self.tokenizer is None else self.tokenizer.convert_ids_to_tokens(token_id) or ""
 
     def _text_of(self, token_id: int) -> str:
         return "" if self.backend is None else self.backend.decode([token_id], skip_special_tokens=False)
@@ -59,15 +56,11 @@ class Vocabulary:
 
     def bad_word_sequences(self, words: Sequence[str]) -> list[list[int]]:
         """Token sequences that spell a word, at the start of the text and after a space."""
-        sequences = []
-        for word in words:
-            if self.tokenizer is None:
-                raise ValueError(f"bad_words={list(words)!r} needs a tokenizer, and this pair has none")
-            for text in (word, " " + word.lstrip()):
-                token_ids = self.tokenizer(text, add_special_tokens=False).input_ids
-                if token_ids and token_ids not in sequences:
-                    sequences.append(token_ids)
-        return sequences
+        if words and self.tokenizer is None:
+            raise ValueError(f"bad_words={list(words)!r} needs a tokenizer, and this pair has none")
+        texts = [text for word in words for text in (word, " " + word.lstrip())]
+        found = [self.tokenizer(text, add_special_tokens=False).input_ids for text in texts]
+        return [ids for place, ids in enumerate(found) if ids and ids not in found[:place]]
 
 
 class TextStream:
@@ -115,10 +108,8 @@ class TextStream:
         return text
 
     def _begin_again(self, token_id: int) -> str:
-        """The text that a token adds after bytes that stay without the rest of their character: those as replacement
-        characters come first."""
+        """The text that a token adds after bytes without the rest of their character, shown as replacement characters."""
         backend = self._vocabulary.backend
-        assert backend is not None
         self._stream = DecodeStream(skip_special_tokens=self._skip)
         self._stream.step(backend, token_id)
         return backend.decode([*self._undecided, token_id], skip_special_tokens=self._skip)
@@ -127,9 +118,7 @@ class TextStream:
         """What is left of an unfinished character at the end of the text, as replacement characters."""
         if not self._undecided:
             return ""
-        backend = self._vocabulary.backend
-        assert backend is not None
-        text = backend.decode(self._undecided, skip_special_tokens=self._skip)
+        text = self._vocabulary.backend.decode(self._undecided, skip_special_tokens=self._skip)
         self._undecided.clear()
         self._stream = DecodeStream(skip_special_tokens=self._skip)
         return text
@@ -164,18 +153,14 @@ class StopStrings:
         if not found:
             return None
         # The one that completes first ends the text, as if characters came one at a time.
-        at, stop = min(found, key=lambda pair: (pair[0] + len(pair[1]), pair[0]))
-        self.found = stop
-        return at + len(stop) if self._include else at
+        at, self.found = min(found, key=lambda pair: (pair[0] + len(pair[1]), pair[0]))
+        return at + len(self.found) if self._include else at
 
     @property
     def safe_length(self) -> int:
         """How much of the text no stop string can still take back."""
-        for size in range(min(self._longest - 1, len(self.text)), 0, -1):
-            tail = self.text[-size:]
-            if any(stop.startswith(tail) for stop in self._stops):
-                return len(self.text) - size
-        return len(self.text)
+        begins = range(max(0, len(self.text) - self._longest + 1), len(self.text))
+        return next((at for at in begins if any(stop.startswith(self.text[at:]) for stop in self._stops)), len(self.text))
 
 
 def visible(text: str | None, limit: int = MAX_LABEL) -> str:

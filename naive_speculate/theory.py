@@ -5,6 +5,7 @@ rejected). Costs are in units of one target forward over one token. The paper ta
 unit; here the cost can be given as measured, since it is what the paper's speedup depends on most.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -64,9 +65,7 @@ def best_k(alpha: float, draft_cost: float, verify_costs: VerifyCosts = 1.0, max
     """The number of drafts with the largest expected speedup (section 3.5, by trying each); 0 where drafting does not pay.
 
     Args:
-        alpha: Probability that a draft is kept.
-        draft_cost: Cost of one draft forward.
-        verify_costs: Cost of verifying k drafts; needed for every k from 0 to `max_k`.
+        alpha, draft_cost, verify_costs: As of `speedup`; costs are needed for every k from 0 to `max_k`.
         max_k: The largest k to try.
 
     Raises:
@@ -120,20 +119,15 @@ def break_even_alpha(k: int, draft_cost: float, verify_cost: VerifyCosts = 1.0) 
 
     Args:
         k: Number of drafts a step, 1 or more.
-        draft_cost: Cost of one draft forward.
-        verify_cost: Cost of verifying k drafts.
-
-    Raises:
-        ValueError: As `step_cost`.
+        draft_cost, verify_cost: As of `speedup`, with its errors.
     """
     cost = step_cost(k, draft_cost, verify_cost)
-    if k + 1 < cost:
-        return None
-    low, high = 0.0, 1.0
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (middle, high) if expected_tokens(middle, k) < cost else (low, middle)
-    return high
+    return None if k + 1 < cost else alpha_for(cost, lambda alpha: expected_tokens(alpha, k))
+
+
+def alpha_for(tokens: float, expected: Callable[[float], float]) -> float:
+    """The least α, to 50 binary places, for which so many tokens are expected by a function that grows with it."""
+    return bisect_left(range(2**50), tokens, key=lambda place: expected(place / 2**50)) / 2**50
 
 
 def pass_seconds(tokens: int, *, weight_bytes: float, bandwidth: float, parameters: float, flops: float) -> float:

@@ -33,7 +33,7 @@ class Translation:
     Attributes:
         to_draft: The draft's token for each of the target's that it shares.
         target_bytes: What each of the target's tokens stands for; special ones are not in it.
-        num_target_tokens, num_draft_tokens: How many tokens there are.
+        counts: How many tokens both, the target and the draft know, for events.
         opening: What the draft's texts begin with, a beginning-of-sequence token or nothing.
         opens_target: The token that the target's texts may begin with in its place.
         filler: A token of the draft, to stand where it has none.
@@ -49,9 +49,10 @@ class Translation:
         by_form = theirs.ids
         self.to_draft = {token: by_form[form] for form, token in ours.ids.items() if form in by_form}
         self.target_bytes = ours.bytes
-        self.num_target_tokens, self.num_draft_tokens = len(tokenizer.get_vocab()), len(draft_tokenizer.get_vocab())
-        if len(self.to_draft) < MIN_SHARE * self.num_target_tokens:
-            raise ValueError(f"shares {len(self.to_draft)} of the target's {self.num_target_tokens} tokens, fewer than a tenth")
+        shared, total = len(self.to_draft), len(tokenizer.get_vocab())
+        self.counts = {"shared": shared, "target": total, "draft": len(draft_tokenizer.get_vocab())}
+        if shared < MIN_SHARE * total:
+            raise ValueError(f"shares {shared} of the target's {total} tokens, fewer than a tenth")
         bos = draft_tokenizer.bos_token_id
         self.opening = [bos] if bos is not None and _ids(draft_tokenizer, "a", True)[:1] == [bos] else []
         self.opens_target: int | None = tokenizer.bos_token_id
@@ -66,11 +67,6 @@ class Translation:
         """How many tokens both know."""
         return len(self.to_draft)
 
-    @property
-    def counts(self) -> dict[str, int]:
-        """How many tokens both, the target and the draft know, for events."""
-        return {"shared": self.num_shared_tokens, "target": self.num_target_tokens, "draft": self.num_draft_tokens}
-
     def encode(self, text: str, begins: bool) -> tuple[list[int], list[tuple[int, int]]]:
         """The draft's tokens for a text, none of them special; where nothing stands before it (`begins`), a space may be put.
 
@@ -83,17 +79,12 @@ class Translation:
 
 @lru_cache(maxsize=2)
 def translation_between(tokenizer: Any, draft_tokenizer: Any) -> Translation | None:
-    """The translation that a pair needs; None where both have the same tokens.
-
-    Raises:
-        ValueError: If they share too few.
-    """
+    """The translation that a pair needs; None where both have the same tokens, a `ValueError` if they share too few."""
     # Tokenizers are compared rather than sizes, which differ by padding within one family.
     if tokenizer.get_vocab() == draft_tokenizer.get_vocab():
         return None
     translation = Translation(tokenizer, draft_tokenizer)
-    shared, total = translation.num_shared_tokens, translation.num_target_tokens
-    _log.info("the draft has another tokenizer and shares %d of the target's %d tokens", shared, total)
+    _log.info("the draft has another tokenizer and shares %(shared)d of the target's %(target)d tokens", translation.counts)
     return translation
 
 

@@ -87,13 +87,7 @@ def watch(
 
 @dataclass(slots=True)
 class _Step:
-    """What a step did.
-
-    Attributes:
-        outcome: What was drafted and decided.
-        token_ids: What it gave, up to the run's end.
-        ended_at: Seconds from the run's beginning.
-    """
+    """What a step did: its tokens are those up to the run's end, and it ended so many seconds after the run's beginning."""
 
     outcome: Outcome
     token_ids: list[int]
@@ -120,16 +114,11 @@ class _Draws(TorchFunctionMode):
 
 
 class _Recorder:
-    """Hangs on a model while it generates.
-
-    Attributes:
-        steps: What the steps did.
-        config: With what transformers generates; None until it has made its candidate generator.
-    """
+    """Hangs on a model while it generates."""
 
     def __init__(self, model: Any, text_of: Callable[[int], str]) -> None:
         self.steps: list[_Step] = []
-        self.config: Any = None
+        self.config: Any = None  # transformers', once it has made its candidate generator
         self.window: int | None = None
         self.confidence: float | None = None
         self._model, self._text_of = model, text_of
@@ -266,10 +255,9 @@ def _told(info: RunInfo, steps: Sequence[_Step], reason: FinishReason, ended_at:
         ahead = stream.fork()
         draft_texts = [ahead.append(token) for token in step.outcome.draft_token_ids]
         texts = [stream.append(token) for token in step.token_ids]
-        last = number + 1 == len(steps)
-        if last and texts:
+        finish = reason if number + 1 == len(steps) else None
+        if finish is not None and texts:
             texts[-1] += stream.flush()
-        finish = reason if last else None
         record = StepRecord(number, began + step.ended_at, step.outcome, texts, draft_texts, finish, None, None)
         trace.events += emitter.step(record)
     trace.events += emitter.finished(reason)

@@ -6,6 +6,7 @@ import platform
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,6 @@ from naive_speculate.bench.measure import (
 )
 from naive_speculate.bench.report import save_plots, show
 from naive_speculate.bench.ways import Transformers, Way, our_way
-from naive_speculate.costs import CostTable
 from naive_speculate.infer.gguf.metadata import is_gguf
 from naive_speculate.models import BUNDLED_PAIR, load_pair
 from naive_speculate.speculate.decoder import SpeculativeDecoder
@@ -120,10 +120,7 @@ def _run(options: argparse.Namespace, console: Console) -> tuple[dict[str, Any],
 
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("measuring", total=None)
-
-        def tick() -> None:
-            progress.advance(task)
-
+        tick = partial(progress.advance, task)
         costs = forward_costs(pair.target, pair.draft, _COST_CONTEXT, options.max_draft_tokens + 1)  # type: ignore[arg-type]
         lines = {}
         for mode, temperature in modes.items():
@@ -142,10 +139,7 @@ def _run(options: argparse.Namespace, console: Console) -> tuple[dict[str, Any],
         contexts = [length for length in CONTEXTS if limit is None or length + 20 <= limit]
         progress.update(task, description="contexts, batches, events")
         text = [token for prompt in prompts for token in prompt]
-
-        def costs_of(drafter: str) -> CostTable:
-            return step_costs(decoder, prompts, options.max_draft_tokens, tokens, tick, drafter)
-
+        costs_of = partial(step_costs, decoder, prompts, options.max_draft_tokens, tokens, tick)
         report = {
             "target": pair.names["target"],
             "draft": pair.names["draft"],
@@ -181,11 +175,7 @@ def _prompts(path: Path | None) -> list[str]:
 
 def _load_for_transformers(options: argparse.Namespace) -> tuple[Any, Any]:
     """The same weights as plain transformers models, in the same precision on the same device."""
-    folders = (options.target, options.draft)
-    if options.target is None:
-        folders = (str(BUNDLED_PAIR / "target"), str(BUNDLED_PAIR / "draft"))
-    plain = load_pair(*folders, device=options.device, dtype=options.dtype, executor="transformers")
-    found = []
-    for model in (plain.target, plain.draft):
-        found.append(getattr(model, "model"))  # noqa: B009
-    return found[0], found[1]
+    bundled = options.target is None
+    folders = (BUNDLED_PAIR / "target", BUNDLED_PAIR / "draft") if bundled else (options.target, options.draft)
+    plain: Any = load_pair(*folders, device=options.device, dtype=options.dtype, executor="transformers")
+    return plain.target.model, plain.draft.model

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from naive_speculate.arguments import Parser, positive
@@ -61,25 +61,16 @@ def measure(shape: str, rounds: int) -> list[dict[str, Any]]:
                     run()  # the one before has filled the processor's caches with its own
                     times[key].append(run())
             for (way, count), values in times.items():
-                found.append(
-                    {
-                        "shape": shape,
-                        "way": way,
-                        "context": context,
-                        "batch": batch,
-                        "tokens": count,
-                        "ms": 1e3 * median(values),
-                    }
-                )
+                case = {"shape": shape, "way": way, "context": context, "batch": batch, "tokens": count}
+                found.append(case | {"ms": 1e3 * median(values)})
     return found
 
 
 def show(rows: Sequence[dict[str, Any]], console: Console) -> None:
     """Print the table."""
     by_key = {(r["shape"], r["context"], r["batch"], r["way"], r["tokens"]): r["ms"] for r in rows}
-    table = Table(title="A forward, ms for one token (of five)")
-    for heading in ("layers x width", "context", "batch", *WAYS, "onnx, 5 ÷ 1"):
-        table.add_column(heading, justify="right")
+    headings = ("layers x width", "context", "batch", *WAYS, "onnx, 5 ÷ 1")
+    table = Table(*(Column(name, justify="right") for name in headings), title="A forward, ms for one token (of five)")
     for shape, context, batch in dict.fromkeys(key[:3] for key in by_key):
         cells = []
         for way in WAYS:

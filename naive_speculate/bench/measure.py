@@ -4,6 +4,7 @@ import resource
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import cycle, islice, product
 from statistics import fmean, median
 from typing import Any
 
@@ -88,8 +89,7 @@ def compare(ways: Sequence[Way], prompts: Sequence[list[int]], costs: Costs | No
         for way, done in zip(ways, runs, strict=True):
             done.append(way.decode(prompt, seed))
             tick()
-    plain = runs[0]
-    return [_line(way, done, plain, costs) for way, done in zip(ways, runs, strict=True)]
+    return [_line(way, done, runs[0], costs) for way, done in zip(ways, runs, strict=True)]
 
 
 def forward_costs(
@@ -100,16 +100,14 @@ def forward_costs(
     The draft's is the mean of several in a row, as in a step: the first finds its weights pushed out of the processor's
     caches by the target's.
     """
-    targets = [forward_timer(target, context, count) for count in range(1, max_tokens + 1)]
     one_draft = forward_timer(draft, context, 1)
-    timers = [lambda: fmean(one_draft() for _ in range(_DRAFTS_IN_A_ROW)), *targets]
+    timers = [lambda: fmean(one_draft() for _ in range(_DRAFTS_IN_A_ROW))]
+    timers += [forward_timer(target, context, count) for count in range(1, max_tokens + 1)]
     seconds: list[list[float]] = [[] for _ in timers]
-    for turn in range(repeats + 2):
+    for _ in range(repeats + 2):
         for timer, found in zip(timers, seconds, strict=True):
-            took = timer()
-            if turn >= 2:
-                found.append(took)
-    ms = [median(found) * 1e3 for found in seconds]
+            found.append(timer())
+    ms = [median(found[2:]) * 1e3 for found in seconds]  # the first two are warming up
     return Costs(context, ms[0], ms[1:])
 
 
@@ -125,13 +123,12 @@ def step_costs(
     params = SamplingParams(temperature=0.0, max_tokens=new_tokens, ignore_eos=True)
     drafting: dict[int, list[float]] = {window: [] for window in range(max_window + 1)}
     whole: dict[int, list[float]] = {window: [] for window in range(max_window + 1)}
-    for prompt in prompts:
-        for window in range(max_window + 1):
-            result = decoder.generate(prompt, params, num_draft_tokens=window, drafter=drafter, detail="none")
-            steps = [event for event in result.trace if event.kind == EventKind.STEP][1:]
-            drafting[window] += [e.draft_seconds or 0.0 for e in steps if e.num_draft == window]
-            whole[window] += [e.total_seconds or 0.0 for e in steps if e.num_draft == window]
-            tick()
+    for prompt, window in product(prompts, range(max_window + 1)):
+        result = decoder.generate(prompt, params, num_draft_tokens=window, drafter=drafter, detail="none")
+        steps = [event for event in result.trace if event.kind == EventKind.STEP][1:]
+        drafting[window] += [e.draft_seconds or 0.0 for e in steps if e.num_draft == window]
+        whole[window] += [e.total_seconds or 0.0 for e in steps if e.num_draft == window]
+        tick()
     plain, windows = median(whole[0]), [window for window in range(1, max_window + 1) if whole[window]]
     if not windows:
         raise ValueError(f"new_tokens={new_tokens} is too few to measure steps")
@@ -157,17 +154,15 @@ def by_context(
     decoder: SpeculativeDecoder, text: list[int], lengths: Sequence[int], windows: Sequence[int], tick: Tick, repeats: int = 5
 ) -> dict[int, dict[int, float]]:
     """Median milliseconds of a step at some lengths of context, by window, then by length."""
-    found: dict[int, dict[int, list[float]]] = {window: {length: [] for length in lengths} for window in windows}
-    for _ in range(repeats):
-        for length in lengths:
-            prompt = (text * (length // len(text) + 1))[:length]
-            for window in windows:
-                params = SamplingParams(temperature=0.0, max_tokens=_CONTEXT_TOKENS, ignore_eos=True)
-                result = decoder.generate(prompt, params, num_draft_tokens=window, detail="none")
-                steps = [event.total_seconds or 0.0 for event in result.trace if event.kind == EventKind.STEP]
-                found[window][length] += [seconds * 1e3 for seconds in steps[1:]]  # the first took in the prompt
-                tick()
-    return {window: {length: median(ms) for length, ms in row.items()} for window, row in found.items()}
+    params = SamplingParams(temperature=0.0, max_tokens=_CONTEXT_TOKENS, ignore_eos=True)
+
+    def steps(window: int, length: int) -> list[float]:
+        prompt = (text * (length // len(text) + 1))[:length]
+        result = decoder.generate(prompt, params, num_draft_tokens=window, detail="none")
+        seconds = [event.total_seconds or 0.0 for event in result.trace if event.kind == EventKind.STEP]
+        return [second * 1e3 for second in seconds[1:]]  # the first took in the prompt
+
+    return _medians(steps, windows, lengths, repeats, tick)
 
 
 def by_batch(
@@ -184,25 +179,32 @@ def by_batch(
     The same requests for every size, three times as many as the largest batch holds: where one ends, the next takes its
     row, as on a server, so that the batch is full but for the last moments.
     """
-    found: dict[int, dict[int, list[float]]] = {window: {size: [] for size in sizes} for window in windows}
     count = 3 * max(sizes)
     params = SamplingParams(temperature=0.0, max_tokens=new_tokens, ignore_eos=True)
-    for _ in range(repeats):
-        for size in sizes:
-            for window in windows:
-                engine = LocalEngine(decoder, max_rows=size)
-                began = time.perf_counter()
-                streams = [
-                    engine.submit(Request(prompts[number % len(prompts)], params, num_draft_tokens=window, detail="none"))
-                    for number in range(count)
-                ]
-                for stream in streams:
-                    for _events in stream:
-                        pass
-                found[window][size].append(count * new_tokens / (time.perf_counter() - began))
-                engine.close()
-                tick()
-    return {window: {size: median(speeds) for size, speeds in row.items()} for window, row in found.items()}
+
+    def speed(window: int, size: int) -> list[float]:
+        engine = LocalEngine(decoder, max_rows=size)
+        began = time.perf_counter()
+        requests = [Request(prompt, params, num_draft_tokens=window, detail="none") for prompt in islice(cycle(prompts), count)]
+        for stream in [engine.submit(request) for request in requests]:
+            for _events in stream:
+                pass
+        seconds = time.perf_counter() - began
+        engine.close()
+        return [count * new_tokens / seconds]
+
+    return _medians(speed, windows, sizes, repeats, tick)
+
+
+def _medians(
+    measure: Callable[[int, int], list[float]], windows: Sequence[int], sizes: Sequence[int], repeats: int, tick: Tick
+) -> dict[int, dict[int, float]]:
+    """Of what is measured for each window and size, in turn."""
+    found: dict[int, dict[int, list[float]]] = {window: {size: [] for size in sizes} for window in windows}
+    for _, size, window in product(range(repeats), sizes, windows):
+        found[window][size] += measure(window, size)
+        tick()
+    return {window: {size: median(values) for size, values in row.items()} for window, row in found.items()}
 
 
 def event_overhead(
@@ -241,7 +243,9 @@ def _line(way: Way, runs: list[Run], plain: list[Run], costs: Costs | None) -> L
     def step_ms(name: str) -> float | None:
         return median(getattr(m, name) / m.num_spec_steps for m in known) * 1e3 if known else None
 
-    fixed = isinstance(k, int) and 0 < k < len(costs.verify_ms) and way.drafter == "model" if costs is not None else False
+    predicted = None
+    if costs is not None and alpha is not None and way.drafter == "model" and isinstance(k, int) and 0 < k < len(costs.verify):
+        predicted = speedup(alpha, k, costs.draft, costs.verify)
     return Line(
         name=way.name,
         num_draft_tokens=k,
@@ -254,9 +258,7 @@ def _line(way: Way, runs: list[Run], plain: list[Run], costs: Costs | None) -> L
         draft_ms=step_ms("draft_seconds"),
         verify_ms=step_ms("verify_seconds"),
         step_ms=step_ms("total_seconds"),
-        predicted=speedup(alpha, k, costs.draft, costs.verify)
-        if costs is not None and alpha is not None and fixed and isinstance(k, int)
-        else None,
+        predicted=predicted,
         same_as_plain=fmean(run.token_ids == other.token_ids for run, other in pairs),
     )
 

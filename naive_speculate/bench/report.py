@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from naive_speculate.bench.measure import Line
 
@@ -17,10 +17,8 @@ def show(report: dict[str, Any], lines: dict[str, list[Line]], console: Console)
     console.print(f"[bold]{report['target']}[/] with {drafts} on {report['device']}, {report['threads']}")
     for mode, found in lines.items():
         console.print(_comparison(mode, found))
-    forwards = Table(title="A forward at 100 tokens of context, ms")
-    forwards.add_column("draft, 1 token", justify="right")
-    for count in range(1, len(report["forwards"]["verify_ms"]) + 1):
-        forwards.add_column(f"target, {count}" if count == 1 else str(count), justify="right")
+    names = ["draft, 1 token", "target, 1", *map(str, range(2, len(report["forwards"]["verify_ms"]) + 1))]
+    forwards = Table(*(Column(name, justify="right") for name in names), title="A forward at 100 tokens of context, ms")
     forwards.add_row(f"{report['forwards']['draft_ms']:.2f}", *(f"{ms:.2f}" for ms in report["forwards"]["verify_ms"]))
     console.print(forwards)
     for key, title in (("by_context", "A step by tokens of context, ms"), ("by_batch", "All rows' tokens/s by batch size")):
@@ -67,8 +65,7 @@ def save_plots(report: dict[str, Any], lines: dict[str, list[Line]], folder: Pat
         ("by_batch", "Throughput of a batch", "batch size", "tokens/s"),
     ):
         if report[key]:
-            curves = {_window_name(window): points for window, points in report[key].items()}
-            figure(key, title, across, up, curves)
+            figure(key, title, across, up, {_window_name(window): points for window, points in report[key].items()})
     return saved
 
 
@@ -76,44 +73,30 @@ def _comparison(mode: str, lines: list[Line]) -> Table:
     best = max((line.tokens_per_second for line in lines if not line.ours), default=None)
     table = Table(title=f"Decoding, {mode}")
     table.add_column("", no_wrap=True)
-    headings = (
-        "tokens/s",
-        "× plain",
-        "× transformers",
-        "theory",
-        "efficiency",
-        "accepted",
-        "α",
-        "tokens/forward",
-        "draft ms",
-        "verify ms",
-        "step ms",
-        "same tokens",
-    )
-    for heading in headings:
-        table.add_column(heading, justify="right")
     for line in lines:
-        table.add_row(
-            line.name,
-            f"{line.tokens_per_second:.0f}",
-            f"{line.over_plain:.2f}",
-            "" if best is None else f"{line.tokens_per_second / best:.2f}",
-            _number(line.predicted),
-            "" if line.efficiency is None else f"{line.efficiency:.0%}",
-            _number(line.acceptance),
-            _number(line.alpha),
-            f"{line.tokens_per_forward:.2f}",
-            *(_number(ms) for ms in (line.draft_ms, line.verify_ms, line.step_ms)),
-            f"{line.same_as_plain:.0%}",
-        )
+        cells = {
+            "tokens/s": f"{line.tokens_per_second:.0f}",
+            "× plain": f"{line.over_plain:.2f}",
+            "× transformers": "" if best is None else f"{line.tokens_per_second / best:.2f}",
+            "theory": _number(line.predicted),
+            "efficiency": "" if line.efficiency is None else f"{line.efficiency:.0%}",
+            "accepted": _number(line.acceptance),
+            "α": _number(line.alpha),
+            "tokens/forward": f"{line.tokens_per_forward:.2f}",
+            "draft ms": _number(line.draft_ms),
+            "verify ms": _number(line.verify_ms),
+            "step ms": _number(line.step_ms),
+            "same tokens": f"{line.same_as_plain:.0%}",
+        }
+        if not table.rows:
+            for heading in cells:
+                table.add_column(heading, justify="right")
+        table.add_row(line.name, *cells.values())
     return table
 
 
 def _grid(title: str, rows: dict[int, dict[int, float]]) -> Table:
-    table = Table(title=title)
-    table.add_column("")
-    for column in next(iter(rows.values())):
-        table.add_column(str(column), justify="right")
+    table = Table("", *(Column(str(column), justify="right") for column in next(iter(rows.values()))), title=title)
     for window, points in rows.items():
         table.add_row(_window_name(window), *(f"{value:.2f}" if value < 100 else f"{value:.0f}" for value in points.values()))
     return table

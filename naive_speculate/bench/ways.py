@@ -66,12 +66,7 @@ def our_way(
         params = SamplingParams(temperature=temperature, max_tokens=new_tokens, seed=seed, ignore_eos=True)
         began = time.perf_counter()
         result = decoder.generate(
-            prompt,
-            params,
-            num_draft_tokens=num_draft_tokens,
-            verify_strategy=verify_strategy,
-            drafter=drafter,
-            detail=detail,
+            prompt, params, num_draft_tokens=num_draft_tokens, verify_strategy=verify_strategy, drafter=drafter, detail=detail
         )
         seconds = time.perf_counter() - began
         return Run(list(result.token_ids), seconds, result.metrics.num_spec_steps, result.metrics)
@@ -85,8 +80,7 @@ def our_way(
 
 
 class Transformers:
-    """transformers' `generate` with a target and a draft model, in as many torch threads as suit it best. From now on neither
-    model ends at its end-of-sequence token."""
+    """transformers' `generate` in as many torch threads as suit it best. From now on neither model ends at its end token."""
 
     def __init__(self, target: Any, draft: Any, new_tokens: int) -> None:
         self.target, self.draft = target, draft

@@ -74,11 +74,7 @@ def _numbers(name: str, text: str) -> tuple[float, ...]:
 
 
 def parameters(size: str) -> float:
-    """The number of parameters that a size such as "0.6B" means.
-
-    Raises:
-        ValueError: If it means none.
-    """
+    """The number of parameters that a size such as "0.6B" means, or a `ValueError`."""
     found = _SIZE.fullmatch(size.strip())
     number = float(found[1]) * _UNITS[found[2].upper()] if found else 0.0
     if not 0 < number < math.inf:

@@ -5,14 +5,16 @@ are known the tokens of a shorter window follow from them without α: 1 + the su
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from pydantic_core import to_jsonable_python
+
 from naive_speculate.costs import CostTable
-from naive_speculate.doctor.reading import Reading
+from naive_speculate.doctor.reading import Reading, ratio
 from naive_speculate.doctor.suspects import Suspect, suspects
-from naive_speculate.theory import break_even_alpha, expected_tokens, step_cost
+from naive_speculate.theory import alpha_for, break_even_alpha, expected_tokens, step_cost
 
 MAX_K = 16
 """The largest window that is tried."""
@@ -37,10 +39,6 @@ class Window:
     break_even_draft_cost: float | None
     break_even_alpha: float | None = None
     speedup: float | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain JSON values."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +80,7 @@ class Diagnosis:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON values."""
-        plain: dict[str, Any] = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        for name in ("conditional", "unconditional"):
-            plain[name] = list(plain[name])
-        for name in ("windows", "suspects"):
-            plain[name] = [part.to_dict() for part in plain[name]]
-        return plain | {"reading": self.reading.to_dict(), "costs": self.costs and self.costs.to_dict()}
+        return to_jsonable_python(self) | {"costs": self.costs and self.costs.to_dict()}
 
 
 def diagnose(reading: Reading, costs: CostTable | None = None, *, num_draft_tokens: int | None = None) -> Diagnosis:
@@ -110,13 +103,14 @@ def diagnose(reading: Reading, costs: CostTable | None = None, *, num_draft_toke
     rates = reading.rates if whole else ()
     windows = tuple(_window(k, rates, conditional, alpha, costs) for k in range(1, MAX_K + 1) if alpha is not None)
     best = max(windows, key=lambda window: window.speedup or 0.0) if windows and costs else None
+    pays = best is not None and (best.speedup or 0.0) > 1
+    best_k = None if best is None else best.k if pays else 0
+    at_best = best.speedup if best is not None and pays else 1.0
     present = None
     if costs is not None and accepted is not None and width is not None:
-        present = (1 + accepted) / _cost(width, costs)
-    rate = accepted / width if accepted is not None and width else None
-    if rate is None and reading.num_draft_tokens and reading.num_accepted_tokens is not None:
-        rate = reading.num_accepted_tokens / reading.num_draft_tokens
-    found = Diagnosis(
+        present = (1 + accepted) / _at(width, lambda k: step_cost(k, costs.draft, costs.verify_cost))
+    rate = ratio(accepted, width)
+    return Diagnosis(
         reading=reading,
         alpha=alpha,
         alpha_error=_error(alpha, accepted, reading.num_steps),
@@ -125,30 +119,23 @@ def diagnose(reading: Reading, costs: CostTable | None = None, *, num_draft_toke
         unconditional=reading.rates,
         num_draft_tokens=width,
         mean_acceptance_length=None if accepted is None else 1 + accepted,
-        draft_acceptance_rate=rate,
+        draft_acceptance_rate=ratio(reading.num_accepted_tokens, reading.num_draft_tokens) if rate is None else rate,
         costs=costs,
         windows=windows,
-        best_k=None if best is None else best.k if (best.speedup or 0.0) > 1 else 0,
+        best_k=best_k,
         speedup=present,
-        suspects=(),
+        suspects=suspects(
+            alpha=alpha,
+            conditional=conditional,
+            unconditional=reading.rates,
+            whole=whole,
+            width=width,
+            best_k=best_k,
+            gain=ratio(at_best, present),
+            speedup=present,
+            requests=reading.requests_running,
+        ),
     )
-    return _with_suspects(found)
-
-
-def _with_suspects(found: Diagnosis) -> Diagnosis:
-    at_best = next((window.speedup for window in found.windows if window.k == found.best_k), 1.0)
-    told = suspects(
-        alpha=found.alpha,
-        conditional=found.conditional,
-        unconditional=found.unconditional,
-        whole=_whole(found.unconditional, found.num_draft_tokens),
-        width=found.num_draft_tokens,
-        best_k=found.best_k,
-        gain=None if not found.speedup or at_best is None else at_best / found.speedup,
-        speedup=found.speedup,
-        requests=found.reading.requests_running,
-    )
-    return replace(found, suspects=told)
 
 
 def _conditional(rates: Sequence[float]) -> tuple[float | None, ...]:
@@ -164,11 +151,8 @@ def _alpha(reading: Reading, accepted: float | None, width: float | None) -> tup
     if _whole(reading.rates, width):  # each step ends in a refusal, but for those that kept all
         refused = 1 - reading.rates[-1]
         return (accepted / (accepted + refused) if accepted + refused > 0 else 0.0), False
-    low, high = 0.0, 1.0
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _tokens(middle, width) < 1 + accepted else (low, middle)
-    return high if accepted > 0 else 0.0, True
+    found = alpha_for(1 + accepted, lambda alpha: _at(width, lambda k: expected_tokens(alpha, k)))
+    return found if accepted > 0 else 0.0, True
 
 
 def _whole(rates: Sequence[float], width: float | None) -> bool:
@@ -176,12 +160,11 @@ def _whole(rates: Sequence[float], width: float | None) -> bool:
     return width is not None and abs(len(rates) - width) < 0.01
 
 
-def _tokens(alpha: float, width: float) -> float:
-    """Tokens a step where windows are of the two lengths nearest to their mean."""
+def _at(width: float, of_window: Callable[[int], float]) -> float:
+    """What holds of a step whose windows are of the two lengths nearest to their mean."""
     k = math.floor(width)
-    part = width - k
-    below = expected_tokens(alpha, k)
-    return below + part * (expected_tokens(alpha, k + 1) - below) if part else below
+    below = of_window(k)
+    return below + (width - k) * (of_window(k + 1) - below)
 
 
 def _error(alpha: float | None, accepted: float | None, steps: float | None) -> float | None:
@@ -200,8 +183,7 @@ def _window(
     for place in range(k):
         reached = rates[place] if place < len(rates) else reached * beyond
         tokens += reached
-    verify = costs.verify_cost(k) if costs else 1.0
-    pays_below = (tokens - verify) / k
+    pays_below = (tokens - (costs.verify_cost(k) if costs else 1.0)) / k
     return Window(
         k=k,
         tokens=tokens,
@@ -210,10 +192,3 @@ def _window(
         break_even_alpha=break_even_alpha(k, costs.draft, costs.verify_cost) if costs else None,
         speedup=tokens / step_cost(k, costs.draft, costs.verify_cost) if costs else None,
     )
-
-
-def _cost(width: float, costs: CostTable) -> float:
-    """Of a step whose windows are of the two lengths nearest to their mean."""
-    k = math.floor(width)
-    below = step_cost(k, costs.draft, costs.verify_cost)
-    return below + (width - k) * (step_cost(k + 1, costs.draft, costs.verify_cost) - below)

@@ -1,10 +1,12 @@
 """Which engine's words these are."""
 
+from collections.abc import Callable
+
 from naive_speculate.doctor import llamacpp, sglang, vllm
 from naive_speculate.doctor.prometheus import read_prometheus
 from naive_speculate.doctor.reading import Reading
 
-READERS = (
+READERS: tuple[Callable[[str], Reading | None], ...] = (
     read_prometheus,
     vllm.read_log,
     sglang.read_meta_info,
@@ -14,6 +16,7 @@ READERS = (
     llamacpp.read_timings,
     llamacpp.read_example,
 )
+"""Each says what a text has of its format, None for nothing of it; a `ValueError` if the numbers cannot be."""
 KNOWN = (
     "vLLM's “SpecDecoding metrics” log line and its Prometheus text; SGLang's meta_info and its “Decode batch” log line; "
     "llama.cpp's “draft acceptance” and “statistics” log lines, timings, n_drafted and n_accept, and its Prometheus text"

@@ -30,11 +30,7 @@ _P_MIN = "llama.cpp ends a window where the draft is unsure (--draft-p-min), so 
 
 
 def read_timings(text: str) -> Reading | None:
-    """`timings` of all responses together; None where there are none. Of a streamed response the last account counts.
-
-    Raises:
-        ValueError: If the numbers cannot be.
-    """
+    """`timings` of all responses together; None where there are none. Of a streamed response the last account counts."""
     found: dict[Any, dict[str, Any]] = {}
     for timings, outermost in objects(text, ("draft_n", "draft_n_accepted")):
         found[outermost.get("id"), timings.get("prompt_n"), str(timings.get("prompt_ms"))] = timings
@@ -50,11 +46,7 @@ def read_timings(text: str) -> Reading | None:
 
 
 def read_server_log(text: str) -> Reading | None:
-    """All requests of the server's log together; None where there are none.
-
-    Raises:
-        ValueError: If the numbers cannot be.
-    """
+    """All requests of the server's log together; None where there are none."""
     drafted = accepted = 0
     steps: float | None = 0.0
     parts: list[tuple[float, tuple[float, ...]]] = []
@@ -90,11 +82,7 @@ def read_server_log(text: str) -> Reading | None:
 
 
 def read_statistics(text: str) -> Reading | None:
-    """The last statistics line of each drafter, whose counters grow; None where there is none.
-
-    Raises:
-        ValueError: If the numbers cannot be.
-    """
+    """The last statistics line of each drafter, whose counters grow; None where there is none."""
     last = {line[0]: line for line in _STATISTICS.findall(text) if int(line[4])}
     if not last:
         return None
@@ -122,11 +110,7 @@ def read_statistics(text: str) -> Reading | None:
 
 
 def read_example(text: str) -> Reading | None:
-    """`n_drafted` and `n_accept`, as llama-speculative, llama-speculative-simple and llama-lookup print; None without them.
-
-    Raises:
-        ValueError: If the numbers cannot be.
-    """
+    """`n_drafted` and `n_accept`, as llama-speculative, llama-speculative-simple and llama-lookup print; None without them."""
     found: dict[str, list[int]] = {"n_predict": [], "n_drafted": [], "n_accept": []}
     for name, number in _PRINTED.findall(text):
         found[name].append(int(number))

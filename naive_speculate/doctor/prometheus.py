@@ -7,7 +7,7 @@ behind `llamacpp:`, in `tools/server` since the server counts verification steps
 import math
 import re
 
-from naive_speculate.doctor.reading import Reading, mean, ratio
+from naive_speculate.doctor.reading import Reading, mean
 
 _ENGINES = {
     "vllm": ("vLLM", "vllm/v1/spec_decode/metrics.py, SpecDecodingProm (ee4ceaae5953)", "num_requests_running"),
@@ -19,13 +19,8 @@ _NAMES = ("drafts", "draft_tokens", "accepted_tokens", "accepted_tokens_per_pos"
 
 
 def read_prometheus(text: str) -> Reading | None:
-    """The counters of all engines of a server together; None where there are none.
-
-    A series that occurs twice was read twice: what is between the first and the last of it counts.
-
-    Raises:
-        ValueError: If the counters cannot be.
-    """
+    """The counters of all engines of a server together; None where there are none. A series that occurs twice was read twice:
+    what is between the first and the last of it counts."""
     for prefix in _ENGINES:
         series: dict[tuple[str, str], list[float]] = {}
         for line in _LINE.finditer(text):
@@ -54,16 +49,14 @@ def _reading(prefix: str, series: dict[tuple[str, str], list[float]]) -> Reading
     steps = totals["drafts"]
     places = range(max(by_place) + 1) if by_place and steps else ()
     twice = any(len(values) > 1 for (name, _), values in series.items() if name != running)
-    return Reading(
+    return Reading.counted(
+        int(totals["accepted_tokens"]),
+        int(totals["draft_tokens"]),
+        steps or None,
         engine=engine,
         format="Prometheus counters",
         source=source,
-        accepted_per_step=ratio(totals["accepted_tokens"], steps),
-        drafted_per_step=ratio(totals["draft_tokens"], steps),
         rates=tuple(by_place.get(place, 0.0) / steps for place in places),
-        num_steps=steps or None,
-        num_draft_tokens=int(totals["draft_tokens"]),
-        num_accepted_tokens=int(totals["accepted_tokens"]),
         requests_running=mean(value for (name, _), values in series.items() if name == running for value in values),
         derived=("The counters were read twice: what is between them counts.",) if twice else (),
         unknown=() if twice else ("The counters are those since the engine was started: what changed since then is mixed.",),

@@ -1,7 +1,7 @@
 """What an engine's words say, whichever engine it was."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 ROUNDING = 0.0006
@@ -43,8 +43,8 @@ class Reading:
     unknown: tuple[str, ...] = ()
 
     @classmethod
-    def counted(cls, accepted: int, drafted: int, steps: float | None, **told: Any) -> "Reading":
-        """An account that counts drafts, and steps where these are known; `told` are its other fields."""
+    def counted(cls, accepted: int, drafted: int | None, steps: float | None, **told: Any) -> "Reading":
+        """An account that counts kept drafts, and where these are known drafts and steps; `told` are its other fields."""
         return cls(
             accepted_per_step=ratio(accepted, steps),
             drafted_per_step=ratio(drafted, steps),
@@ -70,10 +70,6 @@ class Reading:
             if not 0 <= rate <= before + 2 * ROUNDING:
                 raise ValueError(f"{self.format}: a rate of {rate:g} at place {place}, after {before:g}, cannot be")
             before = rate
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain JSON values."""
-        return asdict(self) | {name: list(getattr(self, name)) for name in ("rates", "derived", "unknown")}
 
 
 def ratio(part: float | None, whole: float | None) -> float | None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from rich.console import Console, Group
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from naive_speculate.doctor.diagnosis import Diagnosis, Window
@@ -20,16 +20,12 @@ def show(found: Diagnosis, console: Console, basis: str = "as given") -> None:
     console.print(Text(f"format as in {found.reading.source}", style="dim"), end="\n\n")
     console.print(_figures(found))
     if found.unconditional:
-        console.print()
-        console.print(_places(found))
+        console.print("", _places(found), sep="\n")
     if found.windows:
-        console.print()
-        console.print(_windows(found, basis))
-    console.print()
-    console.print(_suspects(found))
+        console.print("", _windows(found, basis), sep="\n")
+    console.print("", _suspects(found), sep="\n")
     if found.reading.derived or found.reading.unknown or found.alpha_assumes_one:
-        console.print()
-        console.print(Text("\n").join(Text(line, style="dim") for line in caveats(found)))
+        console.print("", Text("\n").join(Text(line, style="dim") for line in caveats(found)), sep="\n")
 
 
 def figures(found: Diagnosis) -> dict[str, str]:
@@ -63,11 +59,8 @@ def _figures(found: Diagnosis) -> Table:
 
 
 def _places(found: Diagnosis) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("place", justify="right")
-    table.add_column("kept, if reached", justify="right")
-    table.add_column("kept, of all steps", justify="right")
-    table.add_column("")
+    names = ("place", "kept, if reached", "kept, of all steps")
+    table = Table(*(Column(name, justify="right") for name in names), "", box=None, pad_edge=False)
     for place, (conditional, unconditional) in enumerate(zip(found.conditional, found.unconditional, strict=True), start=1):
         bar = "█" * round(unconditional * BAR)
         table.add_row(str(place), "–" if conditional is None else f"{conditional:.1%}", f"{unconditional:.1%}", bar)
@@ -75,12 +68,9 @@ def _places(found: Diagnosis) -> Table:
 
 
 def _windows(found: Diagnosis, basis: str) -> Group:
-    table = Table(box=None, pad_edge=False)
-    for name in ("k", "tokens a step", "pays while a draft costs less than"):
-        table.add_column(name, justify="right")
-    if found.costs is not None:
-        table.add_column("and α is above", justify="right")
-        table.add_column("speedup", justify="right")
+    names = ["k", "tokens a step", "pays while a draft costs less than"]
+    names += [] if found.costs is None else ["and α is above", "speedup"]
+    table = Table(*(Column(name, justify="right") for name in names), box=None, pad_edge=False)
     for window in shown_windows(found):
         table.add_row(*_row(window, found.costs is not None), style="bold" if window.k == found.best_k else "")
     line = best_window(found, basis) + (" Say yours: --draft-cost." if found.costs is None else "")

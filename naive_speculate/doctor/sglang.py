@@ -5,6 +5,7 @@
 """
 
 import re
+from itertools import zip_longest
 from typing import Any
 
 from naive_speculate.doctor.reading import Reading, mean
@@ -20,11 +21,7 @@ _TREES = "With topk above 1 SGLang drafts trees, which it does not say: what it 
 
 
 def read_meta_info(text: str) -> Reading | None:
-    """All requests together; None where there is none. Of a streamed request the last account counts.
-
-    Raises:
-        ValueError: If the numbers cannot be.
-    """
+    """All requests together; None where there is none. Of a streamed request the last account counts."""
     requests: dict[Any, dict[str, Any]] = {}
     for number, (meta, _) in enumerate(objects(text, ("spec_verify_ct",))):
         steps = whole_number(meta["spec_verify_ct"], "spec_verify_ct")
@@ -41,34 +38,29 @@ def read_meta_info(text: str) -> Reading | None:
             counts = [whole_number(count, "spec_accept_histogram") for count in counts]
             if sum(counts) != of_steps:
                 raise ValueError(f"spec_accept_histogram counts {sum(counts)} steps, spec_verify_ct is {of_steps}")
-            histogram += [0] * (len(counts) - len(histogram))
-            histogram = [have + more for have, more in zip(histogram, [*counts, *[0] * len(histogram)], strict=False)]
+            histogram = [have + more for have, more in zip_longest(histogram, counts, fillvalue=0)]
         else:
             counts = None
         named, proposed = _first(meta, _ACCEPTED), _first(meta, _DRAFTED)
         if named is None and counts is None and "completion_tokens" not in meta:
             raise ValueError("meta_info: spec_verify_ct is given without completion_tokens or a count of accepted drafts")
-        if named is None:
-            named = (
-                sum(place * count for place, count in enumerate(counts))
-                if counts
-                else max(whole_number(meta["completion_tokens"], "completion_tokens") - of_steps, 0)
-            )
+        if named is None and counts:
+            named = sum(place * count for place, count in enumerate(counts))
+        elif named is None:
+            named = max(whole_number(meta["completion_tokens"], "completion_tokens") - of_steps, 0)
         steps, accepted = steps + of_steps, accepted + whole_number(named, "accepted drafts")
         told = told and proposed is not None
         drafted += whole_number(proposed, "proposed drafts") if proposed is not None else 0
     width = drafted / steps if told else None
     rates = _rates(histogram, steps, width) if sum(histogram) == steps else ()
-    return Reading(
+    return Reading.counted(
+        accepted,
+        drafted if told else None,
+        steps,
         engine="SGLang",
         format="meta_info",
         source=SOURCE,
-        accepted_per_step=accepted / steps,
-        drafted_per_step=width,
         rates=rates,
-        num_steps=steps,
-        num_draft_tokens=drafted if told else None,
-        num_accepted_tokens=accepted,
         unknown=(_TREES, *(() if rates else ("There is no histogram, so nothing is known of single places.",))),
     )
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 LOW_FIRST, CLIFF, SMALL, GAIN = 0.5, 0.75, 0.15, 1.03
 MANY_TOKENS = 256
@@ -15,10 +14,6 @@ class Suspect:
 
     name: str
     words: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain JSON values."""
-        return {"name": self.name, "words": self.words}
 
 
 def suspects(

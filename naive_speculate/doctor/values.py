@@ -31,8 +31,7 @@ def _values(text: str) -> Iterator[Any]:
         return
     decoder, at, in_vain = json.JSONDecoder(), 0, 0
     while (begin := text.find("{", at)) >= 0:
-        line_end = text.find("\n", begin)
-        line_end = line_end if line_end >= 0 else len(text)
+        line_end = end if (end := text.find("\n", begin)) >= 0 else len(text)
         line, at = text[begin:line_end], line_end
         with contextlib.suppress(ValueError, RecursionError):
             yield decoder.raw_decode(line)[0]
@@ -70,11 +69,7 @@ def _printed(line: str) -> Any:
 
 
 def whole_number(value: Any, name: str) -> int:
-    """A count.
-
-    Raises:
-        ValueError: If it is none.
-    """
+    """A count, or a `ValueError` that names it."""
     number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not number or value < 0 or value != int(value):
         raise ValueError(f"{name} must be a whole number from 0, got {value!r:.40}")

@@ -15,11 +15,7 @@ _TOO_FEW = "vLLM's line does not count the steps"
 
 
 def read_log(text: str) -> Reading | None:
-    """All lines together, each with the steps it stands for; None where there is none.
-
-    Raises:
-        ValueError: If the numbers cannot be.
-    """
+    """All lines together, each with the steps it stands for; None where there is none."""
     parts: list[tuple[float, tuple[float, ...]]] = []
     drafted = accepted = 0
     counted, steps = True, 0.0

@@ -2,7 +2,6 @@
 
 from naive_speculate.events.event import (
     OUTPUT_KINDS,
-    SCHEMA_VERSION,
     TOKEN_KINDS,
     Event,
     EventKind,
@@ -10,21 +9,6 @@ from naive_speculate.events.event import (
     Logprob,
     MeasuredSpeedup,
     TokenProb,
-    TopTokens,
 )
-from naive_speculate.events.expected import ExpectedAcceptance, expected_acceptance
 
-__all__ = [
-    "OUTPUT_KINDS",
-    "SCHEMA_VERSION",
-    "TOKEN_KINDS",
-    "Event",
-    "EventKind",
-    "ExpectedAcceptance",
-    "FinishReason",
-    "Logprob",
-    "MeasuredSpeedup",
-    "TokenProb",
-    "TopTokens",
-    "expected_acceptance",
-]
+__all__ = ["OUTPUT_KINDS", "TOKEN_KINDS", "Event", "EventKind", "FinishReason", "Logprob", "MeasuredSpeedup", "TokenProb"]

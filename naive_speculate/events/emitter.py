@@ -3,6 +3,7 @@
 import time
 from collections.abc import Collection
 from dataclasses import fields
+from typing import Any
 
 from naive_speculate.events.event import OUTPUT_KINDS, SCHEMA_VERSION, Event, EventKind, FinishReason, Logprob
 from naive_speculate.events.metrics import Summary
@@ -10,6 +11,14 @@ from naive_speculate.events.record import Outcome, RunInfo, StepRecord
 from naive_speculate.text import Vocabulary
 
 _INFO = tuple(field.name for field in fields(RunInfo) if field.name != "row")
+_OF_STEP = ("draft_seconds", "verify_seconds", "total_seconds", "others", "typical_distances")
+Told = list[tuple[str, list[Any]]]
+"""Fields of an event, and the lists of an outcome that hold them: one entry a draft, of the target's one more."""
+_OF_TARGET = {"target_prob": "target_probs", "target_top": "target_tops", "target_entropy": "target_entropies"}
+_UNJUDGED = {"draft_prob": "draft_probs", "draft_top": "draft_tops", "draft_entropy": "draft_entropies"}
+_PROPOSED = _UNJUDGED | _OF_TARGET | {"expected_accept": "expected_accepts"}
+_VERDICT = {"accept_prob": "accept_probs", "uniform": "uniforms", "threshold": "thresholds"}
+_VERDICT |= {"draft_top_target": "draft_tops_target", "target_top_draft": "target_tops_draft"}
 
 
 class Emitter:
@@ -43,39 +52,28 @@ class Emitter:
         if not outcome.token_ids:
             return []
         at, drafts, kept, texts = record.ended_at - self._began, outcome.draft_token_ids, outcome.num_accepted, record.texts
-        events = [self._draft(EventKind.PROPOSED, at, record, place) for place in range(len(drafts))]
+        proposed = _told(outcome, _PROPOSED)
+        judged = proposed + _told(outcome, _VERDICT)
+        events = [self._draft(EventKind.PROPOSED, at, record, place, proposed) for place in range(len(drafts))]
         if outcome.copied_from is not None:
             for place, event in enumerate(events):
                 event.copied_from = outcome.copied_from + place
         for place in range(kept):
             if place < len(texts):
-                events.append(self._judged(EventKind.ACCEPTED, at, record, place, text=texts[place]))
+                events.append(self._draft(EventKind.ACCEPTED, at, record, place, judged, text=texts[place]))
+                self._add_logprobs(events[-1], outcome, place)
             else:
-                events.append(self._judged(EventKind.DISCARDED, at, record, place, reason=str(finish)))
+                events.append(self._draft(EventKind.DISCARDED, at, record, place, judged, reason=str(finish)))
         if kept < len(drafts):
-            events.append(self._judged(EventKind.REJECTED, at, record, kept))
+            events.append(self._draft(EventKind.REJECTED, at, record, kept, judged))
             events[-1].residual_top = outcome.residual_top
-            discard = self._judged if outcome.judges_all else self._unjudged
-            events += [
-                discard(EventKind.DISCARDED, at, record, place, reason="rejected") for place in range(kept + 1, len(drafts))
-            ]
+            told = judged if outcome.judges_all else _told(outcome, _UNJUDGED)
+            for place in range(kept + 1, len(drafts)):
+                events.append(self._draft(EventKind.DISCARDED, at, record, place, told, reason="rejected"))
         if outcome.obstacle is None:
             events.append(self._next_token(at, record))
-        events.append(
-            Event(
-                EventKind.STEP,
-                self.row,
-                at,
-                record.number,
-                num_draft=len(drafts),
-                num_accepted=kept,
-                draft_seconds=outcome.draft_seconds,
-                verify_seconds=outcome.verify_seconds,
-                total_seconds=outcome.total_seconds,
-                others=outcome.others,
-                typical_distances=outcome.typical_distances,
-            )
-        )
+        own = {name: getattr(outcome, name) for name in _OF_STEP}
+        events.append(Event(EventKind.STEP, self.row, at, record.number, num_draft=len(drafts), num_accepted=kept, **own))
         self._count += len(texts)
         if record.text_end is not None:
             self._held += events
@@ -107,41 +105,13 @@ class Emitter:
             event.unknown_to_draft = True
         return event
 
-    def _unjudged(
-        self, kind: EventKind, at: float, record: StepRecord, place: int, text: str | None = None, reason: str | None = None
-    ) -> Event:
-        """A draft with what the draft model said of it."""
-        outcome = record.outcome
-        text = record.draft_texts[place] if text is None else text
-        event = self._token(kind, at, record, place, outcome.draft_token_ids[place], text)
-        event.reason = reason
-        if outcome.draft_probs is not None:
-            event.draft_prob = outcome.draft_probs[place]
-        if outcome.draft_tops is not None and outcome.draft_entropies is not None:
-            event.draft_top, event.draft_entropy = outcome.draft_tops[place], outcome.draft_entropies[place]
-        return event
-
-    def _draft(self, kind: EventKind, at: float, record: StepRecord, place: int, **more: str | None) -> Event:
-        """A draft with what both models said of it."""
-        event = self._unjudged(kind, at, record, place, **more)
-        _add_target(event, record.outcome, place)
-        if record.outcome.expected_accepts is not None:
-            event.expected_accept = record.outcome.expected_accepts[place]
-        return event
-
-    def _judged(self, kind: EventKind, at: float, record: StepRecord, place: int, **more: str | None) -> Event:
-        """A draft with its verdict."""
-        event, outcome = self._draft(kind, at, record, place, **more), record.outcome
-        if outcome.accept_probs is not None:
-            event.accept_prob = outcome.accept_probs[place]
-        if outcome.uniforms is not None:
-            event.uniform = outcome.uniforms[place]
-        if outcome.thresholds is not None:
-            event.threshold = outcome.thresholds[place]
-        if outcome.draft_tops_target is not None and outcome.target_tops_draft is not None:
-            event.draft_top_target, event.target_top_draft = outcome.draft_tops_target[place], outcome.target_tops_draft[place]
-        if kind == EventKind.ACCEPTED:
-            self._add_logprobs(event, outcome, place)
+    def _draft(self, kind: EventKind, at: float, record: StepRecord, place: int, told: Told, **own: str | None) -> Event:
+        """A drafted token's event, with what is told of it and fields of its own."""
+        text = own.get("text", record.draft_texts[place])
+        event = self._token(kind, at, record, place, record.outcome.draft_token_ids[place], text or "")
+        event.reason = own.get("reason")
+        for name, values in told:
+            setattr(event, name, values[place])
         return event
 
     def _next_token(self, at: float, record: StepRecord) -> Event:
@@ -150,15 +120,14 @@ class Emitter:
         if len(record.texts) > place:
             kind = EventKind.RESAMPLED if resampled else EventKind.BONUS
             event = self._token(kind, at, record, place, outcome.next_token_id, record.texts[place])
+            event.residual_top = outcome.residual_top if resampled else None
+            self._add_logprobs(event, outcome, place)
         else:
             text = self._vocabulary.text_of(outcome.next_token_id)
             event = self._token(EventKind.DISCARDED, at, record, place, outcome.next_token_id, text)
             event.reason = str(record.finish_reason)
-        _add_target(event, outcome, len(outcome.draft_token_ids))  # its numbers stand after the drafts'
-        if event.kind != EventKind.DISCARDED:
-            self._add_logprobs(event, outcome, place)
-        if event.kind == EventKind.RESAMPLED:
-            event.residual_top = outcome.residual_top
+        for name, values in _told(outcome, _OF_TARGET):
+            setattr(event, name, values[len(outcome.draft_token_ids)])  # its numbers stand after the drafts'
         return event
 
     def _add_logprobs(self, event: Event, outcome: Outcome, place: int) -> None:
@@ -197,8 +166,7 @@ class Emitter:
             begin += len(text)
 
 
-def _add_target(event: Event, outcome: Outcome, place: int) -> None:
-    if outcome.target_probs is not None:
-        event.target_prob = outcome.target_probs[place]
-    if outcome.target_tops is not None and outcome.target_entropies is not None:
-        event.target_top, event.target_entropy = outcome.target_tops[place], outcome.target_entropies[place]
+def _told(outcome: Outcome, names: dict[str, str]) -> Told:
+    """What the outcome has under these names."""
+    found = ((name, getattr(outcome, of_all)) for name, of_all in names.items())
+    return [(name, values) for name, values in found if values is not None]

@@ -89,8 +89,7 @@ def plain_logprobs(entry: Mapping[int, Logprob]) -> dict[str, Any]:
 
 
 class TopTokens(Sequence[TokenProb]):
-    """A list of most probable tokens, in that order, whose entries are made when somebody looks at them, which for most lists
-    nobody does."""
+    """Most probable tokens, in that order; entries are made when somebody looks at them, which for most lists nobody does."""
 
     __slots__ = ("_probs", "_text_of", "_token_ids")
 

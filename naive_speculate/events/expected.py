@@ -96,8 +96,7 @@ def expected_acceptance(events: Iterable[Event], row: int | None = None) -> Expe
     total = sum(map(len, alphas))
     if not total:
         return None
-    longest = max(map(len, alphas))
-    places = [[window[place] for window in alphas if len(window) > place] for place in range(longest)]
+    places = [[window[place] for window in alphas if len(window) > place] for place in range(max(map(len, alphas)))]
     return ExpectedAcceptance(
         judged=total,
         kept=kept,

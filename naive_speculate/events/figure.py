@@ -146,16 +146,10 @@ def _bars(middle: float, base: float, draft: Event | None, verdict: Event | None
 def _verdict(middle: float, top: float, verdict: Event | None) -> list[str]:
     if verdict is None:
         return []
-    style = STYLES[verdict.kind]
-    lines = [*_reasons(verdict), f"{style.mark} {style.label}"]
-    last = len(lines) - 1
-    return [
-        _words(
-            middle, top + 16 + 18 * number, line, size=13, anchor="middle",
-            color=style.light if number == last else LIGHT.ink, weight=600 if number == last else 400,
-        )
-        for number, line in enumerate(lines)
-    ]  # fmt: skip
+    style, reasons = STYLES[verdict.kind], _reasons(verdict)
+    lines = [_words(middle, top + 16 + 18 * line, text, size=13, anchor="middle") for line, text in enumerate(reasons)]
+    last, fate = top + 16 + 18 * len(reasons), f"{style.mark} {style.label}"
+    return [*lines, _words(middle, last, fate, size=13, anchor="middle", color=style.light, weight=600)]
 
 
 def _reasons(verdict: Event) -> list[str]:

@@ -6,6 +6,7 @@ Names follow vLLM's per-request speculative-decoding metrics; `alpha` is the acc
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
+from itertools import accumulate
 from typing import Any
 
 from naive_speculate.events.event import OUTPUT_KINDS, Event, EventKind
@@ -103,31 +104,16 @@ class Summary:
             m.alpha = m.num_accepted_draft_tokens / judged
         if m.num_spec_steps:
             m.mean_acceptance_length = (m.num_accepted_draft_tokens + m.num_spec_steps) / m.num_spec_steps
-            m.acceptance_rate_per_position = self._rates()
-            m.unconditional_acceptance_rate_per_position = self._unconditional_rates()
+            kept = list(accumulate(m.acceptance_histogram[:0:-1]))[::-1]  # by place, the windows that kept the draft there
+            drafted = m.num_spec_steps - self._kept_whole[0]  # a window of no drafts is kept whole, and is none
+            m.unconditional_acceptance_rate_per_position = [here / drafted for here in kept]
+            # Windows that a rejection or their own length ended before a place do not reach it.
+            before = zip([m.num_spec_steps, *kept], self._kept_whole, strict=True)
+            reached = [left - ended_whole for left, ended_whole in before]
+            m.acceptance_rate_per_position = [here / all_ if all_ else None for here, all_ in zip(kept, reached, strict=False)]
         if self._last_time > 0:
             m.tokens_per_second = m.num_generated_tokens / self._last_time
         return m
-
-    def _rates(self) -> list[float | None]:
-        """By place, kept ÷ reached. A place is not reached by windows that a rejection or their own length ended before it."""
-        rates: list[float | None] = []
-        left = self._counts.num_spec_steps  # windows whose drafts before this place were all accepted
-        for ended_here, kept_whole in zip(self._counts.acceptance_histogram[:-1], self._kept_whole[:-1], strict=True):
-            reached = left - kept_whole
-            left -= ended_here
-            rates.append(left / reached if reached else None)
-        return rates
-
-    def _unconditional_rates(self) -> list[float]:
-        """By place, kept ÷ windows with drafts."""
-        rates: list[float] = []
-        left = self._counts.num_spec_steps
-        windows = left - self._kept_whole[0]  # a window of no drafts is kept whole, and is none
-        for ended_here in self._counts.acceptance_histogram[:-1]:
-            left -= ended_here
-            rates.append(left / windows)
-        return rates
 
 
 def summarize(events: Iterable[Event], row: int | None = None) -> Metrics:

@@ -103,10 +103,7 @@ class Trace:
         Raises:
             ValueError: Names the line and what is wrong with it, when the text is not a trace of a known version.
         """
-        events = []
-        for number, line in enumerate(text.split("\n"), start=1):
-            if line.strip():
-                events.append(_parse_line(number, line))
+        events = [_parse_line(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
         if not events:
             raise ValueError("trace: there is no event in it")
         if events[0].kind != EventKind.STARTED:

@@ -13,7 +13,7 @@ from naive_speculate.infer.protocols import (
     LanguageModel,
     PrefillOutput,
 )
-from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
+from naive_speculate.infer.ragged_cache import RaggedKVCache
 from naive_speculate.sampling.strategy import SampleStrategy
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = [
     "BasicInferencer",
     "BatchLanguageModel",
-    "CacheRows",
     "DecodeOutput",
     "DynamicKVCache",
     "Inferencer",

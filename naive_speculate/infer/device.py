@@ -28,10 +28,5 @@ def to_lists(*tensors: torch.Tensor) -> list[list[Any]]:
     if tensors[0].device.type == "cpu":
         return [tensor.tolist() for tensor in tensors]
     columns = [tensor if tensor.dim() > 1 else tensor[:, None] for tensor in tensors]
-    table = torch.cat(columns, dim=1).tolist()
-    found, begin = [], 0
-    for tensor, column in zip(tensors, columns, strict=True):
-        end = begin + column.shape[1]
-        found.append([line[begin:end] if tensor.dim() > 1 else line[begin] for line in table])
-        begin = end
-    return found
+    parts = torch.cat(columns, dim=1).cpu().split([column.shape[1] for column in columns], dim=1)
+    return [part.reshape(tensor.shape).tolist() for part, tensor in zip(parts, tensors, strict=True)]

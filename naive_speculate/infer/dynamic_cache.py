@@ -8,11 +8,7 @@ from naive_speculate.infer.protocols import KVState
 
 
 def check_crop(num_tokens_crop: int, num_tokens: int) -> None:
-    """Refuse a crop that is negative or larger than the cache.
-
-    Raises:
-        ValueError: Says which of the two.
-    """
+    """Raise a `ValueError` for a crop that is negative or larger than the cache."""
     if num_tokens_crop < 0:
         raise ValueError(f"num_tokens_crop must not be negative, got {num_tokens_crop}")
     if num_tokens_crop > num_tokens:
@@ -42,8 +38,7 @@ class DynamicKVCache:
     """
 
     def __init__(self) -> None:
-        self._keys: list[torch.Tensor] = []
-        self._values: list[torch.Tensor] = []
+        self._buffers: list[list[torch.Tensor]] = []  # keys and values of each layer
         self._num_tokens = 0
 
     def update(self, kv_states: Sequence[KVState]) -> None:
@@ -52,34 +47,25 @@ class DynamicKVCache:
         Raises:
             ValueError: If the number of layers is not that of earlier updates, or shapes differ between layers.
         """
-        total = self._num_tokens + count_new(kv_states, len(self._keys))
-        if not self._keys:
-            self._keys = [_buffer_like(state.keys, total) for state in kv_states]
-            self._values = [_buffer_like(state.values, total) for state in kv_states]
-        for layer, (keys, values) in enumerate(kv_states):
-            self._keys[layer] = _grown(self._keys[layer], self._num_tokens, total)
-            self._values[layer] = _grown(self._values[layer], self._num_tokens, total)
-            self._keys[layer][:, :, self._num_tokens : total] = keys
-            self._values[layer][:, :, self._num_tokens : total] = values
+        total = self._num_tokens + count_new(kv_states, len(self._buffers))
+        if not self._buffers:
+            self._buffers = [[_buffer_like(new, total) for new in state] for state in kv_states]
+        for buffers, state in zip(self._buffers, kv_states, strict=True):
+            for place, new in enumerate(state):
+                buffers[place] = _grown(buffers[place], self._num_tokens, total)
+                buffers[place][:, :, self._num_tokens : total] = new
         self._num_tokens = total
 
     def get_kv_states(self) -> list[KVState]:
         """The stored keys and values (views), one entry a layer; `[]` while nothing was ever stored."""
-        return [
-            KVState(keys[:, :, : self._num_tokens], values[:, :, : self._num_tokens])
-            for keys, values in zip(self._keys, self._values, strict=True)
-        ]
+        return [KVState(*(buffer[:, :, : self._num_tokens] for buffer in buffers)) for buffers in self._buffers]
 
     def get_num_tokens(self) -> int:
         """Number of tokens stored."""
         return self._num_tokens
 
     def crop(self, num_tokens_crop: int) -> None:
-        """Forget the latest `num_tokens_crop` tokens.
-
-        Raises:
-            ValueError: If it is negative or exceeds the number of stored tokens.
-        """
+        """Forget the latest `num_tokens_crop` tokens; a `ValueError` if there are not so many."""
         check_crop(num_tokens_crop, self._num_tokens)
         self._num_tokens -= num_tokens_crop
 

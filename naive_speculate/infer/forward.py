@@ -8,14 +8,16 @@ import torch
 from naive_speculate.infer.protocols import BatchLanguageModel, KVCache, LanguageModel
 
 
-def forward(model: LanguageModel, query_token_ids: torch.Tensor, kv_cache: KVCache, **options: int) -> torch.Tensor:
+def forward(
+    model: LanguageModel, query_token_ids: torch.Tensor, kv_cache: KVCache, num_logits: int | None = None
+) -> torch.Tensor:
     """`model.forward`, and a look at what came of it.
 
     Args:
         model: Computes.
         query_token_ids: int64, shape `[batch_size, num_query_tokens]`.
         kv_cache: Gains the query's keys and values.
-        **options: `num_logits`, for a `BatchLanguageModel`.
+        num_logits: Of a `BatchLanguageModel`, only the last so many positions' logits; None for all.
 
     Returns:
         torch.Tensor: Shape `[batch_size, num_query_tokens or num_logits, vocab_size]`.
@@ -23,14 +25,15 @@ def forward(model: LanguageModel, query_token_ids: torch.Tensor, kv_cache: KVCac
     Raises:
         ValueError: If the model did not add the query to the cache, or the logits are not of that shape.
     """
-    before = kv_cache.get_num_tokens()
-    logits = model.forward(query_token_ids, kv_cache, **options)
-    num_new = query_token_ids.shape[1]
-    return _checked(model, logits, query_token_ids, options.get("num_logits", num_new), kv_cache.get_num_tokens() - before)
+    return _checked(model, query_token_ids, kv_cache, num_logits)[0]
 
 
 def forward_with_features(
-    model: BatchLanguageModel, query_token_ids: torch.Tensor, kv_cache: KVCache, layers: Sequence[int], **options: int
+    model: BatchLanguageModel,
+    query_token_ids: torch.Tensor,
+    kv_cache: KVCache,
+    layers: Sequence[int],
+    num_logits: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The same with the hidden states of some layers, at least one.
 
@@ -41,11 +44,7 @@ def forward_with_features(
     Raises:
         ValueError: As `forward`, or if the model returns no hidden states, or none of that shape.
     """
-    before = kv_cache.get_num_tokens()
-    found: Any = model.forward(query_token_ids, kv_cache, layers=layers, **options)
-    logits, features = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
-    gained = kv_cache.get_num_tokens() - before
-    logits = _checked(model, logits, query_token_ids, options.get("num_logits", query_token_ids.shape[1]), gained)
+    logits, features = _checked(model, query_token_ids, kv_cache, num_logits, layers=layers)
     shape = list(features.shape) if isinstance(features, torch.Tensor) else []
     if features is None or len(shape) != 3 or shape[:2] != list(query_token_ids.shape) or shape[2] % len(layers):
         batch_size, num_new = query_token_ids.shape
@@ -57,39 +56,36 @@ def forward_with_features(
 
 
 def check_query(query_token_ids: torch.Tensor) -> None:
-    """Refuse a query that is not `[batch_size, num_query_tokens]` with at least one token.
-
-    Raises:
-        ValueError: Gives the shape.
-    """
+    """Raise a `ValueError` for a query that is not `[batch_size, num_query_tokens]` with at least one token."""
     if query_token_ids.dim() != 2 or query_token_ids.shape[1] == 0:
         shape = list(query_token_ids.shape)
         raise ValueError(f"query_token_ids must have shape [batch_size, num_query_tokens > 0], got {shape}")
 
 
 def check_layers(layers: Sequence[int], num_layers: int) -> None:
-    """Refuse layers that a model does not have.
-
-    Raises:
-        ValueError: Gives the first of them.
-    """
+    """Raise a `ValueError` for layers that a model does not have."""
     for layer in layers:
         if not 0 <= layer <= num_layers:
             raise ValueError(f"layers must be between 0 (the embeddings) and {num_layers}, got {layer}")
 
 
-def _checked(model: LanguageModel, logits: Any, query_token_ids: torch.Tensor, num_logits: int, gained: int) -> torch.Tensor:
-    batch_size, num_new = query_token_ids.shape
-    wanted = (batch_size, num_logits)
+def _checked(
+    model: Any, query_token_ids: torch.Tensor, kv_cache: KVCache, num_logits: int | None, **options: Sequence[int]
+) -> tuple[torch.Tensor, Any]:
+    """Logits, and what else the model returned."""
+    before, (batch_size, num_new) = kv_cache.get_num_tokens(), query_token_ids.shape
+    wanted = (batch_size, num_new if num_logits is None else num_logits)
+    found = model.forward(query_token_ids, kv_cache, **options, **({} if num_logits is None else {"num_logits": num_logits}))
+    logits, features = found if options and isinstance(found, tuple) and len(found) == 2 else (found, None)
     if not isinstance(logits, torch.Tensor) or logits.dim() != 3 or logits.shape[:2] != wanted:
         got = list(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
         raise ValueError(
             f"{type(model).__name__}.forward must return the logits of every query position, shape "
             f"[{wanted[0]}, {wanted[1]}, vocab_size], got {got}"
         )
-    if gained != num_new:
+    if (gained := kv_cache.get_num_tokens() - before) != num_new:
         raise ValueError(
             f"{type(model).__name__}.forward must add the query's {num_new} tokens to kv_cache, with kv_cache.update([KVState("
             f"keys, values), ...]); it added {gained}"
         )
-    return logits
+    return logits, features

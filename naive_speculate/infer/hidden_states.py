@@ -38,19 +38,16 @@ def hidden_states(model: PreTrainedModel, layers: Sequence[int]) -> Iterator[dic
         if threading.get_ident() == thread:
             found[layer] = states[0] if isinstance(states, tuple) else states
 
-    def keep_input(_module: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any] | None = None) -> None:
-        keep(0, inputs or (options or {}).get("hidden_states"))
+    def keep_input(_module: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any]) -> None:
+        keep(0, inputs or options.get("hidden_states"))
 
-    def keep_output(_module: nn.Module, _inputs: Any, output: Any) -> None:
-        keep(numbers[_module], output)
-
-    numbers = {module: number for number, module in enumerate(modules, start=1)}
     with ExitStack() as hooks:
         for layer in set(layers):
             if layer == 0:
-                hooks.callback(modules[0].register_forward_pre_hook(keep_input, with_kwargs=True).remove)
+                hook = modules[0].register_forward_pre_hook(keep_input, with_kwargs=True)
             else:
-                hooks.callback(modules[layer - 1].register_forward_hook(keep_output).remove)
+                hook = modules[layer - 1].register_forward_hook(lambda _, _inputs, output, layer=layer: keep(layer, output))
+            hooks.callback(hook.remove)
         yield found
 
 

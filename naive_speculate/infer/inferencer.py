@@ -48,15 +48,12 @@ class BasicInferencer:
             raise ValueError(f"max_new_tokens must be positive, got {max_new_tokens}")
         if query_token_ids.dim() != 2 or query_token_ids.shape[1] != 1:
             raise ValueError(f"query_token_ids must have shape [batch_size, 1], got {list(query_token_ids.shape)}")
-        token_ids: list[torch.Tensor] = []
-        token_logits: list[torch.Tensor] = []
+        outputs: list[PrefillOutput] = []
         query = query_token_ids
         done = [False] * len(query)
         for _ in range(max_new_tokens):
-            output = self.prefill(query, kv_cache, sample_strategy)
-            query = output.token_ids
-            token_ids.append(query)
-            token_logits.append(output.token_logits[:, -1:])
+            outputs.append(self.prefill(query, kv_cache, sample_strategy))
+            query = outputs[-1].token_ids
             if not isinstance(sample_strategy, str):  # a TokenSampler; asking a protocol takes long in every forward
                 if sample_strategy.is_done(query[:, 0]):
                     break
@@ -64,7 +61,8 @@ class BasicInferencer:
                 done = [was or token in self.eos_token_ids for was, token in zip(done, query[:, 0].tolist(), strict=True)]
                 if all(done):
                     break
-        return DecodeOutput(torch.cat(token_ids, dim=1), torch.cat(token_logits, dim=1))
+        token_ids, logits = zip(*outputs, strict=True)
+        return DecodeOutput(torch.cat(token_ids, dim=1), torch.cat(logits, dim=1))
 
 
 def eos_token_ids(language_model: LanguageModel) -> tuple[int, ...]:

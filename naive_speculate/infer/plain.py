@@ -12,44 +12,34 @@ from naive_speculate.infer.rows import Rows
 
 
 class PlainCache:
-    """A `DynamicKVCache` for each row, with the methods of a `RaggedKVCache`."""
+    """A `BatchCache`: a `DynamicKVCache` for each row."""
 
     def __init__(self, batch_size: int) -> None:
         self.caches = [DynamicKVCache() for _ in range(batch_size)]
 
     @property
     def lengths(self) -> list[int]:
-        """Number of tokens of each row."""
         return [cache.get_num_tokens() for cache in self.caches]
 
-    def rows(self, rows: Sequence[int]) -> "PlainRows":
-        """Some rows, in that order."""
-        return PlainRows(self, rows)
+    def rows(self, rows: Sequence[int]) -> "Rows[PlainCache]":
+        return Rows(self, rows)
 
     def add_rows(self, count: int) -> None:
-        """Make room for `count` more rows after the present ones."""
         self.caches += [DynamicKVCache() for _ in range(count)]
 
     def copy_row(self, source: int, destination: int) -> None:
-        """Give `destination` the tokens of `source`, in place of its own."""
         self.clear_row(destination)
         if states := self.caches[source].get_kv_states():
             self.caches[destination].update(states)
 
     def clear_row(self, row: int) -> None:
-        """Forget a row's tokens."""
         self.caches[row] = DynamicKVCache()
 
     def keep(self, row: int, num_tokens: int) -> None:
-        """Roll a row back to at most `num_tokens` tokens."""
         self.caches[row].crop(max(0, self.caches[row].get_num_tokens() - num_tokens))
 
     def trim(self) -> None:
         """Nothing is kept beyond the tokens."""
-
-
-class PlainRows(Rows[PlainCache]):
-    """Some rows of a `PlainCache`."""
 
 
 class PlainModel:
@@ -85,7 +75,7 @@ class PlainModel:
     def forward(
         self,
         query_token_ids: torch.Tensor,
-        kv_cache: PlainRows,
+        kv_cache: Rows[PlainCache],
         *,
         num_logits: int | None = None,
         layers: Sequence[int] = (),
@@ -99,14 +89,16 @@ class PlainModel:
         if layers:
             name = type(self.model).__name__
             raise ValueError(f"layers: {name} is a plain LanguageModel and returns no hidden states, got {list(layers)}")
-        num_new = query_token_ids.shape[1]
-        found: list[torch.Tensor | None] = []
-        lengths = lengths or [num_new] * len(query_token_ids)
-        for query, row, length in zip(query_token_ids, kv_cache.indices, lengths, strict=True):
-            found.append(forward(self.model, query[None, :length], kv_cache.cache.caches[row]) if length else None)
-        some = next(logits for logits in found if logits is not None)
-        every = [some.new_zeros(1, 0, some.shape[-1]) if logits is None else logits for logits in found]
-        logits = torch.cat([torch.nn.functional.pad(one, (0, 0, 0, num_new - one.shape[1])) for one in every])
+        batch_size, num_new = query_token_ids.shape
+        found: dict[int, torch.Tensor] = {}
+        for place, length in enumerate(lengths or [num_new] * batch_size):
+            if length:
+                cache = kv_cache.cache.caches[kv_cache.indices[place]]
+                found[place] = forward(self.model, query_token_ids[place, None, :length], cache)[0]
+        some = next(iter(found.values()))
+        logits = some.new_zeros(batch_size, num_new, some.shape[-1])
+        for place, own in found.items():
+            logits[place, : len(own)] = own
         return logits if num_logits is None else logits[:, -num_logits:]
 
 

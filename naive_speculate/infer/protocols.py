@@ -15,8 +15,7 @@ class KVState(NamedTuple):
     """Keys and values of one transformer layer.
 
     Attributes:
-        keys: Shape `[batch_size, num_attention_heads, num_tokens, head_dim]`.
-        values: Shape `[batch_size, num_attention_heads, num_tokens, head_dim]`.
+        keys, values: Shape `[batch_size, num_attention_heads, num_tokens, head_dim]`.
     """
 
     keys: torch.Tensor
@@ -40,8 +39,7 @@ class DecodeOutput(NamedTuple):
 
     Attributes:
         token_ids: The new token ids, int64, shape `[batch_size, num_generated_tokens]`.
-        token_logits: The logits that the new tokens were sampled from, shape
-            `[batch_size, num_generated_tokens, vocab_size]`.
+        token_logits: What the new tokens were sampled from, shape `[batch_size, num_generated_tokens, vocab_size]`.
     """
 
     token_ids: torch.Tensor
@@ -54,15 +52,12 @@ class KVCache(Protocol):
 
     def update(self, kv_states: Sequence[KVState]) -> None:
         """Append the keys and values of new tokens, one entry a layer; all tensors have the same shape."""
-        ...
 
     def get_kv_states(self) -> list[KVState]:
         """The stored keys and values, one entry a layer; `[]` while nothing was ever stored."""
-        ...
 
     def get_num_tokens(self) -> int:
         """Number of tokens stored."""
-        ...
 
     def crop(self, num_tokens_crop: int) -> None:
         """Forget the latest `num_tokens_crop` tokens.
@@ -70,7 +65,6 @@ class KVCache(Protocol):
         Raises:
             ValueError: If it is negative or exceeds the number of stored tokens.
         """
-        ...
 
 
 @runtime_checkable
@@ -84,7 +78,6 @@ class LanguageModel(Protocol):
         Raises:
             ValueError: If the configuration has none.
         """
-        ...
 
     def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache) -> torch.Tensor:
         """Compute the logits at every query position and add the query's keys and values to the cache.
@@ -96,7 +89,6 @@ class LanguageModel(Protocol):
         Returns:
             torch.Tensor: Shape `[batch_size, num_query_tokens, vocab_size]`; position i gives the logits of token i + 1.
         """
-        ...
 
 
 class BatchCache(Protocol):
@@ -105,31 +97,24 @@ class BatchCache(Protocol):
     @property
     def lengths(self) -> list[int]:
         """Number of tokens of each row."""
-        ...
 
     def rows(self, rows: Sequence[int]) -> Any:
         """Some rows, in that order, as what the model's `forward` takes."""
-        ...
 
     def add_rows(self, count: int) -> None:
         """Make room for `count` more rows after the present ones."""
-        ...
 
     def copy_row(self, source: int, destination: int) -> None:
         """Give `destination` the tokens of `source`, in place of its own."""
-        ...
 
     def clear_row(self, row: int) -> None:
         """Forget a row's tokens."""
-        ...
 
     def keep(self, row: int, num_tokens: int) -> None:
         """Roll a row back to at most `num_tokens` tokens."""
-        ...
 
     def trim(self) -> None:
         """Give back memory that the present rows do not need."""
-        ...
 
 
 @runtime_checkable
@@ -143,21 +128,17 @@ class BatchLanguageModel(LanguageModel, Protocol):
     @property
     def vocab_size(self) -> int:
         """Width of the logits."""
-        ...
 
     @property
     def max_positions(self) -> int | None:
         """How many tokens a sequence may have; None where the model knows no limit."""
-        ...
 
     @property
     def device(self) -> torch.device:
         """Where the logits are."""
-        ...
 
     def new_cache(self, batch_size: int) -> BatchCache:
         """A cache for `batch_size` rows."""
-        ...
 
     @overload
     def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None) -> torch.Tensor: ...
@@ -186,7 +167,6 @@ class BatchLanguageModel(LanguageModel, Protocol):
         Raises:
             ValueError: If the model has no such layer.
         """
-        ...
 
 
 class Inferencer(Protocol):
@@ -202,7 +182,6 @@ class Inferencer(Protocol):
             kv_cache: Holds the tokens before the query; gains the query's.
             sample_strategy: How the new token is chosen from the last position's logits.
         """
-        ...
 
     def decode(
         self,
@@ -225,4 +204,3 @@ class Inferencer(Protocol):
         Raises:
             ValueError: If `max_new_tokens` is not positive.
         """
-        ...

@@ -137,8 +137,7 @@ class SlotPool:
             return self.model.forward(query, view, num_logits=num_logits, lengths=lengths)
         if type(self.model) is LlamaLanguageModel:  # which keeps to it
             return self.model.forward(query, view, num_logits=num_logits)
-        options = {} if num_logits is None else {"num_logits": num_logits}
-        return forward(self.model, query, view, **options)
+        return forward(self.model, query, view, num_logits)
 
     def forward_with_features(
         self,
@@ -158,8 +157,7 @@ class SlotPool:
             ValueError: As `forward`, or if the model cannot return them.
         """
         if layers:
-            options = {} if num_logits is None else {"num_logits": num_logits}
-            return forward_with_features(self.model, query, view, layers, **options)
+            return forward_with_features(self.model, query, view, layers, num_logits)
         return self.forward(view, query, num_logits, lengths), None
 
     def catch_up(self, slots: Sequence[Slot], token_ids: Sequence[list[int]]) -> None:

@@ -1,8 +1,7 @@
 """Any causal language model of transformers with rollback-able attention caches, as a `BatchLanguageModel`."""
 
 import logging
-from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast, overload
 
 import torch
@@ -36,7 +35,11 @@ class TransformersLanguageModel:
         model: A decoder-only model, on its device, in its dtype.
 
     Attributes:
+        name: Where the model was loaded from, or its class.
+        vocab_size: Width of the logits.
         max_positions: How many tokens a sequence may have; None where the configuration has no limit.
+        num_layers: Number of decoder layers.
+        hidden_size: Width of the hidden states.
 
     Raises:
         ValueError: If the model's state cannot be rolled back (recurrent and hybrid models), or it is not decoder-only.
@@ -46,6 +49,10 @@ class TransformersLanguageModel:
         self.model = model.eval()
         self.config = model.config.get_text_config(decoder=True)
         refuse_if_not_rollbackable(model)
+        self.name: str = model.name_or_path or type(model).__name__
+        self.vocab_size: int = self.config.vocab_size
+        self.num_layers: int = self.config.num_hidden_layers
+        self.hidden_size: int = self.config.hidden_size
         layer_types = getattr(self.config, "layer_types", None)
         self._mixed_layers = layer_types is not None and "sliding_attention" in layer_types
         self._window: int | None = getattr(self.config, "sliding_window", None)
@@ -60,35 +67,17 @@ class TransformersLanguageModel:
 
     @property
     def eos_token_id(self) -> int:
-        """The (first) end-of-sequence token of the configuration.
-
-        Raises:
-            ValueError: If the configuration has none.
-        """
-        ids = self.eos_token_ids
-        if not ids:
+        """The (first) end-of-sequence token of the configuration; a `ValueError` if it has none."""
+        if not self.eos_token_ids:
             raise ValueError(f"eos_token_id: the configuration of {self.name} has none")
-        return ids[0]
+        return self.eos_token_ids[0]
 
     @property
     def eos_token_ids(self) -> tuple[int, ...]:
         """All end-of-sequence tokens of the configuration; empty where it has none."""
-        ids = self.config.eos_token_id
-        if ids is None:
-            ids = self.model.config.eos_token_id
-        if ids is None:
-            return ()
+        told = (config.eos_token_id for config in (self.config, self.model.config))
+        ids = next((ids for ids in told if ids is not None), ())
         return tuple(ids) if isinstance(ids, Sequence) else (ids,)
-
-    @property
-    def name(self) -> str:
-        """Where the model was loaded from, or its class."""
-        return self.model.name_or_path or type(self.model).__name__
-
-    @property
-    def vocab_size(self) -> int:
-        """Width of the logits."""
-        return cast(int, self.config.vocab_size)
 
     @property
     def device(self) -> torch.device:
@@ -99,16 +88,6 @@ class TransformersLanguageModel:
     def num_parameters(self) -> int:
         """Number of parameters."""
         return sum(parameter.numel() for parameter in self.model.parameters())
-
-    @property
-    def num_layers(self) -> int:
-        """Number of decoder layers."""
-        return cast(int, self.config.num_hidden_layers)
-
-    @property
-    def hidden_size(self) -> int:
-        """Width of the hidden states."""
-        return cast(int, self.config.hidden_size)
 
     @property
     def input_embeddings(self) -> torch.Tensor:
@@ -147,8 +126,7 @@ class TransformersLanguageModel:
         rows = kv_cache if isinstance(kv_cache, CacheRows) else _equal_rows(batch_size, kv_cache.get_num_tokens())
         if len(rows.indices) != batch_size:
             raise ValueError(f"query_token_ids has {batch_size} rows, kv_cache has {len(rows.indices)}")
-        if self.max_positions is not None and min(rows.lengths) + num_new > self.max_positions:
-            reached = min(rows.lengths) + num_new
+        if self.max_positions is not None and (reached := min(rows.lengths) + num_new) > self.max_positions:
             raise ValueError(f"query_token_ids reaches {reached} tokens, {self.name} can take {self.max_positions}")
         self.probe()
         if not self._by_mask and len(set(rows.lengths)) > 1:
@@ -212,8 +190,7 @@ class TransformersLanguageModel:
     def _one_by_one(
         self, query_token_ids: torch.Tensor, rows: CacheRows, num_logits: int, layers: Sequence[int]
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """A forward a row. Padding after the last position, which no model could place, is left out; what would come of it is
-        zeros."""
+        """A forward a row. Padding after the last position, which no model could place, is left out and gives zeros."""
         num_new = query_token_ids.shape[1]
         nothing = torch.zeros(1, 0, self.vocab_size, dtype=self.model.dtype, device=query_token_ids.device)
         no_features = nothing.new_zeros(1, 0, len(layers) * self.config.hidden_size)
@@ -235,7 +212,7 @@ class TransformersLanguageModel:
         self,
         query_token_ids: torch.Tensor,
         rows: CacheRows,
-        store: "_Store",
+        store: "_RaggedStore | _AppendStore",
         num_logits: int,
         by_mask: bool,
         layers: Sequence[int] = (),
@@ -259,24 +236,17 @@ class TransformersLanguageModel:
         return logits, features
 
     def _masks(self, rows: CacheRows, num_new: int, device: torch.device) -> torch.Tensor | dict[str, torch.Tensor]:
-        if self._mixed_layers:
-            return {
-                "full_attention": self._additive(rows.mask(num_new, device)),
-                "sliding_attention": self._additive(rows.mask(num_new, device, self._window)),
-            }
-        return self._additive(rows.mask(num_new, device, self._window))
+        def additive(window: int | None) -> torch.Tensor:
+            allowed, dtype = rows.mask(num_new, device, window), self.model.dtype
+            return torch.zeros_like(allowed, dtype=dtype).masked_fill_(~allowed, torch.finfo(dtype).min)
 
-    def _additive(self, allowed: torch.Tensor) -> torch.Tensor:
-        lowest = torch.finfo(self.model.dtype).min
-        return torch.zeros_like(allowed, dtype=self.model.dtype).masked_fill_(~allowed, lowest)
+        if self._mixed_layers:
+            return {"full_attention": additive(None), "sliding_attention": additive(self._window)}
+        return additive(self._window)
 
 
 def refuse_if_not_rollbackable(model: PreTrainedModel) -> None:
-    """Refuse models whose state is not a cache of keys and values that can be cut.
-
-    Raises:
-        ValueError: Names the model and why.
-    """
+    """Raise a `ValueError` for models whose state is not a cache of keys and values that can be cut."""
     config = model.config.get_text_config(decoder=True)
     name = f"{model.name_or_path or type(model).__name__} ({config.model_type})"
     if model.config.is_encoder_decoder:
@@ -293,16 +263,11 @@ def refuse_if_not_rollbackable(model: PreTrainedModel) -> None:
 def _max_positions(config: Any) -> int | None:
     """How many positions there are, up to where rotary frequencies change with the length of the sequence."""
     limits = [getattr(config, "max_position_embeddings", None)]
-    for rope in _rope_parameters(getattr(config, "rope_parameters", None)):
-        if rope["rope_type"] == "longrope":  # dynamic NTK changes at max_position_embeddings
+    parameters = getattr(config, "rope_parameters", None) or {}
+    for rope in (parameters, *parameters.values()):  # one set, or one for each kind of layer
+        if isinstance(rope, dict) and rope.get("rope_type") == "longrope":  # dynamic NTK changes at max_position_embeddings
             limits.append(rope.get("original_max_position_embeddings"))
     return min((limit for limit in limits if limit is not None), default=None)
-
-
-def _rope_parameters(parameters: dict[str, Any] | None) -> Iterable[dict[str, Any]]:
-    """A configuration's one set of rotary parameters, or those of each kind of layer."""
-    sets = [parameters, *parameters.values()] if parameters else []
-    return [rope for rope in sets if isinstance(rope, dict) and "rope_type" in rope]
 
 
 class _Store(Cache):
@@ -313,10 +278,6 @@ class _Store(Cache):
 
     def get_mask_sizes(self, query_length: int, layer_idx: int = 0) -> tuple[int, int]:
         return self.get_seq_length(layer_idx) + query_length, 0
-
-    @abstractmethod
-    def finish(self, num_new: int) -> None:
-        """Called once after each forward."""
 
 
 class _RaggedStore(_Store):

@@ -15,8 +15,7 @@ OUT_OF_MEMORY = "The model ran out of memory. Try a shorter prompt or fewer toke
 
 def about(decoder: SpeculativeDecoder, capacity: int) -> About:
     """What a decoder decodes with, so many sequences at once."""
-    admission = decoder.admission
-    pair = decoder.pair
+    admission, pair = decoder.admission, decoder.pair
     return About(pair.names, str(admission.device), admission.has_chat_template, capacity, pair.num_parameters)
 
 
@@ -27,21 +26,15 @@ def prepare(
     max_rows: int = MAX_ROWS,
     max_prompt_tokens: int | None = None,
 ) -> Run:
-    """Check a request and make its run.
-
-    Raises:
-        ValueError: Naming the field that cannot be.
-    """
+    """Check a request and make its run; a `ValueError` names the field that cannot be."""
     if request.params.num_sequences > max_rows:
         raise ValueError(f"n and best_of may be {max_rows} here, got n={request.params.n} and best_of={request.params.best_of}")
     if len(request.prompt) > MAX_PROMPT_CHARACTERS:
         raise ValueError(f"prompt has {len(request.prompt)} characters, {MAX_PROMPT_CHARACTERS} are allowed here")
     run = decoder.prepare(request, cancel)
     length = len(run.rows[0].prompt_token_ids)
-    if max_prompt_tokens is not None and length > max_prompt_tokens:
-        raise ValueError(
-            f"prompt has {length} tokens, {length - max_prompt_tokens} more than the {max_prompt_tokens} allowed here"
-        )
+    if max_prompt_tokens is not None and (over := length - max_prompt_tokens) > 0:
+        raise ValueError(f"prompt has {length} tokens, {over} more than the {max_prompt_tokens} allowed here")
     return run
 
 

@@ -107,13 +107,11 @@ class LocalEngine:
         return job
 
     def load(self) -> Load:
-        """How busy it is."""
         with self._changed:
             running, waiting = (sum(len(job.run.rows) for job in jobs) for jobs in (self._running, self._waiting))
             return Load(not (self._closed or self._broken), running, waiting, self._max_rows)
 
     def close(self) -> None:
-        """Cancel what runs and take no more requests."""
         with self._changed:
             self._closed = True
             for job in (*self._waiting, *self._running):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind
-from naive_speculate.serving.protocol import About, Deliver, Engine, Load, Request, entered
+from naive_speculate.serving.protocol import Deliver, Engine, Load, Request, entered
 from naive_speculate.speculate.sequence import CancelFlag
 
 
@@ -70,16 +70,11 @@ class ObservedEngine:
     """
 
     def __init__(self, engine: Engine, observers: Sequence[Observer]) -> None:
+        self.about = engine.about
         self._engine = engine
         self._observers = observers
 
-    @property
-    def about(self) -> About:
-        """What it decodes with."""
-        return self._engine.about
-
     def submit(self, request: Request, cancel: CancelFlag | None = None) -> Iterator[list[Event]]:
-        """Decode a request (see `Engine`)."""
         watch = _Watch(request, self._observers)
         try:
             lists = self._engine.submit(request, cancel)
@@ -89,7 +84,6 @@ class ObservedEngine:
         return entered(_watched(lists, watch))
 
     def start(self, request: Request, cancel: CancelFlag, deliver: Deliver) -> None:
-        """Decode a request and deliver its events (see `Engine`)."""
         watch = _Watch(request, self._observers)
 
         def told(said: list[Event] | Exception | None) -> None:
@@ -108,11 +102,9 @@ class ObservedEngine:
             raise
 
     def load(self) -> Load:
-        """How busy it is."""
         return self._engine.load()
 
     def close(self) -> None:
-        """Cancel what runs and take no more requests."""
         self._engine.close()
 
 
@@ -154,7 +146,5 @@ def _watched(lists: Iterator[list[Event]], watch: _Watch) -> Generator[list[Even
         outcome = watch.failure
         raise
     finally:
-        close = getattr(lists, "close", None)
-        if close is not None:
-            close()
+        getattr(lists, "close", lambda: None)()
         watch.over(outcome)

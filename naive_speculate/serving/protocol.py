@@ -83,7 +83,6 @@ class Engine(Protocol):
     @property
     def about(self) -> About:
         """What it decodes with."""
-        ...
 
     def submit(self, request: Request, cancel: CancelFlag | None = None) -> Iterator[list[Event]]:
         """Decode a request.
@@ -101,7 +100,6 @@ class Engine(Protocol):
             ValueError: Naming the field that cannot be; here or when the iteration begins.
             Unavailable: If nothing takes requests; likewise.
         """
-        ...
 
     def start(self, request: Request, cancel: CancelFlag, deliver: Deliver) -> None:
         """Decode a request for a caller that cannot wait in a thread of its own, as an event loop cannot.
@@ -116,12 +114,9 @@ class Engine(Protocol):
             ValueError: Naming the field that cannot be.
             Unavailable: If nothing takes requests.
         """
-        ...
 
     def load(self) -> Load:
         """How busy it is."""
-        ...
 
     def close(self) -> None:
         """Cancel what runs and take no more requests."""
-        ...

@@ -82,7 +82,6 @@ class SoloEngine:
         return self._read(request, run, cancel)
 
     def start(self, request: Request, cancel: CancelFlag, deliver: Deliver) -> None:
-        """Decode a request and deliver its events (see `Engine`)."""
         pump(self.submit(request, cancel), deliver)
 
     def load(self) -> Load:
@@ -90,7 +89,6 @@ class SoloEngine:
         return Load(not self._closed.is_set(), self._running, 0, self._max_rows)
 
     def close(self) -> None:
-        """Cancel what runs and take no more requests."""
         self._closed.set()
 
     def _read(self, request: Request, run: Run, cancel: CancelFlag | None) -> Iterator[list[Event]]:

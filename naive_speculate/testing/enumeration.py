@@ -77,7 +77,8 @@ def enumerate_paths(pair: ModelPair, prompt: list[int], params: SamplingParams, 
         run = Path(decoder, path, prompt, params, **options)
         if run.stated[: len(known)] != known:
             raise _unsteady(run)
-        if run.draws_uniforms(behind=max(0, len(path) - 1)):  # those before were walked along where the path parts from
+        parted = run.stated[max(0, len(path) - 1) :]  # the draws before were walked along where the path parts from
+        if any(not isinstance(stated, list) for stated in parted):
             again = Path(decoder, run.other_end(), prompt, params, **options)
             if (again.tokens, again.stated) != (run.tokens, run.stated):
                 repeated = [Path(decoder, run.taken, prompt, params, **options) for _ in range(_REPEATS)]
@@ -93,11 +94,7 @@ def enumerate_paths(pair: ModelPair, prompt: list[int], params: SamplingParams, 
 
 
 def enumerate_outputs(pair: ModelPair, prompt: list[int], params: SamplingParams, **options: object) -> Outputs:
-    """The real decoder's output distribution; see `enumerate_paths`.
-
-    Raises:
-        Deviation: Also if nothing was drafted on any path, although it could have been.
-    """
+    """See `enumerate_paths`; a `Deviation` also if nothing was drafted on any path, although it could have been."""
     found = enumerate_paths(pair, prompt, params, **options)
     if not found.num_drafted and options.get("num_draft_tokens") != 0:
         raise Deviation("nothing was drafted, which proves nothing")
@@ -128,12 +125,8 @@ def largest_difference(a: Outputs, b: Outputs) -> float:
 
 
 def _unsteady(run: Path) -> Deviation:
-    deviation = Deviation(
-        "the same choices of the row's random source do not repeat the run: something draws from elsewhere, "
-        "or remembers earlier runs"
-    )
-    deviation.told = run.told()
-    return deviation
+    why = "something draws from elsewhere, or remembers earlier runs"
+    return Deviation(f"the same choices of the row's random source do not repeat the run: {why}", run.told())
 
 
 def _differing(run: Path, again: Path, repeated: list[Path]) -> Deviation:
@@ -145,9 +138,8 @@ def _differing(run: Path, again: Path, repeated: list[Path]) -> Deviation:
     outcomes = [f"{exactly(path.taken)} gives {list(path.tokens)}" for path in (run, again)]
     if run.tokens == again.tokens:
         outcomes = [f"after {exactly(path.taken[:place])} comes {_told(path.stated[place])}" for path in (run, again)]
-    deviation = Deviation(f"draws on the same side of the stated accept_probs decide differently: {', '.join(outcomes)}")
-    deviation.told = run.told()
-    return deviation
+    why = f"draws on the same side of the stated accept_probs decide differently: {', '.join(outcomes)}"
+    return Deviation(why, run.told())
 
 
 def _told(stated: list[float] | float | None) -> str:

@@ -27,7 +27,9 @@ class Deviation(AssertionError):
         told: The path that shows it, in words, a step a line; as far as it came.
     """
 
-    told: Sequence[str] = ()
+    def __init__(self, message: str, told: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.told = told
 
 
 class Branches:
@@ -138,9 +140,7 @@ class Path:
             deviation.told = self.told()
             raise
         except Exception as error:
-            failure = Deviation(f"it fails: {type(error).__name__}: {' '.join(str(error).split())}")
-            failure.told = self.told()
-            raise failure from error
+            raise Deviation(f"it fails: {type(error).__name__}: {' '.join(str(error).split())}", self.told()) from error
         self.message = row.message
         self.hint, self.coarse = watched.hint, source.coarse
         self.tokens = (*row.output_token_ids, *((-1,) if row.finish_reason == FinishReason.ERROR else ()))
@@ -171,7 +171,7 @@ class Path:
     @property
     def probability(self) -> float:
         """The probability of the run's every choice."""
-        weights = [
+        return math.prod(
             1.0
             if stated is None
             else stated[int(taken)]
@@ -180,16 +180,10 @@ class Path:
             if taken < stated
             else 1 - max(0.0, stated)
             for stated, taken in zip(self.stated, self.taken, strict=True)
-        ]
-        return math.prod(weights)
-
-    def draws_uniforms(self, behind: int) -> bool:
-        """Whether one of its choices, from this one on, is a uniform draw."""
-        return any(not isinstance(stated, list) for stated in self.stated[behind:])
+        )
 
     def other_end(self) -> list[float]:
-        """The same choices, with uniform draws from the other end of where the same verdict is due: only just small enough for
-        a draft to be kept, or as large as can be."""
+        """The same choices, with uniform draws from the other end of the same verdict: just small enough, or just below 1."""
         return [
             taken
             if isinstance(stated, list)

@@ -133,8 +133,7 @@ def prove_lossless(
             f"params must sample, got temperature={params.temperature}: greedy decoding matches, whatever the verifier"
         )
     vocab_size = drafter.vocab_size if isinstance(drafter, BatchDrafter) else None
-    with_head = drafter in ("head", HeadDrafter)
-    cases = list(_cases(pair, prompt, params, num_draft_tokens, vocab_size, with_head))
+    cases = list(_cases(pair, prompt, params, num_draft_tokens, vocab_size, with_head=drafter in ("head", HeadDrafter)))
     with ExitStack() as registered:
         strategies: list[str] = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION]
         drafters = [name for name in ("model", "suffix", "prompt_lookup") if DRAFTERS[name].obstacle(cases[0].pair) is None]
@@ -179,13 +178,8 @@ def _cases(
 ) -> Iterator[_Case]:
     """What is enumerated."""
     if pair is not None:
-        yield _Case(
-            pair,
-            params or SamplingParams(max_tokens=3),
-            2 if num_draft_tokens is None else num_draft_tokens,
-            _first(prompt, pair.vocab_size),
-            "this pair",
-        )
+        window_size = 2 if num_draft_tokens is None else num_draft_tokens
+        yield _Case(pair, params or SamplingParams(max_tokens=3), window_size, _first(prompt, pair.vocab_size), "this pair")
         return
     for size, seeds, zeros, window, own in _TOYS:
         size = size if vocab_size is None else vocab_size

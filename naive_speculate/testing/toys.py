@@ -1,5 +1,7 @@
 """Toy language models: distributions over a handful of tokens, in float64, that depend on the whole history."""
 
+from dataclasses import dataclass, field
+
 import torch
 
 from naive_speculate.infer.protocols import KVCache, KVState
@@ -8,6 +10,7 @@ EOS = 0
 """Their end-of-sequence token."""
 
 
+@dataclass(eq=False)
 class ToyModel:
     """A plain `LanguageModel` (the two members, no more) whose next-token distribution depends on the whole history.
 
@@ -21,31 +24,21 @@ class ToyModel:
         dtype: Of the logits.
     """
 
-    def __init__(
-        self, vocab_size: int, seed: int, zeros: bool = True, temper: float = 1.0, dtype: torch.dtype = torch.float64
-    ) -> None:
-        self.vocab_size = vocab_size
-        self.seed = seed
-        self.zeros = zeros
-        self.temper = temper
-        self.dtype = dtype
-        self._known: dict[tuple[int, ...], torch.Tensor] = {}
-
-    @property
-    def eos_token_id(self) -> int:
-        """The end-of-sequence token."""
-        return EOS
+    vocab_size: int
+    seed: int
+    zeros: bool = True
+    temper: float = 1.0
+    dtype: torch.dtype = torch.float64
+    _known: dict[tuple[int, ...], torch.Tensor] = field(default_factory=dict, init=False, repr=False)
+    eos_token_id = EOS
 
     def logits(self, history: tuple[int, ...]) -> torch.Tensor:
         """After these tokens; float64, shape `[vocab_size]`."""
-        if history not in self._known:
-            self._known[history] = self._random(history)
-        return self._known[history]
-
-    def _random(self, history: tuple[int, ...]) -> torch.Tensor:
+        if (known := self._known.get(history)) is not None:
+            return known
         code = sum((token + 1) * 31**place for place, token in enumerate(history)) + 7919 * self.seed
         generator = torch.Generator().manual_seed(code % 2**62)
-        logits = torch.randn(self.vocab_size, generator=generator, dtype=torch.float64) * self.temper
+        logits = self._known[history] = torch.randn(self.vocab_size, generator=generator, dtype=torch.float64) * self.temper
         if self.zeros:
             hit = int(torch.randint(self.vocab_size + 2, (1,), generator=generator).item())
             if hit < self.vocab_size:
@@ -61,5 +54,4 @@ class ToyModel:
         new = query_token_ids[0].tolist()
         tokens = query_token_ids.double().view(1, 1, -1, 1)
         kv_cache.update([KVState(tokens, tokens)])
-        rows = [self.logits((*past, *new[: place + 1])) for place in range(len(new))]
-        return torch.stack(rows)[None].to(self.dtype)
+        return torch.stack([self.logits((*past, *new[: place + 1])) for place in range(len(new))])[None].to(self.dtype)

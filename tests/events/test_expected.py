@@ -8,7 +8,8 @@ import torch
 from rich.console import Console
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, Trace, VerifyStrategy, watch
-from naive_speculate.events import Event, EventKind, expected_acceptance
+from naive_speculate.events import Event, EventKind
+from naive_speculate.events.expected import expected_acceptance
 from naive_speculate.speculate.batch import Batch
 from naive_speculate.speculate.samplers import RejectionSampler
 from naive_speculate.speculate.verify import VERIFIERS

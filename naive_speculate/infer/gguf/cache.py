@@ -42,19 +42,14 @@ class GgufCache:
         self._lock = threading.Lock()
 
     def rows(self, rows: Sequence[int]) -> "GgufRows":
-        """Some rows, in that order."""
-        return GgufRows(self, list(rows))
+        return GgufRows(self, rows)
 
     def all_rows(self) -> "GgufRows":
         """All rows."""
-        return GgufRows(self, list(range(len(self.lengths))))
+        return GgufRows(self, range(len(self.lengths)))
 
     def add_rows(self, count: int) -> None:
-        """Make room for `count` more rows after the present ones.
-
-        Raises:
-            ValueError: If there are more than llama.cpp has sequences.
-        """
+        """Make room for `count` more rows; a `ValueError` if there are more than llama.cpp has sequences."""
         total = len(self.lengths) + count
         if total > Context.MAX_ROWS:
             raise ValueError(f"batch_size may be {Context.MAX_ROWS} in llama.cpp, got {total}")
@@ -67,11 +62,9 @@ class GgufCache:
         self.lengths[destination] = self.lengths[source]
 
     def clear_row(self, row: int) -> None:
-        """Forget a row's tokens."""
         self.keep(row, 0)
 
     def keep(self, row: int, num_tokens: int) -> None:
-        """Roll a row back to at most `num_tokens` tokens."""
         kept = max(0, num_tokens)
         if kept < self.lengths[row]:
             self._library.llama_memory_seq_rm(self._context.memory, row, kept, -1)

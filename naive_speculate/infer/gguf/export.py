@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 _ARCHITECTURES = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3", "gemma2": "GEMMA2"}
 _NEEDED = "writing GGUF files needs the package gguf: pip install 'naive-speculate[gguf]'"
+_GPT2 = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
 DTYPES = {"float32": "F32", "float16": "F16"}
 
 
@@ -30,7 +31,10 @@ def export(model: Any, tokenizer: Any, path: str | Path, dtype: str = "float32")
     Raises:
         ValueError: If the model or the tokenizer is of another kind, or the package gguf is missing.
     """
-    gguf = _gguf()
+    try:
+        gguf = importlib.import_module("gguf")
+    except ImportError:
+        raise ValueError(_NEEDED) from None
     config = model.config
     if config.model_type not in _ARCHITECTURES:
         raise ValueError(f"model is {config.model_type!r}; {', '.join(_ARCHITECTURES)} can be exported")
@@ -91,7 +95,8 @@ def _write_tokens(gguf: Any, writer: Any, config: Any, tokenizer: Any) -> None:
         kinds = [gguf.TokenType.NORMAL] * config.vocab_size
     else:
         state = json.loads(tokenizer.backend_tokenizer.to_str())
-        if state["model"]["type"] != "BPE" or state["normalizer"] is not None or not _is_gpt2(state["pre_tokenizer"]):
+        is_gpt2 = (state["pre_tokenizer"] or {}).items() >= _GPT2.items()
+        if state["model"]["type"] != "BPE" or state["normalizer"] is not None or not is_gpt2:
             raise ValueError("tokenizer is not byte-level BPE with GPT-2's pre-tokenizer, the only kind that can be exported")
         for piece, token in tokenizer.get_vocab().items():
             pieces[token], kinds[token] = piece, gguf.TokenType.NORMAL
@@ -105,22 +110,11 @@ def _write_tokens(gguf: Any, writer: Any, config: Any, tokenizer: Any) -> None:
     writer.add_token_list(pieces)
     writer.add_token_types(kinds)
     writer.add_token_merges(merges or ["[ PAD"])  # llama.cpp wants some
-    bos = config.bos_token_id
-    if bos is not None:
+    if (bos := config.bos_token_id) is not None:
         writer.add_bos_token_id(bos)
-    eos = config.eos_token_id
-    if eos is not None:
+    if (eos := config.eos_token_id) is not None:
         writer.add_eos_token_id(eos if isinstance(eos, int) else eos[0])
     writer.add_add_bos_token(tokenizer is not None and tokenizer("a").input_ids[0] == bos)
-
-
-def _is_gpt2(pre_tokenizer: Any) -> bool:
-    return bool(
-        pre_tokenizer
-        and pre_tokenizer["type"] == "ByteLevel"
-        and not pre_tokenizer["add_prefix_space"]
-        and pre_tokenizer["use_regex"]
-    )
 
 
 def _as_llama_cpp_has_it(name: str, tensor: torch.Tensor, config: Any) -> torch.Tensor:
@@ -131,13 +125,6 @@ def _as_llama_cpp_has_it(name: str, tensor: torch.Tensor, config: Any) -> torch.
             if part in name:  # rotary pairs side by side, not half a head apart
                 return tensor.view(heads, 2, -1, *tensor.shape[1:]).transpose(1, 2).reshape(tensor.shape)
     return tensor
-
-
-def _gguf() -> Any:
-    try:
-        return importlib.import_module("gguf")
-    except ImportError:
-        raise ValueError(_NEEDED) from None
 
 
 def main() -> None:

@@ -70,13 +70,7 @@ class GgufLanguageModel:
         kind = CACHE_TYPES[dtype]
         # llama.cpp's flash attention rounds keys and values to half precision.
         flash = _FLASH_NEVER if dtype == "float32" else _FLASH_AUTO
-        self._options = {
-            "type_k": kind,
-            "type_v": kind,
-            "flash_attn_type": flash,
-            "offload_kqv": by_gpu,
-            "op_offload": by_gpu,
-        }
+        self._options = {"type_k": kind, "type_v": kind, "flash_attn_type": flash, "offload_kqv": by_gpu, "op_offload": by_gpu}
         handle, vocabulary = self._file.handle, self._file.vocabulary
         self.name = str(path)
         self.vocab_size = int(library.llama_vocab_n_tokens(vocabulary))
@@ -88,11 +82,7 @@ class GgufLanguageModel:
 
     @property
     def eos_token_id(self) -> int:
-        """The file's end-of-sequence token.
-
-        Raises:
-            ValueError: If it has none.
-        """
+        """The file's end-of-sequence token; a `ValueError` if it has none."""
         if not self.eos_token_ids:
             raise ValueError(f"eos_token_id: the file {self.name} has none")
         return self.eos_token_ids[0]
@@ -148,8 +138,7 @@ class GgufLanguageModel:
         if len(rows.indices) != batch_size:
             raise ValueError(f"query_token_ids has {batch_size} rows, kv_cache has {len(rows.indices)}")
         lengths = rows.lengths
-        if min(lengths) + num_new > self.max_positions:
-            reached = min(lengths) + num_new
+        if (reached := min(lengths) + num_new) > self.max_positions:
             raise ValueError(f"query_token_ids reaches {reached} tokens, {self.name} can take {self.max_positions}")
         if max(lengths) + num_new > self.max_positions:
             logits = self._one_by_one(rows, query, num_logits)
@@ -175,11 +164,7 @@ class GgufLanguageModel:
         return out
 
     def _replayed(self, kv_cache: KVCache, batch_size: int) -> GgufRows:
-        """Rows with the tokens of a plain cache: those that have not been cropped since are still there.
-
-        Raises:
-            ValueError: If it is no cache, or not one that this model has filled.
-        """
+        """Rows with the tokens of a plain cache that this model has filled; those that were not cropped are still there."""
         if not isinstance(kv_cache, KVCache) or isinstance(kv_cache, (RaggedKVCache, CacheRows)):
             raise ValueError(f"kv_cache must be of this model's new_cache or a plain KVCache, got {type(kv_cache).__name__}")
         states = kv_cache.get_kv_states()
@@ -223,21 +208,16 @@ def _ends(file: ModelFile, vocab_size: int) -> tuple[int, ...]:
 
 
 def refuse_if_not_rollbackable(path: str | Path) -> None:
-    """Refuse models whose state is not a cache of keys and values that can be cut; the weights are not loaded for it.
-
-    Raises:
-        ValueError: Names the architecture and why.
-    """
+    """Raise a `ValueError` for models whose state is no cache that can be cut; the weights are not loaded for it."""
     library = llama_cpp()
     header = ModelFile(path, vocab_only=True)
     kind = header.value("general.architecture")
-    for what, check in (
-        ("is recurrent", library.llama_model_is_recurrent),
-        ("has recurrent layers beside attention", library.llama_model_is_hybrid),
+    stays = "its state cannot be rolled back after a rejection"
+    for check, why in (
+        (library.llama_model_is_recurrent, f"is recurrent: {stays}"),
+        (library.llama_model_is_hybrid, f"has recurrent layers beside attention: {stays}"),
+        (library.llama_model_has_encoder, "has an encoder; a decoder-only model is needed"),
+        (library.llama_model_is_diffusion, "is a diffusion model; one that predicts the next token is needed"),
     ):
         if check(header.handle):
-            raise ValueError(f"the model ({kind}) {what}: its state cannot be rolled back after a rejection")
-    if library.llama_model_has_encoder(header.handle):
-        raise ValueError(f"the model ({kind}) has an encoder; a decoder-only model is needed")
-    if library.llama_model_is_diffusion(header.handle):
-        raise ValueError(f"the model ({kind}) is a diffusion model; one that predicts the next token is needed")
+            raise ValueError(f"the model ({kind}) {why}")

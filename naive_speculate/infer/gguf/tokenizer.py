@@ -53,11 +53,7 @@ class GgufTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc, unused-ignor
 
 
 def _backend(metadata: dict[str, Any], pieces: list[str], kinds: list[int]) -> Tokenizer:
-    """A fast tokenizer with these tokens.
-
-    Raises:
-        ValueError: If the file's is of another kind.
-    """
+    """A fast tokenizer with these tokens, where the file's is of a kind that has one."""
     kind = metadata.get("tokenizer.ggml.model")
     vocabulary = {piece: token for token, piece in reversed(list(enumerate(pieces))) if kinds[token] != _UNUSED}
     if kind == "gpt2":

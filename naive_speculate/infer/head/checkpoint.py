@@ -65,7 +65,10 @@ def load_head(
         config = _read_config(name)
         if not _says_head(config):
             raise ValueError("its configuration is not that of an EAGLE-3 head")
-        tensors = _read_tensors(name)
+        stored = _read_tensors(name)
+        wanted = stored["fc.weight"].dtype if dtype is None else dtype
+        kept = {key: tensor for key, tensor in stored.items() if key not in _IGNORED}
+        tensors = {key: t.to(device, wanted) if t.is_floating_point() else t for key, t in kept.items()}
         layer_config = _layer_config(config)
         weights = _weights(tensors, config, layer_config, target)
         layers = _layers(config, weights, target)
@@ -76,7 +79,7 @@ def load_head(
 
     rotary = LlamaRotaryEmbedding(cast(Any, layer_config))  # Qwen3's is the same
     table = RotaryTable(rotary.inv_freq.to(device), rotary.attention_scaling)
-    return DraftHead(_moved(weights, device, dtype), _shape(layer_config, weights), table, layers, name, executor)
+    return DraftHead(weights, _shape(layer_config, weights), table, layers, name, executor)
 
 
 def _says_head(config: Mapping[str, Any]) -> bool:
@@ -150,15 +153,15 @@ def _shape(config: Any, weights: HeadWeights) -> LlamaShape:
 def _weights(
     tensors: dict[str, torch.Tensor], config: Mapping[str, Any], layer: "PretrainedConfig", target: Any
 ) -> HeadWeights:
-    tensors = {name: tensor for name, tensor in tensors.items() if name not in _IGNORED}
     t2d = tensors.pop("t2d", None)
     take = _Taker(tensors, _widths(layer))
     embedding = tensors.pop("embed_tokens.weight", None)
     if embedding is None:
-        embedding = _targets_embedding(target, layer.hidden_size)
+        embedding = _targets_embedding(target, layer.hidden_size).to(tensors["fc.weight"])
     elif embedding.dim() != 2 or embedding.shape[1] != layer.hidden_size:
         raise ValueError(f"embed_tokens.weight is {list(embedding.shape)}, hidden_size is {layer.hidden_size}")
     head = take("lm_head.weight")
+    token_ids = _token_ids(take.maybe("d2t"), t2d, len(head), len(embedding))
     found = HeadWeights(
         embedding=embedding,
         input_norm=take.maybe("input_norm.weight"),
@@ -167,7 +170,7 @@ def _weights(
         layer=_layer(take),
         norm=take("norm.weight"),
         head=head,
-        token_ids=_token_ids(take.maybe("d2t"), t2d, len(head), len(embedding)),
+        token_ids=None if token_ids is None else token_ids.to(head.device),
         norm_before_residual=bool(config.get("norm_before_residual", False)),
     )
     if tensors:
@@ -202,12 +205,9 @@ class _Taker:
 
     def __call__(self, name: str) -> torch.Tensor:
         tensor = self.tensors.pop(name)
-        wanted = self.shapes.get(name)
-        fits = wanted is None or (
-            tensor.dim() == len(wanted) and all(size in (-1, got) for size, got in zip(wanted, tensor.shape, strict=True))
-        )
-        if not fits:
-            shown = str(list(wanted or ())).replace("-1", "any")
+        wanted = self.shapes.get(name, (-1,) * tensor.dim())
+        if len(wanted) != tensor.dim() or any(size not in (-1, got) for size, got in zip(wanted, tensor.shape, strict=True)):
+            shown = str(list(wanted)).replace("-1", "any")
             raise ValueError(f"{name} is {list(tensor.shape)}, its configuration says {shown}")
         return tensor
 
@@ -255,9 +255,7 @@ def _token_ids(d2t: torch.Tensor | None, t2d: torch.Tensor | None, known: int, v
         raise ValueError(f"d2t leads to token {int(token_ids.max())}, the target has {vocab_size}")
     if len(token_ids.unique()) != known:
         raise ValueError("d2t leads to a token twice")
-    if t2d is not None and (
-        len(t2d) != vocab_size or t2d.bool().nonzero().flatten().tolist() != token_ids.sort().values.tolist()
-    ):
+    if t2d is not None and (len(t2d) != vocab_size or t2d.bool().nonzero().flatten().tolist() != sorted(token_ids.tolist())):
         raise ValueError(f"t2d and d2t do not agree about which of the target's {vocab_size} tokens are known")
     return None if known == vocab_size and not bool(d2t.any()) else token_ids
 
@@ -273,21 +271,7 @@ def _layers(config: Mapping[str, Any], weights: HeadWeights, target: Any) -> lis
         found = [2, depth // 2, depth - 3]
         if min(found) < 0:
             raise ValueError(f"{_IDS} is missing, and a target of {depth} layers has no layer {min(found)}")
-    if weights.fuse.shape[1] % len(found) or (
-        weights.input_norm is not None and len(weights.input_norm) != weights.fuse.shape[1]
-    ):
+    width, norm = weights.fuse.shape[1], weights.input_norm
+    if width % len(found) or (norm is not None and len(norm) != width):
         raise ValueError(f"fc.weight is {list(weights.fuse.shape)}, which does not fit {len(found)} layers")
     return [int(layer) for layer in found]
-
-
-def _moved(weights: HeadWeights, device: torch.device, dtype: torch.dtype | None) -> HeadWeights:
-    """All weights on one device in one dtype."""
-    dtype = weights.fuse.dtype if dtype is None else dtype
-
-    def moved(value: Any) -> Any:
-        return value.to(device, dtype) if isinstance(value, torch.Tensor) else value
-
-    layer = LlamaLayer(**{name: moved(value) for name, value in vars(weights.layer).items()})
-    rest = {name: moved(value) for name, value in vars(weights).items() if name not in ("layer", "token_ids")}
-    token_ids = None if weights.token_ids is None else weights.token_ids.to(device)
-    return HeadWeights(**rest, layer=layer, token_ids=token_ids)

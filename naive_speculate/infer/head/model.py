@@ -58,7 +58,13 @@ class DraftHead:
         self._shape = shape
         self._input_norm, self._fuse = weights.input_norm, weights.fuse
         self._token_ids = weights.token_ids
-        self._forward = _executor(executor, shape, weights, rotary)
+        self._forward: _Forward
+        if executor == "torch":
+            self._forward = TorchHead(shape, weights, rotary)
+        else:
+            from naive_speculate.infer.head.onnx import OnnxHead  # onnxruntime is optional
+
+            self._forward = OnnxHead(shape, weights, rotary)
 
     def new_cache(self, batch_size: int) -> RaggedKVCache:
         """An empty cache for `batch_size` rows."""
@@ -111,26 +117,12 @@ class DraftHead:
         return logits.new_full((len(logits), self.vocab_size), -torch.inf).index_copy_(1, self._token_ids, logits)
 
 
-def _executor(executor: str, shape: LlamaShape, weights: HeadWeights, rotary: RotaryTable) -> _Forward:
-    if executor == "torch":
-        return TorchHead(shape, weights, rotary)
-    from naive_speculate.infer.head.onnx import OnnxHead  # onnxruntime is optional
-
-    return OnnxHead(shape, weights, rotary)
-
-
 def check_head(head: Any, target: Any) -> None:
-    """Refuse a head that was made for another target.
-
-    Raises:
-        ValueError: In one line that says what differs.
-    """
+    """Raise a `ValueError`, which says what differs, for a head that was made for another target."""
     if not isinstance(head, DraftHead):
         raise ValueError(f"head must be a DraftHead, which load_pair loads, got {head!r:.80}")
-    widths = (("hidden_size", head.target_hidden_size), ("vocab_size", head.vocab_size))
-    for what, wanted in widths:
-        found = getattr(target, what, None)
-        if found is not None and found != wanted:
+    for what, wanted in (("hidden_size", head.target_hidden_size), ("vocab_size", head.vocab_size)):
+        if (found := getattr(target, what, None)) not in (None, wanted):
             raise ValueError(f"head {head.name!r} is for a target with {what} {wanted}, this one's is {found}")
     depth = getattr(target, "num_layers", None)
     if depth is not None and max(head.layers) > depth:

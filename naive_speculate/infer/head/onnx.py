@@ -57,14 +57,7 @@ class OnnxHead(OnnxSession):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See `TorchHead.forward`."""
         count = len(token_ids)
-        inputs = {
-            "token_ids": token_ids.contiguous(),
-            "states": states.contiguous(),
-            "at": torch.tensor(last)[:, None],
-        }
-        outputs = {
-            "logits": torch.empty(count, self.shape.vocab_size),
-            _STATE: torch.empty(count, self.shape.hidden_size),
-        }
+        inputs = {"token_ids": token_ids.contiguous(), "states": states.contiguous(), "at": torch.tensor(last)[:, None]}
+        outputs = {"logits": torch.empty(count, self.shape.vocab_size), _STATE: torch.empty(count, self.shape.hidden_size)}
         self.run(inputs, rows, outputs)
         return outputs["logits"], outputs[_STATE]

@@ -44,7 +44,5 @@ class HeadWeights:
     @property
     def num_parameters(self) -> int:
         """Number of parameters that a draft reads, the embedding table apart, of which it reads a row a token."""
-        layer = self.layer
-        parts = [self.input_norm, self.fuse, self.hidden_norm, self.norm, self.head, layer.attention_norm, layer.qkv]
-        parts += [layer.qkv_bias, layer.q_norm, layer.k_norm, layer.output, layer.output_bias, layer.mlp_norm]
-        return sum(part.numel() for part in (*parts, layer.gate_up, layer.down) if part is not None)
+        parts = vars(self) | vars(self.layer) | {"embedding": None, "token_ids": None}
+        return sum(part.numel() for part in parts.values() if isinstance(part, torch.Tensor))

@@ -10,7 +10,6 @@ import os
 import threading
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Any
 
 import ray
 import torch
@@ -126,10 +125,9 @@ class Decoder:
 
 def build(args: DecoderArgs) -> Application:
     """The application, for `serve deploy` and for `start`."""
-    actor: dict[str, Any] = {"num_cpus": args.cpus, "num_gpus": args.gpus}
     deployment = serve.deployment(
         name=DEPLOYMENT,
-        ray_actor_options=actor,
+        ray_actor_options={"num_cpus": args.cpus, "num_gpus": args.gpus},
         # As many again as are decoded at once wait in the replica: a place that gets free is taken at once, while requests that
         # wait in the page's process are tried again only from time to time.
         max_ongoing_requests=2 * args.max_rows,

@@ -16,6 +16,7 @@ os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")  # a thread of Serve that 
 os.environ.setdefault("RAY_SERVE_ROUTER_RETRY_MAX_BACKOFF_S", "0.1")  # half a second is longer than many a run
 
 import ray
+import torch
 from ray import serve
 from ray._raylet import GcsClient  # type: ignore[attr-defined]
 from ray.serve.schema import ApplicationStatus, LoggingConfig
@@ -41,8 +42,7 @@ class ClusterError(ValueError):
 class Cluster:
     """A connection to Ray that several engines share; the last one to leave closes it."""
 
-    def __init__(self, *, started: bool) -> None:
-        self.started = started
+    def __init__(self) -> None:
         self._users = 0
         self._lock = threading.Lock()
 
@@ -84,13 +84,13 @@ def connect(address: str | None = None) -> Cluster | None:
             raise ClusterError("no Ray cluster runs on this machine: start one with `ray start --head`") from None
         raise ClusterError(
             f"Ray at {wanted} cannot be joined from this machine, which must be a node of it "
-            f"(`ray start --address={wanted}`): {_one_line(error)}"
+            f"(`ray start --address={wanted}`): {one_line(error)}"
         ) from None
     except RuntimeError as error:  # other versions of Ray or Python
-        raise ClusterError(f"Ray at {wanted} cannot be joined: {_one_line(error)}") from None
+        raise ClusterError(f"Ray at {wanted} cannot be joined: {one_line(error)}") from None
     except Exception as error:
-        raise ClusterError(f"Ray at {wanted} cannot be joined: {type(error).__name__}: {_one_line(error)}") from None
-    return Cluster(started=False)
+        raise ClusterError(f"Ray at {wanted} cannot be joined: {type(error).__name__}: {one_line(error)}") from None
+    return Cluster()
 
 
 def start(applications: dict[str, DecoderArgs], **options: Any) -> Cluster:
@@ -101,35 +101,27 @@ def start(applications: dict[str, DecoderArgs], **options: Any) -> Cluster:
     Raises:
         ClusterError: If the machine has not the resources, or an application cannot be deployed.
     """
-    # Ray asks for a token on clusters that it starts, and would leave a new one in the home folder, which all later clusters
-    # would then ask for.
+    # Ray asks for a token on clusters that it starts, and would leave one in the home folder for all later ones to ask for.
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     # Replicas import this package, wherever the process was started.
     here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     paths = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
+    environment = {"env_vars": {"PYTHONPATH": paths}}
     try:
-        ray.init(
-            address="local",
-            **QUIET | {"include_dashboard": False, "runtime_env": {"env_vars": {"PYTHONPATH": paths}}} | options,
-        )
+        ray.init(address="local", **QUIET | {"include_dashboard": False, "runtime_env": environment} | options)
     except Exception as error:
-        raise ClusterError(f"Ray does not start here: {type(error).__name__}: {_one_line(error)}") from None
-    cluster = Cluster(started=True)
+        raise ClusterError(f"Ray does not start here: {type(error).__name__}: {one_line(error)}") from None
     try:
         for name, args in applications.items():
             deploy(name, args)
     except BaseException:
         ray.shutdown()
         raise
-    return cluster
+    return Cluster()
 
 
 def deploy(name: str, args: DecoderArgs) -> None:
-    """Deploy an application, or update it; returns at once.
-
-    Raises:
-        ClusterError: If the cluster has not the resources for one replica.
-    """
+    """Deploy or update an application; returns at once. A `ClusterError` if the cluster has no resources for one replica."""
     has = ray.cluster_resources()
     for kind, wanted in (("CPU", args.cpus), ("GPU", args.gpus)):
         if wanted > has.get(kind, 0):
@@ -141,7 +133,7 @@ def deploy(name: str, args: DecoderArgs) -> None:
 
 def local_share(pairs: int = 1) -> dict[str, Any]:
     """Resources of a replica, and how many of them, where this machine's are shared among so many pairs."""
-    gpus = int(ray.cluster_resources().get("GPU", 0)) if ray.is_initialized() else _visible_gpus()
+    gpus = int(ray.cluster_resources().get("GPU", 0)) if ray.is_initialized() else torch.cuda.device_count()
     if gpus:
         return {"gpus": 1.0, "cpus": 1.0, "max_replicas": max(1, gpus // pairs)}
     return {"cpus": 1.0, "max_replicas": max(1, available_cores() // 2 // pairs)}
@@ -198,18 +190,14 @@ def _applications() -> dict[str, Any]:
 
 
 def _refuse_unreachable(address: str) -> None:
-    """Say at once what Ray itself would try for minutes.
-
-    Raises:
-        ClusterError: If nothing answers there, or not Ray.
-    """
+    """Say at once, what Ray itself would try for minutes, that nothing answers there, or not Ray."""
     host, _, port = address.rpartition(":")
     if "://" in address or not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise ClusterError(f"the Ray address must be 'auto' or host:port, such as 10.0.0.1:6379, got {address!r:.200}")
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
     except OSError as error:
-        raise ClusterError(f"nothing answers at the Ray address {address}: {_one_line(error)}") from None
+        raise ClusterError(f"nothing answers at the Ray address {address}: {one_line(error)}") from None
     answered = threading.Event()
 
     def ask() -> None:
@@ -222,13 +210,8 @@ def _refuse_unreachable(address: str) -> None:
         raise ClusterError(f"what answers at {address} is not a Ray cluster (its port is 6379 unless another was chosen)")
 
 
-def _visible_gpus() -> int:
-    import torch
-
-    return torch.cuda.device_count()
-
-
-def _one_line(error: object) -> str:
+def one_line(error: object) -> str:
+    """A message that may go over several lines, or be long."""
     return " ".join(str(error).split())[:300]
 
 
@@ -238,8 +221,7 @@ def _last_line(messages: Iterable[str]) -> str:
 
 
 def _resources(message: str) -> str:
-    text = _one_line(message)
+    text = one_line(message)
     _, found, rest = text.partition("Resources required for each replica: ")
-    return (
-        f"a replica asks for {rest.partition('. Use')[0].replace('total resources available', 'free are')}" if found else text
-    )
+    asked = rest.partition(". Use")[0].replace("total resources available", "free are")
+    return f"a replica asks for {asked}" if found else text

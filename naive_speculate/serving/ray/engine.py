@@ -20,7 +20,7 @@ from naive_speculate.sampling.random_source import fresh_seed
 from naive_speculate.serving.delivery import pump
 from naive_speculate.serving.local import MAX_WAITING
 from naive_speculate.serving.protocol import STOPPING, About, Deliver, Load, Request, Unavailable, entered
-from naive_speculate.serving.ray.cluster import Cluster, ClusterError, replicas_of
+from naive_speculate.serving.ray.cluster import Cluster, ClusterError, one_line, replicas_of
 from naive_speculate.serving.told import Told
 from naive_speculate.speculate.sequence import CancelFlag
 
@@ -56,9 +56,10 @@ class RayEngine:
         self._max_waiting = max_waiting
         try:
             handle = serve.get_app_handle(app)
-            self._about, self._rows = handle.about.remote().result(timeout_s=_ASK_SECONDS)
+            self.about: About
+            self.about, self._rows = handle.about.remote().result(timeout_s=_ASK_SECONDS)
         except (RayServeException, RayError, TimeoutError) as error:
-            raise ClusterError(f"application {app!r} does not answer: {' '.join(str(error).split())[:300]}") from None
+            raise ClusterError(f"application {app!r} does not answer: {one_line(error)}") from None
         self.handle = handle
         self._decode = handle.options(stream=True).decode
         self._replicas = replicas_of(app) or 1
@@ -69,11 +70,6 @@ class RayEngine:
         cluster.join()
         self._watcher = threading.Thread(target=self._watch, name="ray-runs", daemon=True)
         self._watcher.start()
-
-    @property
-    def about(self) -> About:
-        """What it decodes with."""
-        return self._about
 
     def submit(self, request: Request, cancel: CancelFlag | None = None) -> Iterator[list[Event]]:
         """Decode a request (see `Engine`); it is checked by the replica, so bad fields come out of the iteration."""
@@ -93,7 +89,6 @@ class RayEngine:
         return entered(_read(run))
 
     def start(self, request: Request, cancel: CancelFlag, deliver: Deliver) -> None:
-        """Decode a request and deliver its events (see `Engine`)."""
         pump(self.submit(request, cancel), deliver)
 
     def load(self) -> Load:
@@ -105,15 +100,11 @@ class RayEngine:
         return Load(ready, running, waiting, self._rows * self._replicas, self._replicas)
 
     def close(self) -> None:
-        """Cancel what runs and take no more requests."""
         if self._closed.is_set():
             return
         self._closed.set()
         self._watcher.join()
-        with self._lock:
-            runs = list(self._runs)
-        for run in runs:
-            run.end(FinishReason.CANCELLED)
+        self._end(FinishReason.CANCELLED, lambda run: True)
         deadline = time.monotonic() + 1
         while self._runs and time.monotonic() < deadline:
             time.sleep(_LOOK_SECONDS)
@@ -134,14 +125,17 @@ class RayEngine:
         with self._lock:
             self._runs.discard(run)
 
+    def _end(self, reason: FinishReason, which: "Callable[[_Run], bool]") -> None:
+        with self._lock:
+            runs = [run for run in self._runs if which(run)]
+        for run in runs:
+            run.end(reason)
+
     def _watch(self) -> None:
         """Look after the runs' cancel flags, which their readers cannot see while they wait, and after the replicas."""
         looked = time.monotonic()
         while not self._closed.wait(_LOOK_SECONDS):
-            with self._lock:
-                asked = [run for run in self._runs if run.asked()]
-            for run in asked:
-                run.end(FinishReason.CANCELLED)
+            self._end(FinishReason.CANCELLED, _Run.asked)
             if time.monotonic() - looked < _STATUS_SECONDS:
                 continue
             try:
@@ -151,10 +145,7 @@ class RayEngine:
             self._gone = found is None
             self._replicas = found or 0
             if self._gone:
-                with self._lock:
-                    waiting = [run for run in self._runs if not run.begun]
-                for run in waiting:
-                    run.end(FinishReason.ERROR)
+                self._end(FinishReason.ERROR, lambda run: not run.begun)
             looked = time.monotonic()
 
 
@@ -176,18 +167,12 @@ class _Run(Iterator[list[Event]]):
     """
 
     def __init__(
-        self,
-        request: Request,
-        cancel: CancelFlag | None,
-        ask: Callable[[Request, bool], Any],
-        forget: Callable[["_Run"], None],
+        self, request: Request, cancel: CancelFlag | None, ask: Callable[[Request, bool], Any], forget: Callable[["_Run"], None]
     ) -> None:
         self.rows = request.params.num_sequences
         self.begun = False
-        self._request = request
-        self._cancel = cancel
-        self._ask = ask
-        self._forget = forget
+        self._request, self._cancel = request, cancel
+        self._ask, self._forget = ask, forget
         self._told = Told(self.rows)
         self._ended: FinishReason | None = None
         self._over = False
