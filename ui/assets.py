@@ -20,6 +20,7 @@ PLOTLY = ROOT / "plotly" / "plotly-cartesian.min.js"
 """The part of plotly.js with the charts that have axes, of the version that the Python package checks figures for."""
 IMPORT = re.compile(r'((?:from|import) )"\./([\w-]+)\.js"')
 """How one of our scripts names another."""
+PLACE = re.compile(r"<!-- (\w+) -->")
 FOR_GOOD = {"Cache-Control": "public, max-age=31536000, immutable"}
 _SHEETS = (
     "page tokens rounds player odds waterfall experiments lessons roll rooms others connection narrow views opening guided "
@@ -72,6 +73,12 @@ def mounting(module: str, *events: str) -> str:
     return f"import(`{address}`).then(({{ mount }}) => mount({component}));"
 
 
+def markup_of(name: str, **parts: str) -> str:
+    """The markup in `assets/{name}.html`, in which `parts` take the place of the comments of their names."""
+    text = (ROOT / f"{name}.html").read_text(encoding="utf-8").rstrip("\n")
+    return PLACE.sub(lambda place: parts[place[1]], text)
+
+
 @cache
 def folder() -> str:
     """The folder of the scripts, as a path below the page's."""
@@ -110,13 +117,6 @@ def variables() -> str:
 
 
 def _colors(surface: Surface, *, dark: bool) -> str:
-    named = {
-        "page": surface.page,
-        "panel": surface.panel,
-        "ink": surface.ink,
-        "muted": surface.muted,
-        "rule": surface.rule,
-        "prompt": PROMPT.color(dark),
-        **{kind: style.color(dark) for kind, style in STYLES.items()},
-    }
+    grounds = {name: getattr(surface, name) for name in ("page", "panel", "ink", "muted", "rule")}
+    named = grounds | {kind: style.color(dark) for kind, style in {"prompt": PROMPT, **STYLES}.items()}
     return "".join(f"--ns-{name}:{color};" for name, color in named.items())

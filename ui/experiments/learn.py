@@ -12,7 +12,7 @@ from typing import Any
 import gradio as gr
 
 from naive_speculate.sampling.random_source import fresh_seed
-from ui.assets import ROOT, component
+from ui.assets import component, markup_of
 from ui.charts.plot import place
 from ui.experiments.learn_recordings import recorded_lesson
 from ui.experiments.lessons.course import LESSONS, content, titles
@@ -60,8 +60,7 @@ def template() -> str:
         for lesson in LESSONS
         if lesson.chart
     )
-    text = (ROOT / "learn.html").read_text(encoding="utf-8")
-    return text.replace("<!-- lessons -->", items).replace("<!-- charts -->", charts)
+    return markup_of("learn", lessons=items, charts=charts)
 
 
 def recorded(number: object) -> str:
