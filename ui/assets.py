@@ -68,9 +68,13 @@ def component(
 def mounting(module: str, *events: str) -> str:
     """What a component of `gr.HTML` runs once it is there: `mount` of a module in `assets/js`, given the component. Gradio
     looks here for the names of the events that it triggers."""
-    address = f"${{window.gradio_config.root}}{folder()}/{module}.js"
     component = f"{{ element, trigger, props, server, watch, events: {json.dumps(events)} }}"
-    return f"import(`{address}`).then(({{ mount }}) => mount({component}));"
+    return f"{calling(module, 'mount', component)};"
+
+
+def calling(module: str, function: str, arguments: str) -> str:
+    """The JavaScript that calls a function of a module in `assets/js`."""
+    return f"import(`${{window.gradio_config.root}}{folder()}/{module}.js`).then(({{ {function} }}) => {function}({arguments}))"
 
 
 def markup_of(name: str, **parts: str) -> str:

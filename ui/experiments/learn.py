@@ -20,14 +20,13 @@ from ui.experiments.lessons.lesson import Lesson, Trial
 from ui.host.catalog import Catalog
 from ui.host.errors import in_words
 from ui.labels import to_json
-from ui.notify import warn
+from ui.notify import QUIET, warn
 from ui.run import controls as parts
 from ui.run.settings import Settings
 
 RECORDED = "A recorded run of the two models that come with the page."
 LIVE = "Live, on this machine, with the prompt of the Run tab."
 MOST_SEEN = 100
-QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 USED = ("prompt", "pair", "chat")
 """What lessons take from the visitor's settings."""
 

@@ -22,6 +22,7 @@ from ui.experiments.recordings import recorded_race
 from ui.experiments.verdict import DRAFTER_WORDS, lane_title, verdict
 from ui.host.catalog import Catalog
 from ui.labels import count, to_json
+from ui.notify import QUIET
 from ui.run import controls as parts
 from ui.run.settings import Settings
 from ui.run.wire import HEAVY
@@ -81,9 +82,8 @@ def build_race(catalog: Catalog, controls: parts.Controls) -> None:
         for done in race(catalog, parts.read(values), (one, other)):
             yield (done, gr.skip()) if isinstance(done, str) else ("", message(next(_serials), *done))
 
-    quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     inputs = [left, right, *parts.ordered(controls)]
-    parts.build_experiment(run, stop, start, inputs, [status, view], "Stopped.", concurrency_limit=1, **quiet)
+    parts.build_experiment(run, stop, start, inputs, [status, view], "Stopped.", concurrency_limit=1, **QUIET)
 
 
 def lane_settings(settings: Settings, drafter: str) -> Settings:

@@ -15,7 +15,7 @@ from naive_speculate.serving.protocol import Deliver
 from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.speculate.sequence import CancelFlag
 from ui.host.configuration import MAX_TOKENS, Configuration
-from ui.host.measuring import Measuring, NotMeasured
+from ui.host.measuring import Measuring, NotMeasured, ended_after
 from ui.host.zero import on_zero_gpu, zero_gpu
 
 DECODING = "decoding"
@@ -155,8 +155,7 @@ class Catalog:
                 continue
             with suppress(NotMeasured):
                 for _ in range(WARM_RUNS):
-                    request = _plain(WARM_PROMPT, WARM_TOKENS, served.filter_words)
-                    events = self._measurer.events(served.unobserved, request, detail="full")
+                    events = self._measurer.events(served.unobserved, _warming(served.filter_words), detail="full")
                     if events and (trouble := _trouble(events[-1])):
                         raise trouble
 
@@ -306,22 +305,12 @@ def _filtered(configuration: Configuration, engine: Engine) -> str | None:
 def warm_up(engine: Engine, filter_words: str | None = None) -> None:
     """The same for an engine that decodes elsewhere."""
     for _ in range(WARM_RUNS):
-        trace = Trace(plain_run(engine, WARM_PROMPT, WARM_TOKENS, filter_words))
+        with ended_after(WARM_SECONDS) as cancel:
+            trace = Trace(run_events(engine, _warming(filter_words), cancel))
         if trace.finished is not None and trace.finished.finish_reason == FinishReason.CANCELLED:
             return
 
 
-def plain_run(engine: Engine, prompt: str, tokens: int, filter_words: str | None) -> Iterator[Event]:
-    """A plain autoregressive run, ended after `WARM_SECONDS`."""
-    cancel = threading.Event()
-    timer = threading.Timer(WARM_SECONDS, cancel.set)
-    timer.start()
-    try:
-        yield from run_events(engine, _plain(prompt, tokens, filter_words), cancel)
-    finally:
-        timer.cancel()
-
-
-def _plain(prompt: str, tokens: int, filter_words: str | None) -> Request:
-    params = SamplingParams(max_tokens=tokens, seed=0, ignore_eos=True, filter_words=filter_words)
-    return Request(prompt, params, num_draft_tokens=0)
+def _warming(filter_words: str | None) -> Request:
+    params = SamplingParams(max_tokens=WARM_TOKENS, seed=0, ignore_eos=True, filter_words=filter_words)
+    return Request(WARM_PROMPT, params, num_draft_tokens=0)

@@ -34,13 +34,8 @@ LEGEND = (
     EventKind.PROPOSED,
 )
 
-TERMS_OF = {
-    "drafted": "draft",
-    "accepted": "kept",
-    "rejected": "refused",
-    "discarded": "discarded",
-    "resampled": "resampled",
-    "bonus": "bonus",
+TERMS_OF = {"drafted": "draft", "accepted": "kept", "rejected": "refused"} | {
+    label: label for label in ("discarded", "resampled", "bonus")
 }
 """The kinds' terms in the glossary, by their labels."""
 
