@@ -252,12 +252,7 @@ def join_catalog(configuration: Configuration, engines: Mapping[str, Engine], ob
     that wait in it.
     """
     capacity = sum(engine.about.capacity for engine in engines.values())
-    catalog = Catalog(
-        {},
-        max_tokens=configuration.max_tokens,
-        concurrency=capacity + configuration.queue_size,
-        measuring=configuration.measuring == "on",
-    )
+    catalog = _empty(configuration, capacity + configuration.queue_size)
     for name, engine in engines.items():
         words = _filtered(configuration, engine)
         warm_up(engine, words)
@@ -272,12 +267,7 @@ def load_catalog(configuration: Configuration, observers: Sequence[Observer] = (
         ValueError: If a pair cannot be loaded.
         OSError: Likewise.
     """
-    catalog = Catalog(
-        {},
-        max_tokens=configuration.max_tokens,
-        concurrency=configuration.concurrency,
-        measuring=configuration.measuring == "on",
-    )
+    catalog = _empty(configuration, configuration.concurrency)
     for choice in configuration.pairs:
         pair = load_pair(choice.target, choice.draft, choice.head, device=configuration.device, dtype=configuration.dtype)
         leave_cores_to(pair.target)
@@ -294,6 +284,10 @@ def load_catalog(configuration: Configuration, observers: Sequence[Observer] = (
         observed = ObservedEngine(engine, observers) if observers else engine
         catalog.pairs[choice.name] = ServedPair(observed, unobserved, _filtered(configuration, engine))
     return catalog
+
+
+def _empty(configuration: Configuration, concurrency: int) -> Catalog:
+    return Catalog({}, configuration.max_tokens, concurrency, configuration.measuring == "on")
 
 
 def _filtered(configuration: Configuration, engine: Engine) -> str | None:
