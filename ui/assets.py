@@ -20,6 +20,7 @@ PLOTLY = ROOT / "plotly" / "plotly-cartesian.min.js"
 """The part of plotly.js with the charts that have axes, of the version that the Python package checks figures for."""
 IMPORT = re.compile(r'((?:from|import) )"\./([\w-]+)\.js"')
 """How one of our scripts names another."""
+PLACE = re.compile(r"<!-- (\w+) -->")
 FOR_GOOD = {"Cache-Control": "public, max-age=31536000, immutable"}
 _SHEETS = (
     "page tokens rounds player odds waterfall experiments lessons roll rooms others connection narrow views opening guided "
@@ -67,9 +68,19 @@ def component(
 def mounting(module: str, *events: str) -> str:
     """What a component of `gr.HTML` runs once it is there: `mount` of a module in `assets/js`, given the component. Gradio
     looks here for the names of the events that it triggers."""
-    address = f"${{window.gradio_config.root}}{folder()}/{module}.js"
     component = f"{{ element, trigger, props, server, watch, events: {json.dumps(events)} }}"
-    return f"import(`{address}`).then(({{ mount }}) => mount({component}));"
+    return f"{calling(module, 'mount', component)};"
+
+
+def calling(module: str, function: str, arguments: str) -> str:
+    """The JavaScript that calls a function of a module in `assets/js`."""
+    return f"import(`${{window.gradio_config.root}}{folder()}/{module}.js`).then(({{ {function} }}) => {function}({arguments}))"
+
+
+def markup_of(name: str, **parts: str) -> str:
+    """The markup in `assets/{name}.html`, in which `parts` take the place of the comments of their names."""
+    text = (ROOT / f"{name}.html").read_text(encoding="utf-8").rstrip("\n")
+    return PLACE.sub(lambda place: parts[place[1]], text)
 
 
 @cache
@@ -110,13 +121,6 @@ def variables() -> str:
 
 
 def _colors(surface: Surface, *, dark: bool) -> str:
-    named = {
-        "page": surface.page,
-        "panel": surface.panel,
-        "ink": surface.ink,
-        "muted": surface.muted,
-        "rule": surface.rule,
-        "prompt": PROMPT.color(dark),
-        **{kind: style.color(dark) for kind, style in STYLES.items()},
-    }
+    grounds = {name: getattr(surface, name) for name in ("page", "panel", "ink", "muted", "rule")}
+    named = grounds | {kind: style.color(dark) for kind, style in {"prompt": PROMPT, **STYLES}.items()}
     return "".join(f"--ns-{name}:{color};" for name, color in named.items())

@@ -19,6 +19,7 @@ from ui.explain.models import documents
 from ui.host.catalog import Catalog
 from ui.host.errors import Page, hush
 from ui.host.limits import MAX_TRACE_BYTES, server_options
+from ui.notify import QUIET
 from ui.run.api import add_api
 from ui.run.early import Early, early_view
 from ui.run.recorded import recorded_run
@@ -64,7 +65,7 @@ def build_page(catalog: Catalog, runs: Runs) -> gr.Blocks:
                 build_yourself(catalog)
                 build_doctor()
         # Not on every load: each time anything runs, Gradio copies all components that were ever set, with all in them.
-        header.learn(_open_lesson, None, tabs, show_progress="hidden", api_visibility="private")
+        header.learn(_open_lesson, None, tabs, **QUIET)
         page.unload(leave)
         add_api(catalog)
     return page

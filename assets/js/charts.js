@@ -13,7 +13,7 @@ const NO_TIMES = "This run's rounds carry no times.";
 const MOST_K = 12;
 const MANY = 64; // rounds: from there on those of a chart are one outline, for a browser takes its time over every bar
 const SHARES = { range: [0, 1.08], tickformat: ".0%", tickvals: [0, 0.25, 0.5, 0.75, 1] };
-const [ACCEPTED, REJECTED, RESAMPLED, DRAFT, TARGET, INK, MUTED, PAGE] =
+export const [ACCEPTED, REJECTED, RESAMPLED, DRAFT, TARGET, INK, MUTED, PAGE] =
   ["accepted", "rejected", "resampled", "proposed", "bonus", "ink", "muted", "page"].map((name) => `var(--ns-${name})`);
 
 export function mount({ element }) {
@@ -40,9 +40,11 @@ function perRound(rounds, trace, { color, opacity = 1, shape = "", stacked = fal
   };
 }
 
-export function figure(takeaway, xaxis, yaxis, data, layout) {
-  return { data, layout: { meta: takeaway, xaxis, yaxis, ...layout } };
-}
+export const figure = (takeaway, xaxis, yaxis, data, layout) => ({ data, layout: { meta: takeaway, xaxis, yaxis, ...layout } });
+
+// A trace of a line.
+export const line = (name, x, y, color, dash, more) =>
+  ({ type: "scatter", mode: "lines", name, x, y, line: { color, width: 2, dash }, ...more });
 
 export function note(text) {
   const hidden = { visible: false, range: [0, 1] };
@@ -75,10 +77,7 @@ export function acceptance({ rounds, sums }) {
       perRound(rounds.length, {
         name: "this round", ...shares, hovertemplate: "round %{x}: %{customdata[0]} of %{customdata[1]} kept<extra></extra>",
       }, { color: ACCEPTED, opacity: 0.45 }),
-      {
-        type: "scatter", mode: "lines", name: "mean so far", x, y: mean, line: { color: INK, width: 2 },
-        text: mean.map(percent), hovertemplate: "up to round %{x}: %{text}<extra></extra>",
-      },
+      line("mean so far", x, mean, INK, "solid", { text: mean.map(percent), hovertemplate: "up to round %{x}: %{text}<extra></extra>" }),
       rounds.length > MANY
         ? perRound(rounds.length, {
           showlegend: false, x: shares.x, y: shown.map(({ drafted, accepted }) => drafted && !accepted ? 0.025 : 0), hoverinfo: "skip",
@@ -119,15 +118,11 @@ export function positions({ rounds, sums, started }) {
         hovertemplate: "place %{x}, when reached (conditional): %{customdata[0]} of %{customdata[1]} kept, %{customdata[2]}<extra></extra>",
         marker: { color: ACCEPTED }, insidetextfont: { color: PAGE },
       },
-      {
-        type: "scatter", mode: "lines+markers", name: "of all rounds (as vLLM counts)", x, y: shares.map(([kept]) => kept / windows), customdata: shares,
+      line("of all rounds (as vLLM counts)", x, shares.map(([kept]) => kept / windows), RESAMPLED, "dot", {
+        mode: "lines+markers", marker: { symbol: "diamond", size: 8 }, customdata: shares,
         hovertemplate: `place %{x}, of all ${windows} windows (unconditional, vLLM's figure): %{customdata[0]} kept, %{customdata[3]}<extra></extra>`,
-        line: { color: RESAMPLED, width: 2, dash: "dot" }, marker: { symbol: "diamond", size: 8 },
-      },
-      {
-        type: "scatter", mode: "lines", name: "all together, α", x: [0.5, places + 0.5], y: [alpha, alpha],
-        line: { color: INK, width: 2, dash: "dash" }, hovertemplate: "α = %{y:.3f}<extra></extra>", showlegend: !luck,
-      },
+      }),
+      line("all together, α", [0.5, places + 0.5], [alpha, alpha], INK, "dash", { hovertemplate: "α = %{y:.3f}<extra></extra>", showlegend: !luck }),
       ...(luck ? [exactly(luckByPlace(rounds), luck.whole)] : []),
     ],
   );
@@ -214,13 +209,7 @@ export function speedup({ rounds, sums, started, speedup: found }) {
     found ? words : `${words}, if checks cost nothing extra`,
     { title: { text: "drafts a round, k" }, range: [-0.4, ks.length - 0.6], dtick: 2 },
     { range: [0, Math.max(2, Math.ceil(1.05 * Math.max(...theorem, best, found?.high ?? 0)))], ticksuffix: "×" },
-    [
-      ...curves,
-      {
-        type: "scatter", mode: "lines", x: [0, ks.length - 1], y: [1, 1], showlegend: false, hoverinfo: "skip",
-        line: { color: MUTED, width: 2, dash: "dot" },
-      },
-    ],
+    [...curves, line("", [0, ks.length - 1], [1, 1], MUTED, "dot", { showlegend: false, hoverinfo: "skip" })],
   );
 }
 
@@ -235,10 +224,9 @@ function ownPoint(drafts, { value, low, high }) {
 
 function curve(name, x, y, color, dash) {
   const best = y.indexOf(Math.max(...y));
-  return {
-    type: "scatter", mode: "lines+markers", name, x, y, hovertemplate: "k = %{x}: %{y:.2f} ×<extra></extra>",
-    line: { color, width: 2, dash }, marker: { size: x.map((k) => k === best ? 10 : 4), symbol: "circle" },
-  };
+  return line(name, x, y, color, dash, {
+    mode: "lines+markers", hovertemplate: "k = %{x}: %{y:.2f} ×<extra></extra>", marker: { size: x.map((k) => k === best ? 10 : 4), symbol: "circle" },
+  });
 }
 
 // The numbers that the theorem needs, in units of a target pass over one token; where that was not measured, a verification
@@ -258,9 +246,7 @@ function costsOf(drafting, found, exact) {
 }
 
 // Axes grow seldom while a run goes on: to powers of two, and to 1, 2 or 5 times a power of ten.
-export function roundsShown(amount) {
-  return Math.max(16, 2 ** Math.ceil(Math.log2(Math.max(1, amount))));
-}
+export const roundsShown = (amount) => Math.max(16, 2 ** Math.ceil(Math.log2(Math.max(1, amount))));
 
 export function niceCeiling(value) {
   if (!Number.isFinite(value) || value <= 0) return 1;

@@ -7,9 +7,9 @@ export class Clean {
     this.box = root.querySelector(".ns-clean");
     [this.prompt, this.text] = this.box.children;
     this.toggle = root.querySelector("[data-act='clean']");
-    this.copier = root.querySelector("[data-act='copy']");
     this.toggle.addEventListener("click", () => this.turn(this.toggle.getAttribute("aria-checked") !== "true"));
-    this.copier.addEventListener("click", () => this.copy());
+    const copier = root.querySelector("[data-act='copy']");
+    copier.addEventListener("click", () => copyBy(copier, this.prompt.textContent + this.text.textContent));
   }
 
   clear() {
@@ -27,16 +27,21 @@ export class Clean {
     this.root.classList.toggle("ns-is-clean", on);
     if (on) this.box.tabIndex = 0; else this.box.removeAttribute("tabindex");
   }
+}
 
-  async copy() {
-    const said = (await copied(this.prompt.textContent + this.text.textContent)) ? "Copied" : "Not allowed here";
-    this.copier.textContent = said;
-    setTimeout(() => { this.copier.textContent = "Copy text"; }, 2000);
-  }
+const usual = new WeakMap(); // what stands on the buttons that copy
+
+// Copies, and says for a while on the button whether that could be.
+export async function copyBy(button, text, done = "Copied", failed = "Not allowed here") {
+  if (!usual.has(button)) usual.set(button, button.textContent);
+  const could = await copied(text);
+  button.textContent = could ? done : failed;
+  setTimeout(() => { button.textContent = usual.get(button); }, 2000);
+  return could;
 }
 
 // Without an encrypted connection a page has no clipboard of its own, and asks as pages did before.
-export async function copied(text) {
+async function copied(text) {
   try {
     await navigator.clipboard.writeText(text);
     return true;

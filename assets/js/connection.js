@@ -4,6 +4,8 @@
 // Gradio's calls go through `fetch`. A stream of results that breaks is ended here in good order; what was being waited for has
 // failed then. The run on the stage has not: the server goes on with it, and the stage asks for the rest (see stage.js).
 
+import { button, hold, make } from "./dom.js";
+
 const SOONEST_MS = 2000, LATEST_MS = 30000; // between questions to a server that does not answer; each takes twice as long
 const LATER_MS = 50;
 const OFFLINE = "You are offline. What is here stays; the page goes on when the connection is back.";
@@ -25,10 +27,8 @@ let leaving = false;
 
 export function mount() {
   if (box || !window.gradio_config) return; // a run in a file of its own has no server
-  box = document.createElement("div");
-  box.className = "ns-connection";
+  box = hold("div", "ns-connection", status = make("span"), offer = make("span"));
   box.setAttribute("role", "status");
-  box.append(status = document.createElement("span"), offer = document.createElement("span"));
   document.body.append(box);
   window.fetch = fetchOrWait;
   window.addEventListener("offline", () => lost());
@@ -38,9 +38,7 @@ export function mount() {
 }
 
 // Whether the server is known to be out of reach.
-export function isLost() {
-  return box !== null && (gone || navigator.onLine === false);
-}
+export const isLost = () => box !== null && (gone || navigator.onLine === false);
 
 // Calls once when the connection is back, now that it is gone.
 export function whenBack(act) {
@@ -62,11 +60,16 @@ export async function missed(file, act) {
 export function say(text, name, act) {
   if (!box) return;
   offer.replaceChildren(text);
-  if (!name) return;
-  const button = document.createElement("button");
-  Object.assign(button, { type: "button", textContent: name });
-  button.addEventListener("click", () => { say(""); act(); });
-  offer.append(button);
+  if (name) offer.append(button("", name, () => { say(""); act(); }));
+}
+
+// What the server answers; undefined where there is no connection.
+export async function answerTo(ask) {
+  try {
+    return await ask();
+  } catch {
+    return undefined;
+  }
 }
 
 function lost() {
@@ -114,7 +117,7 @@ async function results(input, init) {
     if (signal?.aborted) return controller.close();
     lost();
     setTimeout(() => { // after what came before it, which Gradio takes up one turn later
-      for (const message of [CUT, { msg: "close_stream" }]) controller.enqueue(encoded(`data: ${JSON.stringify(message)}\n\n`));
+      for (const message of [CUT, { msg: "close_stream" }]) controller.enqueue(new TextEncoder().encode(`data: ${JSON.stringify(message)}\n\n`));
       controller.close();
     }, LATER_MS);
   };
@@ -137,5 +140,3 @@ async function results(input, init) {
   });
   return new Response(body, answer);
 }
-
-const encoded = (text) => new TextEncoder().encode(text);

@@ -1,5 +1,6 @@
 // Legend, replay bar, and saving or opening a trace.
 
+import { finder } from "./dom.js";
 import { nameOf } from "./judged.js";
 import { download } from "./take.js";
 
@@ -7,7 +8,7 @@ const MAX_TRACE_BYTES = 32 * 1024 * 1024; // as ui/run/replay.py has it
 
 export class Controls {
   constructor({ element, trigger, server }, player, wake) {
-    Object.assign(this, { element, trigger, server, player, wake });
+    Object.assign(this, { element, trigger, server, player, wake, find: finder(element) });
     this.root = element.querySelector(".ns-stage");
     this.counts = new Map();
     this.slider = this.find(".ns-slider");
@@ -31,10 +32,6 @@ export class Controls {
       });
     }
     this.files();
-  }
-
-  find(selector) {
-    return this.element.querySelector(selector);
   }
 
   reset() {

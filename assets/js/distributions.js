@@ -1,7 +1,7 @@
 // The inspector's chart: the most probable tokens of draft, target and residual, as a table whose cells are bars. It changes with
 // every token that is looked at, and Plotly would keep the page waiting for longer than a visitor does not notice.
 
-import { make } from "./dom.js";
+import { hold, make } from "./dom.js";
 import { number } from "./format.js";
 import { offerPicture, tablePicture } from "./take.js";
 import { Tip } from "./tip.js";
@@ -31,31 +31,23 @@ export class Distributions {
     this.tip.hide();
     this.takeaway.textContent = told.takeaway;
     this.table.hidden = this.table.nextElementSibling.hidden = !told.tokens.length;
-    const heads = [cell("th", "columnheader", "", "ns-said", "token"), ...told.series.map((series) => {
-      const head = cell("th", "columnheader", "ns-odds-key");
-      head.append(bar(series), series);
-      return head;
-    })];
-    const scale = make("td");
-    scale.append(...TICKS.map((tick) => make("span", "", tick)));
-    const foot = part("tfoot", [row([scale])]);
+    const heads = told.series.map((series) => part("th", "columnheader", bar(series), series));
+    for (const head of heads) head.className = "ns-odds-key";
+    const foot = part("tfoot", "rowgroup", row(hold("td", "", ...TICKS.map((tick) => make("span", "", tick)))));
     foot.setAttribute("aria-hidden", "true");
-    this.table.replaceChildren(part("thead", [row(heads)]), part("tbody", told.tokens.map((token) => this.token(token))), foot);
+    this.table.replaceChildren(
+      part("thead", "rowgroup", row(part("th", "columnheader", make("span", "ns-said", "token")), ...heads)),
+      part("tbody", "rowgroup", ...told.tokens.map((token) => this.token(token))), foot,
+    );
   }
 
   token({ text, chosen, probs }) {
-    const name = cell("th", "rowheader");
-    name.append(make(chosen ? "b" : "span", "", `${chosen ? "▸ " : ""}${text}`));
-    return row([name, ...probs.map((prob, n) => {
-      const made = cell("td", "cell");
-      if (prob === null) {
-        made.append(make("span", "ns-odds-none", "–"), make("span", "ns-said", "not recorded"));
-        made.firstChild.setAttribute("aria-hidden", "true");
-      } else {
-        made.append(bar(this.told.series[n], prob), make("span", "", briefly(prob)));
-      }
-      return made;
-    })]);
+    return row(part("th", "rowheader", make(chosen ? "b" : "span", "", `${chosen ? "▸ " : ""}${text}`)), ...probs.map((prob, n) => {
+      if (prob !== null) return part("td", "cell", bar(this.told.series[n], prob), make("span", "", briefly(prob)));
+      const none = make("span", "ns-odds-none", "–");
+      none.setAttribute("aria-hidden", "true");
+      return part("td", "cell", none, make("span", "ns-said", "not recorded"));
+    }));
   }
 
   // Every digit there is, of the token that is pointed at.
@@ -67,27 +59,14 @@ export class Distributions {
   }
 }
 
-// With roles of their own: what is laid out otherwise than as a table may not count as one.
-function part(tag, rows) {
-  const made = make(tag);
-  made.setAttribute("role", "rowgroup");
-  made.append(...rows);
-  return made;
-}
-
-function row(cells) {
-  const made = make("tr");
-  made.setAttribute("role", "row");
-  made.append(...cells);
-  return made;
-}
-
-function cell(tag, role, className, ...words) {
-  const made = make(tag, className);
+// With a role of its own: what is laid out otherwise than as a table may not count as one.
+function part(tag, role, ...children) {
+  const made = hold(tag, "", ...children);
   made.setAttribute("role", role);
-  if (words.length) made.append(make("span", ...words));
   return made;
 }
+
+const row = (...cells) => part("tr", "row", ...cells);
 
 // Without a probability a sample of it, for the legend.
 function bar(series, prob) {
@@ -98,6 +77,4 @@ function bar(series, prob) {
 }
 
 // Nearly certain is not certain.
-function briefly(prob) {
-  return prob >= 0.9995 && prob < 1 - 1e-6 ? "over 0.999" : number(prob);
-}
+const briefly = (prob) => prob >= 0.9995 && prob < 1 - 1e-6 ? "over 0.999" : number(prob);

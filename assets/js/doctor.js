@@ -1,6 +1,6 @@
 // The doctor: what an engine says of itself goes to the server as it was pasted, and comes back as words and charts.
 
-import { copied } from "./clean.js";
+import { copyBy } from "./clean.js";
 import { plot } from "./plot.js";
 import { NO_ANSWER, Question, room } from "./room.js";
 
@@ -27,10 +27,7 @@ export function mount(component) {
     });
   }
   const copy = form.querySelector("[data-act='copy']");
-  copy.addEventListener("click", async () => {
-    copy.textContent = (await copied(form.querySelector("pre").textContent)) ? "Copied" : "Not allowed here";
-    setTimeout(() => { copy.textContent = "Copy the report"; }, 2000);
-  });
+  copy.addEventListener("click", () => copyBy(copy, form.querySelector("pre").textContent));
   watch("value", () => {
     if (!props.value) return;
     const { words, report, charts } = JSON.parse(props.value);

@@ -6,6 +6,46 @@ export function make(tag, className, text) {
   return node;
 }
 
+// The same with other nodes, or texts, in it.
+export function hold(tag, className, ...children) {
+  const node = make(tag, className);
+  node.append(...children);
+  return node;
+}
+
+export function button(className, text, act) {
+  const node = make("button", className, text);
+  node.type = "button";
+  node.addEventListener("click", act);
+  return node;
+}
+
+export function svg(tag, attributes, ...children) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
+}
+
+export const finder = (root) => (selector) => root.querySelector(selector);
+
+// What is done with the browser's storage; null where that is forbidden.
+export function storage(use) {
+  try {
+    return use();
+  } catch {
+    return null;
+  }
+}
+
+// Changes the query in the page's address.
+export function readdress(change) {
+  const query = new URLSearchParams(location.search);
+  const before = String(query);
+  change(query);
+  if (String(query) !== before) history.replaceState(history.state, "", location.pathname + (query.size ? `?${query}` : "") + location.hash);
+}
+
 // A box that shows its end while it grows, until the reader scrolls away from there.
 export class Scroll {
   constructor(box) {

@@ -1,10 +1,9 @@
 // Where a run's drafts came from: a line on its drafter, a picture of the layers that a head reads, how many tokens two
 // vocabularies share, and, of a drafter that copies, the places of the text that it copied from.
 
-import { make } from "./dom.js";
+import { hold, make, svg } from "./dom.js";
 import { percent } from "./format.js";
 
-const SVG = "http://www.w3.org/2000/svg";
 export const COPYING = new Set(["suffix", "prompt_lookup"]);
 const MOST_LAYERS = 512; // a loaded trace may claim what it likes
 
@@ -62,19 +61,16 @@ function layersRead({ head_layers: layers, target_layers: known }) {
   const [width, gap] = [Math.max(3, Math.min(16, 300 / (depth + 1) - 2)), 2];
   const at = (layer) => layer * (width + gap);
   const all = at(depth) + width;
-  const svg = draw("svg", { viewBox: `0 0 ${all} 66`, width: all, height: 66, class: "ns-layers", "aria-hidden": "true" });
+  const picture = svg("svg", { viewBox: `0 0 ${all} 66`, width: all, height: 66, class: "ns-layers", "aria-hidden": "true" });
   for (let layer = 0; layer <= depth; layer += 1) {
     const read = layers.includes(layer);
-    if (read) svg.append(draw("path", { d: `M${at(layer) + width / 2} 24V34L${all / 2} 44`, class: "ns-layer-line" }));
-    svg.append(draw("rect", { x: at(layer), y: 2, width, height: 22, rx: 2, class: read ? "ns-layer-read" : "ns-layer" }));
+    if (read) picture.append(svg("path", { d: `M${at(layer) + width / 2} 24V34L${all / 2} 44`, class: "ns-layer-line" }));
+    picture.append(svg("rect", { x: at(layer), y: 2, width, height: 22, rx: 2, class: read ? "ns-layer-read" : "ns-layer" }));
   }
   const box = Math.min(all, 60);
-  svg.append(draw("rect", { x: (all - box) / 2, y: 44, width: box, height: 20, rx: 4, class: "ns-layer-head" }));
-  const name = draw("text", { x: all / 2, y: 58, class: "ns-layer-name" });
-  name.textContent = "head";
-  svg.append(name);
-  const said = make("p", "", `It reads the target after ${listed(layers)} of its ${depth} layers.`);
-  return [svg, said];
+  picture.append(svg("rect", { x: (all - box) / 2, y: 44, width: box, height: 20, rx: 4, class: "ns-layer-head" }));
+  picture.append(svg("text", { x: all / 2, y: 58, class: "ns-layer-name" }, "head"));
+  return [picture, make("p", "", `It reads the target after ${listed(layers)} of its ${depth} layers.`)];
 }
 
 function listed(numbers) {
@@ -82,15 +78,7 @@ function listed(numbers) {
   return numbers.length > 1 ? `${numbers.slice(0, -1).join(", ")} and ${last}` : `${last}`;
 }
 
-function draw(name, attributes) {
-  const node = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  return node;
-}
-
 function shared({ shared: both, target }) {
-  const line = make("p", "", `Draft and target are of different families: of the target's ${Number(target).toLocaleString("en")} tokens the draft ` +
-    `knows ${percent(both / target)}. The others are marked `);
-  line.append(make("b", "ns-unknown-key", "∉"), ".");
-  return line;
+  return hold("p", "", `Draft and target are of different families: of the target's ${Number(target).toLocaleString("en")} tokens the draft ` +
+    `knows ${percent(both / target)}. The others are marked `, make("b", "ns-unknown-key", "∉"), ".");
 }

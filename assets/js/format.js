@@ -32,6 +32,4 @@ export function milliseconds(seconds) {
   return `${value.toFixed(value >= 100 ? 0 : value >= 1 ? 1 : 2)} ms`;
 }
 
-export function count(amount, noun, plural = `${noun}s`) {
-  return `${amount.toLocaleString("en")} ${amount === 1 ? noun : plural}`;
-}
+export const count = (amount, noun, plural = `${noun}s`) => `${amount.toLocaleString("en")} ${amount === 1 ? noun : plural}`;

@@ -1,6 +1,7 @@
 // A guided run: by what, how many of the judged guesses were kept, and how many the same run keeps without its guide, which the
 // server decodes afterwards while nobody else does.
 
+import { answerTo } from "./connection.js";
 import { percent } from "./format.js";
 
 const MOST_SHOWN = 60; // characters of a guide
@@ -45,12 +46,7 @@ export class Guided {
   async ask(run) {
     this.answer = { run, asked: true, reason: "It is being decoded" };
     this.tell();
-    let answer;
-    try {
-      answer = JSON.parse(await this.stage.server.unguided(run) || "null");
-    } catch {
-      // No connection.
-    }
+    const answer = JSON.parse(await answerTo(() => this.stage.server.unguided(run)) || "null");
     if (this.answer.run !== run) return;
     this.answer = { run, asked: true, ...(answer ?? { reason: "The server does not answer.", again: true }) };
     this.tell();

@@ -1,8 +1,9 @@
 // The inspector: what playback has shown of one token. The bar and a sentence are drawn at once, of what the stage has; the
 // words, numbers and distributions are asked for once playback rests, and shown only if they are still about the same.
 
+import { answerTo } from "./connection.js";
 import { Distributions } from "./distributions.js";
-import { make } from "./dom.js";
+import { finder, hold, make } from "./dom.js";
 import { nameOf, chance, edge, inShort } from "./judged.js";
 import { number } from "./format.js";
 import { Roll } from "./roll.js";
@@ -25,7 +26,7 @@ export function mount({ element, props }) {
 
 class Inspector {
   constructor(element, first) {
-    this.element = element;
+    this.find = finder(element);
     this.sheet = element.closest(".ns-inspector");
     this.marks = JSON.parse(this.find(".ns-why").dataset.marks);
     this.answers = new Map([[keyOf(first), first]]);
@@ -36,10 +37,6 @@ class Inspector {
     this.find(".ns-die").addEventListener("click", () => { if (!last?.pinned) last?.choose(); });
     this.find(".ns-sheet-close").addEventListener("click", () => this.open(false));
     document.addEventListener("keydown", ({ key }) => { if (key === "Escape") this.open(false); });
-  }
-
-  find(selector) {
-    return this.element.querySelector(selector);
   }
 
   // On a narrow page it is a sheet, which comes from below when the reader asks for a token.
@@ -59,19 +56,15 @@ class Inspector {
     const key = keyOf(shown);
     if (key !== this.key) this.draw(shown);
     this.key = key;
-    this.rollable(key, shown);
+    const about = `${key}:${shown.pinned}`;
+    if (about !== this.rolled) { // its dice are for a token that the reader has chosen, and stay as they lie while that is shown
+      this.bar(chance(shown.event), shown.event, shown.settings);
+      this.roll.begin(shown, chance(shown.event));
+    }
+    this.rolled = about;
     const answer = this.answers.get(key);
     if (answer) this.tell(key, answer);
     else if (shown.resting) this.timer = setTimeout(() => this.ask(key, shown), shown.chosen ? 0 : REST_MS);
-  }
-
-  // Its dice are for a token that the reader has chosen, and stay as they lie for as long as that is shown.
-  rollable(key, shown) {
-    const about = `${key}:${shown.pinned}`;
-    if (about === this.rolled) return;
-    this.rolled = about;
-    this.bar(chance(shown.event), shown.event, shown.settings);
-    this.roll.begin(shown, chance(shown.event));
   }
 
   draw({ run, number: n, event, drafted, settings }) {
@@ -107,13 +100,8 @@ class Inspector {
   }
 
   async ask(key, { ask, run, number: n, upto }) {
-    let answer = "";
-    try {
-      answer = await ask([run, n, upto]);
-    } catch {
-      // No connection: what the stage knows stands there, and the next look asks again.
-    }
-    if (!answer) return;
+    const answer = await answerTo(() => ask([run, n, upto]));
+    if (!answer) return; // what the stage knows stands there, and the next look asks again
     if (this.answers.size >= KEPT) this.answers.delete(this.answers.keys().next().value);
     const told = JSON.parse(answer);
     this.answers.set(key, told);
@@ -127,27 +115,19 @@ class Inspector {
     more.dataset.key = key;
     more.classList.remove("ns-stale");
     this.find(".inspector-why").replaceChildren(...words.sentences.map((pieces) => linked("p", pieces)));
-    this.find(".inspector-details").replaceChildren(...words.details.map(([name, value]) => {
-      const row = make("div");
-      row.append(linked("dt", name), make("dd", "", value));
-      return row;
-    }));
+    this.find(".inspector-details").replaceChildren(...words.details.map(([name, value]) => hold("div", "", linked("dt", name), make("dd", "", value))));
     this.distributions.show(distributions);
   }
 }
 
 // Pieces of text, some of them with the term of the glossary that they are.
 function linked(tag, pieces) {
-  const node = make(tag);
-  for (const [text, term] of pieces) {
+  return hold(tag, "", ...pieces.map(([text, term]) => {
     const piece = make(term ? "a" : "span", term ? "ns-term" : "", text);
     if (term) piece.href = `#term-${term}`;
-    node.append(piece);
-  }
-  return node;
+    return piece;
+  }));
 }
 
 // What it is about: which event of which run, and up to where playback has come. Nothing else may be shown for it.
-function keyOf({ run, number: n, upto }) {
-  return `${run}:${n}:${upto}`;
-}
+const keyOf = ({ run, number: n, upto }) => `${run}:${n}:${upto}`;

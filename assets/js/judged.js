@@ -7,9 +7,7 @@ import { visible } from "./tokens.js";
 const LABELS = { proposed: "drafted", resampled: "resampled" };
 
 // Under temperature 0 every rule is greedy: nothing is drawn, so nothing is resampled.
-export function isGreedy(settings) {
-  return settings.verify_strategy === "greedy_match" || settings.temperature === 0;
-}
+export const isGreedy = (settings) => settings.verify_strategy === "greedy_match" || settings.temperature === 0;
 
 // A replacement that no die had a part in is not "resampled", and a token of plain decoding is no "bonus".
 export function nameOf(event, settings) {
@@ -60,18 +58,15 @@ export function inShort(event, drafted, settings) {
   }
   if (event.target_prob === undefined || event.draft_prob === undefined) return `The target ${kept ? "kept" : "refused"} the guess.`;
   const [p, q] = percents(event.target_prob, event.draft_prob);
+  const fell = `The die fell in the ${kept ? "green: kept." : "red: refused."}`;
   if (drafted.copied_from !== undefined) {
-    return `Copied from where it is underlined, as if certain; the target gives it ${p}: kept in ${percent(event.accept_prob)} of such cases. ` +
-      `The die fell in the ${kept ? "green: kept." : "red: refused."}`;
+    return `Copied from where it is underlined, as if certain; the target gives it ${p}: kept in ${percent(event.accept_prob)} of such cases. ${fell}`;
   }
   if (event.accept_prob >= 1) return `The draft gave it ${q}, the target ${p}: no less, so it is kept wherever the die falls.`;
-  return `The draft gave it ${q}, the target ${p.startsWith("under") ? "" : "only "}${p}: kept in ${percent(event.accept_prob)} of such cases. ` +
-    `The die fell in the ${kept ? "green: kept." : "red: refused."}`;
+  return `The draft gave it ${q}, the target ${p.startsWith("under") ? "" : "only "}${p}: kept in ${percent(event.accept_prob)} of such cases. ${fell}`;
 }
 
-function gave(event) {
-  return event.draft_prob === undefined ? "" : `, to which it gave ${percent(event.draft_prob)}`;
-}
+const gave = (event) => event.draft_prob === undefined ? "" : `, to which it gave ${percent(event.draft_prob)}`;
 
 function discarded(event) {
   if (event.reason === "stop") return "Not part of the output: the text ended before it.";

@@ -32,8 +32,7 @@ function neighbour(box, current, key) {
     case "ArrowDown": return all.find((node) => Number(node.dataset.step) > step) || null;
     case "ArrowUp": {
       const before = all.filter((node) => Number(node.dataset.step) < step);
-      const last = before.length && before[before.length - 1].dataset.step;
-      return before.find((node) => node.dataset.step === last) || null;
+      return before.find((node) => node.dataset.step === before.at(-1).dataset.step) || null;
     }
     default: return undefined;
   }

@@ -1,7 +1,8 @@
 // The lessons: one at a time, a step at a time. A step's words stand beside a picture, of which it shows and lights its part.
 // A lesson comes from the server when it is opened, as it was recorded; a live run sends the same again with other numbers.
 
-import { make } from "./dom.js";
+import { answerTo } from "./connection.js";
+import { button, finder, hold, readdress } from "./dom.js";
 import { plot } from "./plot.js";
 
 const WAITING = "Waiting for the machine …";
@@ -16,6 +17,7 @@ class Learn {
   constructor(component) {
     Object.assign(this, component);
     this.root = this.element.querySelector(".ns-learn");
+    this.find = finder(this.root);
     this.courses = [...this.root.querySelectorAll("[data-lesson]")];
     this.contents = new Map(); // what is known of each lesson: as recorded, or as found live
     this.guesses = new Map();  // what the reader answered, by "lesson:step"
@@ -30,10 +32,6 @@ class Learn {
     document.addEventListener("keydown", (event) => this.key(event));
     new ResizeObserver(() => this.address()).observe(this.root); // its tab was opened or left
     this.watch("value", () => this.receive());
-  }
-
-  find(selector) {
-    return this.root.querySelector(selector);
   }
 
   get shown() {
@@ -56,13 +54,8 @@ class Learn {
     if (lesson !== this.lesson) this.find("#learn-status").textContent = "";
     [this.lesson, this.step] = [lesson, step];
     if (!this.contents.has(lesson)) {
-      let told = "";
-      try {
-        told = await this.server.recorded(lesson);
-      } catch {
-        // No connection: opening the lesson asks again.
-      }
-      if (!told) return;
+      const told = await answerTo(() => this.server.recorded(lesson));
+      if (!told) return; // opening the lesson asks again
       if (!this.contents.has(lesson)) this.learn(JSON.parse(told));
       if (this.lesson !== lesson) return;
     }
@@ -131,15 +124,13 @@ class Learn {
     this.find(".ns-question").innerHTML = question.ask; // as the text above
     const said = this.guesses.get(`${this.lesson}:${this.step}`);
     this.find(".ns-choices").replaceChildren(...question.choices.map((choice, number) => {
-      const button = make("button", "", choice);
-      button.type = "button";
-      button.setAttribute("aria-pressed", String(number === said));
-      button.addEventListener("click", () => {
+      const made = button("", choice, () => {
         this.guesses.set(`${this.lesson}:${this.step}`, number);
         this.move(1);
         this.find(".ns-next").focus({ preventScroll: true }); // the choice itself has gone
       });
-      return button;
+      made.setAttribute("aria-pressed", String(number === said));
+      return made;
     }));
   }
 
@@ -170,34 +161,27 @@ class Learn {
     next.disabled = last && this.lesson === this.courses.length;
     next.textContent = last ? (next.disabled ? "The end" : "Next lesson →") : this.step ? "Next →" : "Begin →";
     this.find(".ns-dots").replaceChildren(...steps.map(({ title }, number) => {
-      const [item, dot] = [make("li"), make("button")];
-      dot.type = "button";
-      dot.title = title;
-      dot.setAttribute("aria-label", number ? `Step ${number}: ${title}` : `Opening: ${title}`);
-      if (number === this.step) dot.setAttribute("aria-current", "step");
-      dot.addEventListener("click", () => {
+      const dot = button("", undefined, () => {
         this.go(this.lesson, number);
         this.find(".ns-dots").children[number].firstChild.focus();
       });
-      item.append(dot);
-      return item;
+      dot.title = title;
+      dot.setAttribute("aria-label", number ? `Step ${number}: ${title}` : `Opening: ${title}`);
+      if (number === this.step) dot.setAttribute("aria-current", "step");
+      return hold("li", "", dot);
     }));
   }
 
   // The page's address leads here, as long as the lessons are what is seen.
   address() {
     if (!this.content) return;
-    const query = new URLSearchParams(location.search);
-    query.delete("lesson");
-    query.delete("step");
-    if (this.shown) {
-      query.set("lesson", this.lesson);
-      if (this.step) query.set("step", this.step);
-    } else if (this.going) {
-      this.stop("");
-    }
-    const address = location.pathname + (query.size ? `?${query}` : "") + location.hash;
-    if (address !== location.pathname + location.search + location.hash) history.replaceState(history.state, "", address);
+    if (!this.shown && this.going) this.stop("");
+    readdress((query) => {
+      query.delete("lesson");
+      query.delete("step");
+      if (this.shown) query.set("lesson", this.lesson);
+      if (this.shown && this.step) query.set("step", this.step);
+    });
   }
 
   run() {

@@ -1,7 +1,7 @@
 // A link that restores a view: which run, its settings to run it again, a digest of its tokens, how far it was shown, and the
 // token that was looked at. Settings are the server's (ui/run/settings.py); the rest is added and read here.
 
-import { copied } from "./clean.js";
+import { copyBy } from "./clean.js";
 import { count } from "./format.js";
 import { OUTPUT } from "./tokens.js";
 
@@ -68,7 +68,7 @@ export class Link {
     if (!player.done) return;
     this.wanted = null;
     const amount = parseInt(wanted.digest, 10);
-    if (wanted.token !== null) this.stage.pinAt(wanted.token);
+    if (wanted.token !== null) this.stage.asked = wanted.token; // its token is chosen once playback has come there
     if (!wanted.digest) return;
     if (digest(player.events, amount) !== wanted.digest) {
       this.tell("These are not the linked run's tokens: the models, the code or the machine are others than when the link was made.", true);
@@ -103,7 +103,6 @@ export class Link {
     const address = await this.address();
     if (!address) return this.stage.trigger("lost", {});
     history.replaceState(null, "", address);
-    this.button.textContent = (await copied(address)) ? "Link copied" : "It is in the address bar";
-    setTimeout(() => { this.button.textContent = "Copy link"; }, 2000);
+    copyBy(this.button, address, "Link copied", "It is in the address bar");
   }
 }

@@ -2,6 +2,8 @@
 // something: then it stands still, and goes once it is out of sight, so that nothing moves under the visitor's eyes. Closed, it
 // stays away for this visit. All words are in the markup; a scene is a sentence there.
 
+import { storage } from "./dom.js";
+
 const CLOSED = "ns-opening-closed";
 const SHOWN = "ns-opening-shown"; // of the body: on a phone the rest makes room
 const [GUESSED, COMPARED, THROWN, JUDGED, REPLACED] = [1, 2, 3, 4, 5]; // how much of a guess is shown
@@ -49,6 +51,8 @@ function unmoved(act) {
   requestAnimationFrame(() => page.style.removeProperty("overflow-anchor"));
 }
 
+const remembered = () => storage(() => sessionStorage.getItem(CLOSED)) !== null;
+const remember = () => storage(() => sessionStorage.setItem(CLOSED, "1"));
 const own = (run) => run && run !== "recorded";
 
 class Opening {
@@ -61,9 +65,9 @@ class Opening {
     this.script = this.write();
     if (matchMedia("(prefers-reduced-motion: reduce)").matches) return; // the picture stands as it ends
     this.button.hidden = false;
-    this.button.addEventListener("click", () => (this.wanted ? this.pause() : this.play()));
-    figure.querySelector(".ns-op-picture").addEventListener("pointerdown", () => this.pause());
-    this.play();
+    this.button.addEventListener("click", () => this.turn(!this.wanted));
+    figure.querySelector(".ns-op-picture").addEventListener("pointerdown", () => this.turn(false));
+    this.turn(true);
     // Nothing moves where nobody sees it.
     new IntersectionObserver(([{ isIntersecting }]) => { this.seen = isIntersecting; this.go(); }).observe(figure);
   }
@@ -83,19 +87,14 @@ class Opening {
     return script;
   }
 
-  play() {
-    this.wanted = true;
-    this.go();
-  }
-
-  pause() {
-    this.wanted = false;
+  turn(on) {
+    this.wanted = on;
     this.go();
   }
 
   // The picture stands as it ends.
   end() {
-    this.pause();
+    this.turn(false);
     this.next = 0;
     delete this.figure.dataset.scene;
     for (const guess of this.guesses) delete guess.dataset.shown;
@@ -114,22 +113,5 @@ class Opening {
     this.next = (this.next + 1) % this.script.length;
     act();
     if (ms) this.timer = setTimeout(() => this.step(), ms); else this.step();
-  }
-}
-
-// A browser may forbid to keep anything.
-function remembered() {
-  try {
-    return sessionStorage.getItem(CLOSED) !== null;
-  } catch {
-    return false;
-  }
-}
-
-function remember() {
-  try {
-    sessionStorage.setItem(CLOSED, "1");
-  } catch {
-    // Then it comes again with the next page.
   }
 }

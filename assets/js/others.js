@@ -2,17 +2,12 @@
 // lengths opens it.
 
 import { follow } from "./cursor.js";
-import { make } from "./dom.js";
+import { button } from "./dom.js";
 
 export function mount({ element, server, trigger }) {
   const dialog = element.querySelector("dialog");
   document.body.append(dialog); // nothing of the page's layout may hold it
   const [said, body] = [".ns-others-said", ".ns-others-body"].map((name) => dialog.querySelector(name));
-  const button = make("button", "", "Other strategies");
-  button.type = "button";
-  button.title = "What other strategies would have made of the same drafts";
-  button.setAttribute("aria-haspopup", "dialog");
-
   const open = async () => {
     const run = document.querySelector(".ns-stage").dataset.run;
     body.classList.remove("ns-only-parting"); // the box comes anew, too
@@ -29,13 +24,15 @@ export function mount({ element, server, trigger }) {
     said.textContent = body.firstElementChild.textContent; // the one line that is read out
     body.firstElementChild.remove();
   };
-  button.addEventListener("click", open);
+  const opener = button("", "Other strategies", open);
+  opener.title = "What other strategies would have made of the same drafts";
+  opener.setAttribute("aria-haspopup", "dialog");
   dialog.addEventListener("click", (event) => {
     if (event.target === dialog || event.target.closest("[data-close]")) dialog.close();
   });
   dialog.addEventListener("change", ({ target }) => body.classList.toggle("ns-only-parting", target.checked));
   follow(() => {
     const tools = document.querySelector("#chart-lengths + .ns-pictures");
-    if (tools && !tools.contains(button)) tools.append(button);
+    if (tools && !tools.contains(opener)) tools.append(opener);
   });
 }

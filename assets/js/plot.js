@@ -3,7 +3,6 @@
 // the page. A figure names its colours as CSS variables of the palette; what all figures share is in the template.
 
 import { missed } from "./connection.js";
-import { loadPlotly, plotlyFile, whenIdle } from "./plotly.js";
 import { chartPicture, offerPicture } from "./take.js";
 
 const SETTINGS = { displayModeBar: false, responsive: false };
@@ -12,11 +11,15 @@ const COLOR = /^var\((--ns-\w+)\)$/;
 const NEAR = "300px";      // so far outside the screen charts are drawn beforehand
 const REST = 9;            // a chart that took so long to draw is left as it is for so many times as long
 const LOOK_MS = 50;        // between looks at whether one is due
+const IDLE_MS = 1000;      // a page that is never idle draws all the same
 const plots = new Map();   // for every place its figure, its title, how wide it was drawn, whether it is as it should be,
                            // and until when it is left as it is
 const waiting = new Set(); // places to be drawn
 const colors = new Map();  // by the names of the palette, in the page's theme
-let busy = false;
+const idle = window.requestIdleCallback ?? ((act) => setTimeout(act, 1));
+const whenIdle = (act) => idle(act, { timeout: IDLE_MS });
+const plotlyFile = () => new URL("./plotly-cartesian.min.js", import.meta.url);
+let busy = false, loading = null;
 
 export function plot(place, figure) {
   if (!plots.has(place)) {
@@ -25,8 +28,13 @@ export function plot(place, figure) {
     nearness.observe(place);
     offerPicture(place, async (format) => chartPicture(await drawn(place), place, format));
   }
-  plots.get(place).figure = figure;
-  describe(place);
+  const state = plots.get(place);
+  state.figure = figure;
+  // What the chart says, in a line, is text of the page: it wraps, and screen readers find it.
+  const takeaway = figure.layout.meta || "";
+  const line = place.previousElementSibling.lastElementChild;
+  if (line.textContent !== takeaway) line.textContent = takeaway;
+  place.setAttribute("aria-label", `${state.title}. ${takeaway}`);
   enqueue(place);
 }
 
@@ -34,20 +42,10 @@ export function plot(place, figure) {
 export function mount({ element, props, watch }) {
   const show = () => {
     element.querySelector(".ns-chart").hidden = !props.value;
-    if (!props.value) return;
-    plot(element.querySelector(".ns-plot"), JSON.parse(props.value));
+    if (props.value) plot(element.querySelector(".ns-plot"), JSON.parse(props.value));
   };
   watch("value", show);
   show();
-}
-
-// What the chart says, in a line, is text of the page: it wraps, and screen readers find it.
-function describe(place) {
-  const { figure, title } = plots.get(place);
-  const takeaway = figure.layout.meta || "";
-  const line = place.previousElementSibling.lastElementChild;
-  if (line.textContent !== takeaway) line.textContent = takeaway;
-  place.setAttribute("aria-label", `${title}. ${takeaway}`);
 }
 
 // What is far off is drawn when it comes near.
@@ -58,6 +56,23 @@ function enqueue(...places) {
     if (state.near) waiting.add(place);
   }
   if (!busy) next();
+}
+
+// Plotly with the charts that have axes, which is larger than the rest of the page together. Resolves once it is there; after a
+// failure the next call tries again. What it does once and for all with its first figure has a turn of its own, with an empty one.
+function loadPlotly() {
+  loading ??= new Promise((resolve, reject) => {
+    const script = document.createElement("script");
+    script.src = plotlyFile();
+    script.onload = () => whenIdle(() => window.Plotly.newPlot(document.createElement("div"), []).then(resolve, reject));
+    script.onerror = () => {
+      loading = null;
+      script.remove();
+      reject(new Error("Plotly could not be loaded"));
+    };
+    document.head.append(script);
+  });
+  return loading;
 }
 
 async function next() {
@@ -129,12 +144,7 @@ new MutationObserver(() => {
 }).observe(document.body, { attributes: true, attributeFilter: ["class"] });
 
 const AXIS = {
-  gridcolor: "var(--ns-rule)",
-  linecolor: "var(--ns-rule)",
-  zeroline: false,
-  ticks: "",
-  automargin: true,
-  fixedrange: true,
+  gridcolor: "var(--ns-rule)", linecolor: "var(--ns-rule)", zeroline: false, ticks: "", automargin: true, fixedrange: true,
   title: { font: { color: "var(--ns-muted)", size: 12 }, standoff: 6 },
   tickfont: { color: "var(--ns-muted)", size: 11 },
 };

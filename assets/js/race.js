@@ -59,9 +59,8 @@ class Race {
     const longest = Math.max(...this.lanes.map(({ seconds }) => seconds));
     const speed = this.speed.value === "stretched" ? Math.min(1, longest / STRETCHED) : Number(this.speed.value);
     for (const { player } of this.lanes) player.change(speed, false);
-    const slower = 1 / speed;
-    this.root.querySelector(".ns-race-pace").textContent =
-      speed < 0.99 ? `${slower.toFixed(slower < 10 ? 1 : 0)} times slower than it was` : "";
+    const slower = (1 / speed).toFixed(speed > 0.1 ? 1 : 0);
+    this.root.querySelector(".ns-race-pace").textContent = speed < 0.99 ? `${slower} times slower than it was` : "";
   }
 
   draw(now) {

@@ -1,7 +1,7 @@
 // Roll it again: a judged draft's die under the reader's hand, and a thousand rolls of the whole game, from the recorded numbers
 // alone: the guess is drawn from q, then u decides, then what replaces a refused one is drawn. What comes out fills up to p.
 
-import { make } from "./dom.js";
+import { hold, make } from "./dom.js";
 import { number, percent } from "./format.js";
 import { edge } from "./judged.js";
 
@@ -136,22 +136,15 @@ export class Roll {
     const rows = this.bins.map(([text, p], n) => ({ text: text || "other", other: !text, p, ...counts[n] }));
     this.table.hidden = false;
     this.table.tBodies[0].replaceChildren(...rows.filter(({ p, kept, replaced, other }) => !other || p > 1e-6 || kept + replaced).map((row) => {
-      const line = make("tr");
-      const [cell, bar] = [make("td"), make("div", "ns-roll-bar")];
-      cell.append(bar);
-      for (const kind of ["kept", "replaced"]) {
-        const part = make("i", `ns-roll-${kind}`);
-        part.style.width = `${(100 * row[kind]) / rolled / widest}%`;
-        bar.append(part);
-      }
-      const mark = make("b");
-      mark.style.left = `${(100 * row.p) / widest}%`;
-      bar.append(mark);
+      const bar = hold("div", "ns-roll-bar", make("i", "ns-roll-kept"), make("i", "ns-roll-replaced"), make("b"));
+      ["kept", "replaced"].forEach((kind, n) => { bar.children[n].style.width = `${(100 * row[kind]) / rolled / widest}%`; });
+      bar.lastChild.style.left = `${(100 * row.p) / widest}%`;
       const share = (row.kept + row.replaced) / rolled;
       const came = make("td", "", points(share));
       came.title = `${row.kept} kept, ${row.replaced} as a replacement`;
-      line.append(make("th", row.other ? "ns-roll-other" : "", row.text), cell, came, make("td", "", points(row.p)));
-      line.firstChild.scope = "row";
+      const name = make("th", row.other ? "ns-roll-other" : "", row.text);
+      const line = hold("tr", "", name, hold("td", "", bar), came, make("td", "", points(row.p)));
+      name.scope = "row";
       line.dataset.kept = row.kept;
       line.dataset.replaced = row.replaced;
       return line;

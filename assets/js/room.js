@@ -1,6 +1,7 @@
 // Rooms below the lessons: closed until they are wanted, opened by a link, and named in the address while they are seen.
 
 import { whenLost } from "./connection.js";
+import { readdress } from "./dom.js";
 
 const PATIENCE_MS = 60000;
 const LINKED = ["room", "text", "dice", "alpha"]; // what links to rooms hold
@@ -36,20 +37,18 @@ export class Question {
 export function room({ element }) {
   const box = element.querySelector(".ns-room");
   const { room: name } = box.dataset;
-  const query = () => new URLSearchParams(location.search);
-  const address = () => {
-    const told = query();
+  const linked = (query) => query.get("room") === name;
+  const address = () => readdress((query) => {
     const here = box.open && box.offsetParent !== null;
-    if (here === (told.get("room") === name)) return;
-    if (here) told.set("room", name); else for (const own of LINKED) told.delete(own);
-    history.replaceState(history.state, "", location.pathname + (told.size ? `?${told}` : "") + location.hash);
-  };
+    if (here === linked(query)) return;
+    if (here) query.set("room", name); else for (const own of LINKED) query.delete(own);
+  });
   // Its arrow keys are its own, not the lessons' above.
   box.addEventListener("keydown", (event) => { if (event.key.startsWith("Arrow")) event.stopPropagation(); });
   box.addEventListener("toggle", (event) => { if (event.target === box) address(); });
   let first = true;
   new ResizeObserver(() => {
-    if (box.offsetParent !== null && first && query().get("room") === name) {
+    if (box.offsetParent !== null && first && linked(new URLSearchParams(location.search))) {
       box.open = true;
       box.scrollIntoView();
     }

@@ -1,6 +1,6 @@
 // One row a step: what was drafted and what became of it, and how long the two models took.
 
-import { Scroll, make } from "./dom.js";
+import { Scroll, hold, make } from "./dom.js";
 import { milliseconds } from "./format.js";
 import { chipText, mark } from "./tokens.js";
 
@@ -20,10 +20,10 @@ export class Rounds extends Scroll {
   row(step) {
     let row = this.rows.get(step);
     if (!row) {
-      const node = make("div", "ns-round");
+      const [chips, gain, time] = [make("div", "ns-chips"), make("span", "ns-gain"), make("div", "ns-time")];
+      const node = hold("div", "ns-round", make("span", "ns-round-no", String(step + 1)), chips, gain, time);
+      row = { node, chips, gain, time, shown: 0 };
       node.dataset.round = step;
-      row = { node, chips: make("div", "ns-chips"), time: make("div", "ns-time"), gain: make("span", "ns-gain"), shown: 0 };
-      node.append(make("span", "ns-round-no", String(step + 1)), row.chips, row.gain, row.time);
       node.setAttribute("role", "group");
       node.setAttribute("aria-label", `Round ${step + 1}`);
       this.rows.set(step, row);
@@ -66,10 +66,6 @@ export class Rounds extends Scroll {
       row.node.setAttribute("aria-label", `Round ${event.step + 1}: ${kept} of ${event.num_draft || 0} drafted tokens accepted; ${row.time.title}`);
     }
     row.node.classList.add("ns-done");
-  }
-
-  unfinish(event) {
-    this.row(event.step).node.classList.remove("ns-done");
   }
 
   // A full bar is twice the usual round, so that one slow round does not flatten all others; it fills its own bar.

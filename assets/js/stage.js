@@ -2,8 +2,9 @@
 
 import { Controls } from "./controls.js";
 import { Clean } from "./clean.js";
-import { isLost, mount as watchConnection, say, whenBack } from "./connection.js";
+import { answerTo, isLost, mount as watchConnection, say, whenBack } from "./connection.js";
 import { tell } from "./cursor.js";
+import { finder } from "./dom.js";
 import { Drafter } from "./drafter.js";
 import { percent } from "./format.js";
 import { Guided } from "./guided.js";
@@ -15,8 +16,8 @@ import { Player } from "./player.js";
 import { Rounds } from "./rounds.js";
 import { mount as mountStats } from "./stats.js";
 import { Sums } from "./summary.js";
-import { Take, drawRound } from "./take.js";
-import { Tip, spoken } from "./tip.js";
+import { drawRound, offerFiles } from "./take.js";
+import { Tip, describe, spoken } from "./tip.js";
 import { Flow, OUTPUT, TOKEN, VERDICT, hush, repaint } from "./tokens.js";
 
 const FRAME_MS = 8;   // of our work a frame; the rest belongs to the browser
@@ -32,7 +33,7 @@ export function mount(component) {
 class Stage {
   constructor(component) {
     const { element, props, watch } = component;
-    Object.assign(this, component);
+    Object.assign(this, component, { find: finder(element) });
     this.root = element.querySelector(".ns-stage");
     this.flow = new Flow(this.find("#tokens"));
     this.rounds = new Rounds(this.find("#rounds"));
@@ -43,7 +44,7 @@ class Stage {
     this.drafter = new Drafter(this.find(".ns-drafter"));
     this.link = new Link(this);
     this.guided = new Guided(this);
-    new Take(this);
+    offerFiles(this);
     mountStats({ element, measure: () => this.measure(true) });
     this.run = { id: "", serial: -1, live: false };
     this.frame = 0;
@@ -55,10 +56,6 @@ class Stage {
     watchConnection();
     window.addEventListener("pagehide", () => { if (this.run.live && !this.player.done) this.server.leave(this.run.id); });
     setInterval(() => this.check(), QUIET_MS);
-  }
-
-  find(selector) {
-    return this.element.querySelector(selector);
   }
 
   receive() {
@@ -117,7 +114,9 @@ class Stage {
     if (message.done && !this.player.done) {
       this.player.done = true;
       this.root.dataset.state = "done";
-      this.announce();
+      const { rounds, sums, tokens } = this.summary(this.player.length);
+      this.find(".ns-said").textContent = `Run finished: ${tokens} tokens in ${rounds.length} rounds` +
+        (sums.drafted ? `, ${percent(sums.accepted / sums.drafted)} of the drafts accepted.` : ".");
       if (!this.sums.finished?.speedup) this.measure(false);
     }
     this.link.arrive();
@@ -134,12 +133,7 @@ class Stage {
       if (this.told.upto >= 0) this.tell();
     };
     know({ measuring: live });
-    let answer;
-    try {
-      answer = JSON.parse(await this.server.speedup([id, asked]) || "null");
-    } catch {
-      // No connection.
-    }
+    const answer = JSON.parse(await answerTo(() => this.server.speedup([id, asked])) || "null");
     if (finished && answer?.speedup) finished.speedup = answer.speedup;
     know(answer ?? { reason: "The server does not answer.", again: true });
   }
@@ -191,12 +185,6 @@ class Stage {
     const { seed } = this.sums.started;
     if (Number.isInteger(seed)) query.set("seed", seed);
     this.trigger("follow", { run: "", query: String(query) });
-  }
-
-  announce() {
-    const { rounds, sums, tokens } = this.summary(this.player.length);
-    this.find(".ns-said").textContent = `Run finished: ${tokens} tokens in ${rounds.length} rounds` +
-      (sums.drafted ? `, ${percent(sums.accepted / sums.drafted)} of the drafts accepted.` : ".");
   }
 
   wake() {
@@ -280,7 +268,7 @@ class Stage {
   unshow(n) {
     const { events } = this.player;
     const event = events[n];
-    if (event.kind === "step") this.rounds.unfinish(event);
+    if (event.kind === "step") this.rounds.row(event.step).node.classList.remove("ns-done");
     if (!TOKEN.has(event.kind)) return;
     const token = this.shown[n];
     if (token.judged === n) {
@@ -300,12 +288,6 @@ class Stage {
   pin(token) {
     this.pinned = token;
     this.look(true);
-  }
-
-  // The same for the token of an event, once playback has come there.
-  pinAt(number) {
-    this.asked = number;
-    this.wake();
   }
 
   // The inspector shows the token that the reader chose, and else where playback is; of either no more than is reached.
@@ -331,20 +313,13 @@ class Stage {
     const { events, cursor, length, done } = this.player;
     if (done && cursor === length) {
       const doubt = (n) => Math.abs((events[n].accept_prob ?? 0) - 0.5);
-      let best = -1;
-      for (let n = 1; n < length; n += 1) {
-        if (events[n].kind === "rejected" && (best < 0 || doubt(n) < doubt(best))) best = n;
-      }
-      if (best >= 0) return this.shown[best];
+      const refusals = [...events.keys()].filter((n) => events[n].kind === "rejected");
+      if (refusals.length) return this.shown[refusals.reduce((best, n) => (doubt(n) < doubt(best) ? n : best))];
     }
-    let newest = -1;
-    for (let n = cursor - 1; n > 0; n -= 1) {
-      if (!TOKEN.has(events[n].kind)) continue;
-      if (newest >= 0 && events[n].step !== events[newest].step) break;
-      if (events[n].kind === "rejected") return this.shown[n];
-      if (newest < 0) newest = n;
-    }
-    return this.shown[newest] ?? null;
+    const last = (wanted) => events.findLastIndex((event, n) => n < cursor && wanted(event));
+    const newest = last(({ kind }) => TOKEN.has(kind));
+    const refused = newest < 0 ? -1 : last(({ kind, step }) => kind === "rejected" && step === events[newest].step);
+    return this.shown[refused < 0 ? newest : refused] ?? null;
   }
 
   // Of a drafter that copies: underlines where the inspected token's round was copied from, or the token that is pointed at.
@@ -359,7 +334,8 @@ class Stage {
   // Pointing at a token points at it in both views.
   point(token, at) {
     const { events } = this.player;
-    this.tip.show(at, events[this.telling(token)], events[token.born], this.settings);
+    const event = events[this.telling(token)];
+    this.tip.tell(at, describe(event, events[token.born], this.settings), event.kind);
     if (events[token.born].copied_from !== undefined) this.sources(token);
     mark(token, "ns-linked", true);
   }

@@ -3,6 +3,7 @@
 import { follow } from "./cursor.js";
 import { make } from "./dom.js";
 import { count, percent } from "./format.js";
+import { ending } from "./judged.js";
 import { luckOf } from "./luck.js";
 
 const GUESSERS = new Map([
@@ -54,18 +55,18 @@ const times = (factor) => factor.toFixed(factor < 9.95 ? 1 : 0);
 
 // Pieces of the sentence: text, and nodes.
 export function said({ sums, rounds, tokens, started, finished, live }) {
-  if (!rounds.length) return finished ? ["Nothing was decoded.", ending(finished)] : ["The prompt is being read, and the first round drafted."];
+  if (!rounds.length) return finished ? ["Nothing was decoded.", cutShort(finished)] : ["The prompt is being read, and the first round drafted."];
   const [written, passes] = [count(tokens, "token"), count(rounds.length, "pass", "passes")];
   const opened = (text) => live ? text : `In this recorded run, ${text[0].toLowerCase()}${text.slice(1)}`;
   if (!sums.drafted) {
-    return [opened(`Plain decoding: the target model wrote ${written} in ${passes}, one token a pass.`), ending(finished)];
+    return [opened(`Plain decoding: the target model wrote ${written} in ${passes}, one token a pass.`), cutShort(finished)];
   }
   const guesser = GUESSERS.get(started.settings?.drafter) || "A small draft model";
   return [
     opened(`${guesser} guessed ${count(sums.drafted, "token")} ahead; of these the target model ${fates(sums, isBlock(started))}: `),
     make("strong", "", `${written} in ${passes}`),
     ` of the target model instead of ${tokens.toLocaleString("en")}.`,
-    ending(finished),
+    cutShort(finished),
   ];
 }
 
@@ -77,9 +78,4 @@ function fates({ drafted, accepted, judged }, block) {
 
 const isBlock = (started) => started.settings?.verify_strategy === "block_verification";
 const amount = (value) => value.toLocaleString("en");
-
-function ending(finished) {
-  if (finished?.finish_reason === "cancelled") return " It was stopped there.";
-  if (finished?.finish_reason === "error") return ` It ended in an error: ${finished.message || "no reason is given"}`;
-  return "";
-}
+const cutShort = (finished) => (["cancelled", "error"].includes(finished?.finish_reason) ? ` ${ending(finished)}` : "");

@@ -1,6 +1,7 @@
 // Pictures and data to take away: charts as PNG and SVG, the coloured text as SVG, and what the server makes files of.
 
-const SVG = "http://www.w3.org/2000/svg";
+import { button, hold, svg } from "./dom.js";
+
 const WIDTH = 720; // at least, for a picture's legend to stand in one row
 const NAME = "naive-speculate";
 const SHARP = 2;   // pixels of a picture for one of the page
@@ -18,21 +19,20 @@ export function download(name, content, type) {
 }
 
 // The stage's menu of files.
-export class Take {
-  constructor(stage) {
-    const menu = stage.find(".ns-take");
-    for (const button of menu.querySelectorAll("[data-take]")) {
-      button.addEventListener("click", async () => {
-        menu.open = false;
-        if (button.dataset.take === "svg") return download(`${NAME}-text.svg`, asSvg(stage.flow.box), "image/svg+xml");
-        if (button.dataset.take === "round") return drawRound(stage);
-        save(stage, `${NAME}-${button.dataset.take === "html" ? "text" : "replay"}.html`, "text/html", button.dataset.take);
-      });
-    }
-    const round = menu.querySelector("[data-take='round']");
-    menu.addEventListener("toggle", () => { round.disabled = !stage.player.round(stage.player.cursor); });
-    document.addEventListener("click", (event) => { if (!menu.contains(event.target)) menu.open = false; });
+export function offerFiles(stage) {
+  const menu = stage.find(".ns-take");
+  const takes = {
+    svg: () => download(`${NAME}-text.svg`, asSvg(stage.flow.box), "image/svg+xml"),
+    round: () => drawRound(stage),
+    html: () => save(stage, `${NAME}-text.html`, "text/html", "html"),
+    replay: () => save(stage, `${NAME}-replay.html`, "text/html", "replay"),
+  };
+  for (const offer of menu.querySelectorAll("[data-take]")) {
+    offer.addEventListener("click", () => { menu.open = false; takes[offer.dataset.take](); });
   }
+  const round = menu.querySelector("[data-take='round']");
+  menu.addEventListener("toggle", () => { round.disabled = !stage.player.round(stage.player.cursor); });
+  document.addEventListener("click", (event) => { if (!menu.contains(event.target)) menu.open = false; });
 }
 
 // What the server makes of the run; nothing where it does not answer, which the page says by itself.
@@ -50,19 +50,16 @@ export function drawRound(stage) {
 
 // Buttons below a chart that save it with its title and on the page's ground, as what `picture` makes of a format: a blob.
 export function offerPicture(place, picture) {
-  const box = document.createElement("div");
-  box.className = "ns-pictures";
-  for (const format of ["png", "svg"]) {
-    const button = document.createElement("button");
-    Object.assign(button, { type: "button", textContent: format.toUpperCase(), title: `Save this chart as ${format.toUpperCase()}` });
-    button.setAttribute("aria-label", `${button.title}: ${place.getAttribute("aria-label")}`);
-    button.addEventListener("click", async () => {
+  const offers = ["png", "svg"].map((format) => {
+    const offer = button("", format.toUpperCase(), async () => {
       const name = place.previousElementSibling.firstChild.textContent; // the title, as text or as a link
       download(`${NAME}-${name.toLowerCase().replace(/[^a-z0-9]+/g, "-")}.${format}`, await picture(format));
     });
-    box.append(button);
-  }
-  place.after(box);
+    offer.title = `Save this chart as ${format.toUpperCase()}`;
+    offer.setAttribute("aria-label", `${offer.title}: ${place.getAttribute("aria-label")}`);
+    return offer;
+  });
+  place.after(hold("div", "ns-pictures", ...offers));
 }
 
 // Of a chart that Plotly has drawn.
@@ -73,14 +70,13 @@ export async function chartPicture(plotly, place, format) {
   const said = takeaway.replace(/(.{80,100}) /g, "$1\n").split("\n");
   const headline = 44 + 18 * said.length;
   const [width, height] = [Math.max(WIDTH, place.clientWidth), place.clientHeight + headline];
-  const ground = color("--ns-page");
   const plain = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;");
   const words = {
     text: `<b>${plain(name)}</b><br><span style="font-size:13px">${said.map(plain).join("<br>")}</span>`,
     x: 0.02, xanchor: "left", y: 1 - 24 / height, yanchor: "top", font: { size: 16, color: color("--ns-ink") },
   };
   const picture = {
-    data, layout: { ...layout, height, title: words, paper_bgcolor: ground, plot_bgcolor: ground, margin: { ...layout.margin, t: (layout.margin?.t ?? 30) + headline } },
+    data, layout: { ...layout, height, title: words, paper_bgcolor: color("--ns-page"), plot_bgcolor: color("--ns-page"), margin: { ...layout.margin, t: (layout.margin?.t ?? 30) + headline } },
   };
   return blobOf(await plotly.toImage(picture, { format, width, height, scale: format === "png" ? SHARP : 1 }), format);
 }
@@ -94,20 +90,25 @@ function blobOf(address, format) {
 
 const color = (name) => getComputedStyle(document.body).getPropertyValue(name).trim();
 
+// An empty drawing on the page's ground.
+function ground(width, height) {
+  const looks = { viewBox: `0 0 ${width} ${height}`, width, height, "font-family": "system-ui, sans-serif" };
+  return svg("svg", looks, svg("rect", { width, height, fill: color("--ns-page") }));
+}
+
 // The coloured text as it stands on the page, also what is scrolled away: a ground, a text and its lines for each piece of a
 // token that lies on one line.
 export function asSvg(box) {
   const frame = box.getBoundingClientRect();
   const [dx, dy] = [frame.left + box.clientLeft - box.scrollLeft, frame.top + box.clientTop - box.scrollTop];
   const [width, height] = [box.clientWidth, box.scrollHeight];
-  const svg = node("svg", { xmlns: SVG, viewBox: `0 0 ${width} ${height}`, width, height, "font-family": "system-ui, sans-serif" });
-  svg.append(node("rect", { width, height, fill: color("--ns-page") }));
+  const picture = ground(width, height);
   for (const token of box.querySelectorAll(".ns-token")) {
     if (token.hidden || !token.firstChild || getComputedStyle(token).display === "none") continue;
     const looks = getComputedStyle(token);
-    for (const { text, rect } of lines(token.firstChild)) svg.append(...piece(text, rect, looks, dx, dy));
+    for (const { text, rect } of lines(token.firstChild)) picture.append(...piece(text, rect, looks, dx, dy));
   }
-  return new XMLSerializer().serializeToString(svg);
+  return new XMLSerializer().serializeToString(picture);
 }
 
 // A chart that is a table (see distributions.js), as it stands on the page: its words, and a rectangle for each bar.
@@ -116,21 +117,20 @@ export async function tablePicture(figure, format) {
   const { bottom } = figure.querySelector("table").getBoundingClientRect();
   const [width, height] = [frame.width + 2 * MARGIN, bottom - frame.top + 2 * MARGIN];
   const [dx, dy] = [frame.left - MARGIN, frame.top - MARGIN];
-  const svg = node("svg", { viewBox: `0 0 ${width} ${height}`, width, height, "font-family": "system-ui, sans-serif" });
-  svg.append(node("rect", { width, height, fill: color("--ns-page") }));
+  const picture = ground(width, height);
   const rows = figure.querySelector("tbody").getBoundingClientRect();
   for (const tick of figure.querySelectorAll("tfoot span")) {
     const x = tick.getBoundingClientRect().left - dx;
-    svg.append(node("line", { x1: x, x2: x, y1: rows.top - dy, y2: rows.bottom - dy, stroke: color("--ns-rule") }));
+    picture.append(svg("line", { x1: x, x2: x, y1: rows.top - dy, y2: rows.bottom - dy, stroke: color("--ns-rule") }));
   }
-  for (const made of figure.querySelectorAll(".ns-odds-bar")) svg.append(...bar(made, dx, dy));
+  for (const made of figure.querySelectorAll(".ns-odds-bar")) picture.append(...bar(made, dx, dy));
   const words = document.createTreeWalker(figure, NodeFilter.SHOW_TEXT);
   while (words.nextNode()) {
     const looks = getComputedStyle(words.currentNode.parentElement);
     if (words.currentNode.parentElement.closest(UNDRAWN)) continue;
-    for (const { text, rect } of lines(words.currentNode)) svg.append(...piece(text, rect, looks, dx, dy));
+    for (const { text, rect } of lines(words.currentNode)) picture.append(...piece(text, rect, looks, dx, dy));
   }
-  const drawing = new XMLSerializer().serializeToString(svg);
+  const drawing = new XMLSerializer().serializeToString(picture);
   return format === "svg" ? new Blob([drawing], { type: "image/svg+xml" }) : pixels(drawing, width, height);
 }
 
@@ -139,10 +139,10 @@ function bar(made, dx, dy) {
   const { left, top, width, height } = made.getBoundingClientRect();
   const { series } = made.dataset;
   const stroke = getComputedStyle(made).borderTopColor;
-  const hatch = node("pattern", { id: series, width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" });
-  hatch.append(node("path", { d: HATCHES[series] ?? "", stroke, "stroke-width": 1.5, fill: "none" }));
+  const lines = svg("path", { d: HATCHES[series] ?? "", stroke, "stroke-width": 1.5, fill: "none" });
+  const hatch = svg("pattern", { id: series, width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, lines);
   const box = { x: left - dx + 0.5, y: top - dy + 0.5, width: Math.max(0, width - 1), height: height - 1 };
-  return [hatch, node("rect", { ...box, stroke, fill: series in HATCHES ? `url(#${series})` : stroke })];
+  return [hatch, svg("rect", { ...box, stroke, fill: series in HATCHES ? `url(#${series})` : stroke })];
 }
 
 async function pixels(drawing, width, height) {
@@ -161,14 +161,12 @@ function piece(text, rect, looks, dx, dy) {
   const base = y + rect.height * 0.78;
   const parts = [];
   if (!/^rgba\(.*, 0\)$|^transparent$/.test(looks.backgroundColor)) {
-    parts.push(node("rect", { x, y, width: rect.width, height: rect.height, rx: 3, fill: looks.backgroundColor }));
+    parts.push(svg("rect", { x, y, width: rect.width, height: rect.height, rx: 3, fill: looks.backgroundColor }));
   }
-  const words = node("text", {
+  parts.push(svg("text", {
     x, y: base, "font-size": size, "font-weight": looks.fontWeight, fill: looks.color, textLength: rect.width, lengthAdjust: "spacingAndGlyphs",
     "xml:space": "preserve",
-  });
-  words.textContent = text;
-  parts.push(words);
+  }, text));
   const [line, style] = [looks.textDecorationLine, looks.textDecorationStyle];
   if (!line || line === "none") return parts;
   const through = line.includes("line-through");
@@ -176,7 +174,7 @@ function piece(text, rect, looks, dx, dy) {
   for (const row of rows) {
     const drawn = { x1: x, y1: row, x2: x + rect.width, y2: row, stroke: looks.color, "stroke-width": through ? 1.2 : 1.8 };
     const dashes = DASHES[style] || "";
-    parts.push(node("line", dashes ? { ...drawn, "stroke-dasharray": dashes } : drawn));
+    parts.push(svg("line", dashes ? { ...drawn, "stroke-dasharray": dashes } : drawn));
   }
   return parts;
 }
@@ -197,10 +195,4 @@ function lines(text) {
   return found.map(({ from, end, left, right, top, height }) => ({
     text: text.data.slice(from, end), rect: { left, top, width: right - left, height },
   }));
-}
-
-function node(name, attributes) {
-  const made = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) if (key !== "xmlns") made.setAttribute(key, value);
-  return made;
 }

@@ -1,5 +1,7 @@
 // The button that turns the page dark or light; the choice is remembered for the next visit.
 
+import { storage } from "./dom.js";
+
 const KEY = "naive-speculate-theme";
 
 export function mount({ element }) {
@@ -11,19 +13,11 @@ export function mount({ element }) {
   button.addEventListener("click", () => {
     const dark = !isDark();
     turn(dark);
-    storage((kept) => kept.setItem(KEY, dark ? "dark" : "light"));
+    storage(() => localStorage.setItem(KEY, dark ? "dark" : "light")); // else the choice holds for this visit
   });
   const asked = new URLSearchParams(location.search).has("__theme");
-  const chosen = asked ? null : storage((kept) => kept.getItem(KEY));
+  const chosen = asked ? null : storage(() => localStorage.getItem(KEY));
   turn(chosen ? chosen === "dark" : isDark());
 }
 
 const isDark = () => document.body.classList.contains("dark");
-
-function storage(use) {
-  try {
-    return use(localStorage);
-  } catch {
-    return null; // it may be forbidden; then the choice holds for this visit
-  }
-}

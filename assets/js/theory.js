@@ -8,14 +8,10 @@ export function expectedTokens(alpha, k) {
 }
 
 // Speedup over plain decoding: tokens a round over its cost.
-export function gain(alpha, k, draftCost, check) {
-  return expectedTokens(alpha, k) / (k * draftCost + check);
-}
+export const gain = (alpha, k, draftCost, check) => expectedTokens(alpha, k) / (k * draftCost + check);
 
 // The check's cost for k drafts, on a straight line from plain decoding to the one that is known for `drafts`.
-export function checkOf(k, check, drafts) {
-  return Math.max(1e-6, 1 + (check - 1) * k / drafts);
-}
+export const checkOf = (k, check, drafts) => Math.max(1e-6, 1 + (check - 1) * k / drafts);
 
 // How much of the tokens a round each thing takes, one after the other, down to the speedup that is left.
 export function breakdown(tokens, k, draftCost, check, measured = null) {

@@ -1,6 +1,6 @@
 // The card beside a hovered or focused token: its numbers, in the terms of the strategy that judged it.
 
-import { make } from "./dom.js";
+import { hold, make } from "./dom.js";
 import { number } from "./format.js";
 import { nameOf } from "./judged.js";
 import { visible } from "./tokens.js";
@@ -10,15 +10,10 @@ export class Tip {
     this.node = node;
   }
 
-  show(anchor, event, proposed, settings) {
-    this.tell(anchor, describe(event, proposed, settings), event.kind);
-  }
-
   // Names and values, the first of them as the heading, in the colour of a kind of token.
   tell(anchor, lines, kind) {
     this.node.replaceChildren(...lines.map(([name, value], i) => {
-      const row = make("div", i === 0 ? "ns-tip-head" : "ns-tip-row");
-      row.append(make("span", "", name), make("b", "", value));
+      const row = hold("div", i === 0 ? "ns-tip-head" : "ns-tip-row", make("span", "", name), make("b", "", value));
       if (i === 0 && kind) row.dataset.kind = kind;
       return row;
     }));
@@ -36,7 +31,7 @@ export class Tip {
   }
 }
 
-function describe(event, proposed, settings) {
+export function describe(event, proposed, settings) {
   const lines = [[visible(event), nameOf(event, settings)]];
   const draft = event.draft_prob ?? (proposed && proposed.draft_prob);
   if (draft !== undefined) lines.push(["draft gave it", number(draft)]);
@@ -53,6 +48,4 @@ function describe(event, proposed, settings) {
 
 const REASONS = { rejected: "an earlier draft was rejected", stop: "the text ended", length: "the length limit" };
 
-export function spoken(event, proposed, settings) {
-  return describe(event, proposed, settings).map(([name, value]) => `${name}: ${value}`).join(", ");
-}
+export const spoken = (event, proposed, settings) => describe(event, proposed, settings).map(([name, value]) => `${name}: ${value}`).join(", ");

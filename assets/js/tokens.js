@@ -88,9 +88,7 @@ export function hush(node, silent) {
   if (silent) node.setAttribute("aria-hidden", "true"); else node.removeAttribute("aria-hidden");
 }
 
-export function chipText(event) {
-  return event.text === "\n" ? "⏎" : (event.text || event.token || "").replace(/\n/g, "⏎");
-}
+export const chipText = (event) => event.text === "\n" ? "⏎" : (event.text || event.token || "").replace(/\n/g, "⏎");
 
 // What tests, style sheets and the keyboard know a token by.
 export function mark(node, event) {

@@ -1,6 +1,8 @@
 // Other ways to look at the page: lecture mode, with large type, a fixed bar and arrow keys, and a part of the page embedded
 // in a page of somebody else's.
 
+import { make, readdress } from "./dom.js";
+
 const KEYS = { ArrowLeft: "back", ArrowRight: "forward", " ": "play", Home: "start", End: "end" };
 const OWN_KEYS = "input, textarea, select, [role=tab], [role=listbox], dialog[open] *, .ns-token";
 const query = new URLSearchParams(location.search);
@@ -13,9 +15,7 @@ export function mount({ element, trigger }) {
   const turn = (on) => {
     document.body.classList.toggle("ns-lecture", on);
     button.setAttribute("aria-pressed", String(on));
-    const address = new URL(location.href);
-    if (on) address.searchParams.set("lecture", "1"); else address.searchParams.delete("lecture");
-    if (address.href !== location.href) history.replaceState(null, "", address);
+    readdress((address) => { if (on) address.set("lecture", "1"); else address.delete("lecture"); });
   };
   button.addEventListener("click", () => turn(button.getAttribute("aria-pressed") !== "true"));
   document.addEventListener("keydown", (event) => {
@@ -36,7 +36,5 @@ function embed() {
   document.body.classList.add("ns-embed");
   const whole = new URL(location.href);
   whole.searchParams.delete("embed");
-  const link = document.createElement("a");
-  Object.assign(link, { className: "ns-whole", href: whole.href, target: "_blank", rel: "noopener", textContent: "Open the whole page" });
-  document.body.append(link);
+  document.body.append(Object.assign(make("a", "ns-whole", "Open the whole page"), { href: whole.href, target: "_blank", rel: "noopener" }));
 }

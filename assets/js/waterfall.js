@@ -1,7 +1,7 @@
 // The waterfall from tokens a round to the speedup: of the run on the stage, once it has been measured, or of what the sliders
 // say. All of it is computed here, by the formulas of naive_speculate/theory.py (see theory.js).
 
-import { figure, note } from "./charts.js";
+import { ACCEPTED, DRAFT, INK, MUTED, TARGET, figure, line, note } from "./charts.js";
 import { follow } from "./cursor.js";
 import { luckOf } from "./luck.js";
 import { plot } from "./plot.js";
@@ -9,8 +9,6 @@ import { breakEven, breakdown, checkOf, expectedTokens, gain } from "./theory.js
 
 const UNMEASURED = "A run with drafts has its bars here once it has been measured. The machines beside can be tried now.";
 const MOST_K = 16;
-const [ACCEPTED, DRAFT, TARGET, INK, MUTED] =
-  ["accepted", "proposed", "bonus", "ink", "muted"].map((name) => `var(--ns-${name})`);
 
 export function mount({ element }) {
   const root = element.querySelector(".ns-waterfall");
@@ -85,9 +83,7 @@ export function changed(state, name, value) {
   return next;
 }
 
-export function tokensOf({ tokens, alpha, k }) {
-  return tokens ?? expectedTokens(alpha, k);
-}
+export const tokensOf = ({ tokens, alpha, k }) => tokens ?? expectedTokens(alpha, k);
 
 export function waterfall(state) {
   const { k, draftCost, check, measured } = state;
@@ -113,10 +109,7 @@ export function waterfall(state) {
         text: bars.map(label), textposition: "outside", cliponaxis: false, showlegend: false, width: 0.62,
         hovertext: bars.map(({ said }) => said), hovertemplate: "%{hovertext}<extra></extra>",
       },
-      {
-        type: "scatter", mode: "lines", x: bars.map(({ name }) => name), y: bars.map(() => 1), name: "as fast as plain decoding", showlegend: true,
-        hoverinfo: "skip", line: { color: MUTED, width: 2, dash: "dot" },
-      },
+      line("as fast as plain decoding", bars.map(({ name }) => name), bars.map(() => 1), MUTED, "dot", { showlegend: true, hoverinfo: "skip" }),
     ],
     { height: 340 },
   );

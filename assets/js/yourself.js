@@ -1,7 +1,7 @@
 // The visitor as the draft: a word at a time goes to the server with all that came before it, which nobody keeps but this page.
 
-import { copied } from "./clean.js";
-import { make } from "./dom.js";
+import { copyBy } from "./clean.js";
+import { finder, hold, make } from "./dom.js";
 import { count, number, percent } from "./format.js";
 import { Question, room } from "./room.js";
 import { expectedTokens } from "./theory.js";
@@ -20,7 +20,7 @@ export function mount(component) {
 class Yourself {
   constructor(component) {
     Object.assign(this, component);
-    this.box = room(component);
+    this.find = finder(room(component));
     [this.start, this.game, this.form, this.status, this.rows, this.end] =
       [".ns-your-start", ".ns-your-game", ".ns-your-word", ".ns-room-status", ".ns-your-words tbody", ".ns-your-end"].map((name) => this.find(name));
     this.asked = 0; // questions so far
@@ -34,10 +34,6 @@ class Yourself {
     this.find("[data-act='again']").addEventListener("click", () => this.leave());
     this.find("[data-act='share']").addEventListener("click", ({ target }) => this.share(target));
     this.watch("value", () => this.receive());
-  }
-
-  find(selector) {
-    return this.box.querySelector(selector);
   }
 
   // A link holds a beginning, the dice, and what who made it came to.
@@ -158,14 +154,12 @@ class Yourself {
     const [alpha, theirs] = [mean(known.map((word) => word.alpha)), mean(known.map((word) => word.draft_alpha))];
     const kept = this.words.filter(({ drafts }) => drafts[0].kind === "accepted").length;
     this.alpha = alpha;
-    const bars = [["You", alpha], ["The draft model, at the same places", theirs]];
-    if (this.other !== null) bars.push(["Who sent you the link", this.other]);
-    const list = make("dl", "ns-your-bars");
-    for (const [name, value] of bars) {
+    const bars = [["You", alpha], ["The draft model, at the same places", theirs], ["Who sent you the link", this.other]];
+    const list = hold("dl", "ns-your-bars", ...bars.filter(([, value]) => value !== null).flatMap(([name, value]) => {
       const bar = make("dd", "", shown(value));
       bar.style.setProperty("--share", value.toFixed(4));
-      list.append(make("dt", "", name), bar);
-    }
+      return [make("dt", "", name), bar];
+    }));
     const luck = `The dice kept ${kept} of your ${count(this.words.length, "first draft")}; by α it was to be ${(alpha * this.words.length).toFixed(1)}.`;
     const verdict = Math.abs(alpha - theirs) < 0.005 ? "You drafted as well as the draft model."
       : alpha > theirs ? "You drafted better than the draft model." : "The draft model drafted better than you.";
@@ -182,11 +176,9 @@ class Yourself {
     const query = new URLSearchParams({ room: "yourself", text: this.beginning, dice: this.seed });
     if (this.words.length === this.most) query.set("alpha", this.alpha.toFixed(4));
     const address = `${location.origin}${location.pathname}?${query}`;
-    const done = await copied(address);
+    const done = await copyBy(button, address, "Link copied", "It is in the address bar");
     if (!done) history.replaceState(history.state, "", address);
     button.dataset.link = address;
-    button.textContent = done ? "Link copied" : "It is in the address bar";
-    setTimeout(() => { button.textContent = "Copy link"; }, 2000);
   }
 }
 
@@ -195,12 +187,11 @@ function die(keep, u) {
   const node = make("div", `ns-die${u > 0.5 ? " ns-die-right" : ""}`);
   node.style.setProperty("--keep", keep.toFixed(4));
   node.style.setProperty("--die", u.toFixed(4));
-  const [top, bar] = [make("div", "ns-die-top"), make("div", "ns-die-bar")];
-  top.append(make("span", "ns-die-u", `u = ${number(u)}`));
+  const top = hold("div", "ns-die-top", make("span", "ns-die-u", `u = ${number(u)}`));
+  const bar = hold("div", "ns-die-bar", make("i", "ns-die-keep", keep > 0.12 ? "✓ keep" : ""), make("i", "ns-die-refuse", keep < 0.88 ? "✗ refuse" : ""), make("b", "ns-die-needle"));
   top.setAttribute("aria-hidden", "true");
   bar.setAttribute("role", "img");
   bar.setAttribute("aria-label", `Kept with probability ${number(keep)}. The die fell at ${number(u)}.`);
-  bar.append(make("i", "ns-die-keep", keep > 0.12 ? "✓ keep" : ""), make("i", "ns-die-refuse", keep < 0.88 ? "✗ refuse" : ""), make("b", "ns-die-needle"));
   node.append(top, bar);
   return node;
 }

@@ -69,3 +69,17 @@ def test_two_shares_that_are_compared_are_told_apart(scripts):
         ["50%", "50%"],
         ["0%", "25%"],
     ]
+
+
+def test_nothing_is_resampled_without_a_draw_and_a_token_of_plain_decoding_is_no_bonus(scripts):
+    names = scripts.evaluate(
+        """async () => {
+            const { nameOf } = await import("/judged.js");
+            const replaced = [{}, { temperature: 0 }, { verify_strategy: "greedy_match" }];
+            return [
+                ...replaced.map((settings) => nameOf({ kind: "resampled", index: 1 }, settings)),
+                ...[2, 0].map((index) => nameOf({ kind: "bonus", index }, {})),
+            ];
+        }"""
+    )
+    assert names == ["resampled", "replacement", "replacement", "bonus", "from the target"]

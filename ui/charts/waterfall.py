@@ -10,14 +10,13 @@ from dataclasses import dataclass
 import gradio as gr
 
 from naive_speculate.theory import pass_seconds
-from ui.assets import component
+from ui.assets import component, markup_of
 from ui.charts.plot import place
 from ui.labels import to_json
 
 TITLE = "Where did the tokens of a round go?"
 ALPHA = 0.75
 """Of T5-XXL with T5-small, translating at temperature 0: Leviathan et al. 2023, Table 2."""
-PAPER = "https://arxiv.org/abs/2211.17192"
 
 
 @dataclass(frozen=True)
@@ -110,19 +109,6 @@ PRESETS = (
         5,
     ),
 )
-SLIDERS = (
-    (
-        "alpha",
-        "Chance that a draft is kept, α",
-        0,
-        1,
-        0.01,
-        "Of the drafts that are looked at, the share that the target is to keep.",
-    ),
-    ("k", "Drafts a round, k", 1, 16, 1, ""),
-    ("draftCost", "Cost of drafting one token, c", 0, 1, 0.005, "In passes of the target over one token."),
-    ("check", "Cost of checking k drafts", 0.5, 6, 0.01, "In the same passes: 1 would mean that checking many costs no more."),
-)
 
 
 def build_waterfall() -> gr.HTML:
@@ -131,36 +117,19 @@ def build_waterfall() -> gr.HTML:
 
 
 def markup() -> str:
-    """The chart's place, the buttons of the machines, the sliders, and where the numbers come from."""
+    """The chart's place, the buttons of the machines, the sliders, and how the calculated machines are calculated."""
     buttons = [("here", "This run, measured"), *((preset.key, preset.label) for preset in PRESETS)]
     machines = "".join(
         f'<button type="button" data-machine="{key}" aria-pressed="false">{html.escape(label)}</button>'
         for key, label in buttons
     )
-    sliders = "".join(
-        f'<label title="{help}"><span>{name} <output></output></span>'
-        f'<input type="range" data-value="{key}" min="{low}" max="{high}" step="{step}" /></label>'
-        for key, name, low, high, step, help in SLIDERS
-    )
-    presets = html.escape(to_json({preset.key: _values(preset) for preset in PRESETS}), quote=True)
-    chart = place('id="chart-waterfall"', TITLE, "ns-chart", term="tokens-a-pass")
-    return (
-        f'<div class="ns-waterfall" data-presets="{presets}">{chart}<div class="ns-what-if">'
-        f'<h2>When do drafts pay?</h2><div class="ns-machines" role="group" aria-label="Machine">{machines}</div>'
-        f"{sliders}<p></p>{sources()}</div></div>"
-    )
-
-
-def sources() -> str:
-    """How the calculated machines are calculated."""
-    lines = "".join(f"<li>{_source(preset)}</li>" for preset in PRESETS)
-    return (
-        "<details><summary>Where these numbers come from</summary><p>This run: measured after it, on the same prompt, "
-        "at most 64 tokens each way. The others are calculated, as the least time that a pass can take: reading all weights "
-        "once (bytes ÷ memory bandwidth), "
-        "or multiplying by them (2 operations a weight and token), whichever is longer. Real ones are slower, by the "
-        f"cache of keys and values and by starting the GPU's programs.</p><ul>{lines}<li>α = {ALPHA}: "
-        f'<a href="{PAPER}">Leviathan et al. 2023</a>, Table 2, T5-XXL drafted for by T5-small.</li></ul></details>'
+    return markup_of(
+        "waterfall",
+        presets=html.escape(to_json({preset.key: _values(preset) for preset in PRESETS}), quote=True),
+        chart=place('id="chart-waterfall"', TITLE, "ns-chart", term="tokens-a-pass"),
+        machines=machines,
+        sources="".join(f"<li>{_source(preset)}</li>" for preset in PRESETS),
+        alpha=str(ALPHA),
     )
 
 

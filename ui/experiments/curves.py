@@ -77,27 +77,17 @@ def speedup_curve(samples: Sequence[Sample], temperature: float) -> Figure:
 
 def _measured(name: str, symbol: str, found: Sequence[Cell]) -> dict[str, object]:
     known = [cell.speedup for cell in found]
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": name,
-        "showlegend": bool(found),
-        "x": [cell.k for cell in found],
-        "y": [value.mean for value in known],
-        "error_y": {
-            "type": "data",
-            "symmetric": False,
-            "array": [(value.high or value.mean) - value.mean for value in known],
-            "arrayminus": [value.mean - (value.low or value.mean) for value in known],
-            "thickness": 2,
-            "width": 5,
-        },
-        "marker": {"size": 10, "color": DRAFT, "symbol": symbol, "line": {"width": 2, "color": DRAFT}},
-        "customdata": [_range(cell) for cell in found],
-        "hovertemplate": "k = %{x}: %{y:.2f}× %{customdata}<extra></extra>",
-    }
-
-
-def _range(cell: Cell) -> str:
-    _, low, high = cell.speedup
-    return "" if low is None or high is None else f"({low:.2f} to {high:.2f})"
+    above = [(value.high or value.mean) - value.mean for value in known]
+    below = [value.mean - (value.low or value.mean) for value in known]
+    return line(
+        name,
+        [cell.k for cell in found],
+        [value.mean for value in known],
+        DRAFT,
+        "k = %{x}: %{y:.2f}× %{customdata}",
+        mode="markers",
+        showlegend=bool(found),
+        error_y={"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 2, "width": 5},
+        marker={"size": 10, "color": DRAFT, "symbol": symbol, "line": {"width": 2, "color": DRAFT}},
+        customdata=["" if low is None or high is None else f"({low:.2f} to {high:.2f})" for _, low, high in known],
+    )

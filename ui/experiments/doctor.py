@@ -18,7 +18,7 @@ from ui.charts.plot import place
 from ui.checks import in_labels
 from ui.experiments.rooms import room
 from ui.labels import number, percent, to_json
-from ui.notify import warn
+from ui.notify import QUIET, warn
 
 EXAMPLES = {"vLLM": "vllm", "llama.cpp": "llamacpp", "SGLang": "sglang"}
 """Engines whose words lie in `assets/doctor`."""
@@ -38,8 +38,7 @@ def build_doctor() -> None:
     """Build the room inside the current Blocks context."""
     view = component("doctor", template(), events=["examine"], server_functions=[example], label="Doctor")
     # As for the words of "Draft it yourself": one question at a time, but the next one as soon as the answer is there.
-    quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-    view.examine(examine, None, view, concurrency_limit=2, trigger_mode="multiple", **quiet)
+    view.examine(examine, None, view, concurrency_limit=2, trigger_mode="multiple", **QUIET)
 
 
 def template() -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import gradio as gr
 
+from ui.assets import calling
 from ui.charts.figures import Figure
 from ui.charts.plot import build_plot
 from ui.experiments.batches import BatchSample, sizes_for, sweep_batches, where_it_pays
@@ -19,6 +20,7 @@ from ui.experiments.recordings import recorded_exploration
 from ui.experiments.sweep import KS, PROMPTS, TEMPERATURES, Cell, Sample, cells, finding, sweep, to_csv, to_frame
 from ui.host.catalog import Catalog
 from ui.labels import count, to_json
+from ui.notify import QUIET
 from ui.run import controls as parts
 from ui.run.settings import Settings
 
@@ -46,16 +48,7 @@ SHOWN = {
     "speedup": ("speedup", "{:.2f}×"),
 }
 """The table's columns on the page: their headings, and how their numbers are written."""
-SAVE = """(csv) => {
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([csv], { type: "text/csv" }));
-    link.download = "explore.csv";
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
-}"""
-"""The browser makes the file, so that none is left on the server."""
-QUIET: dict[str, Any] = {"api_visibility": "private"}
-MEASURING: dict[str, Any] = {"concurrency_id": "measuring", "concurrency_limit": 1, **QUIET}
+MEASURING: dict[str, Any] = {"concurrency_id": "measuring", "concurrency_limit": 1, "api_visibility": "private"}
 
 
 def build_explore(catalog: Catalog, controls: parts.Controls) -> parts.Controls:
@@ -130,7 +123,9 @@ def build_explore(catalog: Catalog, controls: parts.Controls) -> parts.Controls:
         batches = recorded.batches
         batch_status = _status("explore-batch-status", recorded.about(f"{where_it_pays(batches)}.") if batches else "")
         with gr.Row(elem_classes="ns-maps"):
-            batch_plot = build_plot("explore-batches", "Speedup over plain decoding, by batch", _batch_figure(batches))
+            sizes, batch_ks = sorted({s.size for s in batches}), sorted({s.k for s in batches} - {0})
+            drawn = batch_map(batches, batch_ks, sizes) if batches else None
+            batch_plot = build_plot("explore-batches", "Speedup over plain decoding, by batch", drawn)
 
     outputs = [status, *maps, *curves, table, csv, download]
 
@@ -164,7 +159,9 @@ def build_explore(catalog: Catalog, controls: parts.Controls) -> parts.Controls:
     chosen = [ks, temperatures, tokens, prompts, seeds, *inputs]
     said = "Stopped; the maps show what was run."
     parts.build_experiment(run, stop, start, chosen, outputs, said, show_progress_on=status, **MEASURING)
-    download.click(None, csv, None, js=SAVE, show_progress="hidden", **QUIET)
+    # The browser makes the file, so that none is left on the server.
+    save = calling("take", "download", '"explore.csv", csv, "text/csv"')
+    download.click(None, csv, None, js=f"(csv) => {save}", **QUIET)
     parts.build_experiment(
         together,
         stop_together,
@@ -221,7 +218,8 @@ def _explore(
             said = _conclusion(place.samples, made)
             if place.running:
                 said = f"{place.done} of {place.total} runs done; now {place.running}."
-            yield (said, *figures, _table(made), *_file(made, bool(place.running)))
+            file = (gr.skip(), gr.skip()) if place.running or not made else (to_csv(made), gr.Button(visible=True))
+            yield said, *figures, _table(made), *file
     finally:
         cancel.set()
 
@@ -276,19 +274,6 @@ def _batches(
     finally:
         cancel.set()
     yield f"{where_it_pays(samples)}." if samples else "No batch gave a token, so there is nothing to compare.", gr.skip()
-
-
-def _batch_figure(samples: Sequence[BatchSample]) -> Figure | None:
-    if not samples:
-        return None
-    return batch_map(samples, sorted({s.k for s in samples} - {0}), sorted({s.size for s in samples}))
-
-
-def _file(made: Sequence[Cell], running: bool) -> tuple[Any, Any]:
-    """The text of the file, and the button that saves it."""
-    if running or not made:
-        return gr.skip(), gr.skip()
-    return to_csv(made), gr.Button(visible=True)
 
 
 def _table(made: Sequence[Cell]) -> gr.Dataframe:

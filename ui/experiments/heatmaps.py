@@ -1,8 +1,9 @@
 """Heat maps of what sweeps measured, over k and temperature or batch size."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from ui.charts.figures import MUTED, Figure, empty, figure
+from ui.charts.figures import MUTED, Figure, empty, figure, named_places
 from ui.experiments.batches import BatchSample, batch_speedups, where_it_pays
 from ui.experiments.spread import Estimate
 from ui.experiments.sweep import Cell
@@ -25,7 +26,9 @@ def acceptance_map(cells: Sequence[Cell], ks: Sequence[int], temperatures: Seque
     if not cells:
         return empty(NOTHING_YET)
     values = {(c.temperature, c.k): c.acceptance_rate for c in cells}
-    texts = {key: _with_spread(percent(value.mean), _share_spread(value), len(temperatures)) for key, value in values.items()}
+    texts = {
+        key: _with_spread(percent(value.mean), value, len(temperatures), "{:.0f}–{:.0f}%", 100) for key, value in values.items()
+    }
     low, high = min(value.mean for value in values.values()), max(value.mean for value in values.values())
     return _heat_map(
         values,
@@ -34,9 +37,9 @@ def acceptance_map(cells: Sequence[Cell], ks: Sequence[int], temperatures: Seque
         temperatures,
         columns_are="temperature",
         takeaway=f"Between {percent(low)} and {percent(high)} of the drafts were kept",
-        scale=KEPT,
-        low=0.0,
-        high=1.0,
+        colorscale=KEPT,
+        zmin=0.0,
+        zmax=1.0,
     )
 
 
@@ -70,42 +73,22 @@ def _speedups(
     stars: set[Field],
     ks: Sequence[int],
     columns: Sequence[float],
-    *,
-    columns_are: str,
-    takeaway: str,
+    **words: str,
 ) -> Figure:
     reach = max(0.5, *(abs(value.mean - 1) for value in values.values()))
     texts = {
-        key: _with_spread(f"<b>★ {value.mean:.2f}</b>" if key in stars else f"{value.mean:.2f}", _spread(value), len(columns))
+        key: _with_spread(f"<b>★ {value.mean:.2f}</b>" if key in stars else f"{value.mean:.2f}", value, len(columns))
         for key, value in values.items()
     }
-    return _heat_map(
-        values,
-        texts,
-        ks,
-        columns,
-        columns_are=columns_are,
-        takeaway=takeaway,
-        scale=SLOWER_FASTER,
-        low=1 - reach,
-        high=1 + reach,
-    )
+    scale: dict[str, Any] = {"colorscale": SLOWER_FASTER, "zmin": 1 - reach, "zmax": 1 + reach}
+    return _heat_map(values, texts, ks, columns, **words, **scale)
 
 
-def _spread(value: Estimate) -> str:
-    return "" if value.low is None or value.high is None else f"{value.low:.2f}–{value.high:.2f}"
-
-
-def _share_spread(value: Estimate) -> str:
-    if value.low is None or value.high is None:
-        return ""
-    return f"{100 * value.low:.0f}–{100 * value.high:.0f}%"
-
-
-def _with_spread(text: str, spread: str, columns: int) -> str:
+def _with_spread(text: str, value: Estimate, columns: int, form: str = "{:.2f}–{:.2f}", unit: int = 1) -> str:
     """A field's number, with the interval below it in small."""
-    if not spread:
+    if value.low is None or value.high is None:
         return text
+    spread = form.format(unit * value.low, unit * value.high)
     return f'{text}<br><span style="font-size:{10 if columns <= FEW_COLUMNS else 9}px">{spread}</span>'
 
 
@@ -117,16 +100,13 @@ def _heat_map(
     *,
     columns_are: str,
     takeaway: str,
-    scale: list[tuple[float, str]],
-    low: float,
-    high: float,
+    **scale: Any,
 ) -> Figure:
     # k goes upwards: a phone has room for as many columns as there are temperatures, with their spreads, but not for every k.
-    places, lines = list(range(len(columns))), list(range(len(ks)))
     fields = {
         "type": "heatmap",
-        "x": places,
-        "y": lines,
+        "x": list(range(len(columns))),
+        "y": list(range(len(ks))),
         "z": [[values[column, k].mean if (column, k) in values else None for column in columns] for k in ks],
         "text": [[texts.get((column, k), "") for column in columns] for k in ks],
         "texttemplate": "%{text}",
@@ -135,28 +115,18 @@ def _heat_map(
         "ygap": 3,
         "showscale": False,
         "hoverinfo": "skip",
-        "colorscale": scale,
-        "zmin": low,
-        "zmax": high,
+        **scale,
     }
-    ticks = {"showgrid": False, "tickfont": {"color": MUTED, "size": 12}}
+
+    def axis(title: str, names: Sequence[float]) -> dict[str, Any]:
+        ticks = {"showgrid": False, "tickfont": {"color": MUTED, "size": 12}}
+        return named_places([f"{name:g}" for name in names], title={"text": title}, range=[-0.5, len(names) - 0.5], **ticks)
+
     return figure(
         [fields],
         takeaway=takeaway,
-        x={
-            **ticks,
-            "tickvals": places,
-            "ticktext": [f"{column:g}" for column in columns],
-            "title": {"text": columns_are},
-            "range": [-0.5, len(columns) - 0.5],
-        },
-        y={
-            **ticks,
-            "tickvals": lines,
-            "ticktext": [str(k) for k in ks],
-            "title": {"text": "drafts a round, k"},
-            "range": [-0.5, len(ks) - 0.5],
-        },
+        x=axis(columns_are, columns),
+        y=axis("drafts a round, k", ks),
         height=98 + 42 * len(ks),
         margin={"l": 8, "r": 8, "t": 18, "b": 8},
     )

@@ -12,7 +12,7 @@ from typing import Any
 import gradio as gr
 
 from naive_speculate.sampling.random_source import fresh_seed
-from ui.assets import ROOT, component
+from ui.assets import component, markup_of
 from ui.charts.plot import place
 from ui.experiments.learn_recordings import recorded_lesson
 from ui.experiments.lessons.course import LESSONS, content, titles
@@ -20,14 +20,13 @@ from ui.experiments.lessons.lesson import Lesson, Trial
 from ui.host.catalog import Catalog
 from ui.host.errors import in_words
 from ui.labels import to_json
-from ui.notify import warn
+from ui.notify import QUIET, warn
 from ui.run import controls as parts
 from ui.run.settings import Settings
 
 RECORDED = "A recorded run of the two models that come with the page."
 LIVE = "Live, on this machine, with the prompt of the Run tab."
 MOST_SEEN = 100
-QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 USED = ("prompt", "pair", "chat")
 """What lessons take from the visitor's settings."""
 
@@ -60,8 +59,7 @@ def template() -> str:
         for lesson in LESSONS
         if lesson.chart
     )
-    text = (ROOT / "learn.html").read_text(encoding="utf-8")
-    return text.replace("<!-- lessons -->", items).replace("<!-- charts -->", charts)
+    return markup_of("learn", lessons=items, charts=charts)
 
 
 def recorded(number: object) -> str:

@@ -139,18 +139,9 @@ def shares(census: Census | None) -> Figure:
         bars("kept drafts", places, kept, ACCEPTED, "kept drafts: %{y:.4f}"),
         bars("replacements", places, replaced, RESAMPLED, "replacements: %{y:.4f}", marker=hatched("/")),
     ]
-    traces += [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": name,
-            "x": places,
-            "y": values,
-            "marker": {"color": color, "symbol": symbol, "size": size, "line": {"color": color, "width": width}},
-            "hovertemplate": f"{name}: %{{y:.4f}}<extra></extra>",
-        }
-        for name, values, color, symbol, size, width in marks
-    ]
+    for name, values, color, symbol, size, width in marks:
+        marker = {"color": color, "symbol": symbol, "size": size, "line": {"color": color, "width": width}}
+        traces.append(line(name, places, values, color, f"{name}: %{{y:.4f}}", mode="markers", marker=marker))
     return figure(
         traces,
         takeaway=f"{count(census.draws, 'draw')}, top-k {TOP_K}",

@@ -17,11 +17,12 @@ from naive_speculate.events import OUTPUT_KINDS, EventKind
 from naive_speculate.events.trace import Trace
 from naive_speculate.sampling.random_source import fresh_seed
 from naive_speculate.text import num_shared
-from ui.assets import ROOT, component
+from ui.assets import component, markup_of
 from ui.experiments.recordings import recorded_race
 from ui.experiments.verdict import DRAFTER_WORDS, lane_title, verdict
 from ui.host.catalog import Catalog
 from ui.labels import count, to_json
+from ui.notify import QUIET
 from ui.run import controls as parts
 from ui.run.settings import Settings
 from ui.run.wire import HEAVY
@@ -75,15 +76,14 @@ def build_race(catalog: Catalog, controls: parts.Controls) -> None:
             stop = gr.Button("Stop", elem_id="race-stop")
         status = gr.HTML(elem_id="race-status", apply_default_css=False, html_template='<p role="status">${value}</p>')
         first = message(0, *recorded, recorded=True) if recorded else ""
-        view = component("race", (ROOT / "race.html").read_text(encoding="utf-8"), first, elem_id="race-view", label="Race")
+        view = component("race", markup_of("race"), first, elem_id="race-view", label="Race")
 
     def start(one: str, other: str, *values: Any) -> Iterator[tuple[Any, Any]]:
         for done in race(catalog, parts.read(values), (one, other)):
             yield (done, gr.skip()) if isinstance(done, str) else ("", message(next(_serials), *done))
 
-    quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     inputs = [left, right, *parts.ordered(controls)]
-    parts.build_experiment(run, stop, start, inputs, [status, view], "Stopped.", concurrency_limit=1, **quiet)
+    parts.build_experiment(run, stop, start, inputs, [status, view], "Stopped.", concurrency_limit=1, **QUIET)
 
 
 def lane_settings(settings: Settings, drafter: str) -> Settings:

@@ -3,7 +3,7 @@
 import html
 from typing import Any
 
-from ui.assets import ROOT
+from ui.assets import markup_of
 
 ROOMS = {
     "yourself": ("Draft it yourself", "Write the next words, say how sure you are, and see your α beside the draft model's."),
@@ -13,14 +13,11 @@ ROOMS = {
 
 
 def room(name: str, **parts: str) -> str:
-    """The markup of a room: `assets/{name}.html`, in which `parts` take the place of the comments of their names."""
-    inside = (ROOT / f"{name}.html").read_text(encoding="utf-8")
-    for part, markup in parts.items():
-        inside = inside.replace(f"<!-- {part} -->", markup)
+    """The markup of a room; see `markup_of`."""
     title, about = map(html.escape, ROOMS[name])
     return (
         f'<details class="ns-room" data-room="{name}"><summary><b>{title}</b> <span>{about}</span></summary>'
-        f'<div class="ns-room-inside">{inside}</div></details>'
+        f'<div class="ns-room-inside">{markup_of(name, **parts)}</div></details>'
     )
 
 

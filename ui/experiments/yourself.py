@@ -21,7 +21,7 @@ from ui.assets import component
 from ui.experiments.rooms import room
 from ui.host.catalog import DECODING, Catalog
 from ui.labels import to_json
-from ui.notify import warn
+from ui.notify import QUIET, warn
 
 WORDS = 10
 TEMPERATURE = 0.8
@@ -49,7 +49,7 @@ def build_yourself(catalog: Catalog) -> None:
 
     queue: dict[str, Any] = {"concurrency_id": DECODING, "concurrency_limit": catalog.concurrency}
     # "multiple": the page asks one thing at a time; Gradio's own "once" would drop what is asked just after an answer.
-    view.word(word, None, view, show_progress="hidden", api_visibility="private", trigger_mode="multiple", **queue)
+    view.word(word, None, view, trigger_mode="multiple", **queue, **QUIET)
 
 
 def judge(catalog: Catalog, asked: Any) -> dict[str, Any]:

@@ -1,9 +1,8 @@
 """The inspector: for one token of a trace, why it was kept or not, in words, in numbers, and as distributions.
 
-Everything in the HTML that a model or a trace file wrote is escaped here, once, where the text becomes markup.
+All of it is plain text, whatever a model or a trace file wrote: `assets/js/inspector.js` makes no markup of it.
 """
 
-import html
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,28 +10,24 @@ from typing import Any
 
 from naive_speculate.events import Event, EventKind, TokenProb
 from naive_speculate.events.trace import Trace
-from naive_speculate.palette import STYLES
-from ui.explain.glossary import linked, to_markup
+from ui.explain.glossary import linked
 from ui.explain.roll import roll
-from ui.explain.verdict import Case, Rule, case_of, label_of
-from ui.explain.why import quoted, unsure, why
+from ui.explain.verdict import Case, Rule, case_of
+from ui.explain.why import unsure, why
 from ui.labels import number, visible
 
 SHOWN_TOKENS = 6
 LEAST_SHOWN = 0.0001
 LABEL_LENGTH, NAME_LENGTH = 14, 60
 """Characters of a token, at most: beside its bars, and where one points at them."""
-NOTHING_CHOSEN = "Choose a token to see why it was kept or not."
 NO_DISTRIBUTIONS = "This run kept no distributions, only the numbers of the tokens themselves."
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What the inspector says of one token, in plain text with nothing escaped: the reasons, most important first, and the
-    numbers that they rest on, with their names."""
+    """What the inspector says of one token: the reasons, most important first, and the numbers that they rest on, with their
+    names."""
 
-    kind: EventKind
-    headline: str
     sentences: list[str]
     details: list[tuple[str, str]]
 
@@ -40,13 +35,7 @@ class Explanation:
 def explain(trace: Trace, number: int) -> Explanation:
     """Explain a token event; see `case_of`."""
     case = case_of(trace, number)
-    style = STYLES[case.event.kind]
-    return Explanation(
-        kind=case.event.kind,
-        headline=f"{style.mark} {quoted(case.event)} {label_of(case)}",
-        sentences=why(case) + ([] if case.event.kind == EventKind.PROPOSED else _entropies(case)),
-        details=_details(case),
-    )
+    return Explanation(why(case) + ([] if case.event.kind == EventKind.PROPOSED else _entropies(case)), _details(case))
 
 
 def _entropies(case: Case) -> list[str]:
@@ -78,20 +67,6 @@ def _details(case: Case) -> list[tuple[str, str]]:
     details += [(name, str(value + 1)) for name, value in places if value is not None]
     details.append(("token", f"{event.token_id}" + (f" {visible(event.token)}" if event.token else "")))
     return details
-
-
-def to_html(explanation: Explanation | None) -> str:
-    """The explanation as markup, every text escaped; a hint where nothing is chosen."""
-    if explanation is None:
-        return f'<p class="inspector-hint">{NOTHING_CHOSEN}</p>'
-    sentences = "".join(f"<p>{to_markup(sentence)}</p>" for sentence in explanation.sentences)
-    details = "".join(
-        f"<div><dt>{to_markup(name)}</dt><dd>{html.escape(value)}</dd></div>" for name, value in explanation.details
-    )
-    return (
-        f'<h3 class="inspector-headline" data-kind="{explanation.kind.value}">{html.escape(explanation.headline)}</h3>'
-        f'<div class="inspector-why">{sentences}</div><dl class="inspector-details">{details}</dl>'
-    )
 
 
 def to_json(trace: Trace, number: int) -> str:

@@ -11,15 +11,15 @@ from starlette.routing import Route
 
 from naive_speculate.models import BUNDLED_PAIR
 from naive_speculate.speculate import step
-from ui.explain.glossary import BLOCK, CHEN, LEVIATHAN, MEDUSA, link
+from ui.explain.glossary import link
 from ui.host.catalog import Catalog
 
 MODEL_CARD, CODE = "model-card.md", "step.py"
 PAPERS = {
-    "Leviathan et al. 2023": LEVIATHAN,
-    "Chen et al. 2023": CHEN,
-    "block verification": BLOCK,
-    "typical acceptance": MEDUSA,
+    "Leviathan et al. 2023": "https://arxiv.org/abs/2211.17192",
+    "Chen et al. 2023": "https://arxiv.org/abs/2302.01318",
+    "block verification": "https://arxiv.org/abs/2403.10444",
+    "typical acceptance": "https://arxiv.org/abs/2401.10774",
 }
 FED = (
     "Both were fed old English prose, children's books above all, and simple tales, and nothing else: begin a story. "

@@ -9,7 +9,7 @@ import gradio as gr
 from naive_speculate.events import TOKEN_KINDS, EventKind
 from naive_speculate.events.trace import Trace
 from naive_speculate.palette import STYLES
-from ui.assets import ROOT, component
+from ui.assets import component, markup_of
 from ui.explain.inspector import to_json
 
 
@@ -22,8 +22,7 @@ def build_panel(run: str, trace: Trace) -> gr.HTML:
 def panel() -> str:
     """The panel's markup."""
     marks = html.escape(json.dumps({kind: style.mark for kind, style in STYLES.items()}), quote=True)
-    template = (ROOT / "inspector.html").read_text(encoding="utf-8")
-    return template.replace("@MARKS@", marks)
+    return markup_of("inspector", marks=marks)
 
 
 def _first_shown(run: str, trace: Trace) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from typing import Any
 
 from naive_speculate.events import TOKEN_KINDS, Event, EventKind
 from naive_speculate.events.trace import Trace
-from naive_speculate.palette import STYLES
 
 JUDGED = (EventKind.ACCEPTED, EventKind.REJECTED, EventKind.DISCARDED)
 
@@ -62,20 +61,15 @@ def case_of(trace: Trace, number: int) -> Case:
     if event.kind not in TOKEN_KINDS:
         raise ValueError(f"event number {number} is {event.kind.value!r}, which speaks of no token")
     # A step's events stand together; walking out from the event keeps this cheap however long the trace.
-    step = _around(trace.events, number)
+    first, last = number, number + 1
+    while first > 0 and _may_belong(trace[first - 1], event):
+        first -= 1
+    while last < len(trace) and _may_belong(trace[last], event):
+        last += 1
+    step = [e for e in trace.events[first:last] if e.kind in TOKEN_KINDS and e.row == event.row]
     if event.kind == EventKind.PROPOSED:
         event = next((e for e in step if e.kind in JUDGED and e.index == event.index), event)
     return Case(event, step, _rule(event, trace.settings), trace.settings)
-
-
-def _around(events: list[Event], number: int) -> list[Event]:
-    chosen = events[number]
-    first, last = number, number + 1
-    while first > 0 and _may_belong(events[first - 1], chosen):
-        first -= 1
-    while last < len(events) and _may_belong(events[last], chosen):
-        last += 1
-    return [e for e in events[first:last] if e.kind in TOKEN_KINDS and e.row == chosen.row]
 
 
 def warning(settings: dict[str, Any]) -> str:
@@ -93,16 +87,6 @@ def warning(settings: dict[str, Any]) -> str:
             "as at temperature 0."
         )
     return ""
-
-
-def label_of(case: Case) -> str:
-    """What the token is called: its kind's label; but nothing is resampled without a draw, nor a bonus without drafts."""
-    kind = case.event.kind
-    if kind == EventKind.RESAMPLED and case.rule == Rule.GREEDY:
-        return "replacement"
-    if kind == EventKind.BONUS and case.event.index == 0:
-        return "from the target"
-    return STYLES[kind].label
 
 
 def _may_belong(event: Event, chosen: Event) -> bool:

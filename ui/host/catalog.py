@@ -15,7 +15,7 @@ from naive_speculate.serving.protocol import Deliver
 from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.speculate.sequence import CancelFlag
 from ui.host.configuration import MAX_TOKENS, Configuration
-from ui.host.measuring import Measuring, NotMeasured
+from ui.host.measuring import Measuring, NotMeasured, ended_after
 from ui.host.zero import on_zero_gpu, zero_gpu
 
 DECODING = "decoding"
@@ -155,8 +155,7 @@ class Catalog:
                 continue
             with suppress(NotMeasured):
                 for _ in range(WARM_RUNS):
-                    request = _plain(WARM_PROMPT, WARM_TOKENS, served.filter_words)
-                    events = self._measurer.events(served.unobserved, request, detail="full")
+                    events = self._measurer.events(served.unobserved, _warming(served.filter_words), detail="full")
                     if events and (trouble := _trouble(events[-1])):
                         raise trouble
 
@@ -253,12 +252,7 @@ def join_catalog(configuration: Configuration, engines: Mapping[str, Engine], ob
     that wait in it.
     """
     capacity = sum(engine.about.capacity for engine in engines.values())
-    catalog = Catalog(
-        {},
-        max_tokens=configuration.max_tokens,
-        concurrency=capacity + configuration.queue_size,
-        measuring=configuration.measuring == "on",
-    )
+    catalog = _empty(configuration, capacity + configuration.queue_size)
     for name, engine in engines.items():
         words = _filtered(configuration, engine)
         warm_up(engine, words)
@@ -273,12 +267,7 @@ def load_catalog(configuration: Configuration, observers: Sequence[Observer] = (
         ValueError: If a pair cannot be loaded.
         OSError: Likewise.
     """
-    catalog = Catalog(
-        {},
-        max_tokens=configuration.max_tokens,
-        concurrency=configuration.concurrency,
-        measuring=configuration.measuring == "on",
-    )
+    catalog = _empty(configuration, configuration.concurrency)
     for choice in configuration.pairs:
         pair = load_pair(choice.target, choice.draft, choice.head, device=configuration.device, dtype=configuration.dtype)
         leave_cores_to(pair.target)
@@ -297,6 +286,10 @@ def load_catalog(configuration: Configuration, observers: Sequence[Observer] = (
     return catalog
 
 
+def _empty(configuration: Configuration, concurrency: int) -> Catalog:
+    return Catalog({}, configuration.max_tokens, concurrency, configuration.measuring == "on")
+
+
 def _filtered(configuration: Configuration, engine: Engine) -> str | None:
     """The list of words that the host wants filtered for a pair."""
     bundled = engine.about.models.get("target", "").startswith("bundled ")
@@ -306,22 +299,12 @@ def _filtered(configuration: Configuration, engine: Engine) -> str | None:
 def warm_up(engine: Engine, filter_words: str | None = None) -> None:
     """The same for an engine that decodes elsewhere."""
     for _ in range(WARM_RUNS):
-        trace = Trace(plain_run(engine, WARM_PROMPT, WARM_TOKENS, filter_words))
+        with ended_after(WARM_SECONDS) as cancel:
+            trace = Trace(run_events(engine, _warming(filter_words), cancel))
         if trace.finished is not None and trace.finished.finish_reason == FinishReason.CANCELLED:
             return
 
 
-def plain_run(engine: Engine, prompt: str, tokens: int, filter_words: str | None) -> Iterator[Event]:
-    """A plain autoregressive run, ended after `WARM_SECONDS`."""
-    cancel = threading.Event()
-    timer = threading.Timer(WARM_SECONDS, cancel.set)
-    timer.start()
-    try:
-        yield from run_events(engine, _plain(prompt, tokens, filter_words), cancel)
-    finally:
-        timer.cancel()
-
-
-def _plain(prompt: str, tokens: int, filter_words: str | None) -> Request:
-    params = SamplingParams(max_tokens=tokens, seed=0, ignore_eos=True, filter_words=filter_words)
-    return Request(prompt, params, num_draft_tokens=0)
+def _warming(filter_words: str | None) -> Request:
+    params = SamplingParams(max_tokens=WARM_TOKENS, seed=0, ignore_eos=True, filter_words=filter_words)
+    return Request(WARM_PROMPT, params, num_draft_tokens=0)

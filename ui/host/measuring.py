@@ -96,17 +96,12 @@ class Measuring:
             return self._decode(engine, replace(request, detail=detail), cancel)
 
     def _decode(self, engine: Engine, request: Request, cancel: threading.Event) -> list[Event]:
-        ended = threading.Event()
-        timer = threading.Timer(MOST_SECONDS, ended.set)
-        timer.start()
         events: list[Event] = []
-        try:
+        with ended_after(MOST_SECONDS) as ended:
             for some in engine.submit(request, _Either(cancel, ended)):
                 events += some
                 if not cancel.is_set() and not self._quiet():  # whoever comes past `make_way` is seen here
                     cancel.set()
-        finally:
-            timer.cancel()
         if cancel.is_set():
             raise NotMeasured(CAME)
         return events
@@ -125,6 +120,18 @@ class Measuring:
         finally:
             self._cancel = self._engine = None
             self._turn.release()
+
+
+@contextmanager
+def ended_after(seconds: float) -> Iterator[threading.Event]:
+    """A cancel flag that is set after so long."""
+    ended = threading.Event()
+    timer = threading.Timer(seconds, ended.set)
+    timer.start()
+    try:
+        yield ended
+    finally:
+        timer.cancel()
 
 
 class _Either:

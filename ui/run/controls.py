@@ -11,7 +11,7 @@ from gradio.components import Component
 
 from naive_speculate.speculate.draft import DRAFTERS
 from ui.host.errors import in_words
-from ui.notify import warn
+from ui.notify import QUIET, warn
 from ui.run.guided import build_guided
 from ui.run.settings import Settings, checked
 
@@ -68,10 +68,9 @@ def build_experiment(
         except Exception as error:
             yield f"It ended in an error: {in_words(error)}.", *skip
 
-    quiet: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
     going = run.click(told, list(inputs), list(outputs), **options)
-    stop.click(None, None, None, cancels=going, **quiet)
-    going.failure(lambda: stopped, None, status, **quiet)  # Gradio takes a cancelled event for one that failed
+    stop.click(None, None, None, cancels=going, queue=False, **QUIET)
+    going.failure(lambda: stopped, None, status, queue=False, **QUIET)  # Gradio takes a cancelled event for one that failed
 
 
 def build_prompt(start: Settings, models: str) -> gr.Textbox:
@@ -88,9 +87,7 @@ def build_prompt(start: Settings, models: str) -> gr.Textbox:
     with gr.Row(elem_classes="ns-examples"):
         for name, text in EXAMPLES.items():
             button = gr.Button(name, size="sm", variant="secondary", elem_classes="ns-example")
-            button.click(
-                fn=None, js=f"() => {json.dumps(text)}", outputs=prompt, show_progress="hidden", api_visibility="private"
-            )
+            button.click(None, None, prompt, js=f"() => {json.dumps(text)}", **QUIET)
     gr.HTML(f'<p class="ns-models-line">{models}</p>', apply_default_css=False)
     return prompt
 
@@ -109,24 +106,10 @@ def build_main(start: Settings) -> Controls:
     Numbers have no bounds here: Gradio's own complaint would not say which field it is about.
     """
     made: Controls = {}
-    made["num_draft_tokens"] = gr.Slider(
-        0,
-        16,
-        start.num_draft_tokens,
-        step=1,
-        label="Draft tokens (k)",
-        info="[Guesses](#term-k) a round; 0 is [plain decoding](#term-plain).",
-        elem_id="k",
-    )
-    made["temperature"] = gr.Slider(
-        0,
-        2,
-        start.temperature,
-        step=0.05,
-        label="Temperature",
-        info="0 takes the likeliest [token](#term-token); [higher](#term-temperature) is wilder.",
-        elem_id="temperature",
-    )
+    said = "[Guesses](#term-k) a round; 0 is [plain decoding](#term-plain)."
+    made["num_draft_tokens"] = _slider(start, "num_draft_tokens", 0, 16, 1, "Draft tokens (k)", said, elem_id="k")
+    said = "0 takes the likeliest [token](#term-token); [higher](#term-temperature) is wilder."
+    made["temperature"] = _slider(start, "temperature", 0, 2, 0.05, "Temperature", said, elem_id="temperature")
     made["verify_strategy"] = gr.Dropdown(
         STRATEGIES,
         value=start.verify_strategy,

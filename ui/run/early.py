@@ -12,42 +12,13 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from naive_speculate.events import TOKEN_KINDS, Event, EventKind
-from ui.assets import folder, modules_for, sheets, variables
+from ui.assets import folder, markup_of, modules_for, sheets, variables
 from ui.run.opening import ELSEWHERE
 
 MARK = b"<gradio-app"
 """What Gradio's HTML has where the page will be."""
 FIRST_NEEDED = ("theme", "views", "glossary", "sheet", "stage", "inspector", "charts", "waterfall", "opening", "others")
 """The modules that the first tab mounts."""
-_DECIDE = """
-const early = document.getElementById("ns-early"), query = new URLSearchParams(location.search);
-let dark = query.get("__theme");
-try { dark ??= localStorage.getItem("naive-speculate-theme"); } catch {}
-early.classList.toggle("dark", dark ? dark === "dark" : matchMedia("(prefers-color-scheme: dark)").matches);
-if (%s.some((name) => query.get(name))) early.remove();
-setTimeout(() => {
-    const again = document.createElement("button");
-    again.textContent = "Load again";
-    again.onclick = () => location.reload();
-    early.querySelector("[role=status]").replaceChildren("This takes long. ", again);
-}, 20000);
-"""
-"""As `theme.js` and Gradio decide on dark; and a link to something else opens that. What cannot be
-loaded never takes it away."""
-
-_HUSH = """
-const frame = window.requestAnimationFrame, counter = /^(?:Error\\n)?[^\\n]*\\n[^\\n]*statustracker/;
-let over = false;
-window.requestAnimationFrame = (callback) => {
-    if (over || !document.getElementById("prompt") || !counter.test(new Error().stack)) return frame.call(window, callback);
-    over = true;
-    return 0;
-};
-setTimeout(() => { over = true; }, 60000);
-"""
-"""Gradio's loading screen counts its seconds at every frame, and goes on with it for good once it is gone, a tenth of a core
-where a processor draws the page. The first frame that its counter asks for when the page stands there, it does not get; later
-counters, which are others', get all of theirs."""
 
 
 def early_view(tagline: str, events: Iterable[Event]) -> str:
@@ -57,11 +28,13 @@ def early_view(tagline: str, events: Iterable[Event]) -> str:
         tagline: Stands beside the page's name; HTML.
         events: Those of the run.
     """
-    return (
-        f'<div id="ns-early"><style>{variables()}{sheets("tokens", "early")}</style>'
-        f'<header><h1>Naive Speculate</h1><p>{tagline}</p></header><p role="status">Loading the controls …</p>'
-        f'<div class="ns-tokens">{"".join(_spans(events))}</div></div>'
-        f"<script>{{{_HUSH}}}{{{_DECIDE % list(ELSEWHERE)}}}</script>{_preloads()}"
+    return markup_of(
+        "early",
+        elsewhere=" ".join(ELSEWHERE),
+        styles=variables() + sheets("tokens", "early"),
+        tagline=tagline,
+        tokens="".join(_spans(events)),
+        preloads=_preloads(),
     )
 
 

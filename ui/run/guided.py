@@ -11,6 +11,7 @@ from gradio.components import Component
 
 from naive_speculate.events import Event, EventKind, FinishReason
 from ui.host.measuring import NotMeasured
+from ui.notify import QUIET
 
 TITLES = {"choice": "One of these texts", "regex": "A regular expression", "json": "A JSON schema"}
 """The kinds of guides that the page offers, by their names in the library."""
@@ -63,9 +64,8 @@ def build_guided(kind: str, text: str) -> dict[str, Component]:
         elem_id="guided-text",
         visible=possible and bool(kind),
     )
-    quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-    choice.input(None, [choice, source], source, js=FILL, **quiet)
-    choice.change(None, choice, source, js=SHOW, **quiet)
+    choice.input(None, [choice, source], source, js=FILL, **QUIET)
+    choice.change(None, choice, source, js=SHOW, **QUIET)
     return {"guided": choice, "guided_text": source}
 
 

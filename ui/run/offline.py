@@ -9,7 +9,7 @@ from base64 import b64encode
 
 from naive_speculate.events import TOKEN_KINDS, EventKind
 from naive_speculate.events.trace import Trace
-from ui.assets import IMPORT, modules_for, styles
+from ui.assets import IMPORT, markup_of, modules_for, styles
 from ui.explain.glossary import glossary
 from ui.explain.inspector import words
 from ui.explain.panel import panel
@@ -28,20 +28,16 @@ def offline_page(run: Run, stage: str) -> str:
     data = json.loads(batch(run)) | {"live": False, "done": True}
     told = {"message": json.dumps(data), "words": _words(run.trace)}
     imports = {f"ns/{name}.js": f"data:text/javascript;base64,{b64encode(text.encode()).decode()}" for name, text in _modules()}
-    title = html.escape(run.title or "A run")
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Naive Speculate: {title}</title><style>{styles()}</style>"
-        f'<script type="importmap">{json.dumps({"imports": imports})}</script></head>'
-        '<body class="ns-offline"><main class="gradio-container"><div class="main">'
-        '<header class="ns-top"><h1>Naive Speculate</h1>'
-        "<p>A recorded run of speculative decoding: a small model guesses ahead, a large one checks.</p></header>"
-        f'<div class="ns-view"><div class="ns-main" id="stage">{stage}</div>'
-        f'<aside class="ns-inspector" id="inspector"><div id="why">{panel()}</div></aside></div></div></main>'
-        f'<div id="glossary">{glossary()}</div><script type="application/json" id="run">{_in_script(told)}</script>'
-        '<script type="module">import { begin } from "ns/offline.js"; begin();</script></body></html>\n'
+    return markup_of(
+        "offline",
+        policy=_POLICY,
+        title=html.escape(run.title or "A run"),
+        styles=styles(),
+        imports=json.dumps({"imports": imports}),
+        stage=stage,
+        panel=panel(),
+        glossary=glossary(),
+        run=json.dumps(told, separators=(",", ":")).replace("<", "\\u003c"),
     )
 
 
@@ -73,7 +69,3 @@ def _words(trace: Trace) -> dict[int, object]:
             shown = Trace(trace.events[:end])
             told[number] = words(shown, number) | {"roll": roll(shown, number)}
     return told
-
-
-def _in_script(value: object) -> str:
-    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")

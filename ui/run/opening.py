@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ui import labels
-from ui.assets import ROOT, component
+from ui.assets import component, markup_of
 from ui.explain.glossary import link
 from ui.run.recorded import FOLDER
 
@@ -97,17 +97,15 @@ def build_opening() -> None:
 def markup(opening: Opening) -> str:
     """The figure as it ends: the guesses, what became of each, and the sentences that go with its scenes."""
     tail = opening.before[-160:].split("\n")[-1]
-    text = (ROOT / "opening.html").read_text(encoding="utf-8")
-    for place, said in (
-        ("elsewhere", " ".join(ELSEWHERE)),
-        ("title", f"One {link('round', 'round')}, slowly"),
-        ("described", html.escape(described(opening))),
-        ("before", html.escape(tail)),
-        ("guesses", "".join(_guesses(opening))),
-        ("scenes", "".join(f'<p data-scene="{number}">{said}</p>' for number, said in enumerate(scenes(opening)))),
-    ):
-        text = text.replace(f"<!-- {place} -->", said)
-    return text
+    return markup_of(
+        "opening",
+        elsewhere=" ".join(ELSEWHERE),
+        title=f"One {link('round', 'round')}, slowly",
+        described=html.escape(described(opening)),
+        before=html.escape(tail),
+        guesses="".join(_guesses(opening)),
+        scenes="".join(f'<p data-scene="{number}">{said}</p>' for number, said in enumerate(scenes(opening))),
+    )
 
 
 def scenes(opening: Opening) -> list[str]:

@@ -208,11 +208,6 @@ class Runs:
             for run in self._of.get(session, []):
                 run.cancel.set()
 
-    def forget(self, session: str) -> None:
-        """The visitor has gone: end the decoding and drop the runs."""
-        with self._lock:
-            self._forget(session)
-
     def _forget(self, session: str) -> None:
         self._left.pop(session, None)
         for run in self._of.pop(session, []):

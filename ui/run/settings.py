@@ -62,20 +62,8 @@ class Settings:
         Raises:
             ValueError: Names the field that is out of range.
         """
-        return SamplingParams(
-            temperature=self.temperature,
-            max_tokens=self.max_tokens,
-            seed=self.seed,
-            top_p=self.top_p,
-            top_k=self.top_k,
-            min_p=self.min_p,
-            repetition_penalty=self.repetition_penalty,
-            presence_penalty=self.presence_penalty,
-            frequency_penalty=self.frequency_penalty,
-            stop=self.stop_strings,
-            ignore_eos=self.ignore_eos,
-            guided_decoding=guide(self.guided, self.guided_text),
-        )
+        same = {name: getattr(self, name) for name in ALIKE}
+        return SamplingParams(**same, stop=self.stop_strings, guided_decoding=guide(self.guided, self.guided_text))
 
     def request(self, detail: Detail = "full") -> Request:
         """What the engine is asked for; without detail where only tokens and times are wanted, for the rest takes time.
@@ -102,6 +90,8 @@ class Settings:
         return urlencode({name: "" if value is None else value for name, value in changed.items()})
 
 
+ALIKE = {field.name for field in fields(Settings)} & {field.name for field in fields(SamplingParams)} - {"stop"}
+"""Settings that the library has by the same names, with the same meanings."""
 NOTHING = Settings(prompt="", seed=None)
 """What a link need not say: with it, every other value is in the link."""
 

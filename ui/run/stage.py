@@ -14,7 +14,7 @@ from naive_speculate.events.trace import Trace
 from naive_speculate.palette import PROMPT, STYLES, Style
 from naive_speculate.speculate.draft import DRAFTERS
 from ui import labels
-from ui.assets import ROOT, component
+from ui.assets import component, markup_of
 from ui.explain.glossary import link
 from ui.explain.inspector import to_json
 from ui.run.guided import unguided as without_its_guide
@@ -34,13 +34,8 @@ LEGEND = (
     EventKind.PROPOSED,
 )
 
-TERMS_OF = {
-    "drafted": "draft",
-    "accepted": "kept",
-    "rejected": "refused",
-    "discarded": "discarded",
-    "resampled": "resampled",
-    "bonus": "bonus",
+TERMS_OF = {"drafted": "draft", "accepted": "kept", "rejected": "refused"} | {
+    label: label for label in ("discarded", "resampled", "bonus")
 }
 """The kinds' terms in the glossary, by their labels."""
 
@@ -53,10 +48,7 @@ def build_stage(runs: Runs, first: Run) -> gr.HTML:
 
 def template() -> str:
     """The component's markup; it never changes, so Gradio never touches what the script adds to it."""
-    text = (ROOT / "stage.html").read_text(encoding="utf-8")
-    for place, markup in (("legend", legend()), ("meanings", meanings()), ("headline", headline()), ("drafters", drafters())):
-        text = text.replace(f"<!-- {place} -->", markup)
-    return text
+    return markup_of("stage", legend=legend(), meanings=meanings(), headline=headline(), drafters=drafters())
 
 
 def legend() -> str:

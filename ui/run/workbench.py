@@ -16,7 +16,7 @@ from ui.charts.waterfall import build_waterfall
 from ui.explain.models import build_models, models_in_short
 from ui.explain.panel import build_panel
 from ui.host.catalog import DECODING, Catalog
-from ui.notify import warn
+from ui.notify import QUIET, warn
 from ui.run import controls as parts
 from ui.run.guided import kept
 from ui.run.opening import build_opening
@@ -79,8 +79,7 @@ class Workbench:
         self._wire()
 
     def _wire(self) -> None:
-        quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-        direct = {**quiet, "queue": False}
+        direct = {**QUIET, "queue": False}
         decoding: dict[str, Any] = {
             "concurrency_id": DECODING,
             "concurrency_limit": self._catalog.concurrency,
@@ -95,12 +94,12 @@ class Workbench:
                 self._decode, self.settings, self.stage, trigger_mode="multiple", **decoding
             )
         self.stop.click(self._halt, None, None, trigger_mode="multiple", **direct)
-        self.stage.open(self._open, None, [self.stage, *self.settings], **quiet)
-        self.stage.linked(self.follow_link, None, self.settings, **quiet)
+        self.stage.open(self._open, None, [self.stage, *self.settings], **QUIET)
+        self.stage.linked(self.follow_link, None, self.settings, **QUIET)
         self.stage.follow(self._follow, None, self.stage, trigger_mode="multiple", **decoding)
         for view in (self.stage, self.others):
-            view.lost(lambda: gr.Warning(NO_RUN), None, None, **quiet)
-        self.share.click(self._link, self.settings, link, **quiet).success(None, link, None, js=COPY_LINK, **quiet)
+            view.lost(lambda: gr.Warning(NO_RUN), None, None, **QUIET)
+        self.share.click(self._link, self.settings, link, **QUIET).success(None, link, None, js=COPY_LINK, **QUIET)
 
     async def _decode(self, request: gr.Request, *values: Any) -> AsyncIterator[Any]:
         """Run: decode what the controls hold."""

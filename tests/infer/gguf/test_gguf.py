@@ -347,13 +347,14 @@ def test_the_command_line_takes_gguf_files(files, decoder):
 
 
 def test_the_page_serves_gguf_files(files):
-    from ui.host.catalog import load_catalog, plain_run
+    from naive_speculate.serving import Request
+    from ui.host.catalog import load_catalog, run_events
     from ui.host.configuration import read_configuration
 
     catalog = load_catalog(read_configuration({"NAIVE_SPECULATE_PAIRS": f"Mine = {files[0]} + {files[1]}"}, {}))
     engine = catalog.of("Mine").engine
     assert engine.about.models == {"target": "target.gguf", "draft": "draft.gguf"}
-    assert [event.kind for event in plain_run(engine, PROMPTS[0], 3, None)][-1] == "finished"
+    assert [event.kind for event in run_events(engine, Request(PROMPTS[0], SamplingParams(max_tokens=3)))][-1] == "finished"
     catalog.close()
 
 

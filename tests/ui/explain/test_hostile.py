@@ -7,7 +7,7 @@ import pytest
 from naive_speculate.events import TOKEN_KINDS, Event, EventKind, TokenProb
 from naive_speculate.events.trace import Trace
 from tests.ui.handmade import run
-from ui.explain.inspector import explain, to_html, to_json
+from ui.explain.inspector import to_json
 
 NUMBERS = [0, 1, -1, -0.5, 0.5, 1e-300, 1e300, -1e300, 10**9, -(10**9), 0.9999999, None]
 TEXTS = ["", None, "<img src=x onerror=alert(1)>", "\u202e\x00", " ", "%{x}", "𝕏" * 5000, "</b><b>"]
@@ -58,8 +58,6 @@ def test_nonsense_is_drawn_and_explained_without_an_error(seed):
     trace = mangled(seed)
     for number, event in enumerate(trace):
         if event.kind in TOKEN_KINDS:
-            markup = to_html(explain(trace, number))
-            assert "<img" not in markup
             assert "<" not in to_json(trace, number)  # which stands in the page's source, and whose words become text
 
 

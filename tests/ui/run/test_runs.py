@@ -87,7 +87,7 @@ def test_a_visitor_does_not_end_another_s_run():
     runs.add("me", mine)
     runs.add("you", other)
     runs.cancel("me")
-    runs.forget("me")
+    runs._forget("me")
     assert not other.cancel.is_set()
     assert runs.get(other.id) is other
     assert runs.get(mine.id) is None
@@ -97,7 +97,7 @@ def test_a_visitor_who_leaves_is_forgotten():
     runs, run = Runs(), Run()
     run.start(decoding(endless))
     runs.add("visitor", run)
-    runs.forget("visitor")
+    runs._forget("visitor")
     assert run.done.wait(60)
     assert runs.get(run.id) is None
 

@@ -55,7 +55,7 @@ def test_a_copy_of_a_run_outlives_its_first_visitor():
     runs.add("first", mine)
     theirs = mine.copy()
     runs.add("second", theirs)
-    runs.forget("first")
+    runs._forget("first")
     assert runs.get(mine.id) is None
     kept = runs.get(theirs.id)
     assert (kept.events, kept.settings, kept.measure, kept.title) == (mine.events, mine.settings, list, "t")

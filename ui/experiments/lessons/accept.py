@@ -141,13 +141,5 @@ def _cell(value: float, kind: str) -> str:
     return f'<td data-kind="{kind}" style="--share:{value:.4f}">{percent(value)}</td>'
 
 
-LESSON = Lesson(
-    number=3,
-    button="Find another",
-    note="Decodes the prompt of the Run tab until the die refuses a guess that might as well have been kept.",
-    measure=measure,
-    words=words,
-    right=right,
-    views=views,
-    markup=markup,
-)
+NOTE = "Decodes the prompt of the Run tab until the die refuses a guess that might as well have been kept."
+LESSON = Lesson(3, "Find another", NOTE, measure, words, right, views, markup=markup)

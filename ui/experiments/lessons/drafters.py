@@ -131,14 +131,7 @@ def _chart(data: Data, shown: list[str], lit: Any = ()) -> View:
     return {"figure": figure([*measured_bars, plain_line(len(here))], takeaway=said, x=x, y=y, height=340, bargroupgap=0.08)}
 
 
+NOTE = "Runs every drafter of the pair after the prompt of the Run tab, and on a text that repeats itself."
 LESSON = Lesson(
-    number=7,
-    button="Measure them on this machine",
-    note="Runs every drafter of the pair after the prompt of the Run tab, and on a text that repeats itself.",
-    measure=measure,
-    words=words,
-    right=right,
-    views=views,
-    chart="Drafters on two texts",
-    timed=True,
+    7, "Measure them on this machine", NOTE, measure, words, right, views, chart="Drafters on two texts", timed=True
 )

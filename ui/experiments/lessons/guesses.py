@@ -19,7 +19,7 @@ from ui.charts.figures import (
     nice_ceiling,
     plain_line,
 )
-from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking
+from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking, only_first
 from ui.experiments.lessons.tally import tally_up
 from ui.labels import number, percent
 
@@ -118,9 +118,8 @@ def views(data: Data) -> list[View]:
 
 def _only_first(speeds: dict[str, Any], places: int) -> dict[str, Any]:
     """The first of the bars, not yet said to be the best or another."""
-    hidden = [None] * (places - 1)
-    text = speeds["text"][0].removeprefix("★ ")
-    return {**speeds, "y": [speeds["y"][0], *hidden], "text": [text, *hidden], "marker": {"color": ACCEPTED}, "error_y": None}
+    plain = {"text": [speeds["text"][0].removeprefix("★ ")], "marker": {"color": ACCEPTED}, "error_y": None}
+    return only_first(speeds | plain, places)
 
 
 def _axis(ks: list[int]) -> dict[str, Any]:
@@ -179,15 +178,8 @@ def _speeds(data: Data) -> Figure:
     return figure([speeds, plain_line(len(ks))], takeaway=said, x=_axis(ks), y=y, height=320)
 
 
-LESSON = Lesson(
-    number=5,
-    button="Try k from 1 to 12",
-    note="Runs the prompt of the Run tab with every k at temperature 0.7, and plainly to compare. The Explore tab does it for "
-    "many temperatures.",
-    measure=measure,
-    words=words,
-    right=right,
-    views=views,
-    chart="What more guesses bring",
-    timed=True,
+NOTE = (
+    "Runs the prompt of the Run tab with every k at temperature 0.7, and plainly to compare. The Explore tab does it for many "
+    "temperatures."
 )
+LESSON = Lesson(5, "Try k from 1 to 12", NOTE, measure, words, right, views, chart="What more guesses bring", timed=True)

@@ -110,6 +110,12 @@ def spoken(text: str) -> str:
     return visible(text.strip(" ") or text)
 
 
+def only_first(bars: dict[str, Any], places: int) -> dict[str, Any]:
+    """The first of so many bars."""
+    hidden = [None] * (places - 1)
+    return {**bars, "y": [bars["y"][0], *hidden], "text": [bars["text"][0], *hidden]}
+
+
 def asking(figure: Figure, places: Iterable[int], takeaway: str) -> Figure:
     """A chart with a question mark at the places that the reader is to think about, and a line that asks."""
     mark = {"text": "?", "yref": "paper", "y": 0, "yanchor": "bottom", "font": {"size": 22}}

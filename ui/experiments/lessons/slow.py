@@ -1,9 +1,8 @@
 """Lesson 1: a pass over many tokens takes hardly longer than one over a single token."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking, showing
+from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking, only_first, showing
 from ui.experiments.passes import costs_in_words, measure_passes, pass_costs
 from ui.labels import milliseconds
 
@@ -50,7 +49,7 @@ def right(data: Data) -> list[int]:
 def views(data: Data) -> list[View]:
     known = _known(data)
     whole = pass_costs(known)
-    first = _only_first(whole["data"][0], len(known))
+    first = only_first(whole["data"][0], len(known))
     alone = f"One token: {milliseconds(known[1])}. And {max(known)} at once?"
     asked = showing(asking({**whole, "data": [first]}, range(1, len(known)), alone))
     return [
@@ -61,19 +60,7 @@ def views(data: Data) -> list[View]:
     ]
 
 
-def _only_first(bars: dict[str, Any], places: int) -> dict[str, Any]:
-    hidden = [None] * (places - 1)
-    return {**bars, "y": [bars["y"][0], *hidden], "text": [bars["text"][0], *hidden]}
-
-
+NOTE = "Times the target here and now, with your prompt before every pass. It takes some seconds."
 LESSON = Lesson(
-    number=1,
-    button="Measure it on this machine",
-    note="Times the target here and now, with your prompt before every pass. It takes some seconds.",
-    measure=measure,
-    words=words,
-    right=right,
-    views=views,
-    chart="Time of one pass of the target",
-    timed=True,
+    1, "Measure it on this machine", NOTE, measure, words, right, views, chart="Time of one pass of the target", timed=True
 )

@@ -91,14 +91,7 @@ def _chart(data: Data, shown: int) -> Figure:
     return asking(made, range(shown, len(CASES)), said)
 
 
+NOTE = "Runs the prompt of the Run tab with few and with many guesses a round, and plainly to compare."
 LESSON = Lesson(
-    number=6,
-    button="Measure it on this machine",
-    note="Runs the prompt of the Run tab with few and with many guesses a round, and plainly to compare.",
-    measure=measure,
-    words=words,
-    right=right,
-    views=views,
-    chart="Speed beside plain decoding",
-    timed=True,
+    6, "Measure it on this machine", NOTE, measure, words, right, views, chart="Speed beside plain decoding", timed=True
 )

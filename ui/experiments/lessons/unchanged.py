@@ -109,13 +109,5 @@ def views(data: Data) -> list[View]:
     ]
 
 
-LESSON = Lesson(
-    number=4,
-    button=f"Draw {DRAWS:,} tokens",
-    note="Looks for such a place after the prompt of the Run tab, and draws there; the chart grows as it draws.",
-    measure=measure,
-    words=words,
-    right=right,
-    views=views,
-    chart="The next token, counted",
-)
+NOTE = "Looks for such a place after the prompt of the Run tab, and draws there; the chart grows as it draws."
+LESSON = Lesson(4, f"Draw {DRAWS:,} tokens", NOTE, measure, words, right, views, chart="The next token, counted")

@@ -112,13 +112,5 @@ def _chip(kind: str, text: str) -> str:
     return f'<{tag} class="ns-token ns-chip" data-kind="{kind}">{label(text)}<span class="ns-said"> {said}</span></{tag}> '
 
 
-LESSON = Lesson(
-    number=2,
-    button="Decode your prompt",
-    note="Decodes the prompt of the Run tab, four guesses a round at temperature 0.7, and shows one round of it.",
-    measure=measure,
-    words=words,
-    right=right,
-    views=views,
-    markup=markup,
-)
+NOTE = "Decodes the prompt of the Run tab, four guesses a round at temperature 0.7, and shows one round of it."
+LESSON = Lesson(2, "Decode your prompt", NOTE, measure, words, right, views, markup=markup)
