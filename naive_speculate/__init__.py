@@ -7,20 +7,33 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from naive_speculate.events import Event as Event
-    from naive_speculate.events import EventKind as EventKind
-    from naive_speculate.events.trace import Trace as Trace
-    from naive_speculate.models import ModelPair as ModelPair
-    from naive_speculate.models import load_pair as load_pair
-    from naive_speculate.sampling.guided import GuidedDecodingParams as GuidedDecodingParams
-    from naive_speculate.sampling.params import SamplingParams as SamplingParams
-    from naive_speculate.sampling.strategy import SampleStrategy as SampleStrategy
-    from naive_speculate.speculate.decoder import SpeculativeDecoder as SpeculativeDecoder
-    from naive_speculate.speculate.result import GenerationResult as GenerationResult
-    from naive_speculate.speculate.verify import VerifyStrategy as VerifyStrategy
-    from naive_speculate.watching import watch as watch
+    from naive_speculate.events import Event, EventKind
+    from naive_speculate.events.trace import Trace
+    from naive_speculate.models import ModelPair, load_pair
+    from naive_speculate.sampling.guided import GuidedDecodingParams
+    from naive_speculate.sampling.params import SamplingParams
+    from naive_speculate.sampling.strategy import SampleStrategy
+    from naive_speculate.speculate.decoder import SpeculativeDecoder
+    from naive_speculate.speculate.result import GenerationResult
+    from naive_speculate.speculate.verify import VerifyStrategy
+    from naive_speculate.watching import watch
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Event",
+    "EventKind",
+    "GenerationResult",
+    "GuidedDecodingParams",
+    "ModelPair",
+    "SampleStrategy",
+    "SamplingParams",
+    "SpeculativeDecoder",
+    "Trace",
+    "VerifyStrategy",
+    "load_pair",
+    "watch",
+]
 
 _MODULES = {
     "Event": "events",
@@ -36,7 +49,6 @@ _MODULES = {
     "load_pair": "models",
     "watch": "watching",
 }
-__all__ = list(_MODULES)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Train a draft head for a target (EAGLE-3, Li et al. 2025, arXiv 2503.01840), by distillation, on books and the target's text.
+"""Train a draft head for a target (EAGLE-3, Li et al. 2025, arXiv 2503.01840), by distillation, on the target's own text.
 
 A window's later steps are simulated ("training-time test", section 3.2): in step j a place reads, in place of the target's
 states, what the head itself gave out at the place before in step j - 1, and attends to the target's states only up to j places
@@ -32,10 +32,10 @@ from train.distil import (
     with_rest,
 )
 from train.export import written_anew
-from train.loop import Budget, LossFunction, Training, model_logits
+from train.loop import Budget, LossFunction, Training
 from train.pipeline import Workshop, compiled
 from train.precision import half_precision
-from train.teacher import LIKELIEST, Lesson, Lessons, hidden_states, keep_states
+from train.teacher import LIKELIEST, Lesson, Lessons, hidden_states, keep_states, likeliest
 
 STEP_DECAY = 0.8  # weight of a simulated step's loss, times that of the one before
 VALID_WINDOWS = 16
@@ -142,9 +142,9 @@ def head_loss(head: HeadModel, recipe: HeadRecipe, tv_weight: float, num_steps: 
 
     def loss(lesson: Lesson) -> Tensor:
         assert lesson.states is not None
-        likeliest, p = lesson.likeliest[:, 1:], with_rest(lesson.probs[:, 1:])
-        known = head.t2d[likeliest]
-        ids = torch.where(known, place[likeliest], 0)
+        told, p = lesson.likeliest[:, 1:], with_rest(lesson.probs[:, 1:])
+        known = head.t2d[told]
+        ids = torch.where(known, place[told], 0)
         total, weight = p.new_zeros(()), 0.0
         for step, logits in enumerate(head(lesson.tokens[:, 1:], lesson.states[:, :-1], steps)):
             log_q = torch.log_softmax(logits[:, step:].float(), -1).gather(-1, ids[:, step:])
@@ -171,11 +171,12 @@ def train_head(shop: Workshop, target: LlamaForCausalLM, target_step: int, recip
     head = HeadModel(recipe, target, frequent_tokens(shop, recipe.known_tokens)).to(shop.device)
     teacher, folder, text, own = teacher_and_text(shop, target, target_step)
     keep_states(shop, teacher, text, recipe.layers, own)
-    lessons = Lessons(text, shop.recipe.sequence_length, shop.recipe.seed + 5, own)
+    lessons = Lessons(text, shop.recipe.sequence_length, shop.recipe.seed + 5, recipe.layers, own)
     schedule = replace(for_drafts(shop.recipe), muon_rate=recipe.muon_rate, adam_rate=recipe.adam_rate)
     settings = {
         "recipe": asdict(shop.recipe), "head": json.loads(json.dumps(asdict(recipe))),
         "data": shop.data_card()["source"], "target_step": target_step,
+        "likeliest": LIKELIEST, "windows": own,
     }  # fmt: skip
     for name, tv_weight, share in (("head", TOTAL_VARIATION_WEIGHT, 1 - POLISH_SHARE), ("head-polish", 1.0, POLISH_SHARE)):
         Training(
@@ -188,7 +189,8 @@ def train_head(shop: Workshop, target: LlamaForCausalLM, target_step: int, recip
 
 @torch.no_grad()
 def held_out_variation(shop: Workshop, teacher: LlamaForCausalLM, head: HeadModel, recipe: HeadRecipe) -> float:
-    """Mean total variation of all simulated steps on held-out text: one minus it is what is accepted at temperature 1."""
+    """Mean total variation of all simulated steps on held-out text, as far as the likeliest tokens tell: what is accepted at
+    temperature 1 is one minus it at most."""
     tokens, length = TokenStream(shop.tokens("valid"), shop.recipe.seed), shop.recipe.sequence_length
     loss = head_loss(head, recipe, 1.0)
     head.eval()
@@ -197,8 +199,7 @@ def held_out_variation(shop: Workshop, teacher: LlamaForCausalLM, head: HeadMode
     for _ in range(passes := max(1, VALID_WINDOWS // rows)):
         with half_precision(shop.device):
             batch = tokens.next_batch(rows, length, shop.device)[:, :-1]
-            probs, likeliest = torch.softmax(model_logits(teacher, batch).float(), -1).topk(LIKELIEST, -1)
-            total += loss(Lesson(batch, likeliest, probs, hidden_states(teacher, batch, recipe.layers).float())).item()
+            total += loss(Lesson(batch, *likeliest(teacher, batch), hidden_states(teacher, batch, recipe.layers))).item()
     head.train()
     return total / passes
 

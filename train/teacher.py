@@ -25,7 +25,7 @@ from train.precision import half_precision
 
 LIKELIEST = 128
 SAVE_EVERY = 16  # batches
-IDS, PROBS, STATES, DONE = ".ids", ".probs", ".states", ".json"
+IDS, PROBS, DONE = ".ids", ".probs", ".json"
 
 
 class Lesson(NamedTuple):
@@ -48,26 +48,33 @@ def write_text(own: TokenArray, books: TokenArray, path: Path) -> None:
 def keep_distributions(shop: Workshop, target: LlamaForCausalLM, path: Path) -> None:
     """Write, beside the text in ``path``, what ``target`` says of each of its windows; goes on where it was interrupted."""
     kept = min(LIKELIEST, shop.recipe.vocab_size - 1)
-
-    def likeliest(batch: Tensor) -> tuple[Tensor, Tensor]:
-        values, indices = torch.softmax(model_logits(target, batch).float(), -1).topk(kept, -1)
-        return indices, values
-
     windows = (len(open_tokens(path)) - 1) // shop.recipe.sequence_length
-    _ask(shop, path, windows, {IDS: (np.uint16, kept), PROBS: (np.float16, kept)}, DONE, likeliest)
+    _ask(shop, path, windows, {IDS: (np.uint16, kept), PROBS: (np.float16, kept)}, DONE, lambda batch: likeliest(target, batch))
+
+
+def likeliest(target: LlamaForCausalLM, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """The ``LIKELIEST`` tokens after each place, int64, and their probabilities, float32; ``(rows, length, kept)`` each."""
+    probs = torch.softmax(model_logits(target, tokens).float(), -1)
+    values, indices = probs.topk(min(LIKELIEST, probs.shape[-1] - 1), -1)
+    return indices, values
 
 
 def keep_states(shop: Workshop, target: LlamaForCausalLM, path: Path, layers: Sequence[int], windows: int) -> None:
     """The same of the first so many windows with the target's hidden states after these layers, side by side."""
-    width = len(layers) * target.config.hidden_size
-    files = {STATES: (np.float16, width)}
-    _ask(shop, path, windows, files, STATES + DONE, lambda batch: (hidden_states(target, batch, layers),))
+    suffix = states_suffix(layers)
+    files = {suffix: (np.float16, len(layers) * target.config.hidden_size)}
+    _ask(shop, path, windows, files, suffix + DONE, lambda batch: (hidden_states(target, batch, layers),))
+
+
+def states_suffix(layers: Sequence[int]) -> str:
+    """What the file of the hidden states after these layers ends in."""
+    return ".states-" + "-".join(map(str, layers))
 
 
 def hidden_states(target: LlamaForCausalLM, tokens: Tensor, layers: Sequence[int]) -> Tensor:
-    """``(rows, length, number of layers * hidden)``."""
+    """``(rows, length, number of layers * hidden)``, float32."""
     states = target.model(input_ids=tokens, use_cache=False, output_hidden_states=True).hidden_states
-    return torch.cat([states[layer] for layer in layers], -1)
+    return torch.cat([states[layer] for layer in layers], -1).float()
 
 
 @torch.no_grad()
@@ -110,10 +117,11 @@ class Lessons(TokenStream):
     Args:
         path: The text's.
         length: Of a window.
-        windows: Only the first so many, with the target's states; None for all, without.
+        layers: After which the target's states come along; for none, without.
+        windows: Only the first so many, of which the states are kept; None for all.
     """
 
-    def __init__(self, path: Path, length: int, seed: int, windows: int | None = None) -> None:
+    def __init__(self, path: Path, length: int, seed: int, layers: Sequence[int] = (), windows: int | None = None) -> None:
         tokens = open_tokens(path)
         count = (len(tokens) - 1) // length
         super().__init__(tokens if windows is None else tokens[: windows * length + 1], seed)
@@ -121,8 +129,9 @@ class Lessons(TokenStream):
         self.ids = np.memmap(path.with_suffix(IDS), np.uint16, "r").reshape(count, length, -1)
         self.probs = np.memmap(path.with_suffix(PROBS), np.float16, "r").reshape(count, length, -1)
         self.states: np.ndarray | None = None
-        if windows is not None:
-            self.states = np.memmap(path.with_suffix(STATES), np.float16, "r").reshape(windows, length, -1)
+        if layers:
+            states = np.memmap(path.with_suffix(states_suffix(layers)), np.float16, "r")
+            self.states = states.reshape(windows or count, length, -1)
 
     def next_batch(self, rows: int, length: int, device: torch.device) -> Lesson:  # type: ignore[override]
         if length != self.length:

@@ -46,7 +46,7 @@ export class Guided {
   async ask(run) {
     this.answer = { run, asked: true, reason: "It is being decoded" };
     this.tell();
-    const answer = JSON.parse(await answerTo(() => this.stage.server.unguided(run)) || "null");
+    const answer = await answerTo(async () => JSON.parse(await this.stage.server.unguided(run) || "null"));
     if (this.answer.run !== run) return;
     this.answer = { run, asked: true, ...(answer ?? { reason: "The server does not answer.", again: true }) };
     this.tell();

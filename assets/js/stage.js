@@ -133,7 +133,7 @@ class Stage {
       if (this.told.upto >= 0) this.tell();
     };
     know({ measuring: live });
-    const answer = JSON.parse(await answerTo(() => this.server.speedup([id, asked])) || "null");
+    const answer = await answerTo(async () => JSON.parse(await this.server.speedup([id, asked]) || "null"));
     if (finished && answer?.speedup) finished.speedup = answer.speedup;
     know(answer ?? { reason: "The server does not answer.", again: true });
   }
@@ -316,10 +316,10 @@ class Stage {
       const refusals = [...events.keys()].filter((n) => events[n].kind === "rejected");
       if (refusals.length) return this.shown[refusals.reduce((best, n) => (doubt(n) < doubt(best) ? n : best))];
     }
-    const last = (wanted) => events.findLastIndex((event, n) => n < cursor && wanted(event));
-    const newest = last(({ kind }) => TOKEN.has(kind));
-    const refused = newest < 0 ? -1 : last(({ kind, step }) => kind === "rejected" && step === events[newest].step);
-    return this.shown[refused < 0 ? newest : refused] ?? null;
+    const newest = events.findLastIndex(({ kind }, n) => n < cursor && TOKEN.has(kind));
+    let refused = newest; // looked for in the same round
+    while (refused > 0 && events[refused].kind !== "rejected" && events[refused].step === events[newest].step) refused -= 1;
+    return this.shown[events[refused]?.kind === "rejected" && events[refused].step === events[newest].step ? refused : newest] ?? null;
   }
 
   // Of a drafter that copies: underlines where the inspected token's round was copied from, or the token that is pointed at.

@@ -22,6 +22,13 @@ class _Console(Console):
         raise
 
 
+def _numbers(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number, or several with commas between them, got {text!r}") from None
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="naive_speculate doctor",
@@ -29,9 +36,9 @@ def _parser() -> argparse.ArgumentParser:
         epilog=f"Known are {KNOWN}.",
     )
     add = parser.add_argument
-    add("--draft-cost", metavar="C", help="time of a draft forward ÷ that of a target forward over one token")
+    add("--draft-cost", type=float, metavar="C", help="time of a draft forward ÷ that of a target forward over one token")
     help = "time of a target forward over 1, 2, 3 … tokens ÷ that over one, such as 1,1.02,1.05; or one number (default: 1)"
-    add("--verify-cost", metavar="V,V…", help=help)
+    add("--verify-cost", type=_numbers, metavar="V,V…", help=help)
     add("--draft-size", metavar="N", help="parameters of the draft, such as 0.6B, to estimate its cost from")
     add("--target-size", metavar="N", help="parameters of the target, of a mixture of experts the active ones")
     add("--num-draft-tokens", type=positive, metavar="K", help="the window, where the log does not tell it")
@@ -46,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ValueError: If there is nothing in it that is known, or an option is out of its range.
     """
     args = _parser().parse_args(arguments)
+    verify = args.verify_cost or (1.0,)
     sizes = args.draft_size, args.target_size
     if None in sizes and any(sizes):
         raise ValueError("--draft-size and --target-size are given together or not at all")
@@ -53,7 +61,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise ValueError("--draft-cost is given, so that --draft-size and --target-size have nothing to estimate")
     if args.draft_cost is None and not any(sizes) and args.verify_cost:
         raise ValueError("--verify-cost needs --draft-cost, or --draft-size and --target-size")
-    table, basis = costs.from_words("/".join(sizes) if any(sizes) else args.draft_cost or "", args.verify_cost or "")
+    table, basis = None, "as given"
+    if args.draft_cost is not None:
+        table = costs.given(args.draft_cost, verify)
+    elif any(sizes):
+        table = costs.estimated(*sizes, verify)
+        basis = f"a guess from {sizes[0]} ÷ {sizes[1]}, as if reading the weights were all"
     text = sys.stdin.buffer.read().decode("utf-8", errors="replace")
     found = diagnose(read(text), table, num_draft_tokens=args.num_draft_tokens)
     if args.json:

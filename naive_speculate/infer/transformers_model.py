@@ -36,10 +36,7 @@ class TransformersLanguageModel:
 
     Attributes:
         name: Where the model was loaded from, or its class.
-        vocab_size: Width of the logits.
         max_positions: How many tokens a sequence may have; None where the configuration has no limit.
-        num_layers: Number of decoder layers.
-        hidden_size: Width of the hidden states.
 
     Raises:
         ValueError: If the model's state cannot be rolled back (recurrent and hybrid models), or it is not decoder-only.
@@ -50,9 +47,6 @@ class TransformersLanguageModel:
         self.config = model.config.get_text_config(decoder=True)
         refuse_if_not_rollbackable(model)
         self.name: str = model.name_or_path or type(model).__name__
-        self.vocab_size: int = self.config.vocab_size
-        self.num_layers: int = self.config.num_hidden_layers
-        self.hidden_size: int = self.config.hidden_size
         layer_types = getattr(self.config, "layer_types", None)
         self._mixed_layers = layer_types is not None and "sliding_attention" in layer_types
         self._window: int | None = getattr(self.config, "sliding_window", None)
@@ -64,6 +58,21 @@ class TransformersLanguageModel:
                 "%s takes %d positions here, since its rotary frequencies change beyond", self.name, self.max_positions
             )
         self._by_mask: bool | None = None
+
+    @property
+    def vocab_size(self) -> int:
+        """Width of the logits."""
+        return cast(int, self.config.vocab_size)
+
+    @property
+    def num_layers(self) -> int:
+        """Number of decoder layers."""
+        return cast(int, self.config.num_hidden_layers)
+
+    @property
+    def hidden_size(self) -> int:
+        """Width of the hidden states."""
+        return cast(int, self.config.hidden_size)
 
     @property
     def eos_token_id(self) -> int:

@@ -57,7 +57,7 @@ def usable_probabilities(pipelines: Sequence[LogitsPipeline], scores: torch.Tens
     """
     probs = batch_probabilities(pipelines, scores)
     if probs.device.type == "cpu":
-        numbers, (count, places) = probs.numpy(), probs.shape[:2]
+        numbers, (count, places) = probs.detach().numpy(), probs.shape[:2]
         if not any(math.isnan(numbers.item(row, place, 0)) for row in range(count) for place in range(places)):
             return probs, None
     lost = probs[..., 0].isnan()

@@ -182,11 +182,11 @@ class RejectionSampler(_Sampler):
             [(p.item(row, i, x), q.item(row, i, x)) for i, x in enumerate(window)]
             for row, window in enumerate(draft_token_ids.tolist())
         ]
-        accept_probs = on_device(
-            [[min(1.0, a / b) if b > 0 else 0.0 for a, b in row] for row in places], dtype=target_probs.dtype
-        )
-        refused = (uniforms.numpy() >= accept_probs.numpy()).tolist()
-        counts = [[*row[:length], True].index(True) for row, length in zip(refused, lengths.tolist(), strict=True)]
+        # A quotient that is NaN stays NaN, so that it keeps nothing.
+        ratios = [[(1.0 if a >= b else a / b) if b > 0 else 0.0 for a, b in row] for row in places]
+        accept_probs = on_device(ratios, dtype=target_probs.dtype)
+        kept = (uniforms.numpy() < accept_probs.numpy()).tolist()
+        counts = [[*row[:length], False].index(False) for row, length in zip(kept, lengths.tolist(), strict=True)]
         return on_device(counts), accept_probs
 
     @staticmethod

@@ -19,7 +19,7 @@ def greedy_match(target_dists: torch.Tensor, candidate_tokens: torch.Tensor) -> 
         `resampled_token`, an int64 scalar: the target's most probable token at that place.
 
     Raises:
-        ValueError: If the shapes do not fit each other.
+        ValueError: If the shapes do not fit each other, or a candidate is not in the vocabulary.
     """
     _check(target_dists, candidate_tokens)
     lengths = torch.full((1,), len(candidate_tokens), device=candidate_tokens.device)
@@ -44,7 +44,7 @@ def speculative_sampling(
         distribution where none was rejected.
 
     Raises:
-        ValueError: If the shapes do not fit each other.
+        ValueError: If the shapes do not fit each other, or a candidate is not in the vocabulary.
     """
     _check(target_dists, candidate_tokens)
     if tuple(proposal_dists.shape) != (len(candidate_tokens), target_dists.shape[1]):
@@ -63,3 +63,6 @@ def _check(target_dists: torch.Tensor, candidate_tokens: torch.Tensor) -> None:
     if target_dists.dim() != 2 or len(target_dists) != len(candidate_tokens) + 1:
         expected = f"[{len(candidate_tokens) + 1}, vocab_size]"
         raise ValueError(f"target_dists must have shape {expected}, got {list(target_dists.shape)}")
+    outside = [token for token in candidate_tokens.tolist() if not 0 <= token < target_dists.shape[1]]
+    if outside:
+        raise ValueError(f"candidate_tokens holds {outside[0]}, outside the vocabulary of {target_dists.shape[1]}")

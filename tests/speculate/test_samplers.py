@@ -183,6 +183,9 @@ def test_speculative_sampling_refuses_shapes_that_do_not_fit():
         speculative_sampling(torch.rand(4, 5), torch.rand(2, 5), torch.zeros(3, dtype=torch.int64))
     with pytest.raises(ValueError, match=r"candidate_tokens must have shape \[num_draft_tokens\]"):
         greedy_match(torch.rand(2, 5), torch.zeros(1, 1, dtype=torch.int64))
+    for outside in (-1, 5):
+        with pytest.raises(ValueError, match=f"candidate_tokens holds {outside}, outside the vocabulary of 5"):
+            speculative_sampling(torch.rand(3, 5), torch.rand(2, 5), torch.tensor([0, outside]))
 
 
 # Block verification
@@ -247,6 +250,7 @@ def test_who_asks_only_how_many_drafts_are_kept_hears_what_the_verdict_says(veri
 def test_numpy_decides_as_torch_does(monkeypatch, dtype, k):
     target, draft = random_probs(256, k + 1, 5, zeros=True).to(dtype), random_probs(256, k, 5, seed=1, zeros=True).to(dtype)
     draft[::4] = target[::4, :k]  # where nothing can be refused
+    target[1::8] = torch.nan  # which keeps nothing
     token_ids = torch.randint(5, (256, k), generator=torch.Generator().manual_seed(1))
     uniforms = torch.rand(256, k, generator=torch.Generator().manual_seed(2), dtype=dtype)
     given = target, draft, token_ids, uniforms, torch.arange(256) % (k + 1)
@@ -256,6 +260,7 @@ def test_numpy_decides_as_torch_does(monkeypatch, dtype, k):
     verdict = RejectionSampler().judge(*given)
     assert on_host.num_accepted.tolist() == verdict.num_accepted.tolist()
     assert on_host.accept_probs.dtype == verdict.accept_probs.dtype == dtype
-    assert on_host.accept_probs.tolist() == verdict.accept_probs.tolist()
-    torch.testing.assert_close(on_host.next_probs, verdict.next_probs)
+    assert torch.equal(on_host.accept_probs.nan_to_num(-1), verdict.accept_probs.nan_to_num(-1))
+    torch.testing.assert_close(on_host.next_probs, verdict.next_probs, equal_nan=True)
+    assert not on_host.num_accepted[1::8].any()
     assert len(set(on_host.num_accepted.tolist())) == k + 1
