@@ -86,7 +86,7 @@ def llama_config(shape: ModelShape | HeadRecipe, layers: int, vocab_size: int, p
 
 HEADS: dict[str, HeadRecipe] = {
     "cpu": HeadRecipe((2, 6, 11), 256, 4, 512, None, steps=4, muon_rate=0.02, adam_rate=0.006),
-    "gpu": HeadRecipe((2, 4, 7), 256, 4, 512, None, steps=4, muon_rate=0.02, adam_rate=0.004),
+    "gpu": HeadRecipe((2, 6, 11), 256, 4, 512, None, steps=4, muon_rate=0.02, adam_rate=0.004),
     "tiny": HeadRecipe((0, 1, 1), 16, 1, 32, 256, steps=3, muon_rate=0.02, adam_rate=0.004),
 }
 """By preset. Not among the recipes, which are part of the targets' checkpoints."""
@@ -109,10 +109,10 @@ PRESETS: dict[str, Recipe] = {
         sample_tokens=1_440_000,
     ),
     "gpu": Recipe(
-        vocab_size=8192,
+        vocab_size=4096,
         positions=1024,
-        target=ModelShape(layers=8, hidden=448, heads=7, intermediate=1216),
-        draft=ModelShape(layers=1, hidden=192, heads=3, intermediate=512),
+        target=ModelShape(layers=12, hidden=512, heads=8, intermediate=1376),
+        draft=ModelShape(layers=2, hidden=192, heads=3, intermediate=512),
         story_share=0.1,
         sequence_length=512,
         batch_tokens=65_536,
