@@ -19,19 +19,19 @@ NEAR = 0.1
 """p/q of the refused guess is to be about so much."""
 TOKENS = 60
 SEEDS = 40
-ENOUGH = 8
-"""After so many seeds a round will do that fits in every way."""
+SURE = 0.99
+"""A guess that the large model gives more tells nothing."""
 LONGEST = 9
 """Longer words do not fit the picture on a phone."""
 
-Fit = tuple[bool, bool, bool, bool, bool, float]
+Fit = tuple[bool, bool, bool, bool, bool, bool, float]
 """How well a round fits, the weightiest first; larger is better."""
 
 
 def search(
     catalog: Catalog, settings: Settings, prompts: list[str] = PROMPTS, seeds: int = SEEDS
 ) -> Iterator[tuple[int, int, Opening | None]]:
-    """Run several prompts with several seeds, the settings' own first; fewer once a round fits in every way.
+    """Run several prompts with several seeds, the settings' own first.
 
     Yields:
         How many runs are done, of how many, and the round that fits best so far, which need not fit in every way.
@@ -53,10 +53,7 @@ def search(
             candidate = opening_of(trace, found)
             if best is None or fit(candidate) > best[0]:
                 best = fit(candidate), candidate
-        done = number + 1
-        yield done, total, best and best[1]
-        if best and all(best[0][:-1]) and done >= ENOUGH * len(prompts):
-            return
+        yield number + 1, total, best and best[1]
 
 
 def tells(found: Round) -> bool:
@@ -82,6 +79,7 @@ def fit(opening: Opening) -> Fit:
         opening.words,
         refused.p >= SEEN and all(len(text.strip()) <= LONGEST for text in texts),
         any(guess.keep < 1 for guess in kept) and any(guess.keep == 1 for guess in kept),  # the die matters, and need not
+        all(guess.p <= SURE for guess in kept),
         min(refused.p, *(guess.p for guess in kept)) - abs(refused.keep - WANTED),  # bars of something probable
     )
 

@@ -157,7 +157,8 @@ def _guesses(opening: Opening) -> Iterator[str]:
 
 
 def _probability(value: float) -> str:
-    return f"{value:.3f}" if 0.01 <= value <= 0.99 else labels.number(value, 2)
+    """In few characters, for what stands below a short word."""
+    return f"{value:.3f}" if 0.0005 <= value < 0.9995 else f"≈ {value:.0f}"
 
 
 def _noun(opening: Opening) -> str:
