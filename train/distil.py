@@ -66,7 +66,7 @@ def write_samples(shop: Workshop, target: LlamaForCausalLM, path: Path) -> None:
     where it was interrupted."""
     if path.exists():
         return
-    length, rows = min(PASSAGE_TOKENS, shop.recipe.sequence_length), max(2, shop.recipe.micro_tokens // 64)
+    length, rows = min(PASSAGE_TOKENS, shop.recipe.sequence_length), max(2, shop.recipe.micro_tokens // 16)
     start = min(PROMPT_TOKENS, length // 2)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")

@@ -138,7 +138,8 @@ def step_costs(
     verify = [1.0]
     for window in windows:
         verify.append(max(verify[-1], (median(whole[window]) - window * draft) / plain))
-    at_once = drafter == "model" and getattr(decoder.pair.drafting, "drafts_windows", False)
+    drafting_model = {"model": decoder.pair.drafting, "head": decoder.pair.head}.get(drafter)
+    at_once = getattr(drafting_model, "drafts_windows", False)
     return CostTable(draft / plain, tuple(verify), max(0.0, first - draft) / plain if at_once else None)
 
 

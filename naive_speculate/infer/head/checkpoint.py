@@ -24,7 +24,8 @@ from transformers.utils.hub import cached_file
 
 from naive_speculate.infer.head.model import DraftHead
 from naive_speculate.infer.head.weights import HeadWeights
-from naive_speculate.infer.llama.weights import LlamaLayer, LlamaShape, RotaryTable, is_supported, shape_in
+from naive_speculate.infer.llama.stored import full_config
+from naive_speculate.infer.llama.weights import LlamaLayer, LlamaShape, RotaryTable, default_rotary, is_supported, shape_in
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -75,11 +76,8 @@ def load_head(
     except (OSError, KeyError, ValueError, TypeError, AttributeError, RuntimeError) as error:
         reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else " ".join(str(error).split())
         raise ValueError(f"head={name!r} cannot be loaded: {reason[:300]}") from None
-    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
-
-    rotary = LlamaRotaryEmbedding(cast(Any, layer_config))  # Qwen3's is the same
-    table = RotaryTable(rotary.inv_freq.to(device), rotary.attention_scaling)
-    return DraftHead(weights, _shape(layer_config, weights), table, layers, name, executor)
+    shape = _shape(layer_config, weights)
+    return DraftHead(weights, shape, _rotary(layer_config, shape.head_dim, device), layers, name, executor)
 
 
 def _says_head(config: Mapping[str, Any]) -> bool:
@@ -135,9 +133,11 @@ def _layer_config(config: Mapping[str, Any]) -> "PretrainedConfig":
         if config.get(option):
             raise ValueError(f"{option} is {config[option]!r}, which is not known here")
     flat = dict(config.get("transformer_layer_config") or config)
-    from transformers import CONFIG_MAPPING
+    found: PretrainedConfig | None = full_config(flat)
+    if found is None:
+        from transformers import CONFIG_MAPPING  # which takes seconds
 
-    found: PretrainedConfig = CONFIG_MAPPING[flat.get("model_type", "llama")].from_dict(flat)
+        found = CONFIG_MAPPING[flat.get("model_type", "llama")].from_dict(flat)
     if (obstacle := is_supported(found)) is not None:
         raise ValueError(obstacle)
     if found.num_hidden_layers != 1:
@@ -148,6 +148,16 @@ def _layer_config(config: Mapping[str, Any]) -> "PretrainedConfig":
 def _shape(config: Any, weights: HeadWeights) -> LlamaShape:
     slides = getattr(config, "layer_types", None) == ["sliding_attention"]
     return replace(shape_in(config), vocab_size=len(weights.head), windows=(config.sliding_window if slides else None,))
+
+
+def _rotary(config: "PretrainedConfig", head_dim: int, device: torch.device) -> RotaryTable:
+    rope: Mapping[str, Any] = config.rope_parameters or {}
+    if rope.get("rope_type") == "default" and "rope_theta" in rope:
+        return default_rotary(rope["rope_theta"], head_dim, device)
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding  # which takes seconds
+
+    rotary = LlamaRotaryEmbedding(cast(Any, config))  # Qwen3's is the same
+    return RotaryTable(rotary.inv_freq.to(device), rotary.attention_scaling)
 
 
 def _weights(

@@ -1,7 +1,7 @@
 """A draft head beside a target: what it reads of it, its forward, its cache."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 import torch.nn.functional as F
@@ -103,13 +103,39 @@ class DraftHead:
             tuple: Logits, shape `[rows, vocab_size]`, minus infinity for tokens that the head does not know; and the head's own
                 hidden state there, shape `[rows, d]`.
         """
+        self._require(rows)
+        logits, hidden = self._forward.forward(token_ids, states, rows, last)
+        rows.advance(token_ids.shape[1])
+        return self._in_target_tokens(logits), hidden
+
+    @property
+    def drafts_windows(self) -> bool:
+        """Whether `draft_window` works for this head."""
+        return bool(getattr(self._forward, "drafts_windows", False))
+
+    def draft_window(
+        self,
+        token_ids: torch.Tensor,
+        states: torch.Tensor,
+        rows: CacheRows,
+        k: int,
+        vocab_size: int,
+        race: tuple[torch.Tensor, torch.Tensor] | None,
+        with_probs: bool,
+    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
+        """Choose k tokens, one after the other, in one call, which begins as `forward` does, without padding; see
+        `OnnxHead.draft`."""
+        self._require(rows)
+        found = self._forward.draft(token_ids, states, rows, k, vocab_size, race, with_probs)  # type: ignore[attr-defined]
+        rows.advance(token_ids.shape[1] + k - 1)
+        return cast(tuple[torch.Tensor, torch.Tensor | None, torch.Tensor], found)
+
+    def _require(self, rows: CacheRows) -> None:
+        """Make sure that the rows' cache is one of this head's."""
         if rows.cache.filled_by is not self._forward:
             shape = self._shape
             rows.cache.require(1, shape.num_kv_heads, shape.head_dim, self.dtype, self.device)
             rows.cache.filled_by = self._forward
-        logits, hidden = self._forward.forward(token_ids, states, rows, last)
-        rows.advance(token_ids.shape[1])
-        return self._in_target_tokens(logits), hidden
 
     def _in_target_tokens(self, logits: torch.Tensor) -> torch.Tensor:
         if self._token_ids is None:

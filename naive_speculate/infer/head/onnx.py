@@ -1,13 +1,16 @@
 """Runs a draft head with ONNX Runtime on the CPU, in float32: its layer as an ONNX graph."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
+import numpy as np
 import torch
 from onnx import TensorProto, helper
 
+from naive_speculate.infer.device import on_device
 from naive_speculate.infer.head.weights import HeadWeights
-from naive_speculate.infer.llama.onnx import OnnxSession
-from naive_speculate.infer.llama.onnx_graph import GraphBuilder
+from naive_speculate.infer.llama.onnx import SMALL, OnnxSession, Windows
+from naive_speculate.infer.llama.onnx_graph import GraphBuilder, has_fast_form
 from naive_speculate.infer.llama.weights import LlamaShape, RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows
 
@@ -19,13 +22,15 @@ class HeadGraph(GraphBuilder):
 
     Inputs:
         states: float32 `[b, s, d]`, the hidden states beside the tokens.
-        at: int64 `[b, 1]`, the place of each row whose logits are wanted, in place of `logits_from`.
+        at: int64 `[b, 1, 1]`, the place of each row whose logits are wanted, in place of `logits_from`.
 
-    Outputs: `logits` float32 `[b, draft_vocab_size]`, the layer's output `1.in_residual` `[b, d]`, and the cache's.
+    Outputs: `logits` float32 `[b, 1, draft_vocab_size]`, the layer's output `1.in_residual` `[b, 1, d]`, and the cache's.
     """
 
-    def __init__(self, shape: LlamaShape, weights: HeadWeights) -> None:
-        super().__init__(shape)
+    carried: ClassVar[Mapping[str, str]] = {"states": _STATE, "at": "first"}
+
+    def __init__(self, shape: LlamaShape, weights: HeadWeights, by_mask: bool | None = None) -> None:
+        super().__init__(shape, by_mask)
         layer = weights.layer
         self._weight("embedding", weights.embedding)
         self._add("Gather", ["embedding", "token_ids"], ["embedded"])
@@ -41,9 +46,10 @@ class HeadGraph(GraphBuilder):
         self._mlp(0, "stream_at", layer, weights.norm)
         tied = weights.head.data_ptr() == weights.embedding.data_ptr()
         self._linear("1.in", weights.head, "embedding" if tied else "head", "logits")
+        self._add("Sub", ["at", "at"], ["first"])  # later forwards of a window have one place a row
         value, kind = helper.make_tensor_value_info, TensorProto.FLOAT
-        inputs = [value("states", kind, ["b", "s", shape.hidden_size]), value("at", TensorProto.INT64, ["b", 1])]
-        self._finish(inputs, [value("logits", kind, ["b", shape.vocab_size]), value(_STATE, kind, None)])
+        inputs = [value("states", kind, ["b", "s", shape.hidden_size]), value("at", TensorProto.INT64, ["b", 1, 1])]
+        self._finish(inputs, [value("logits", kind, ["b", 1, shape.vocab_size]), value(_STATE, kind, None)])
 
 
 class OnnxHead(OnnxSession):
@@ -51,13 +57,47 @@ class OnnxHead(OnnxSession):
 
     def __init__(self, shape: LlamaShape, weights: HeadWeights, rotary: RotaryTable) -> None:
         super().__init__(HeadGraph(shape, weights), rotary)
+        self._windows: Windows | None = None
+        if weights.num_parameters <= SMALL and weights.token_ids is None and has_fast_form(shape, 0):
+            self._windows = Windows({by_mask: HeadGraph(shape, weights, by_mask) for by_mask in (False, True)}, rotary)
+
+    @property
+    def drafts_windows(self) -> bool:
+        """Whether `draft` works for this head: it has no other tokens than its target."""
+        return self._windows is not None
 
     def forward(
         self, token_ids: torch.Tensor, states: torch.Tensor, rows: CacheRows, last: Sequence[int]
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See `TorchHead.forward`."""
-        count = len(token_ids)
-        inputs = {"token_ids": token_ids.contiguous(), "states": states.contiguous(), "at": torch.tensor(last)[:, None]}
-        outputs = {"logits": torch.empty(count, self.shape.vocab_size), _STATE: torch.empty(count, self.shape.hidden_size)}
-        self.run(inputs, rows, outputs)
-        return outputs["logits"], outputs[_STATE]
+        outputs = {"logits": torch.empty(len(token_ids), 1, self.shape.vocab_size), _STATE: self._state(len(token_ids))}
+        self.run(_inputs(token_ids, states, last), rows, outputs)
+        return outputs["logits"][:, 0], outputs[_STATE][:, 0]
+
+    def draft(
+        self,
+        token_ids: torch.Tensor,
+        states: torch.Tensor,
+        rows: CacheRows,
+        k: int,
+        vocab_size: int,
+        race: tuple[torch.Tensor, torch.Tensor] | None,
+        with_probs: bool,
+    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
+        """As `OnnxLlama.draft`, from hidden states beside the tokens, as for `forward`, none of them padding.
+
+        Returns:
+            tuple: As there, and the head's own state of the last forward, shape `[rows, 1, d]`.
+        """
+        assert self._windows is not None
+        count, num_new = token_ids.shape
+        given_out = {_STATE: self._state(count)}
+        inputs = _inputs(token_ids, states, [num_new - 1] * count)
+        return *self._windows.draft(inputs, rows, k, vocab_size, race, with_probs, given_out), given_out[_STATE]
+
+    def _state(self, count: int) -> torch.Tensor:
+        return torch.from_numpy(np.empty((count, 1, self.shape.hidden_size), np.float32))
+
+
+def _inputs(token_ids: torch.Tensor, states: torch.Tensor, last: Sequence[int]) -> dict[str, torch.Tensor]:
+    return {"token_ids": token_ids.contiguous(), "states": states.contiguous(), "at": on_device(last)[:, None, None]}

@@ -22,7 +22,9 @@ from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
 
 _LOWEST = np.finfo(np.float32).min
 _SEEN = np.float32(0)
-_SMALL = 100_000_000  # weights; batches take them once more, and calling branches costs little beside computing a larger model
+SMALL = 100_000_000
+"""Weights of a model whose graph's forms have sessions of their own, one more copy each. Beside computing a larger one, calling
+a branch costs little."""
 
 
 @dataclass
@@ -187,6 +189,47 @@ class OnnxSession:
             io.bind_cpu_input(name, array)
 
 
+class Windows:
+    """Sessions that draft several tokens in one call, each made when it is first asked for.
+
+    Args:
+        forms: The model's graph without branches, by whether it goes by masks.
+        rotary: Its rotary embedding.
+    """
+
+    def __init__(self, forms: Mapping[bool, GraphBuilder], rotary: RotaryTable) -> None:
+        self._forms, self._rotary = forms, rotary
+        self._sessions: dict[tuple[bool, int, int, bool, bool], OnnxSession] = {}
+
+    def draft(
+        self,
+        inputs: Mapping[str, torch.Tensor],
+        rows: CacheRows,
+        k: int,
+        vocab_size: int,
+        race: tuple[torch.Tensor, torch.Tensor] | None,
+        with_probs: bool,
+        given_out: Mapping[str, torch.Tensor] | None = None,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """As `OnnxLlama.draft`; `inputs` are those of the first forward, `given_out` values of the last, to be filled in."""
+        count, num_new = inputs["token_ids"].shape
+        by_mask = _needs_mask(count, num_new, rows.get_num_tokens())
+        form = by_mask, k, vocab_size, race is not None, with_probs
+        session = self._sessions.get(form)
+        if session is None:
+            first, rest = self._forms[by_mask], self._forms[False]
+            graph = WindowGraph(first, rest, k, vocab_size, drawn=race is not None, with_probs=with_probs)
+            session = self._sessions.setdefault(form, OnnxSession(graph, self._rotary))
+        outputs = {"drafts": torch.from_numpy(np.empty((count, k), np.int64))}
+        outputs |= {f"{k - 1}/{name}": tensor for name, tensor in (given_out or {}).items()}
+        if race is not None:
+            inputs = {**inputs, "temperature": race[0], "noise": race[1]}
+        if race is not None or with_probs:
+            outputs["probs"] = torch.from_numpy(np.empty((count, k, vocab_size), np.float32))
+        session.run(inputs, rows, outputs)
+        return outputs["drafts"], outputs.get("probs")
+
+
 class OnnxLlama(OnnxSession):
     """A forward of a Llama-like model, as `TorchLlama`.
 
@@ -202,18 +245,18 @@ class OnnxLlama(OnnxSession):
     def __init__(self, shape: LlamaShape, weights: LlamaWeights, rotary: RotaryTable) -> None:
         graph = LlamaGraph(shape, weights)
         num_weights = sum(weight.numel() for weight in graph.initializers.values())
-        small = num_weights <= _SMALL and all(has_fast_form(shape, layer) for layer in range(shape.num_layers))
+        small = num_weights <= SMALL and all(has_fast_form(shape, layer) for layer in range(shape.num_layers))
         if small:  # without branches; the other form has a session of its own, once batches ask for it
             graph = LlamaGraph(shape, weights, by_mask=False)
         super().__init__(graph, rotary)
         self._forms = {False: graph, True: LlamaGraph(shape, weights, by_mask=True)} if small else None
         self._masked: OnnxSession | None = None
-        self._windows: dict[tuple[bool, int, int, bool, bool], OnnxSession] = {}
+        self._windows = None if self._forms is None else Windows(self._forms, rotary)
 
     @property
     def drafts_windows(self) -> bool:
         """Whether `draft` works for this model."""
-        return self._forms is not None
+        return self._windows is not None
 
     def draft(
         self,
@@ -239,23 +282,8 @@ class OnnxLlama(OnnxSession):
             tuple: The tokens, int64, shape `[rows, k]`, and their distributions, float32, shape `[rows, k, vocab_size]`; None
                 where they are not wanted.
         """
-        assert self._forms is not None
-        count, num_new = token_ids.shape
-        by_mask = _needs_mask(count, num_new, rows.get_num_tokens())
-        form = by_mask, k, vocab_size, race is not None, with_probs
-        window = self._windows.get(form)
-        if window is None:
-            first, rest = self._forms[by_mask], self._forms[False]
-            graph = WindowGraph(first, rest, k, vocab_size, drawn=race is not None, with_probs=with_probs)
-            window = self._windows.setdefault(form, OnnxSession(graph, self._rotary))
-        inputs = {"token_ids": token_ids.contiguous()}
-        outputs = {"drafts": torch.from_numpy(np.empty((count, k), np.int64))}
-        if race is not None:
-            inputs |= {"temperature": race[0], "noise": race[1]}
-        if race is not None or with_probs:
-            outputs["probs"] = torch.from_numpy(np.empty((count, k, vocab_size), np.float32))
-        window.run(inputs, rows, outputs)
-        return outputs["drafts"], outputs.get("probs")
+        assert self._windows is not None
+        return self._windows.draft({"token_ids": token_ids.contiguous()}, rows, k, vocab_size, race, with_probs)
 
     def forward(
         self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int, layers: Sequence[int] = ()

@@ -11,8 +11,8 @@ Both write in place, since the caller binds each `past` input and its `present` 
 not in the graph: they are external initializers, which the caller hands to the session.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import onnx
 import torch
@@ -46,10 +46,13 @@ class GraphBuilder:
         initializers: Weights by name.
         model: The ONNX model, once `_finish` was called.
         num_forwards: How many forwards a run of it makes, each after the first with one token more a row.
+        carried: Of a window of several forwards: inputs that each after the first takes from the one before, and from which of
+            its values; the token, which is chosen in between, apart.
     """
 
     model: onnx.ModelProto
     num_forwards = 1
+    carried: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, shape: LlamaShape, by_mask: bool | None = None) -> None:
         self.shape, self.by_mask = shape, by_mask

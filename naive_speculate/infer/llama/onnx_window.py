@@ -22,10 +22,11 @@ class WindowGraph:
 
     Outputs: `drafts` int64 `[b, k]`; where they are wanted `probs` float32 `[b, k, vocab_size]` too; and each forward's
     `j/present_key_i`, `j/present_value_i`. All of these must be bound to the cache: a forward reads what those before it wrote
-    there, and cannot begin before their token is known.
+    there, and cannot begin before their token is known. What a forward gives out for the next one (`carried`) is an output of
+    the last, `k - 1/…`.
 
     Args:
-        first: A `LlamaGraph`, for the first forward.
+        first: A `LlamaGraph` or `HeadGraph`, for the first forward.
         graph: The same of the fast form, for those after it.
         k: Drafts in a window.
         vocab_size: How many tokens may be drafted; logits after them are not looked at.
@@ -39,7 +40,7 @@ class WindowGraph:
         self.shape, self.initializers, self.num_forwards, self.by_mask = graph.shape, graph.initializers, k, first.by_mask
         model, forward = graph.model, graph.model.graph
         self._k, self._vocab_size, self._drawn, self._with_probs = k, vocab_size, drawn, with_probs or drawn
-        self._width = _width(forward)
+        self._width, self._carried = _width(forward), graph.carried
         self._nodes: list[onnx.NodeProto] = []
         self._constants = list(forward.initializer)
         self._constants.append(helper.make_tensor("one", TensorProto.INT32, [], [1]))
@@ -58,6 +59,8 @@ class WindowGraph:
         if self._with_probs:
             self._add("Concat", [f"{step}/probs" for step in range(k)], "probs", axis=1)
             outputs.append(helper.make_tensor_value_info("probs", TensorProto.FLOAT, ["b", k, vocab_size]))
+        given_out = {output.name for output in forward.output} & set(self._carried.values())
+        outputs += [helper.make_tensor_value_info(f"{k - 1}/{name}", TensorProto.FLOAT, None) for name in sorted(given_out)]
         if drawn:
             inputs.append(helper.make_tensor_value_info("temperature", TensorProto.FLOAT, ["b", 1]))
             inputs.append(helper.make_tensor_value_info("noise", TensorProto.FLOAT, ["b", k, num_noises(vocab_size)]))
@@ -66,6 +69,7 @@ class WindowGraph:
 
     def _add_constants(self) -> None:
         self._integers("no_place", [0])
+        self._integers("place_axis", [1])
         self._integers("vocab_axis", [2])
         self._integers("vocab_end", [self._vocab_size])
         size = math.isqrt(self._vocab_size)
@@ -84,6 +88,7 @@ class WindowGraph:
         if step:
             for name in ("last", "total"):
                 self._add("Add", [name if step == 1 else f"{step - 1}/{name}", "one"], at + name)
+            names |= {name: f"{step - 1}/{value}" for name, value in self._carried.items()}
             names |= {"token_ids": f"{step - 1}/draft", "last": at + "last", "total": at + "total"}
         for node in forward.node:
             copy = onnx.NodeProto()
@@ -101,7 +106,7 @@ class WindowGraph:
             if self._with_probs:
                 self._add("Softmax", [logits], at + "probs", axis=-1)
             return
-        self._add("Unsqueeze", ["temperature", "token_axis"], at + "temperature")
+        self._add("Unsqueeze", ["temperature", "place_axis"], at + "temperature")
         self._add("Div", [logits, at + "temperature"], at + "scores")
         self._add("Softmax", [at + "scores"], at + "probs", axis=-1)
         # Blocks of neighbours race with their sums, then the members of the block that won.

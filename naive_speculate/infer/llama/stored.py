@@ -15,9 +15,17 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, RotaryTable, is_supported, shape_in, weights_in
+from naive_speculate.infer.llama.weights import (
+    LlamaShape,
+    LlamaWeights,
+    RotaryTable,
+    default_rotary,
+    is_supported,
+    shape_in,
+    weights_in,
+)
 
-_TOLD = [
+TOLD = [
     "dtype",
     "eos_token_id",
     "head_dim",
@@ -33,7 +41,8 @@ _TOLD = [
     "tie_word_embeddings",
     "vocab_size",
 ]
-_SIZES = [name for name in _TOLD if name.endswith("_size") or name.startswith(("num_", "max_"))]
+"""What a configuration must say to be read without transformers."""
+_SIZES = [name for name in TOLD if name.endswith("_size") or name.startswith(("num_", "max_"))]
 
 
 @dataclass
@@ -74,7 +83,6 @@ def read_llama(folder: Path, device: torch.device, dtype: torch.dtype) -> Stored
     if {name: tuple(tensor.shape) for name, tensor in state.items()} != _expected(config, shape):
         return None
     state = {name: tensor.to(device, dtype) for name, tensor in state.items()}
-    widths = torch.arange(0, shape.head_dim, 2, dtype=torch.int64).float() / shape.head_dim
     eos = config.eos_token_id
     return StoredLlama(
         name=str(folder),
@@ -87,7 +95,7 @@ def read_llama(folder: Path, device: torch.device, dtype: torch.dtype) -> Stored
         input_embeddings=state["model.embed_tokens.weight"],
         shape=shape,
         weights=weights_in(state, shape.num_layers),
-        rotary=RotaryTable((1.0 / config.rope_parameters["rope_theta"] ** widths).to(device), 1.0),
+        rotary=default_rotary(config.rope_parameters["rope_theta"], shape.head_dim, device),
     )
 
 
@@ -96,11 +104,17 @@ def _config(folder: Path) -> Any:
         told = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    if not isinstance(told, dict) or told.get("architectures") != ["LlamaForCausalLM"] or told.get("model_type") != "llama":
+    return full_config(told) if isinstance(told, dict) and told.get("architectures") == ["LlamaForCausalLM"] else None
+
+
+def full_config(told: Mapping[str, Any]) -> Any:
+    """A Llama's configuration as it stands in a file, without transformers' class for it; None where it leaves something to
+    defaults, or is not as expected."""
+    if told.get("model_type") != "llama":
         return None
-    if any(name not in told for name in _TOLD) or told.get("attention_bias") or "auto_map" in told:
+    if any(name not in told for name in TOLD) or told.get("attention_bias") or "auto_map" in told:
         return None
-    if any(told[name] is None for name in _TOLD if name not in ("eos_token_id", "head_dim")):
+    if any(told[name] is None for name in TOLD if name not in ("eos_token_id", "head_dim")):
         return None
     if any(type(told[name]) is not int or told[name] < 1 for name in _SIZES):
         return None

@@ -95,6 +95,12 @@ class RotaryTable:
         return angles.cos() * self._scaling, angles.sin() * self._scaling
 
 
+def default_rotary(theta: float, head_dim: int, device: torch.device) -> RotaryTable:
+    """Without any scaling, as transformers has it."""
+    widths = torch.arange(0, head_dim, 2, dtype=torch.int64).float() / head_dim
+    return RotaryTable((1.0 / theta**widths).to(device), 1.0)
+
+
 def is_supported(config: Any) -> str | None:
     """Why a transformers configuration cannot be run by `LlamaLanguageModel`, or None if it can."""
     if config.model_type not in _FAMILIES:

@@ -9,9 +9,11 @@ from torch.nn.utils.rnn import pad_sequence
 
 from naive_speculate.events.record import StepRecord
 from naive_speculate.infer.device import on_device
+from naive_speculate.infer.head.model import DraftHead
 from naive_speculate.infer.plain import PlainModel, as_batch_model
 from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.pair import ModelPair
+from naive_speculate.speculate.draft.few_calls import draft_in_few_calls
 from naive_speculate.speculate.draft.model import DrawnWindow
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal
 from naive_speculate.speculate.sequence import SequenceState
@@ -49,7 +51,7 @@ class _History:
 
 
 class HeadDrafter(BatchDrafter):
-    """Drafts token by token with the pair's draft head; see `BatchDrafter` for the methods.
+    """Drafts with the pair's draft head, several tokens in one call where they can be; see `BatchDrafter` for the methods.
 
     The head's cache holds a place for each token but the last: the state of the target there beside the next token. What it
     drafted itself is forgotten after each step, and the same places are read again with the target's states.
@@ -122,9 +124,14 @@ class HeadDrafter(BatchDrafter):
         return Proposal(found.token_ids[back], probs, [found.lengths[place] for place in back])
 
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
-        window = DrawnWindow(rows, limits, self.vocab_size)
         view = self.pool.view([self.histories[row].slot for row in rows])
-        logits, states = self._read(rows, [len(self.histories[row].states) for row in rows])
+        counts = [len(self.histories[row].states) for row in rows]
+        if self.head.drafts_windows and len(set(counts)) == 1:  # else some rows would begin with padding
+            begin = _Beginning(self.head, *self._query(rows, counts))
+            if found := draft_in_few_calls(begin, begin.token_ids, view, rows, limits, self.vocab_size):
+                return found
+        window = DrawnWindow(rows, limits, self.vocab_size)
+        logits, states = self._read(rows, counts)
         while True:
             token_ids = window.draw(logits)
             if window.full:
@@ -158,17 +165,49 @@ class HeadDrafter(BatchDrafter):
 
     def _read(self, rows: Sequence[SequenceState], counts: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
         """Let the head read so many of each row's states; returns logits and states after the last of them."""
+        histories = [self.histories[row] for row in rows]
+        token_ids, states = self._query(rows, counts)
+        view = self.pool.view([history.slot for history in histories])
+        found = self.head.forward(token_ids, states, view, [count - 1 for count in counts])
+        for history, count in zip(histories, counts, strict=True):
+            history.slot.keep(history.start + count)  # what was padded is forgotten
+        return found
+
+    def _query(self, rows: Sequence[SequenceState], counts: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
+        """So many of each row's states that are not in the cache for good, padded, and before them the tokens beside them; what
+        was in the cache beyond is forgotten."""
         histories, width = [self.histories[row] for row in rows], max(counts)
         token_ids = []
         for row, history, count in zip(rows, histories, counts, strict=True):
             history.settle(0)
             tokens = row.token_ids[history.start + 1 : history.start + 1 + count]
             token_ids.append(tokens + [0] * (width - count))
-        states = pad_sequence(
-            [history.states[:count] for history, count in zip(histories, counts, strict=True)], batch_first=True
-        )
-        view = self.pool.view([history.slot for history in histories])
-        found = self.head.forward(on_device(token_ids, self.head.device), states, view, [count - 1 for count in counts])
-        for history, count in zip(histories, counts, strict=True):
-            history.slot.keep(history.start + count)  # what was padded is forgotten
-        return found
+        states = [history.states[:count] for history, count in zip(histories, counts, strict=True)]
+        return on_device(token_ids, self.head.device), pad_sequence(states, batch_first=True)
+
+
+class _Beginning:
+    """A head as a model that drafts windows: with the hidden states that its next call begins with.
+
+    Attributes:
+        token_ids: The tokens beside those of the first call.
+    """
+
+    max_positions = None
+
+    def __init__(self, head: DraftHead, token_ids: torch.Tensor, states: torch.Tensor) -> None:
+        self.token_ids = token_ids
+        self._head, self._states = head, states
+
+    def draft_window(
+        self,
+        query: torch.Tensor,
+        places: Any,
+        k: int,
+        vocab_size: int,
+        race: tuple[torch.Tensor, torch.Tensor] | None,
+        with_probs: bool,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """As `LlamaLanguageModel.draft_window`."""
+        token_ids, probs, self._states = self._head.draft_window(query, self._states, places, k, vocab_size, race, with_probs)
+        return token_ids, probs
