@@ -5,8 +5,8 @@
 FOLDER holds llama.cpp's programs `llama-bench` and `llama-speculative-simple`. The pair is written as GGUF, float32 as this
 decoder computes it, and half precision as a row of its own; that needs the package gguf (`pip install gguf`). Everything is
 measured in one run and in turn, in alternating order, so that a busy machine slows all alike; a ratio is the median over the
-turns. Greedy. This decoder's and transformers' times include the prompt, llama.cpp's do not. A forward gives the logits of its
-last token.
+turns. Greedy. The prompt is left out of this decoder's times, as it is of llama.cpp's; transformers' include it, some 0.5% of
+them. A forward gives the logits of its last token.
 
 The limit is how often a second the machine could read all the weights if it did nothing else: the bandwidth of copying a block
 of their size, reading and writing counted, in as many threads.
@@ -45,6 +45,7 @@ from benchmarks.tables import output  # noqa: E402
 from naive_speculate import SpeculativeDecoder, load_pair  # noqa: E402
 from naive_speculate.bench.command import PROMPTS  # noqa: E402
 from naive_speculate.bench.ways import Transformers, our_way  # noqa: E402
+from naive_speculate.events.metrics import Metrics  # noqa: E402
 from naive_speculate.infer.gguf.export import export  # noqa: E402
 from naive_speculate.infer.threads import THREADS_VARIABLE, leave_cores_to, num_threads  # noqa: E402
 from naive_speculate.models import BUNDLED_PAIR, wrap  # noqa: E402
@@ -105,6 +106,13 @@ class LlamaCpp:
         if done.returncode:
             raise ValueError(f"{program} ended with status {done.returncode}: {done.stderr.strip()[-300:]}")
         return done.stdout if program == BENCH else done.stdout + done.stderr
+
+
+def prompt_seconds(metrics: Metrics | None) -> float:
+    """What a run of this decoder spent before its first step: until its first token, but for one step; 0 for transformers'."""
+    if metrics is None or metrics.time_to_first_token is None:
+        return 0.0
+    return metrics.time_to_first_token - metrics.total_seconds / metrics.num_spec_steps
 
 
 def our_forwards(model: Any) -> list[float]:
@@ -265,7 +273,7 @@ def measure(options: argparse.Namespace) -> list[Table]:
     def decoding(way: Any) -> Measure:
         def measured(turn: int) -> float:
             run = way.decode(ids[turn % len(ids)], turn)
-            return len(run.token_ids) / run.seconds
+            return len(run.token_ids) / (run.seconds - prompt_seconds(run.metrics))
 
         return measured
 

@@ -69,13 +69,13 @@ def test_json_is_all_that_is_printed_and_plots_and_costs_are_saved(tmp_path: Pat
     assert main(arguments) == 0
     report: dict[str, Any] = json.loads(capsys.readouterr().out)
     lines = report["decoding"]["greedy"]
-    others = [f"{name.replace('_', ' ')}, k = 2" for name in DRAFTERS if name in ("suffix", "prompt_lookup")]
+    others = [f"{name.replace('_', ' ')}, k = 2" for name in DRAFTERS if name in ("suffix", "prompt_lookup", "head")]
     assert [line["num_draft_tokens"] for line in lines if line["name"] not in others] == [0, 1, 2, "auto", 0, 1, 2]
     assert [line["name"] for line in lines if line["name"] in others] == others  # a row a drafter
     assert all(line["predicted"] is None for line in lines if line["name"] in others)
     assert all(line["tokens_per_second"] > 0 for line in lines)
     assert all(line["same_as_plain"] == 1.0 for line in lines)  # transformers' tokens too
-    assert set(json.loads(costs.read_text(encoding="utf-8"))) == {"call", "draft", "verify"}
+    assert set(json.loads(costs.read_text(encoding="utf-8"))) == {"call", "draft", "verify", "head", "fastest_drafter"}
     assert [path.name for path in (tmp_path / "plots").iterdir()] == ["speedup.png"]
 
 
