@@ -1,11 +1,11 @@
 """How well the bundled pair writes and how much speculation with it gains.
 
-    python benchmarks/pair.py [--valid FILE] [--pair FOLDER] [--num-draft-tokens K …] [--json]
+    python benchmarks/pair.py [--valid FILE] [--pair FOLDER] [--drafters model head] [--num-draft-tokens K …] [--json]
 
 64 prompts of 32 tokens, 128 new tokens, 4 drafted tokens a step (or several windows), greedy and at temperatures 0.8 and 1
-(there with both lossless ways to verify), each beside plain decoding of the same prompt by the same decoder, in turn, so that
-a busy machine slows all alike. The validation loss needs held-out text: ``--valid FILE`` (passages separated by
-``<|endoftext|>`` lines), from which the prompts then come too.
+(there with both lossless ways to verify), by the draft model and the draft head, each beside plain decoding of the same prompt
+by the same decoder, in turn, so that a busy machine slows all alike. The validation loss needs held-out text: ``--valid FILE``
+(passages separated by ``<|endoftext|>`` lines), from which the prompts then come too.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from benchmarks.tables import numbers, output  # noqa: E402
 from naive_speculate import SpeculativeDecoder, load_pair  # noqa: E402
 from naive_speculate.bench.measure import compare  # noqa: E402
 from naive_speculate.bench.ways import our_way  # noqa: E402
+from naive_speculate.speculate.draft import DRAFTERS  # noqa: E402
 from train.card import load, prompts_from  # noqa: E402
 from train.corpus import read_text, split_passages  # noqa: E402
 from train.data import TokenArray  # noqa: E402
@@ -38,7 +40,7 @@ from train.loop import mean_loss  # noqa: E402
 PROMPTS = Path(__file__).with_name("prompts.txt")
 PROMPT_TOKENS = 32
 LOSS_WINDOW = 512
-WIDTH = 110  # of a table that goes into a file
+WIDTH = 120  # of a table that goes into a file
 SAMPLING, BLOCK = "speculative_sampling", "block_verification"
 WAYS = ((0.0, SAMPLING), (0.8, SAMPLING), (1.0, SAMPLING), (1.0, BLOCK))
 
@@ -47,6 +49,7 @@ WAYS = ((0.0, SAMPLING), (0.8, SAMPLING), (1.0, SAMPLING), (1.0, BLOCK))
 class Gain:
     """Speculative beside plain decoding. Speeds are medians over the prompts, in output tokens per second, prompt included."""
 
+    drafter: str
     temperature: float
     verify_strategy: str
     num_draft_tokens: int
@@ -92,12 +95,16 @@ def measure(
     new_tokens: int,
     windows: Sequence[int],
     verify_strategy: str = SAMPLING,
+    drafters: Sequence[str] = ("model",),
 ) -> list[Gain]:
-    """Decode every prompt plainly and with drafts in each of these windows, in turn."""
-    ways = [our_way(decoder, window, temperature, new_tokens, verify_strategy) for window in (0, *windows)]
+    """Decode every prompt plainly and with each drafter's drafts in each of these windows, in turn."""
+    kinds = list(product(drafters, windows))
+    ways = [our_way(decoder, 0, temperature, new_tokens, verify_strategy)]
+    ways += [our_way(decoder, window, temperature, new_tokens, verify_strategy, drafter=name) for name, window in kinds]
     plain, *drafting = compare(ways, prompts, None, lambda: None)
     return [
         Gain(
+            drafter=drafter,
             temperature=temperature,
             verify_strategy=verify_strategy,
             num_draft_tokens=window,
@@ -107,16 +114,16 @@ def measure(
             plain_tokens_per_second=plain.tokens_per_second,
             tokens_per_second=line.tokens_per_second,
         )
-        for window, line in zip(windows, drafting, strict=True)
+        for (drafter, window), line in zip(kinds, drafting, strict=True)
     ]
 
 
 def show(gains: Sequence[Gain], found: dict[str, Loss], console: Console) -> None:
-    headings = ("k", "accepted length", "accepted ÷ drafted", "α", "plain tok/s", "with drafts tok/s", "speedup")
+    headings = ("drafter", "k", "accepted length", "accepted ÷ drafted", "α", "plain tok/s", "with drafts tok/s", "speedup")
     table = Table(Column(no_wrap=True), *numbers(*headings), title="Speculation with the bundled pair")
     for gain in gains:
         table.add_row(
-            _name(gain), str(gain.num_draft_tokens),
+            _name(gain), gain.drafter, str(gain.num_draft_tokens),
             f"{gain.mean_acceptance_length:.2f}", f"{gain.draft_acceptance_rate:.2f}", f"{gain.alpha:.2f}",
             f"{gain.plain_tokens_per_second:.0f}", f"{gain.tokens_per_second:.0f}", f"{gain.speedup:.2f}×",
         )  # fmt: skip
@@ -144,6 +151,9 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--num-draft-tokens", type=int, nargs="+", default=[4], metavar="K", help="one or more windows (default 4)"
     )
+    found.add_argument(
+        "--drafters", nargs="+", choices=DRAFTERS, help="default: the pair's draft model, and its head if it has one"
+    )
     found.add_argument("--device", default="auto")
     found.add_argument("--executor", default="auto")
     found.add_argument("--json", action="store_true", help="print the numbers as JSON and nothing else")
@@ -161,8 +171,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise ValueError(f"no pair in {options.pair}: the folders target and draft are needed")
         passages = list(split_passages(read_text(options.valid))) if options.valid is not None else []
         bundled = options.pair.resolve() == (ROOT / "assets" / "pair").resolve() and options.executor == "auto"
-        where = () if bundled else (options.pair / "target", options.pair / "draft")
+        head = options.pair / "head"
+        where = () if bundled else (options.pair / "target", options.pair / "draft", head if head.is_dir() else None)
         pair = load_pair(*where, device=options.device, executor=options.executor)
+        drafters = options.drafters or [name for name in DRAFTERS if name in pair.names or name == "model"]
+        for name in drafters:
+            if (obstacle := DRAFTERS[name].obstacle(pair)) is not None:
+                raise ValueError(f"--drafters {name}: {obstacle}")
     except (TrainingError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -173,11 +188,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         lines = PROMPTS.read_text(encoding="utf-8").splitlines()[: options.prompts]
         prompts = [pair.tokenizer.encode(line, verbose=False)[:PROMPT_TOKENS] for line in lines]
     decoder = SpeculativeDecoder(pair)
-    measure(decoder, prompts[:1], 1.0, 16, options.num_draft_tokens)  # warm-up
+    measure(decoder, prompts[:1], 1.0, 16, options.num_draft_tokens, drafters=drafters)  # warm-up
     gains = [
         gain
         for temperature, strategy in WAYS
-        for gain in measure(decoder, prompts, temperature, options.new_tokens, options.num_draft_tokens, strategy)
+        for gain in measure(decoder, prompts, temperature, options.new_tokens, options.num_draft_tokens, strategy, drafters)
     ]
     found = losses(options.pair, tokens, passages) if passages else {}
     if options.json:
