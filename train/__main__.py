@@ -14,7 +14,7 @@ from train.data import open_tokens, save_json
 from train.distil import LESSONS, begin_draft, train_draft
 from train.errors import TrainingError
 from train.export import export
-from train.head import export_head, train_head
+from train.head import STAGES, export_head, train_head
 from train.legs import FILE as LEGS_FILE
 from train.legs import this_leg
 from train.loop import Budget
@@ -91,7 +91,7 @@ def make_pair(arguments: argparse.Namespace) -> None:
             print(f"head, {name}: {length:.2f} tokens a target forward")
         told = arguments.out / "README.md"
         trained = sum(parameter.numel() for parameter in head.parameters() if parameter.requires_grad)
-        logs = [shop.work / f"draft-of-{target_step:07d}" / f"{name}.csv" for name in ("head", "head-polish")]
+        logs = [shop.work / f"draft-of-{target_step:07d}" / f"{name}.csv" for name in STAGES]
         text = card.with_head(told.read_text(encoding="utf-8"), asdict(recipe), trained, lengths, together(logs))
         told.write_text(text, encoding="utf-8")
 

@@ -40,6 +40,14 @@ from train.teacher import LIKELIEST, Lesson, Lessons, hidden_states, keep_states
 
 STEP_DECAY = 0.8  # weight of a simulated step's loss, times that of the one before
 VALID_WINDOWS = 16
+FIRST_SHARE = 0.4
+STAGES: dict[str, tuple[float, int | None, float]] = {
+    "head-first": (FIRST_SHARE, 1, TOTAL_VARIATION_WEIGHT),
+    "head": (1 - FIRST_SHARE - POLISH_SHARE, None, TOTAL_VARIATION_WEIGHT),
+    "head-polish": (POLISH_SHARE, None, 1.0),
+}
+"""By name: the share of the minutes, how many steps are simulated (None for the recipe's), the weight of total variation. With
+one step alone a text is read four times as fast, and what is learned from that serves all."""
 
 
 class HeadAttention(nn.Module):
@@ -167,7 +175,7 @@ def frequent_tokens(shop: Workshop, count: int | None) -> Tensor:
 
 
 def train_head(shop: Workshop, target: LlamaForCausalLM, target_step: int, recipe: HeadRecipe, minutes: float) -> HeadModel:
-    """Distil a head from the target, then polish it with total variation alone."""
+    """Distil a head from the target, in `STAGES`."""
     torch.manual_seed(shop.recipe.seed)
     head = HeadModel(recipe, target, frequent_tokens(shop, recipe.known_tokens)).to(shop.device)
     teacher, folder, text, own = teacher_and_text(shop, target, target_step)
@@ -179,9 +187,9 @@ def train_head(shop: Workshop, target: LlamaForCausalLM, target_step: int, recip
         "data": shop.data_card()["source"], "target_step": target_step,
         "likeliest": LIKELIEST, "windows": own,
     }  # fmt: skip
-    for name, tv_weight, share in (("head", TOTAL_VARIATION_WEIGHT, 1 - POLISH_SHARE), ("head-polish", 1.0, POLISH_SHARE)):
+    for name, (share, num_steps, tv_weight) in STAGES.items():
         Training(
-            name=name, model=head, loss=compiled(shop, head_loss(head, recipe, tv_weight)), stream=lessons,
+            name=name, model=head, loss=compiled(shop, head_loss(head, recipe, tv_weight, num_steps)), stream=lessons,
             recipe=schedule, checkpoints=CheckpointFolder(folder, name, settings), log_path=folder / f"{name}.csv",
             validate=lambda: held_out_variation(shop, teacher, head, recipe),
         ).run(Budget(minutes=minutes * share))  # fmt: skip

@@ -98,15 +98,16 @@ def test_a_head_learns_and_goes_on_where_it_was_interrupted(
     """In steps rather than minutes: straight through, and in two stretches."""
     shop = replace(shop, recipe=replace(shop.recipe, decay_share=0.0))
 
-    def trained(number: int, *stretches: tuple[Budget, Budget]) -> dict[str, torch.Tensor]:
-        for budgets in stretches:  # of both stages
+    def trained(number: int, *stretches: tuple[Budget, ...]) -> dict[str, torch.Tensor]:
+        for budgets in stretches:  # of all stages
             left = iter(budgets)
             monkeypatch.setattr(head_module, "Budget", lambda left=left, **_: next(left))
             head = train_head(shop, target, number, RECIPE, 1.0)
         return head.state_dict()
 
-    whole, none = (Budget(steps=60), Budget(steps=8)), Budget(minutes=0)
-    straight, resumed = trained(101, whole), trained(102, (Budget(steps=20), none), whole)
+    whole, none = (Budget(steps=10), Budget(steps=60), Budget(steps=8)), Budget(minutes=0)
+    stretches = (Budget(steps=4), none, none), (Budget(steps=10), Budget(steps=20), none), whole
+    straight, resumed = trained(101, whole), trained(102, *stretches)
     assert all(torch.equal(straight[name], resumed[name]) for name in straight)
     with (shop.work / "draft-of-0000101" / "head.csv").open() as file:
         losses = [float(row["train_loss"]) for row in csv.DictReader(file)]
