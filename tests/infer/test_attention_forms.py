@@ -42,7 +42,7 @@ def test_a_large_model_keeps_its_weights_once_and_gives_the_same_logits(
     graphs: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = executed(0)
-    monkeypatch.setattr(onnx, "_SMALL", 0)
+    monkeypatch.setattr(onnx, "SMALL", 0)
     large = LlamaLanguageModel.from_transformers(small_llama(0), "onnx")
     caches = RaggedKVCache(2), RaggedKVCache(2)
     tokens = torch.tensor([[1, 2, 3], [4, 5, 6]])
