@@ -112,11 +112,11 @@ def prompt_seconds(metrics: Metrics | None) -> float:
     """What a run of this decoder spent before its first step: until its first token, but for one step; 0 for transformers'."""
     if metrics is None or metrics.time_to_first_token is None:
         return 0.0
-    return metrics.time_to_first_token - metrics.total_seconds / metrics.num_spec_steps
+    return metrics.time_to_first_token - (metrics.draft_seconds + metrics.verify_seconds) / metrics.num_spec_steps
 
 
 def our_forwards(model: Any) -> list[float]:
-    """The same of a model of ours."""
+    """As `LlamaCpp.forwards`, of a model of ours."""
     tokens = torch.arange(CONTEXT + max(FORWARDS))[None] % model.vocab_size
     cache = model.new_cache(1)
     model.forward(tokens[:, :CONTEXT], cache, num_logits=1)

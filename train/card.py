@@ -166,8 +166,8 @@ def with_head(text: str, recipe: dict[str, Any], parameters: int, lengths: dict[
 ## Draft head
 
 `head/` drafts from the target's hidden states after layers {layers} (EAGLE-3, arXiv 2503.01840): one layer of width
-{recipe["hidden"]}, {parameters / million:.1f} M parameters, distilled on {run["tokens"] / million:.1f} M tokens, with
-{recipe["steps"]} steps of a window simulated. With five drafted tokens on held-out prompts: {told}.
+{recipe["hidden"]}, {parameters / million:.1f} M parameters, distilled on {run["tokens"] / million:.1f} M tokens: first one
+step of a window, then {recipe["steps"]} of them simulated. With five drafted tokens on held-out prompts: {told}.
 
 """
     return text.replace("## Limits\n", section + "## Limits\n", 1)

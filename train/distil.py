@@ -30,6 +30,7 @@ TOTAL_VARIATION_WEIGHT = 0.7  # the rest is forward KL; polishing is total varia
 WARMUP_STEPS = 10
 LESSONS = "lessons.tokens"  # the text that the target is asked about
 SMALLEST = 1e-9  # of the rest, and of what the target gives, in a logarithm
+MOST_ROWS = 512  # of text that is written at once; the cache of the target of 40 million takes 2 GB in bfloat16
 TEMPERATURES = (1.0, 1.0, 0.7, 0.0)  # of the target's samples, in turn
 
 
@@ -66,7 +67,7 @@ def write_samples(shop: Workshop, target: LlamaForCausalLM, path: Path) -> None:
     where it was interrupted."""
     if path.exists():
         return
-    length, rows = min(PASSAGE_TOKENS, shop.recipe.sequence_length), max(2, shop.recipe.micro_tokens // 16)
+    length, rows = min(PASSAGE_TOKENS, shop.recipe.sequence_length), min(MOST_ROWS, max(2, shop.recipe.micro_tokens // 16))
     start = min(PROMPT_TOKENS, length // 2)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")

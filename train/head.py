@@ -185,7 +185,7 @@ def train_head(shop: Workshop, target: LlamaForCausalLM, target_step: int, recip
     settings = {
         "recipe": asdict(shop.recipe), "head": json.loads(json.dumps(asdict(recipe))),
         "data": shop.data_card()["source"], "target_step": target_step,
-        "likeliest": LIKELIEST, "windows": own,
+        "likeliest": LIKELIEST, "windows": own, "stages": {name: list(stage) for name, stage in STAGES.items()},
     }  # fmt: skip
     for name, (share, num_steps, tv_weight) in STAGES.items():
         Training(

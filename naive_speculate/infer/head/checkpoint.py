@@ -73,11 +73,12 @@ def load_head(
         layer_config = _layer_config(config)
         weights = _weights(tensors, config, layer_config, target)
         layers = _layers(config, weights, target)
+        shape = _shape(layer_config, weights)
+        rotary = _rotary(layer_config, shape.head_dim, device)
     except (OSError, KeyError, ValueError, TypeError, AttributeError, RuntimeError) as error:
         reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else " ".join(str(error).split())
         raise ValueError(f"head={name!r} cannot be loaded: {reason[:300]}") from None
-    shape = _shape(layer_config, weights)
-    return DraftHead(weights, shape, _rotary(layer_config, shape.head_dim, device), layers, name, executor)
+    return DraftHead(weights, shape, rotary, layers, name, executor)
 
 
 def _says_head(config: Mapping[str, Any]) -> bool:

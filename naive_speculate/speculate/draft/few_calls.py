@@ -1,4 +1,4 @@
-"""Draft windows that the draft model makes in few calls, several tokens in each, where the host need not look in between."""
+"""Draft windows that a draft model or head makes in few calls, several tokens each, where the host need not look in between."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +22,7 @@ def draft_in_few_calls(
     """The rows' windows; None, and nothing has changed, where they must be drawn token by token.
 
     Args:
-        model: The draft model; one that can has `draft_window`.
+        model: What drafts; one that can has `draft_window`.
         query: What it has not seen of the rows, int64, shape `[batch_size, num_query_tokens]`.
         places: The rows' places in its cache.
         rows, limits: As for `BatchDrafter.propose`.

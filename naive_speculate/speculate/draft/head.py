@@ -126,9 +126,9 @@ class HeadDrafter(BatchDrafter):
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
         view = self.pool.view([self.histories[row].slot for row in rows])
         counts = [len(self.histories[row].states) for row in rows]
-        if self.head.drafts_windows and len(set(counts)) == 1:  # else some rows would begin with padding
-            begin = _Beginning(self.head, *self._query(rows, counts))
-            if found := draft_in_few_calls(begin, begin.token_ids, view, rows, limits, self.vocab_size):
+        if type(self.head) is DraftHead and self.head.drafts_windows and len(set(counts)) == 1:  # else some begin with padding
+            token_ids, states = self._query(rows, counts)
+            if found := draft_in_few_calls(_Beginning(self.head, states), token_ids, view, rows, limits, self.vocab_size):
                 return found
         window = DrawnWindow(rows, limits, self.vocab_size)
         logits, states = self._read(rows, counts)
@@ -187,16 +187,11 @@ class HeadDrafter(BatchDrafter):
 
 
 class _Beginning:
-    """A head as a model that drafts windows: with the hidden states that its next call begins with.
-
-    Attributes:
-        token_ids: The tokens beside those of the first call.
-    """
+    """A head as a model that drafts windows: with the hidden states that its next call begins with."""
 
     max_positions = None
 
-    def __init__(self, head: DraftHead, token_ids: torch.Tensor, states: torch.Tensor) -> None:
-        self.token_ids = token_ids
+    def __init__(self, head: DraftHead, states: torch.Tensor) -> None:
         self._head, self._states = head, states
 
     def draft_window(
