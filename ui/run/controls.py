@@ -29,7 +29,7 @@ STRATEGIES = [
     ("Block verification", "block_verification"),
     ("Typical acceptance (not lossless)", "typical_acceptance"),
 ]
-OWN_DRAFTER = ("The pair's own", "Its head where it has one, else its draft model.")
+OWN_DRAFTER = ("The pair's own", "Its draft model or its head, whichever was measured to be faster.")
 
 Controls = dict[str, Component]
 """The components by the name of the `Settings` field that they hold."""
