@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm, LlamaRotaryEmbedding, apply_rotary_pos_emb
 
-from naive_speculate.infer.llama.stored import TOLD
+from naive_speculate.infer.llama.stored import REQUIRED
 from train.checkpoint import CheckpointFolder
 from train.config import HeadRecipe
 from train.data import TokenStream, save_json
@@ -219,7 +219,7 @@ def export_head(head: HeadModel, recipe: HeadRecipe, folder: Path) -> None:
     if bool(head.t2d.all()):
         tensors = {name: tensor for name, tensor in tensors.items() if name not in ("d2t", "t2d")}
     halves = {name: (t.half() if t.is_floating_point() else t).contiguous() for name, t in tensors.items()}
-    layer = head.config.to_dict()
+    layer = head.config.to_dict()  # of it, what `load_pair` needs to read the head without transformers' model classes
     config = {
         "architectures": ["Eagle3Speculator"],
         "speculators_model_type": "eagle3",
@@ -228,7 +228,7 @@ def export_head(head: HeadModel, recipe: HeadRecipe, folder: Path) -> None:
         "target_hidden_size": head.fc.in_features // len(recipe.layers),
         "eagle_aux_hidden_state_layer_ids": list(recipe.layers),
         "tie_word_embeddings": False,
-        "transformer_layer_config": {"model_type": "llama", **{name: layer[name] for name in TOLD}, "dtype": "float16"},
+        "transformer_layer_config": {"model_type": "llama", **{name: layer[name] for name in REQUIRED}, "dtype": "float16"},
         "speculators_config": {
             "algorithm": "eagle3",
             "default_proposal_method": "greedy",

@@ -25,7 +25,7 @@ from naive_speculate.infer.llama.weights import (
     weights_in,
 )
 
-TOLD = [
+REQUIRED = [
     "dtype",
     "eos_token_id",
     "head_dim",
@@ -42,7 +42,7 @@ TOLD = [
     "vocab_size",
 ]
 """What a configuration must say to be read without transformers."""
-_SIZES = [name for name in TOLD if name.endswith("_size") or name.startswith(("num_", "max_"))]
+_SIZES = [name for name in REQUIRED if name.endswith("_size") or name.startswith(("num_", "max_"))]
 
 
 @dataclass
@@ -112,9 +112,9 @@ def full_config(told: Mapping[str, Any]) -> Any:
     defaults, or is not as expected."""
     if told.get("model_type") != "llama":
         return None
-    if any(name not in told for name in TOLD) or told.get("attention_bias") or "auto_map" in told:
+    if any(name not in told for name in REQUIRED) or told.get("attention_bias") or "auto_map" in told:
         return None
-    if any(told[name] is None for name in TOLD if name not in ("eos_token_id", "head_dim")):
+    if any(told[name] is None for name in REQUIRED if name not in ("eos_token_id", "head_dim")):
         return None
     if any(type(told[name]) is not int or told[name] < 1 for name in _SIZES):
         return None

@@ -109,7 +109,7 @@ class HeadDrafter(BatchDrafter):
             return
         histories = [self.histories[row] for row in long]
         counts = [len(history.states) - 1 for history in histories]
-        self._read(long, counts)
+        self._read(long, counts, *self._query(long, counts))
         for history, count in zip(histories, counts, strict=True):
             history.settle(count)
 
@@ -126,12 +126,14 @@ class HeadDrafter(BatchDrafter):
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
         view = self.pool.view([self.histories[row].slot for row in rows])
         counts = [len(self.histories[row].states) for row in rows]
-        if type(self.head) is DraftHead and self.head.drafts_windows and len(set(counts)) == 1:  # else some begin with padding
-            token_ids, states = self._query(rows, counts)
-            if found := draft_in_few_calls(_Beginning(self.head, states), token_ids, view, rows, limits, self.vocab_size):
+        query, states = self._query(rows, counts)
+        alike = len(set(counts)) == 1  # else some begin with padding
+        if alike and type(self.head) is DraftHead and self.head.drafts_windows:
+            begun = _Beginning(self.head, states)
+            if found := draft_in_few_calls(begun, query, view, rows, limits, self.vocab_size):
                 return found
         window = DrawnWindow(rows, limits, self.vocab_size)
-        logits, states = self._read(rows, counts)
+        logits, states = self._read(rows, counts, query, states)
         while True:
             token_ids = window.draw(logits)
             if window.full:
@@ -163,10 +165,12 @@ class HeadDrafter(BatchDrafter):
         known = history.states[: start - history.start]
         history.states = torch.cat([known, states]) if len(known) else states
 
-    def _read(self, rows: Sequence[SequenceState], counts: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Let the head read so many of each row's states; returns logits and states after the last of them."""
+    def _read(
+        self, rows: Sequence[SequenceState], counts: Sequence[int], token_ids: torch.Tensor, states: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Let the head read so many of each row's states, as `_query` gives them; returns logits and states after the last of
+        them."""
         histories = [self.histories[row] for row in rows]
-        token_ids, states = self._query(rows, counts)
         view = self.pool.view([history.slot for history in histories])
         found = self.head.forward(token_ids, states, view, [count - 1 for count in counts])
         for history, count in zip(histories, counts, strict=True):
