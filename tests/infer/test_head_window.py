@@ -2,33 +2,63 @@
 
 import pytest
 import torch
+from transformers import PreTrainedTokenizerFast
 
 from naive_speculate import ModelPair, SamplingParams
+from naive_speculate.costs import CostTable
 from naive_speculate.infer.head.checkpoint import load_head
 from naive_speculate.infer.head.model import DraftHead
+from naive_speculate.sampling.words import WordList
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from tests.heads import head_config, head_tensors, save_head
 from tests.infer.test_draft_window import executed, outputs, without_times
+from tests.tiny import save_model, tiny_llama
 
+COSTS = CostTable(0.02, (1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6), 0.1)
 PROMPTS = [[1, 2, 3], [7, 8, 9, 10, 11, 3], [5]]
 
 
-def pair_with(folder, **how) -> ModelPair:
+def pair_with(folder, known=None, **how) -> ModelPair:
     """A target, whose head drafts windows in one call where its heads are wide enough and it knows all tokens."""
     config = head_config(head_dim=16, num_attention_heads=2, num_key_value_heads=1)
-    save_head(folder, "speculators", config, head_tensors(config, **how), eagle_aux_hidden_state_layer_ids=[0, 1, 1])
-    target = executed(0)
-    return ModelPair(target, head=load_head(folder, target, target.device, torch.float32, "onnx"))
+    tensors = head_tensors(config, known=known)
+    save_head(folder, "speculators", config, tensors, eagle_aux_hidden_state_layer_ids=[0, 1, 1], **how)
+    save_model(tiny_llama(1, seed=0), folder / "words")
+    target, tokenizer = executed(0), PreTrainedTokenizerFast.from_pretrained(folder / "words")
+    return ModelPair(target, None, tokenizer, head=load_head(folder, target, target.device, torch.float32, "onnx"))
+
+
+def fast_and_slow(folder, **how) -> tuple[ModelPair, ModelPair]:
+    """A pair whose head drafts windows in one call, and the same pair with the head in torch, token by token."""
+    fast = pair_with(folder, **how)
+    slow = load_head(folder, fast.target, fast.target.device, torch.float32, "torch")
+    assert fast.head.drafts_windows
+    assert not slow.drafts_windows
+    return fast, ModelPair(fast.target, None, fast.tokenizer, head=slow)
 
 
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory) -> tuple[ModelPair, ModelPair]:
-    folder = tmp_path_factory.mktemp("head")
-    fast = pair_with(folder, known=None)
-    slow = load_head(folder, fast.target, fast.target.device, torch.float32, "torch")
-    assert fast.head.drafts_windows
-    assert not slow.drafts_windows
-    return fast, ModelPair(fast.target, head=slow)
+    return fast_and_slow(tmp_path_factory.mktemp("head"))
+
+
+@pytest.fixture(scope="module")
+def pairs_of_normed(tmp_path_factory) -> tuple[ModelPair, ModelPair]:
+    return fast_and_slow(tmp_path_factory.mktemp("normed"), norm_before_residual=True)
+
+
+@pytest.fixture
+def begun(monkeypatch) -> list[list[int]]:
+    """Where each row's last known state was, for each call that drafted."""
+    places: list[list[int]] = []
+    original = DraftHead.draft_window
+
+    def watched(*given):
+        places.append(list(given[4]))
+        return original(*given)
+
+    monkeypatch.setattr(DraftHead, "draft_window", watched)
+    return places
 
 
 @pytest.fixture
@@ -46,6 +76,17 @@ def made(monkeypatch) -> list[int]:
     return lengths
 
 
+def check_alike(pairs, prompts, params, **options) -> None:
+    """Both pairs write the same, in the same steps with the same probabilities."""
+    fast, slow = (without_times(outputs(pair, prompts, params, detail="probs", drafter="head", **options)) for pair in pairs)
+    for (tokens, events), (other_tokens, other_events) in zip(fast, slow, strict=True):
+        assert tokens == other_tokens
+        for event, other in zip(events, other_events, strict=True):
+            assert event.keys() == other.keys()
+            for name, value in event.items():
+                assert value == (pytest.approx(other[name], abs=1e-4) if isinstance(value, float) else other[name]), name
+
+
 @pytest.mark.parametrize("prompts", [PROMPTS, PROMPTS[:1], [[4, 4, 4], [6, 1, 3]]], ids=["three", "one", "alike"])
 @pytest.mark.parametrize("temperature", [0.0, 0.6, 1.0])
 @pytest.mark.parametrize(
@@ -53,14 +94,77 @@ def made(monkeypatch) -> list[int]:
 )
 def test_the_same_seed_gives_the_same_run_either_way(pairs, made, prompts, temperature, window):
     params = [SamplingParams(temperature=temperature, max_tokens=n, seed=n) for n in (20, 9, 14)][: len(prompts)]
-    fast, slow = (without_times(outputs(pair, prompts, params, detail="probs", drafter="head", **window)) for pair in pairs)
+    check_alike(pairs, prompts, params, **window)
     assert made
-    for (tokens, events), (other_tokens, other_events) in zip(fast, slow, strict=True):
-        assert tokens == other_tokens
-        for event, other in zip(events, other_events, strict=True):
-            assert event.keys() == other.keys()
-            for name, value in event.items():
-                assert value == (pytest.approx(other[name], abs=1e-4) if isinstance(value, float) else other[name]), name
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_rows_of_which_other_numbers_were_kept_draft_in_one_call_too(pairs, begun, monkeypatch, temperature):
+    """Each row begins with the states of what it kept, padded; its drafts take the padding's place."""
+    read: list[int] = []
+    original = DraftHead.forward
+    monkeypatch.setattr(DraftHead, "forward", lambda *given: read.append(1) or original(*given))
+    params = [SamplingParams(temperature=temperature, max_tokens=30, seed=n, ignore_eos=True) for n in range(3)]
+    outputs(pairs[0], PROMPTS, params, drafter="head", num_draft_tokens=3)
+    assert any(len(set(last)) > 1 for last in begun)
+    assert len(read) == 1  # the prompts; no draft was made alone
+    check_alike(pairs, PROMPTS, params, num_draft_tokens=3)
+
+
+@pytest.mark.parametrize("prompts", [[[5], [9]], [[5], [9], [5, 6, 7, 8]]], ids=["one token each", "and a longer one"])
+def test_rows_whose_cache_is_empty_begin_as_they_do_alone(pairs, begun, prompts):
+    params = [SamplingParams(temperature=1.0, max_tokens=20, seed=n, ignore_eos=True) for n in range(len(prompts))]
+    check_alike(pairs, prompts, params, num_draft_tokens=4)
+    assert any(len(set(last)) > 1 for last in begun)
+
+
+def test_a_head_whose_residual_is_the_normed_state(pairs_of_normed, made):
+    params = [SamplingParams(temperature=0.8, max_tokens=20, seed=n) for n in range(3)]
+    check_alike(pairs_of_normed, PROMPTS, params, num_draft_tokens=4)
+    assert made
+
+
+@pytest.mark.parametrize("stop", range(0, 97, 16))
+def test_draws_after_a_stop_token_are_not_taken(pairs, made, stop):
+    params = [SamplingParams(temperature=1.0, max_tokens=24, seed=stop + n, stop_token_ids=[stop]) for n in range(2)]
+    check_alike(pairs, PROMPTS[:2], params, num_draft_tokens=5)
+    assert made
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.2])
+def test_listed_words_are_taken_out_of_a_window(pairs, made, temperature):
+    words = WordList([f"w{number}" for number in range(0, 97, 9)])
+    params = [
+        SamplingParams(temperature=temperature, max_tokens=n, seed=n, filter_words=words if n != 9 else None)
+        for n in (20, 9, 14)
+    ]
+    check_alike(pairs, PROMPTS, params, num_draft_tokens=4)
+    assert made
+
+
+def test_several_answers_to_one_prompt_go_on_from_its_states(pairs, begun):
+    """The prompt is read once, and each answer goes on with a copy of what the head knows of it."""
+    params = SamplingParams(temperature=1.0, max_tokens=20, seed=3, n=3, ignore_eos=True)
+    runs = []
+    for pair in pairs:
+        result = SpeculativeDecoder(pair).generate(PROMPTS[1], params, drafter="head", num_draft_tokens=4)
+        runs.append([answer.token_ids for answer in result.outputs])
+    assert runs[0] == runs[1]
+    assert len(set(map(tuple, runs[0]))) == 3
+    assert any(len(set(last)) > 1 for last in begun)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_auto_decides_the_length_of_calls_from_what_they_cost(pairs, made, temperature):
+    """Rows of a batch have the windows that they have alone, whatever lengths the batch's calls have."""
+    pair = ModelPair(pairs[0].target, None, head=pairs[0].head, measured_head_costs=COSTS)
+    params = [SamplingParams(temperature=temperature, max_tokens=40, seed=n, ignore_eos=True) for n in range(3)]
+    options = {"drafter": "head", "num_draft_tokens": "auto"}
+    together = without_times(outputs(pair, PROMPTS, params, **options))
+    alone = [without_times(outputs(pair, [prompt], [own], **options))[0] for prompt, own in zip(PROMPTS, params, strict=True)]
+    assert [tokens for tokens, _ in together] == [tokens for tokens, _ in alone]
+    assert set(made) <= {2, 3, 5, 8}
+    assert len(set(made)) > 1
 
 
 def test_one_call_makes_a_window_and_long_ones_take_several(pairs, made):

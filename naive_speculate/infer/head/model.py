@@ -118,16 +118,20 @@ class DraftHead:
         token_ids: torch.Tensor,
         states: torch.Tensor,
         rows: CacheRows,
+        last: Sequence[int],
         k: int,
         vocab_size: int,
         race: tuple[torch.Tensor, torch.Tensor] | None,
         with_probs: bool,
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
-        """Choose k tokens, one after the other, in one call, which begins as `forward` does, without padding; see
-        `OnnxHead.draft`."""
+        """Choose k tokens, one after the other, in one call, which begins as `forward` does; see `OnnxHead.draft`. The drafts
+        take the place of padding."""
         self._require(rows)
-        found = self._forward.draft(token_ids, states, rows, k, vocab_size, race, with_probs)  # type: ignore[attr-defined]
+        ends = [length + at + k for length, at in zip(rows.lengths, last, strict=True)]
+        found = self._forward.draft(token_ids, states, rows, last, k, vocab_size, race, with_probs)  # type: ignore[attr-defined]
         rows.advance(token_ids.shape[1] + k - 1)
+        for row, end in zip(rows.indices, ends, strict=True):
+            rows.cache.keep(row, end)
         return cast(tuple[torch.Tensor, torch.Tensor | None, torch.Tensor], found)
 
     def _require(self, rows: CacheRows) -> None:

@@ -79,20 +79,20 @@ class OnnxHead(OnnxSession):
         token_ids: torch.Tensor,
         states: torch.Tensor,
         rows: CacheRows,
+        last: Sequence[int],
         k: int,
         vocab_size: int,
         race: tuple[torch.Tensor, torch.Tensor] | None,
         with_probs: bool,
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
-        """As `OnnxLlama.draft`, from hidden states beside the tokens, as for `forward`, none of them padding.
+        """As `OnnxLlama.draft`, from hidden states beside the tokens, padded as for `forward`.
 
         Returns:
             tuple: As there, and the head's own state of the last forward, shape `[rows, 1, d]`.
         """
         assert self._windows is not None
-        count, num_new = token_ids.shape
-        given_out = {_STATE: self._state(count)}
-        inputs = _inputs(token_ids, states, [num_new - 1] * count)
+        given_out = {_STATE: self._state(len(token_ids))}
+        inputs = _inputs(token_ids, states, last)
         return *self._windows.draft(inputs, rows, k, vocab_size, race, with_probs, given_out), given_out[_STATE]
 
     def _state(self, count: int) -> torch.Tensor:

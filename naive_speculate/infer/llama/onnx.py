@@ -114,13 +114,15 @@ class OnnxSession:
         count, num_new = token_ids.shape
         binding = self._binding(cache, first, count, tuple(outputs))
         lengths = cache.lengths[first : first + count]
-        longest = max(lengths)
-        binding.ends[:] = [longest + num_new, *[length + num_new - 1 for length in lengths]]
-        if self._cuts_logits:
-            binding.logits_from[0] = -outputs["logits"].shape[1] if "logits" in outputs else -1
         by_mask = self._form
         if by_mask is None:
-            by_mask = binding.by_mask[()] = _needs_mask(count, num_new, longest)
+            by_mask = binding.by_mask[()] = _needs_mask(count, num_new, max(lengths))
+        last = [length + num_new - 1 for length in lengths]
+        if by_mask and "at" in inputs:  # padding follows; the masked form does not ask, but later forwards of a window begin here
+            last = [length + at for length, at in zip(lengths, inputs["at"].flatten().tolist(), strict=True)]
+        binding.ends[:] = [max(last) + 1, *last]
+        if self._cuts_logits:
+            binding.logits_from[0] = -outputs["logits"].shape[1] if "logits" in outputs else -1
         if by_mask or self._always_by_mask:
             self._bind_masks(binding.io, lengths, num_new, cache.capacity)
         for name, tensor in inputs.items():
@@ -213,7 +215,8 @@ class Windows:
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """As `OnnxLlama.draft`; `inputs` are those of the first forward, `given_out` values of the last, to be filled in."""
         count, num_new = inputs["token_ids"].shape
-        by_mask = _needs_mask(count, num_new, rows.get_num_tokens())
+        padded = "at" in inputs and int(inputs["at"].min()) + 1 < num_new
+        by_mask = padded or _needs_mask(count, num_new, rows.get_num_tokens())
         form = by_mask, k, vocab_size, race is not None, with_probs
         session = self._sessions.get(form)
         if session is None:

@@ -59,6 +59,7 @@ class HeadDrafter(BatchDrafter):
 
     title = "Draft head"
     about = "One layer that reads the target's own hidden states. Cheap and good guesses, from a head trained for this target."
+    several_a_call = True
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
         super().__init__(pair, vocab_size, device)
@@ -127,9 +128,8 @@ class HeadDrafter(BatchDrafter):
         view = self.pool.view([self.histories[row].slot for row in rows])
         counts = [len(self.histories[row].states) for row in rows]
         query, states = self._query(rows, counts)
-        alike = len(set(counts)) == 1  # else some begin with padding
-        if alike and type(self.head) is DraftHead and self.head.drafts_windows:
-            begun = _Beginning(self.head, states)
+        if type(self.head) is DraftHead and self.head.drafts_windows:
+            begun = _Beginning(self.head, states, [count - 1 for count in counts])
             if found := draft_in_few_calls(begun, query, view, rows, limits, self.vocab_size):
                 return found
         window = DrawnWindow(rows, limits, self.vocab_size)
@@ -191,12 +191,13 @@ class HeadDrafter(BatchDrafter):
 
 
 class _Beginning:
-    """A head as a model that drafts windows: with the hidden states that its next call begins with."""
+    """A head as a model that drafts windows: with the hidden states that its next call begins with, and where each row's last
+    is."""
 
     max_positions = None
 
-    def __init__(self, head: DraftHead, states: torch.Tensor) -> None:
-        self._head, self._states = head, states
+    def __init__(self, head: DraftHead, states: torch.Tensor, last: Sequence[int]) -> None:
+        self._head, self._states, self._last = head, states, last
 
     def draft_window(
         self,
@@ -208,5 +209,8 @@ class _Beginning:
         with_probs: bool,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """As `LlamaLanguageModel.draft_window`."""
-        token_ids, probs, self._states = self._head.draft_window(query, self._states, places, k, vocab_size, race, with_probs)
+        token_ids, probs, self._states = self._head.draft_window(
+            query, self._states, places, self._last, k, vocab_size, race, with_probs
+        )
+        self._last = [0] * len(query)
         return token_ids, probs

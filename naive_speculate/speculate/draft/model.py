@@ -24,13 +24,12 @@ class ModelDrafter(BatchDrafter):
 
     Attributes:
         slots: Each row's place in the draft model's cache.
-        same_tokens: Whether the model's tokens are the target's.
     """
 
     title = "Draft model"
     about = "A smaller model writes ahead. For any text that it was taught, too."
 
-    same_tokens = True
+    several_a_call = True
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
         super().__init__(pair, vocab_size, device)
@@ -90,7 +89,7 @@ class ModelDrafter(BatchDrafter):
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
         query = self._first_query(rows)
         places = self.pool.view([self.slots[row] for row in rows])
-        if self.same_tokens and (found := draft_in_few_calls(self.pool.model, query, places, rows, limits, self.vocab_size)):
+        if self.several_a_call and (found := draft_in_few_calls(self.pool.model, query, places, rows, limits, self.vocab_size)):
             return found
         window = DrawnWindow(rows, limits, self.vocab_size)
         while True:

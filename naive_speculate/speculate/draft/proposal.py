@@ -45,12 +45,14 @@ class BatchDrafter:
     Attributes:
         title, about: What people see in menus: a name, and in a line what it drafts from and when to take it.
         layers: Of the target, whose hidden states `observe` and `commit` want to see; the embeddings are layer 0.
+        several_a_call: Whether a call may draft several tokens, of rows that need no more than their temperature.
         earlier: What was generated before, where the decoder keeps it; set after the drafter was made.
     """
 
     title: str = ""
     about: str = ""
     layers: tuple[int, ...] = ()
+    several_a_call: bool = False
     earlier: EarlierOutputs | None = None
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:

@@ -29,7 +29,7 @@ class TranslatedDrafter(ModelDrafter):
         histories: What the draft model reads of each row, in its own tokens.
     """
 
-    same_tokens = False
+    several_a_call = False  # the host translates each
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
         super().__init__(pair, vocab_size, device)
