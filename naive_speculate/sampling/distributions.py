@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 import torch
 
-from naive_speculate.sampling.argmax import argmax
 from naive_speculate.sampling.pipeline import LogitsPipeline
 
 
@@ -64,13 +63,18 @@ def usable_probabilities(pipelines: Sequence[LogitsPipeline], scores: torch.Tens
     return probs.nan_to_num_(nan=1 / probs.shape[-1]), ~lost
 
 
-def usable_scores(scores: torch.Tensor) -> torch.Tensor | None:
-    """Which places have a most probable token: bool, shape `[batch_size, places]`; None for all, as above."""
-    if scores.device.type == "cpu":
-        numbers, best = scores.detach().numpy(), argmax(scores).tolist()  # NaN counts as the largest
-        usable = [
-            [math.isfinite(numbers.item(row, place, token)) for place, token in enumerate(tokens)]
-            for row, tokens in enumerate(best)
-        ]
-        return None if all(map(all, usable)) else torch.tensor(usable)
-    return scores.amax(dim=-1).isfinite()
+def usable_scores(scores: torch.Tensor) -> tuple[list[list[int]] | None, torch.Tensor | None]:
+    """Each place's most probable token, and which places have one.
+
+    Returns:
+        tuple: The tokens, `[batch_size][places]`, None on a device that would have to be waited for; and bool, shape
+            `[batch_size, places]`, None for all, as above.
+    """
+    if scores.device.type != "cpu":
+        return None, scores.amax(dim=-1).isfinite()
+    numbers = scores.detach().numpy()
+    best: list[list[int]] = numbers.argmax(-1).tolist()  # NaN counts as the largest
+    values = [[numbers.item(row, place, token) for place, token in enumerate(tokens)] for row, tokens in enumerate(best)]
+    if all(math.isfinite(value) for row in values for value in row):
+        return best, None
+    return best, torch.tensor(values).isfinite()

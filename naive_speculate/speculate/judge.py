@@ -23,11 +23,13 @@ class Distributions(NamedTuple):
         probs: Same shape; None where the order of the scores is all that is asked for.
         num_places: int64, shape `[batch_size]`: how many places, from the first on, have a distribution; None where all have.
             Windows are judged up to there, and a row that keeps as many drafts has nothing to draw its next token from.
+        best: Each place's most probable token, `[batch_size][k + 1]`; None where that was not looked for on the host.
     """
 
     scores: torch.Tensor
     probs: torch.Tensor | None
     num_places: torch.Tensor | None
+    best: list[list[int]] | None = None
 
     @property
     def best_known(self) -> torch.Tensor:
@@ -44,11 +46,12 @@ def distributions(rows: Sequence[SequenceState], logits: torch.Tensor, draft: Pr
         windows = [window[:length] for window, length in zip(draft.token_ids.tolist(), draft.lengths, strict=True)]
         scores = batch_scores(pipelines, logits, [row.output_token_ids for row in rows], windows)
     probs: torch.Tensor | None = None
+    best: list[list[int]] | None = None
     if any(row.needs_probs for row in rows):
         probs, usable = usable_probabilities(pipelines, scores)
     else:
-        usable = usable_scores(scores)
-    return Distributions(scores, probs, None if usable is None else count_leading(usable))
+        best, usable = usable_scores(scores)
+    return Distributions(scores, probs, None if usable is None else count_leading(usable), best)
 
 
 def uniforms(rows: Sequence[SequenceState], lengths: Sequence[int], p: Distributions) -> list[list[float]]:
@@ -68,19 +71,19 @@ def judge(rows: Sequence[SequenceState], p: Distributions, draft: Proposal, r: l
     k, device = draft.token_ids.shape[1], p.scores.device
     if k == 0:
         return _next_tokens(rows, p, draft)
-    table, lengths = on_device(r, device, p.best_known.dtype), on_device(draft.lengths, device)
+    if p.best is not None and all(type(row.verifier) is GreedyVerifier for row in rows):
+        lengths = draft.lengths if p.num_places is None else list(map(min, draft.lengths, p.num_places.tolist()))
+        return GreedyVerifier.on_host(p.best, draft.token_ids.tolist(), lengths, p.scores.dtype)
+    table, limits = on_device(r, device, p.best_known.dtype), on_device(draft.lengths, device)
     if p.num_places is not None:
-        lengths = torch.minimum(lengths, p.num_places)
+        limits = torch.minimum(limits, p.num_places)
     places: dict[Verifier, list[int]] = {}
     for place, row in enumerate(rows):
         places.setdefault(row.verifier, []).append(place)
     verdicts = []
     for verifier, members in places.items():
-        if type(verifier) is GreedyVerifier and len(places) == 1:  # which asks for no more
-            verdicts.append(verifier.judge(p.scores, draft.probs, draft.token_ids, table, lengths))
-            continue
         q = p.best_known[:, :k] if draft.probs is None else draft.probs
-        given = (p.scores if verifier.greedy else p.best_known, q, draft.token_ids, table, lengths)
+        given = (p.scores if verifier.greedy else p.best_known, q, draft.token_ids, table, limits)
         verdicts.append(verifier.judge(*(given if len(places) == 1 else [tensor[members] for tensor in given])))
     return verdicts[0] if len(verdicts) == 1 else _merge(verdicts, list(places.values()), p.scores.shape[-1])
 
@@ -103,14 +106,11 @@ def draw(rows: Sequence[SequenceState], verdict: Verdict) -> torch.Tensor:
 def _next_tokens(rows: Sequence[SequenceState], p: Distributions, draft: Proposal) -> Verdict:
     """Where nothing was drafted there is nothing to judge: the next token is the target's."""
     drawn = [not row.verifier.greedy for row in rows]
-    best = None if all(drawn) else _first(argmax(p.scores))
+    best = None if p.best is None else on_device([tokens[0] for tokens in p.best])
+    if best is None and not all(drawn):
+        best = argmax(p.scores[:, 0])
     nothing = on_device([0] * len(rows), p.scores.device)
     return Verdict(nothing, p.best_known[:, 0] if any(drawn) else None, best, draft.token_ids, None, drawn)
-
-
-def _first(token_ids: torch.Tensor) -> torch.Tensor:
-    """Of tokens `[batch_size, 1]`, the only one of each row; on the CPU with functions that a step calls anyway."""
-    return on_device([token for (token,) in token_ids.tolist()]) if token_ids.device.type == "cpu" else token_ids[:, 0]
 
 
 def _rounded_down(draw: float) -> float:

@@ -40,16 +40,17 @@ class GreedyVerifier(Verifier):
         """See `RejectionSampler.judge`; scores do as well as probabilities, only their order matters."""
         best = argmax(target_probs)
         if best.device.type == "cpu" and target_probs.dtype in (torch.float32, torch.float64):
-            return self._on_host(best.tolist(), draft_token_ids.tolist(), lengths.tolist(), target_probs.dtype)
+            return self.on_host(best.tolist(), draft_token_ids.tolist(), lengths.tolist(), target_probs.dtype)
         k = draft_token_ids.shape[1]
         accepted = draft_token_ids == best[:, :k]
         num_accepted = count_leading(accepted).minimum(lengths)
         return Verdict(num_accepted, None, pick(best, num_accepted), accepted.to(target_probs.dtype))
 
     @staticmethod
-    def _on_host(best: list[list[int]], drafts: list[list[int]], lengths: list[int], dtype: torch.dtype) -> Verdict:
-        """The same without torch: a forward leaves nothing of it in the processor's caches, so that each of its functions that
-        a step calls takes up to 50 µs to come back from memory."""
+    def on_host(best: list[list[int]], drafts: list[list[int]], lengths: list[int], dtype: torch.dtype) -> Verdict:
+        """`judge`, from the target's most probable tokens, `[batch_size][k + 1]`, and without torch: a forward leaves nothing
+        of it in the processor's caches, so that each of its functions that a step calls takes up to 50 µs to come back from
+        memory."""
         accepted = [[int(draft == token) for draft, token in zip(*row, strict=False)] for row in zip(drafts, best, strict=True)]
         counts = [([*row[:length], 0]).index(0) for row, length in zip(accepted, lengths, strict=True)]
         next_token_ids = [tokens[count] for tokens, count in zip(best, counts, strict=True)]

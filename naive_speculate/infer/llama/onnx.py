@@ -118,7 +118,9 @@ class OnnxSession:
         if by_mask is None:
             by_mask = binding.by_mask[()] = _needs_mask(count, num_new, max(lengths))
         last = [length + num_new - 1 for length in lengths]
-        if by_mask and "at" in inputs:  # padding follows; the masked form does not ask, but later forwards of a window begin here
+        if (
+            by_mask and "at" in inputs
+        ):  # padding follows; the masked form does not ask, but later forwards of a window begin here
             last = [length + at for length, at in zip(lengths, inputs["at"].flatten().tolist(), strict=True)]
         binding.ends[:] = [max(last) + 1, *last]
         if self._cuts_logits:
