@@ -14,11 +14,11 @@ from train.data import open_tokens, save_json
 from train.distil import LESSONS, begin_draft, train_draft
 from train.errors import TrainingError
 from train.export import export
-from train.head import STAGES, export_head, train_head
+from train.head import STAGES, begin_head, export_head, train_head
 from train.legs import FILE as LEGS_FILE
 from train.legs import this_leg
 from train.loop import Budget
-from train.pipeline import Workshop, prepare, train_target
+from train.pipeline import Workshop, new_model, prepare, train_target
 
 
 def parser() -> argparse.ArgumentParser:
@@ -36,6 +36,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--preset", choices=sorted(PRESETS), default="cpu", help="sizes and rates (default cpu)")
     found.add_argument("--init", type=Path, help="an exported target to go on from, with its tokenizer; it may be smaller")
     found.add_argument("--init-draft", type=Path, help="an exported draft to distil further; it may be smaller")
+    found.add_argument("--init-head", type=Path, help="an exported head to distil further, of the preset's shape")
     found.add_argument("--seed", type=int, default=1)
     found.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, …")
     found.add_argument("--threads", type=int, help="CPU threads (default: all cores)")
@@ -71,9 +72,12 @@ def make_pair(arguments: argparse.Namespace) -> None:
         compile=arguments.preset != "tiny" and not arguments.no_compile,
         init=arguments.init,
         init_draft=arguments.init_draft,
+        init_head=arguments.init_head,
     )
     prepare(shop, arguments.corpus, arguments.valid)
     begin_draft(shop)  # a wrong --init-draft is told now, not after the target's hours
+    if arguments.head_minutes > 0:  # and a wrong --init-head
+        begin_head(shop, new_model(shop, shop.recipe.target), HEADS[arguments.preset])
     target, target_step = train_target(shop, Budget(minutes=arguments.minutes, tokens=arguments.tokens))
     draft_minutes = arguments.minutes / 4 if arguments.draft_minutes is None else arguments.draft_minutes
     draft = train_draft(shop, target, target_step, draft_minutes)
@@ -92,7 +96,8 @@ def make_pair(arguments: argparse.Namespace) -> None:
         told = arguments.out / "README.md"
         trained = sum(parameter.numel() for parameter in head.parameters() if parameter.requires_grad)
         logs = [shop.work / f"draft-of-{target_step:07d}" / f"{name}.csv" for name in STAGES]
-        text = card.with_head(told.read_text(encoding="utf-8"), asdict(recipe), trained, lengths, together(logs))
+        going_on = shop.init_head is not None
+        text = card.with_head(told.read_text(encoding="utf-8"), asdict(recipe), trained, lengths, together(logs), going_on)
         told.write_text(text, encoding="utf-8")
 
 

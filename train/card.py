@@ -158,16 +158,19 @@ def command(recipe: dict[str, Any], data: dict[str, Any], legs: list[Leg], draft
     return " ".join(words)
 
 
-def with_head(text: str, recipe: dict[str, Any], parameters: int, lengths: dict[str, float], run: dict[str, int]) -> str:
+def with_head(
+    text: str, recipe: dict[str, Any], parameters: int, lengths: dict[str, float], run: dict[str, int], goes_on: bool = False
+) -> str:
     """The card of a pair that has a draft head too."""
     told = " and ".join(f"{length:.2f} tokens a target forward, {name}" for name, length in lengths.items())
     layers, million = ", ".join(map(str, recipe["layers"])), 1e6
+    begun = "begun as the head of an earlier target, then " if goes_on else ""
     section = f"""\
 ## Draft head
 
 `head/` drafts from the target's hidden states after layers {layers} (EAGLE-3, arXiv 2503.01840): one layer of width
-{recipe["hidden"]}, {parameters / million:.1f} M parameters, distilled on {run["tokens"] / million:.1f} M tokens: first one
-step of a window, then {recipe["steps"]} of them simulated. With five drafted tokens on held-out prompts: {told}.
+{recipe["hidden"]}, {parameters / million:.1f} M parameters, {begun}distilled on {run["tokens"] / million:.1f} M tokens:
+first one step of a window, then {recipe["steps"]} of them simulated. With five drafted tokens on held-out prompts: {told}.
 
 """
     return text.replace("## Limits\n", section + "## Limits\n", 1)

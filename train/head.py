@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm, LlamaRotaryEmbedding, apply_rotary_pos_emb
 
 from naive_speculate.infer.llama.stored import REQUIRED
-from train.checkpoint import CheckpointFolder
+from train.checkpoint import CheckpointFolder, differences
 from train.config import HeadRecipe
 from train.data import TokenStream, save_json
 from train.distil import (
@@ -32,6 +32,7 @@ from train.distil import (
     teacher_and_text,
     with_rest,
 )
+from train.errors import TrainingError
 from train.export import written_anew
 from train.loop import Budget, LossFunction, Training
 from train.pipeline import Workshop, compiled
@@ -174,10 +175,31 @@ def frequent_tokens(shop: Workshop, count: int | None) -> Tensor:
     return torch.from_numpy(np.sort(np.argsort(-frequencies, kind="stable")[:count]).astype(np.int64))
 
 
-def train_head(shop: Workshop, target: LlamaForCausalLM, target_step: int, recipe: HeadRecipe, minutes: float) -> HeadModel:
-    """Distil a head from the target, in `STAGES`."""
+def begin_head(shop: Workshop, target: LlamaForCausalLM, recipe: HeadRecipe) -> HeadModel:
+    """A new head, or one with the weights of an exported one.
+
+    Raises:
+        TrainingError: If there is no such head, or it has another shape.
+    """
     torch.manual_seed(shop.recipe.seed)
     head = HeadModel(recipe, target, frequent_tokens(shop, recipe.known_tokens)).to(shop.device)
+    if shop.init_head is not None:
+        path = shop.init_head / "model.safetensors"
+        if not path.is_file():
+            raise TrainingError(f"--init-head: no exported head in {shop.init_head}")
+        own, given = head.state_dict(), load_file(path)
+        if bool(head.t2d.all()):  # then `export_head` leaves these out
+            given |= {name: own[name] for name in ("d2t", "t2d")}
+        there, here = ({name: list(tensor.shape) for name, tensor in tensors.items()} for tensors in (given, own))
+        if found := differences(there, here):
+            raise TrainingError(f"--init-head: {shop.init_head} is of another shape ({'; '.join(found)})")
+        head.load_state_dict(given)
+    return head
+
+
+def train_head(shop: Workshop, target: LlamaForCausalLM, target_step: int, recipe: HeadRecipe, minutes: float) -> HeadModel:
+    """Distil a head from the target, in `STAGES`."""
+    head = begin_head(shop, target, recipe)
     teacher, folder, text, own = teacher_and_text(shop, target, target_step)
     keep_states(shop, teacher, text, recipe.layers, own)
     lessons = Lessons(text, shop.recipe.sequence_length, shop.recipe.seed + 5, recipe.layers, own)
@@ -186,6 +208,7 @@ def train_head(shop: Workshop, target: LlamaForCausalLM, target_step: int, recip
         "recipe": asdict(shop.recipe), "head": json.loads(json.dumps(asdict(recipe))),
         "data": shop.data_card()["source"], "target_step": target_step,
         "likeliest": LIKELIEST, "windows": own, "stages": {name: list(stage) for name, stage in STAGES.items()},
+        "init_head": shop.init_head.name if shop.init_head else None,
     }  # fmt: skip
     for name, (share, num_steps, tv_weight) in STAGES.items():
         Training(

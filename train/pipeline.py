@@ -39,6 +39,7 @@ class Workshop:
     compile: bool
     init: Path | None = None  # an exported target whose tokenizer and weights the run starts from
     init_draft: Path | None = None  # an exported draft whose weights distillation starts from
+    init_head: Path | None = None  # an exported head, likewise
 
     def tokens(self, name: str) -> TokenArray:
         return open_tokens(self.work / f"{name}.tokens")

@@ -14,7 +14,7 @@ from train import head as head_module
 from train.__main__ import main
 from train.config import HEADS, PRESETS
 from train.errors import TrainingError
-from train.head import HeadModel, export_head, frequent_tokens, head_loss, train_head
+from train.head import HeadModel, begin_head, export_head, frequent_tokens, head_loss, train_head
 from train.loop import Budget
 from train.pipeline import Workshop, new_model, prepare, train_target
 from train.teacher import Lesson, hidden_states
@@ -118,6 +118,22 @@ def test_a_head_learns_and_goes_on_where_it_was_interrupted(
         train_head(shop, target, 101, other, 1.0)
 
 
+def test_a_head_goes_on_from_an_exported_one(shop: Workshop, target: torch.nn.Module, tmp_path: Path) -> None:
+    for known in (None, 60):
+        recipe = replace(RECIPE, known_tokens=known)
+        first = HeadModel(recipe, target, frequent_tokens(shop, known))
+        with torch.no_grad():
+            for parameter in first.parameters():
+                parameter.copy_(torch.randn_like(parameter).half())
+        export_head(first, recipe, tmp_path / "first")
+        found = begin_head(replace(shop, init_head=tmp_path / "first"), target, recipe).state_dict()
+        assert all(torch.equal(found[name], tensor) for name, tensor in first.state_dict().items())
+    with pytest.raises(TrainingError, match=r"--init-head: .*first is of another shape .*embed_tokens"):
+        begin_head(replace(shop, init_head=tmp_path / "first"), target, replace(RECIPE, hidden=32, heads=2))
+    with pytest.raises(TrainingError, match="--init-head: no exported head in"):
+        begin_head(replace(shop, init_head=tmp_path / "none"), target, RECIPE)
+
+
 def test_the_command_makes_a_head_that_is_loaded_with_its_pair(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -131,5 +147,11 @@ def test_the_command_makes_a_head_that_is_loaded_with_its_pair(
     params = SamplingParams(max_tokens=20, temperature=0, ignore_eos=True)
     plain = decoder.generate("One day", params, num_draft_tokens=0)
     assert decoder.generate("One day", params, drafter="head").token_ids == plain.token_ids
+    argv += ["--init", str(out / "target"), "--init-draft", str(out / "draft")]
+    argv[argv.index("--work") + 1] = str(tmp_path / "next")
+    assert main([*argv, *TINY, "--head-minutes", "0.01", "--init-head", str(tmp_path)]) == 2
+    assert "--init-head: no exported head in" in capsys.readouterr().err
+    assert main([*argv, *TINY, "--head-minutes", "0.01", "--init-head", str(out / "head")]) == 0
+    assert "begun as the head of an earlier target" in (out / "README.md").read_text(encoding="utf-8")
     assert main([*argv, *TINY, "--head-minutes", "-1"]) == 2
     assert "--head-minutes must not be negative" in capsys.readouterr().err
