@@ -74,7 +74,7 @@ def decode(
     result = decoder.generate(prompt, params, num_draft_tokens=window, drafter=drafter, detail="none")
     seconds = time.perf_counter() - began
     drafted = [event.num_draft or 0 for event in result.trace if event.kind == EventKind.STEP]
-    spent = sum(count * costs.draft + costs.verify_cost(count) for count in drafted)
+    spent = sum(count * costs.draft + (count > 0) * (costs.call or 0.0) + costs.verify_cost(count) for count in drafted)
     return len(result.token_ids) / seconds, len(result.token_ids) / spent
 
 

@@ -6,6 +6,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
+from naive_speculate.infer.llama import onnx
 from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.sampling.random_source import SeededRandom, num_noises
 from naive_speculate.speculate.draft import ModelDrafter
@@ -95,6 +96,19 @@ def test_draws_after_a_stop_token_are_not_taken(pairs, stop):
     params = SamplingParams(temperature=1.0, max_tokens=24, seed=stop, stop_token_ids=[stop], min_tokens=0)
     fast, slow = (outputs(pair, [[1, 2, 3], [4, 5]], params, num_draft_tokens=5, drafter="model") for pair in pairs)
     assert [tokens for tokens, _ in fast] == [tokens for tokens, _ in slow]
+
+
+def test_a_model_keeps_few_windows_and_a_large_one_none(monkeypatch):
+    monkeypatch.setattr(onnx, "MAX_WINDOWS", 2)
+    model = executed(1)
+    cache, tokens = model.new_cache(1), torch.tensor([[1, 2, 3]])
+    model.forward(tokens, cache)
+    found = [model.draft_window(tokens[:, :1], cache.all_rows(), k, 97) for k in (5, 3, 5, 2, 5, 3)]
+    assert [drafts.shape[1] for drafts, _ in found] == [5, 3, 5, 2, 5, 3]
+    kept = model._forward._windows._sessions
+    assert [k for _, k, *_ in kept] == [5, 3]
+    monkeypatch.setattr(onnx, "MAX_WINDOWED", 1000)
+    assert not executed(1).drafts_windows
 
 
 def test_noise_in_bulk_is_the_noise_of_the_draws():

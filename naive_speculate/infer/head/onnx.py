@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 
 from naive_speculate.infer.device import on_device
 from naive_speculate.infer.head.weights import HeadWeights
-from naive_speculate.infer.llama.onnx import SMALL, OnnxSession, Windows
+from naive_speculate.infer.llama.onnx import MAX_WINDOWED, OnnxSession, Windows
 from naive_speculate.infer.llama.onnx_graph import GraphBuilder, has_fast_form
 from naive_speculate.infer.llama.weights import LlamaShape, RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows
@@ -56,9 +56,10 @@ class OnnxHead(OnnxSession):
     """A forward of a draft head, as `TorchHead`; its weights are float32 on the CPU."""
 
     def __init__(self, shape: LlamaShape, weights: HeadWeights, rotary: RotaryTable) -> None:
-        super().__init__(HeadGraph(shape, weights), rotary)
+        super().__init__(graph := HeadGraph(shape, weights), rotary)
         self._windows: Windows | None = None
-        if weights.num_parameters <= SMALL and weights.token_ids is None and has_fast_form(shape, 0):
+        num_weights = sum(weight.numel() for weight in graph.initializers.values())
+        if num_weights <= MAX_WINDOWED and weights.token_ids is None and has_fast_form(shape, 0):
             self._windows = Windows({by_mask: HeadGraph(shape, weights, by_mask) for by_mask in (False, True)}, rotary)
 
     @property

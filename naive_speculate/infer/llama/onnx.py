@@ -5,6 +5,7 @@ once for as long as the buffers stay where they are, and the attention nodes wri
 """
 
 import threading
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,8 +24,13 @@ from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
 _LOWEST = np.finfo(np.float32).min
 _SEEN = np.float32(0)
 SMALL = 100_000_000
-"""Weights of a model whose graph's forms have sessions of their own, one more copy each. Beside computing a larger one, calling
-a branch costs little."""
+"""Weights of a model whose two forms of attention have sessions of their own, a copy of the weights each. Beside computing a
+larger one, calling a branch costs little."""
+MAX_WINDOWED = 20_000_000
+"""Weights of a model that drafts several tokens in one call; each length has a session of its own, likewise. Beside computing a
+larger one, a call costs little."""
+MAX_WINDOWS = 16
+"""Such sessions of a model that are kept, those that were asked for last."""
 
 
 @dataclass
@@ -203,7 +209,8 @@ class Windows:
 
     def __init__(self, forms: Mapping[bool, GraphBuilder], rotary: RotaryTable) -> None:
         self._forms, self._rotary = forms, rotary
-        self._sessions: dict[tuple[bool, int, int, bool, bool], OnnxSession] = {}
+        self._sessions: OrderedDict[tuple[bool, int, int, bool, bool], OnnxSession] = OrderedDict()
+        self._lock = threading.Lock()
 
     def draft(
         self,
@@ -220,11 +227,7 @@ class Windows:
         padded = "at" in inputs and int(inputs["at"].min()) + 1 < num_new
         by_mask = padded or _needs_mask(count, num_new, rows.get_num_tokens())
         form = by_mask, k, vocab_size, race is not None, with_probs
-        session = self._sessions.get(form)
-        if session is None:
-            first, rest = self._forms[by_mask], self._forms[False]
-            graph = WindowGraph(first, rest, k, vocab_size, drawn=race is not None, with_probs=with_probs)
-            session = self._sessions.setdefault(form, OnnxSession(graph, self._rotary))
+        session = self._session(form)
         outputs = {"drafts": torch.from_numpy(np.empty((count, k), np.int64))}
         outputs |= {f"{k - 1}/{name}": tensor for name, tensor in (given_out or {}).items()}
         if race is not None:
@@ -233,6 +236,19 @@ class Windows:
             outputs["probs"] = torch.from_numpy(np.empty((count, k, vocab_size), np.float32))
         session.run(inputs, rows, outputs)
         return outputs["drafts"], outputs.get("probs")
+
+    def _session(self, form: tuple[bool, int, int, bool, bool]) -> OnnxSession:
+        """The session of this form, k, vocabulary, drawn tokens or not, and whether probabilities are wanted."""
+        with self._lock:
+            if form not in self._sessions:
+                by_mask, k, vocab_size, drawn, with_probs = form
+                first, rest = self._forms[by_mask], self._forms[False]
+                graph = WindowGraph(first, rest, k, vocab_size, drawn=drawn, with_probs=with_probs)
+                self._sessions[form] = OnnxSession(graph, self._rotary)
+                if len(self._sessions) > MAX_WINDOWS:
+                    self._sessions.popitem(last=False)
+            self._sessions.move_to_end(form)
+            return self._sessions[form]
 
 
 class OnnxLlama(OnnxSession):
@@ -256,7 +272,7 @@ class OnnxLlama(OnnxSession):
         super().__init__(graph, rotary)
         self._forms = {False: graph, True: LlamaGraph(shape, weights, by_mask=True)} if small else None
         self._masked: OnnxSession | None = None
-        self._windows = None if self._forms is None else Windows(self._forms, rotary)
+        self._windows = Windows(self._forms, rotary) if self._forms and num_weights <= MAX_WINDOWED else None
 
     @property
     def drafts_windows(self) -> bool:
