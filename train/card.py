@@ -162,7 +162,7 @@ def with_head(
     text: str, recipe: dict[str, Any], parameters: int, lengths: dict[str, float], run: dict[str, int], goes_on: bool = False
 ) -> str:
     """The card of a pair that has a draft head too."""
-    told = " and ".join(f"{length:.2f} tokens a target forward, {name}" for name, length in lengths.items())
+    told = ", ".join(f"{length:.2f} ({name})" for name, length in lengths.items())
     layers, million = ", ".join(map(str, recipe["layers"])), 1e6
     begun = "begun as the head of an earlier target, then " if goes_on else ""
     section = f"""\
@@ -170,7 +170,8 @@ def with_head(
 
 `head/` drafts from the target's hidden states after layers {layers} (EAGLE-3, arXiv 2503.01840): one layer of width
 {recipe["hidden"]}, {parameters / million:.1f} M parameters, {begun}distilled on {run["tokens"] / million:.1f} M tokens:
-first one step of a window, then {recipe["steps"]} of them simulated. With five drafted tokens on held-out prompts: {told}.
+first one step of a window, then {recipe["steps"]} of them simulated. With five drafted tokens on held-out prompts it
+gives so many tokens a target forward: {told}.
 
 """
     return text.replace("## Limits\n", section + "## Limits\n", 1)
