@@ -114,7 +114,7 @@ def read_log(path: Path) -> list[dict[str, str]]:
 
 
 def plot_losses(logs: dict[str, Path], picture: Path) -> bool:
-    """Loss over tokens, one line for each log; False when matplotlib is not installed."""
+    """Loss over tokens, one line for each log that there is; False when matplotlib is not installed."""
     try:
         import matplotlib
     except ImportError:
@@ -124,7 +124,8 @@ def plot_losses(logs: dict[str, Path], picture: Path) -> bool:
 
     figure, axes = pyplot.subplots(figsize=(8, 4.5), dpi=110)
     for label, path in logs.items():
-        rows = read_log(path)
+        if not (rows := read_log(path)):
+            continue
         tokens = [int(row["tokens"]) / 1e6 for row in rows]
         axes.plot(tokens, [float(row["train_loss"]) for row in rows], label=f"{label}, training", alpha=0.6)
         held_out = [(x, float(row["valid_loss"])) for x, row in zip(tokens, rows, strict=True) if row["valid_loss"]]
@@ -132,9 +133,9 @@ def plot_losses(logs: dict[str, Path], picture: Path) -> bool:
             axes.plot(*zip(*held_out, strict=True), marker="o", markersize=3, label=f"{label}, held-out books")
     axes.set_xlabel("million tokens")
     axes.set_ylabel("nats per token")
-    axes.set_ylim(top=7.0)
+    axes.set_ylim(top=min(7.0, axes.get_ylim()[1]))  # a new model's first losses would press the rest flat
     axes.grid(alpha=0.3)
-    axes.legend()
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
     figure.tight_layout()
     figure.savefig(picture)
     pyplot.close(figure)
