@@ -116,8 +116,9 @@ export function waterfall(state) {
 }
 
 function sentence(state, { tokens, speedup }) {
-  const cost = state.check + state.k * state.draftCost;
-  const sum = `a round gives ${tokens.toFixed(2)} tokens and takes as long as ${cost.toFixed(2)} plain passes, ${tokens.toFixed(2)} ÷ ${cost.toFixed(2)} = ${(tokens / cost).toFixed(2)}×`;
+  // Divided as they are shown: who does the sum again finds what is said.
+  const [given, cost] = [tokens, state.check + state.k * state.draftCost].map((number) => number.toFixed(2));
+  const sum = `a round gives ${given} tokens and takes as long as ${cost} plain passes, ${given} ÷ ${cost} = ${(given / cost).toFixed(2)}×`;
   if (state.measured === null) return `Calculated: ${sum}${speedup < 1 ? ", slower than without drafts" : ""}`;
   return `Measured after the run, over ${state.timed} tokens: ${sum}. The clock said ${speedup.toFixed(2)}×`;
 }

@@ -313,7 +313,7 @@ class _Made:
 
     def __init__(self, drafter: BatchDrafter) -> None:
         self.drafter = drafter
-        self.obstacle = drafter.obstacle
+        self.obstacle, self.several_a_call = drafter.obstacle, drafter.several_a_call
 
     def __call__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> BatchDrafter:
         if vocab_size != self.drafter.vocab_size:
