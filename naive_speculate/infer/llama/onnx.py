@@ -124,9 +124,8 @@ class OnnxSession:
         if by_mask is None:
             by_mask = binding.by_mask[()] = _needs_mask(count, num_new, max(lengths))
         last = [length + num_new - 1 for length in lengths]
-        if (
-            by_mask and "at" in inputs
-        ):  # padding follows; the masked form does not ask, but later forwards of a window begin here
+        if by_mask and "at" in inputs:
+            # Padding follows. The masked form does not look at the ends, but later forwards of a window begin there.
             last = [length + at for length, at in zip(lengths, inputs["at"].flatten().tolist(), strict=True)]
         binding.ends[:] = [max(last) + 1, *last]
         if self._cuts_logits:
@@ -224,7 +223,7 @@ class Windows:
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """As `OnnxLlama.draft`; `inputs` are those of the first forward, `given_out` values of the last, to be filled in."""
         count, num_new = inputs["token_ids"].shape
-        padded = "at" in inputs and int(inputs["at"].min()) + 1 < num_new
+        padded = count > 1 and num_new > 1 and "at" in inputs and int(inputs["at"].min()) + 1 < num_new
         by_mask = padded or _needs_mask(count, num_new, rows.get_num_tokens())
         form = by_mask, k, vocab_size, race is not None, with_probs
         session = self._session(form)
