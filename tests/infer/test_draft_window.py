@@ -48,6 +48,17 @@ def without_times(runs: list) -> list:
     return [(ids, [{k: v for k, v in event.items() if k not in times} for event in events]) for ids, events in runs]
 
 
+def check_alike(fast: list, slow: list, tolerance: float = 1e-5) -> None:
+    """Both ways wrote the same, in the same steps, with the same numbers."""
+    for (tokens, events), (other_tokens, other_events) in zip(without_times(fast), without_times(slow), strict=True):
+        assert tokens == other_tokens
+        for event, other in zip(events, other_events, strict=True):
+            assert event.keys() == other.keys()
+            for name, value in event.items():
+                expected = pytest.approx(other[name], abs=tolerance) if isinstance(value, float) else other[name]
+                assert value == expected, name
+
+
 @pytest.mark.parametrize("temperature", [0.0, 0.6, 1.0])
 @pytest.mark.parametrize("detail", ["none", "probs"])
 @pytest.mark.parametrize(
@@ -56,13 +67,7 @@ def without_times(runs: list) -> list:
 def test_the_same_seed_gives_the_same_run_either_way(pairs, temperature, detail, window):
     params = [SamplingParams(temperature=temperature, max_tokens=n, seed=n) for n in (20, 9, 14)]
     prompts = [[1, 2, 3], [7, 8, 9, 10, 11, 3], [5]]
-    fast, slow = (without_times(outputs(pair, prompts, params, detail=detail, drafter="model", **window)) for pair in pairs)
-    for (tokens, events), (other_tokens, other_events) in zip(fast, slow, strict=True):
-        assert tokens == other_tokens
-        for event, other in zip(events, other_events, strict=True):
-            assert event.keys() == other.keys()
-            for name, value in event.items():
-                assert value == (pytest.approx(other[name], abs=1e-5) if isinstance(value, float) else other[name]), name
+    check_alike(*(outputs(pair, prompts, params, detail=detail, drafter="model", **window) for pair in pairs))
 
 
 def test_a_window_is_made_in_one_call_where_nothing_must_be_looked_at(pairs, monkeypatch):

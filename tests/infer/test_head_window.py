@@ -11,7 +11,7 @@ from naive_speculate.infer.head.model import DraftHead
 from naive_speculate.sampling.words import WordList
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from tests.heads import head_config, head_tensors, save_head
-from tests.infer.test_draft_window import executed, outputs, without_times
+from tests.infer.test_draft_window import check_alike, executed, outputs, without_times
 from tests.tiny import save_model, tiny_llama
 
 COSTS = CostTable(0.02, (1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6), 0.1)
@@ -76,15 +76,9 @@ def made(monkeypatch) -> list[int]:
     return lengths
 
 
-def check_alike(pairs, prompts, params, **options) -> None:
+def check_both(pairs, prompts, params, **options) -> None:
     """Both pairs write the same, in the same steps with the same probabilities."""
-    fast, slow = (without_times(outputs(pair, prompts, params, detail="probs", drafter="head", **options)) for pair in pairs)
-    for (tokens, events), (other_tokens, other_events) in zip(fast, slow, strict=True):
-        assert tokens == other_tokens
-        for event, other in zip(events, other_events, strict=True):
-            assert event.keys() == other.keys()
-            for name, value in event.items():
-                assert value == (pytest.approx(other[name], abs=1e-4) if isinstance(value, float) else other[name]), name
+    check_alike(*(outputs(pair, prompts, params, detail="probs", drafter="head", **options) for pair in pairs), tolerance=1e-4)
 
 
 @pytest.mark.parametrize("prompts", [PROMPTS, PROMPTS[:1], [[4, 4, 4], [6, 1, 3]]], ids=["three", "one", "alike"])
@@ -94,7 +88,7 @@ def check_alike(pairs, prompts, params, **options) -> None:
 )
 def test_the_same_seed_gives_the_same_run_either_way(pairs, made, prompts, temperature, window):
     params = [SamplingParams(temperature=temperature, max_tokens=n, seed=n) for n in (20, 9, 14)][: len(prompts)]
-    check_alike(pairs, prompts, params, **window)
+    check_both(pairs, prompts, params, **window)
     assert made
 
 
@@ -108,26 +102,26 @@ def test_rows_of_which_other_numbers_were_kept_draft_in_one_call_too(pairs, begu
     outputs(pairs[0], PROMPTS, params, drafter="head", num_draft_tokens=3)
     assert any(len(set(last)) > 1 for last in begun)
     assert len(read) == 1  # the prompts; no draft was made alone
-    check_alike(pairs, PROMPTS, params, num_draft_tokens=3)
+    check_both(pairs, PROMPTS, params, num_draft_tokens=3)
 
 
 @pytest.mark.parametrize("prompts", [[[5], [9]], [[5], [9], [5, 6, 7, 8]]], ids=["one token each", "and a longer one"])
 def test_rows_whose_cache_is_empty_begin_as_they_do_alone(pairs, begun, prompts):
     params = [SamplingParams(temperature=1.0, max_tokens=20, seed=n, ignore_eos=True) for n in range(len(prompts))]
-    check_alike(pairs, prompts, params, num_draft_tokens=4)
+    check_both(pairs, prompts, params, num_draft_tokens=4)
     assert any(len(set(last)) > 1 for last in begun)
 
 
 def test_a_head_whose_residual_is_the_normed_state(pairs_of_normed, made):
     params = [SamplingParams(temperature=0.8, max_tokens=20, seed=n) for n in range(3)]
-    check_alike(pairs_of_normed, PROMPTS, params, num_draft_tokens=4)
+    check_both(pairs_of_normed, PROMPTS, params, num_draft_tokens=4)
     assert made
 
 
 @pytest.mark.parametrize("stop", range(0, 97, 16))
 def test_draws_after_a_stop_token_are_not_taken(pairs, made, stop):
     params = [SamplingParams(temperature=1.0, max_tokens=24, seed=stop + n, stop_token_ids=[stop]) for n in range(2)]
-    check_alike(pairs, PROMPTS[:2], params, num_draft_tokens=5)
+    check_both(pairs, PROMPTS[:2], params, num_draft_tokens=5)
     assert made
 
 
@@ -138,7 +132,7 @@ def test_listed_words_are_taken_out_of_a_window(pairs, made, temperature):
         SamplingParams(temperature=temperature, max_tokens=n, seed=n, filter_words=words if n != 9 else None)
         for n in (20, 9, 14)
     ]
-    check_alike(pairs, PROMPTS, params, num_draft_tokens=4)
+    check_both(pairs, PROMPTS, params, num_draft_tokens=4)
     assert made
 
 

@@ -15,7 +15,7 @@ from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, Trace
 from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.sampling.words import WordList, classroom_words
 from naive_speculate.speculate.draft import few_calls
-from tests.infer.test_draft_window import OneByOne, executed, without_times
+from tests.infer.test_draft_window import OneByOne, check_alike, executed, outputs
 from tests.speculate.toys import ToyModel, enumerate_outputs, exact_outputs, largest_difference
 from tests.tiny import save_model, tiny_llama
 
@@ -89,15 +89,7 @@ def test_windows_in_few_calls_are_those_that_are_drawn_one_by_one(pairs, tempera
         for n in (20, 9, 14)
     ]
     prompts = [[1, 2, 3], [7, 8, 9, 10, 11, 3], [5]]
-    runs = []
-    for pair in pairs:
-        results = SpeculativeDecoder(pair).generate(prompts, params, detail="probs", drafter="model", **window)
-        runs.append(without_times([(r.token_ids, [e.to_dict(without=("time",)) for e in r.trace]) for r in results]))
-    for (tokens, events), (other_tokens, other_events) in zip(*runs, strict=True):
-        assert tokens == other_tokens
-        for event, other in zip(events, other_events, strict=True):
-            for name, value in event.items():
-                assert value == (pytest.approx(other[name], abs=1e-5) if isinstance(value, float) else other[name]), name
+    check_alike(*(outputs(pair, prompts, params, detail="probs", drafter="model", **window) for pair in pairs))
 
 
 def test_few_calls_stay_few_with_a_word_filter(bundled_pair, monkeypatch):

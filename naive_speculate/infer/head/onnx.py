@@ -58,8 +58,7 @@ class OnnxHead(OnnxSession):
     def __init__(self, shape: LlamaShape, weights: HeadWeights, rotary: RotaryTable) -> None:
         super().__init__(graph := HeadGraph(shape, weights), rotary)
         self._windows: Windows | None = None
-        num_weights = sum(weight.numel() for weight in graph.initializers.values())
-        if num_weights <= MAX_WINDOWED and weights.token_ids is None and has_fast_form(shape, 0):
+        if graph.num_weights <= MAX_WINDOWED and weights.token_ids is None and has_fast_form(shape, 0):
             self._windows = Windows({by_mask: HeadGraph(shape, weights, by_mask) for by_mask in (False, True)}, rotary)
 
     @property

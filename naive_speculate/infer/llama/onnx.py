@@ -264,14 +264,13 @@ class OnnxLlama(OnnxSession):
 
     def __init__(self, shape: LlamaShape, weights: LlamaWeights, rotary: RotaryTable) -> None:
         graph = LlamaGraph(shape, weights)
-        num_weights = sum(weight.numel() for weight in graph.initializers.values())
-        small = num_weights <= SMALL and all(has_fast_form(shape, layer) for layer in range(shape.num_layers))
+        small = graph.num_weights <= SMALL and all(has_fast_form(shape, layer) for layer in range(shape.num_layers))
         if small:  # without branches; the other form has a session of its own, once batches ask for it
             graph = LlamaGraph(shape, weights, by_mask=False)
         super().__init__(graph, rotary)
         self._forms = {False: graph, True: LlamaGraph(shape, weights, by_mask=True)} if small else None
         self._masked: OnnxSession | None = None
-        self._windows = Windows(self._forms, rotary) if self._forms and num_weights <= MAX_WINDOWED else None
+        self._windows = Windows(self._forms, rotary) if self._forms and graph.num_weights <= MAX_WINDOWED else None
 
     @property
     def drafts_windows(self) -> bool:

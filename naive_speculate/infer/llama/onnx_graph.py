@@ -65,6 +65,11 @@ class GraphBuilder:
         widths = [shape.num_heads * shape.head_dim] + 2 * [shape.num_kv_heads * shape.head_dim]
         self._constant("qkv_widths", widths)
 
+    @property
+    def num_weights(self) -> int:
+        """How many numbers its weights are."""
+        return sum(weight.numel() for weight in self.initializers.values())
+
     def _finish(self, inputs: Sequence[onnx.ValueInfoProto], outputs: Sequence[onnx.ValueInfoProto]) -> None:
         """Make the model of all that was added; the cache's inputs and outputs come with those given."""
         present = [
