@@ -1,4 +1,6 @@
-"""Random draft heads as checkpoints in both layouts, and what they compute, written down once more without cache or batch."""
+"""Random draft heads as checkpoints in both layouts, and what they compute, written down once more without cache or batch.
+
+Tensors have their layouts' names, but for `layer.` before those of the first layer."""
 
 import json
 from pathlib import Path
@@ -31,8 +33,11 @@ def head_config(**changes: Any) -> dict[str, Any]:
     return CONFIG | changes
 
 
-def head_tensors(config: dict[str, Any], seed: int = 7, known: int | None = 60, own_embeddings: bool = False) -> Tensors:
-    """Random weights by their bare names; `known` of the target's tokens, all for None."""
+def head_tensors(
+    config: dict[str, Any], seed: int = 7, known: int | None = 60, own_embeddings: bool = False, adds: bool = False
+) -> Tensors:
+    """Random weights by their bare names; `known` of the target's tokens, all for None. `adds`: states are added to
+    embeddings, and not read beside them."""
     generator = torch.Generator().manual_seed(seed)
     d, vocab = config["hidden_size"], config["vocab_size"]
     head_dim = config.get("head_dim", d // config["num_attention_heads"])
@@ -41,22 +46,28 @@ def head_tensors(config: dict[str, Any], seed: int = 7, known: int | None = 60, 
     def random(*shape: int) -> torch.Tensor:
         return torch.randn(shape, generator=generator) * (0.3 if len(shape) == 2 else 0.2) + (1 if len(shape) == 1 else 0)
 
-    mlp, at = config["intermediate_size"], "self_attn."
+    mlp = config["intermediate_size"]
     tensors = {
         "fc.weight": random(d, 3 * TARGET_WIDTH),
         "norm.weight": random(d),
         "lm_head.weight": random(vocab if known is None else known, d),
         "layer.hidden_norm.weight": random(d),
-        "layer.input_layernorm.weight": random(d),
-        "layer.post_attention_layernorm.weight": random(d),
-        f"layer.{at}q_proj.weight": random(heads, 2 * d),
-        f"layer.{at}k_proj.weight": random(kv, 2 * d),
-        f"layer.{at}v_proj.weight": random(kv, 2 * d),
-        f"layer.{at}o_proj.weight": random(d, heads),
-        "layer.mlp.gate_proj.weight": random(mlp, d),
-        "layer.mlp.up_proj.weight": random(mlp, d),
-        "layer.mlp.down_proj.weight": random(d, mlp),
     }
+    for index in range(config["num_hidden_layers"]):
+        at, read = _layer(index), d if adds or index else 2 * d
+        tensors |= {
+            f"{at}input_layernorm.weight": random(d),
+            f"{at}post_attention_layernorm.weight": random(d),
+            f"{at}self_attn.q_proj.weight": random(heads, read),
+            f"{at}self_attn.k_proj.weight": random(kv, read),
+            f"{at}self_attn.v_proj.weight": random(kv, read),
+            f"{at}self_attn.o_proj.weight": random(d, heads),
+            f"{at}mlp.gate_proj.weight": random(mlp, d),
+            f"{at}mlp.up_proj.weight": random(mlp, d),
+            f"{at}mlp.down_proj.weight": random(d, mlp),
+        }
+    if adds:
+        tensors["state_proj.weight"] = random(d, d)
     if known is not None:
         tokens = torch.randperm(vocab, generator=generator)[:known].sort().values
         tensors["d2t"] = tokens - torch.arange(known)
@@ -64,6 +75,10 @@ def head_tensors(config: dict[str, Any], seed: int = 7, known: int | None = 60, 
     if own_embeddings or d != TARGET_WIDTH:
         tensors["embed_tokens.weight"] = random(vocab, d)
     return tensors
+
+
+def _layer(index: int) -> str:
+    return f"layers.{index}." if index else "layer."
 
 
 def save_head(folder: Path, layout: str, config: dict[str, Any], tensors: Tensors, **more: Any) -> Path:
@@ -94,27 +109,40 @@ def turned(x: torch.Tensor, theta: float) -> torch.Tensor:
     return x * cos + torch.cat([-x[..., half:], x[..., :half]], dim=-1) * sin
 
 
-def eager_layer(
+def eager_layers(
     tensors: Tensors, config: dict[str, Any], embedding: torch.Tensor, tokens: list[int], states: torch.Tensor, **options: Any
 ) -> torch.Tensor:
-    """The layer's output at every place: tokens beside states `[len(tokens), d]`."""
+    """The last layer's output at every place: tokens beside states `[len(tokens), d]`."""
+    epsilon = config["rms_norm_eps"]
+    normed = rms(states, tensors["layer.hidden_norm.weight"].to(states.dtype), epsilon)
+    if "state_proj.weight" in tensors:
+        stream = embedding[tokens] + normed @ tensors["state_proj.weight"].to(states.dtype).T
+        beside = normed[:, :0]
+    else:
+        stream, beside = (normed if options.get("norm_before_residual") else states), normed
+    for index in range(config["num_hidden_layers"]):
+        norm = tensors[f"{_layer(index)}input_layernorm.weight"].to(states.dtype)
+        read = rms(embedding[tokens] if beside.numel() else stream, norm, epsilon)
+        stream = _eager_layer(tensors, config, _layer(index), stream, torch.cat([read, beside], dim=-1))
+        beside = beside[:, :0]
+    return stream
+
+
+def _eager_layer(tensors: Tensors, config: dict[str, Any], at: str, stream: torch.Tensor, read: torch.Tensor) -> torch.Tensor:
+    """The residual stream `[tokens, d]` after a layer whose attention reads `read`."""
     epsilon, d = config["rms_norm_eps"], config["hidden_size"]
-    head_dim = config.get("head_dim", d // config["num_attention_heads"])
+    head_dim, count = config.get("head_dim", d // config["num_attention_heads"]), len(stream)
 
     def w(name: str) -> torch.Tensor:
-        return tensors[f"layer.{name}.weight"].to(states.dtype)
+        return tensors[f"{at}{name}.weight"].to(stream.dtype)
 
-    normed = rms(states, w("hidden_norm"), epsilon)
-    both = torch.cat([rms(embedding[tokens], w("input_layernorm"), epsilon), normed], dim=-1)
-    q, k, v = ((both @ w(f"self_attn.{part}_proj").T).unflatten(-1, (-1, head_dim)).transpose(0, 1) for part in "qkv")
+    q, k, v = ((read @ w(f"self_attn.{part}_proj").T).unflatten(-1, (-1, head_dim)).transpose(0, 1) for part in "qkv")
     q, k = turned(q, config["rope_theta"]), turned(k, config["rope_theta"])
     k, v = (x.repeat_interleave(config["num_attention_heads"] // config["num_key_value_heads"], dim=0) for x in (k, v))
     scores = q @ k.transpose(1, 2) / head_dim**0.5
-    later = torch.ones(len(tokens), len(tokens), dtype=torch.bool).triu(1)
+    later = torch.ones(count, count, dtype=torch.bool).triu(1)
     attended = scores.masked_fill(later, -torch.inf).softmax(-1) @ v
-    hidden = (normed if options.get("norm_before_residual") else states) + attended.transpose(0, 1).flatten(1) @ w(
-        "self_attn.o_proj"
-    ).T
+    hidden = stream + attended.transpose(0, 1).flatten(1) @ w("self_attn.o_proj").T
     x = rms(hidden, w("post_attention_layernorm"), epsilon)
     return hidden + (F.silu(x @ w("mlp.gate_proj").T) * (x @ w("mlp.up_proj").T)) @ w("mlp.down_proj").T
 
@@ -149,7 +177,7 @@ def eager_window(
     states, read = features @ tensors["fc.weight"].to(features.dtype).T, tokens[1:]
     found = []
     for draft in drafts:
-        out = eager_layer(tensors, config, embedding, read, states, **options)[-1:]
+        out = eager_layers(tensors, config, embedding, read, states, **options)[-1:]
         found.append(eager_logits(tensors, config, out[0]))
         states, read = torch.cat([states, out]), [*read, draft]
     return torch.stack(found)

@@ -18,7 +18,7 @@ from train.head import STAGES, begin_head, export_head, train_head
 from train.legs import FILE as LEGS_FILE
 from train.legs import this_leg
 from train.loop import Budget
-from train.pipeline import Workshop, new_model, prepare, train_target
+from train.pipeline import Workshop, prepare, train_target
 
 
 def parser() -> argparse.ArgumentParser:
@@ -75,9 +75,9 @@ def make_pair(arguments: argparse.Namespace) -> None:
         init_head=arguments.init_head,
     )
     prepare(shop, arguments.corpus, arguments.valid)
-    begin_draft(shop)  # a wrong --init-draft is told now, not after the target's hours
+    beginning = begin_draft(shop)  # a wrong --init-draft is told now, not after the target's hours
     if arguments.head_minutes > 0:  # and a wrong --init-head
-        begin_head(shop, new_model(shop, shop.recipe.target), HEADS[arguments.preset])
+        begin_head(shop, beginning, HEADS[arguments.preset])
     target, target_step = train_target(shop, Budget(minutes=arguments.minutes, tokens=arguments.tokens))
     draft_minutes = arguments.minutes / 4 if arguments.draft_minutes is None else arguments.draft_minutes
     draft = train_draft(shop, target, target_step, draft_minutes)
@@ -88,7 +88,7 @@ def make_pair(arguments: argparse.Namespace) -> None:
     finish(shop, arguments.out, target_step, arguments.preset)
     if arguments.head_minutes > 0:
         recipe = HEADS[arguments.preset]
-        head = train_head(shop, target, target_step, recipe, arguments.head_minutes)
+        head = train_head(shop, target, draft, target_step, recipe, arguments.head_minutes)
         export_head(head, recipe, arguments.out / "head")
         lengths = card.measure_head(arguments.out, shop.tokens("valid"))
         for name, length in lengths.items():

@@ -165,14 +165,14 @@ def with_head(
     """The card of a pair that has a draft head too."""
     told = ", ".join(f"{length:.2f} ({name})" for name, length in lengths.items())
     layers, million = ", ".join(map(str, recipe["layers"])), 1e6
-    begun = "begun as the head of an earlier target, then " if goes_on else ""
+    begun = "a head that was there before" if goes_on else "the draft"
     section = f"""\
 ## Draft head
 
-`head/` drafts from the target's hidden states after layers {layers} (EAGLE-3, arXiv 2503.01840): one layer of width
-{recipe["hidden"]}, {parameters / million:.1f} M parameters, {begun}distilled on {run["tokens"] / million:.1f} M tokens:
-first one step of a window, then {recipe["steps"]} of them simulated. With five drafted tokens on held-out prompts it
-gives so many tokens a target forward: {told}.
+`head/` has the draft's shape, and adds to each token's embedding what it makes of the target's hidden states after layers
+{layers} at the token before, fused as in EAGLE-3 (arXiv 2503.01840): {parameters / million:.1f} M parameters, begun as {begun},
+then distilled on {run["tokens"] / million:.1f} M tokens: first one step of a window, then {recipe["steps"]} of them simulated.
+With five drafted tokens on held-out prompts it gives so many tokens a target forward: {told}.
 
 """
     return text.replace("## Limits\n", section + "## Limits\n", 1)

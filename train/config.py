@@ -21,7 +21,19 @@ class ModelShape:
     intermediate: int
 
     def llama_config(self, vocab_size: int, positions: int) -> LlamaConfig:
-        return llama_config(self, self.layers, vocab_size, positions, tie_word_embeddings=True)
+        return LlamaConfig(
+            vocab_size=vocab_size,
+            hidden_size=self.hidden,
+            intermediate_size=self.intermediate,
+            num_hidden_layers=self.layers,
+            num_attention_heads=self.heads,
+            num_key_value_heads=self.heads,
+            max_position_embeddings=positions,
+            bos_token_id=END_OF_TEXT_ID,
+            eos_token_id=END_OF_TEXT_ID,
+            pad_token_id=None,
+            tie_word_embeddings=True,
+        )
 
 
 @dataclass(frozen=True)
@@ -52,42 +64,19 @@ class Recipe:
 
 @dataclass(frozen=True)
 class HeadRecipe:
-    """What decides a draft head, beside its target and the recipe of both."""
+    """What decides a draft head, beside the draft that it begins as and the recipe of the pair."""
 
     layers: tuple[int, ...]  # of the target, whose hidden states it reads: after so many layers, fewer than there are
-    hidden: int  # its own width; each head is ``hidden / heads`` wide
-    heads: int
-    intermediate: int
     known_tokens: int | None  # so many of the most frequent tokens; None for all
     steps: int  # of a window, simulated in training
     muon_rate: float
     adam_rate: float
 
-    def layer_config(self, target: LlamaConfig) -> LlamaConfig:
-        positions, same = target.max_position_embeddings, ("rms_norm_eps", "rope_parameters")
-        return llama_config(self, 1, target.vocab_size, positions, **{name: getattr(target, name) for name in same})
-
-
-def llama_config(shape: ModelShape | HeadRecipe, layers: int, vocab_size: int, positions: int, **more: Any) -> LlamaConfig:
-    return LlamaConfig(
-        vocab_size=vocab_size,
-        hidden_size=shape.hidden,
-        intermediate_size=shape.intermediate,
-        num_hidden_layers=layers,
-        num_attention_heads=shape.heads,
-        num_key_value_heads=shape.heads,
-        max_position_embeddings=positions,
-        bos_token_id=END_OF_TEXT_ID,
-        eos_token_id=END_OF_TEXT_ID,
-        pad_token_id=None,
-        **more,
-    )
-
 
 HEADS: dict[str, HeadRecipe] = {
-    "cpu": HeadRecipe((2, 6, 11), 256, 4, 512, None, steps=4, muon_rate=0.02, adam_rate=0.006),
-    "gpu": HeadRecipe((2, 6, 11), 256, 4, 512, None, steps=4, muon_rate=0.02, adam_rate=0.004),
-    "tiny": HeadRecipe((0, 1, 1), 16, 1, 32, 256, steps=3, muon_rate=0.02, adam_rate=0.004),
+    "cpu": HeadRecipe((2, 6, 11), None, steps=4, muon_rate=0.015, adam_rate=0.0045),
+    "gpu": HeadRecipe((2, 6, 11), None, steps=4, muon_rate=0.02, adam_rate=0.004),
+    "tiny": HeadRecipe((0, 1, 1), 256, steps=3, muon_rate=0.02, adam_rate=0.004),
 }
 """By preset. Not among the recipes, which are part of the targets' checkpoints."""
 

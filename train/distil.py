@@ -88,9 +88,9 @@ def write_samples(shop: Workshop, target: LlamaForCausalLM, path: Path) -> None:
     partial.replace(path)
 
 
-def teacher_and_text(shop: Workshop, target: LlamaForCausalLM, target_step: int) -> tuple[LlamaForCausalLM, Path, Path, int]:
+def teacher_and_text(shop: Workshop, target: LlamaForCausalLM, target_step: int) -> tuple[LlamaForCausalLM, Path, Path]:
     """A frozen copy of the target that is quick here; the folder of what is made for it; the text there of which it has said
-    what comes next, and how many windows of that it wrote itself."""
+    what comes next."""
     teacher = copy.deepcopy(target).eval().requires_grad_(False)
     if fast_bfloat16(shop.device):
         teacher = teacher.bfloat16()
@@ -99,7 +99,7 @@ def teacher_and_text(shop: Workshop, target: LlamaForCausalLM, target_step: int)
     write_samples(shop, teacher, written)
     write_text(open_tokens(written), shop.tokens("train"), text)
     keep_distributions(shop, teacher, text)
-    return teacher, folder, text, len(open_tokens(written)) // shop.recipe.sequence_length
+    return teacher, folder, text
 
 
 def for_drafts(recipe: Recipe) -> Recipe:
@@ -144,7 +144,7 @@ def train_draft(shop: Workshop, target: LlamaForCausalLM, target_step: int, minu
     if not shop.init_draft:
         stage("draft-pretrain", shop.work, language_model_loss(draft),
               TokenStream(shop.tokens("train"), recipe.seed + 2), pretrain_share)  # fmt: skip
-    _, folder, text, _ = teacher_and_text(shop, target, target_step)
+    _, folder, text = teacher_and_text(shop, target, target_step)
     lessons = Lessons(text, recipe.sequence_length, recipe.seed + 3)
     stage("draft", folder, distillation_loss(draft, TOTAL_VARIATION_WEIGHT),
           lessons, 1 - pretrain_share - POLISH_SHARE, target_step=target_step)  # fmt: skip

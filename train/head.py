@@ -1,8 +1,11 @@
-"""Train a draft head for a target (EAGLE-3, Li et al. 2025, arXiv 2503.01840), by distillation, on the target's own text.
+"""Train a draft head for a target, by distillation, on the target's own text and books: the draft, which learns to read the
+target's hidden states as well.
 
-A window's later steps are simulated ("training-time test", section 3.2): in step j a place reads, in place of the target's
-states, what the head itself gave out at the place before in step j - 1, and attends to the target's states only up to j places
-back. So it learns from its own mistakes. The head may be narrower than the target, and may know the most frequent tokens only.
+The states of three of the target's layers are fused as in EAGLE-3 (Li et al. 2025, arXiv 2503.01840), and added to the next
+token's embedding, as in a module for multi-token prediction (DeepSeek-AI 2024, arXiv 2412.19437, section 2.2). A window's later
+steps are simulated ("training-time test", EAGLE-3's section 3.2): in step j a place reads, in place of the target's states,
+what the head itself gave out at the place before in step j - 1, and attends to the target's states only up to j places back. So
+it learns from its own mistakes. The head may know the most frequent tokens only.
 """
 
 import json
@@ -23,7 +26,6 @@ from train.checkpoint import CheckpointFolder, differences
 from train.config import HeadRecipe
 from train.data import TokenStream, save_json
 from train.distil import (
-    POLISH_SHARE,
     SMALLEST,
     TOTAL_VARIATION_WEIGHT,
     distance,
@@ -41,14 +43,13 @@ from train.teacher import LIKELIEST, Lesson, Lessons, hidden_states, keep_states
 
 STEP_DECAY = 0.8  # weight of a simulated step's loss, times that of the one before
 VALID_WINDOWS = 16
-FIRST_SHARE = 0.4
-STAGES: dict[str, tuple[float, int | None, float]] = {
-    "head-first": (FIRST_SHARE, 1, TOTAL_VARIATION_WEIGHT),
-    "head": (1 - FIRST_SHARE - POLISH_SHARE, None, TOTAL_VARIATION_WEIGHT),
-    "head-polish": (POLISH_SHARE, None, 1.0),
+STAGES: dict[str, tuple[float, int | None, float, float]] = {
+    "head-first": (0.2, 1, TOTAL_VARIATION_WEIGHT, 0.0),
+    "head": (0.4, None, TOTAL_VARIATION_WEIGHT, 0.0),
+    "head-polish": (0.4, None, 1.0, 1.0),
 }
-"""By name: the share of the minutes, how many steps are simulated (None for the recipe's), the weight of total variation. With
-one step alone a text is read four times as fast, and what is learned from that serves all."""
+"""By name: the share of the minutes, how many steps are simulated (None for the recipe's), the weight of total variation, and
+the share in which the rates fall. With one step alone a text is read four times as fast, and what is learned serves all."""
 
 
 class HeadAttention(nn.Module):
@@ -58,22 +59,23 @@ class HeadAttention(nn.Module):
         super().__init__()
         self.head_dim = config.head_dim or config.hidden_size // config.num_attention_heads
         width = config.num_attention_heads * self.head_dim
-        self.q_proj, self.k_proj, self.v_proj = (nn.Linear(2 * config.hidden_size, width, bias=False) for _ in range(3))
+        self.q_proj, self.k_proj, self.v_proj = (nn.Linear(config.hidden_size, width, bias=False) for _ in range(3))
         self.o_proj = nn.Linear(width, config.hidden_size, bias=False)
 
-    def forward(self, both: Tensor, rotation: tuple[Tensor, Tensor], steps: list[tuple[Tensor, Tensor]]) -> Tensor:
-        """``both`` ``(rows, places, 2 d)``; ``steps``: keys and values of the steps before, to which this one's are added.
+    def forward(self, normed: Tensor, rotation: tuple[Tensor, Tensor], steps: list[tuple[Tensor, Tensor]]) -> Tensor:
+        """``normed`` ``(rows, places, d)``; ``steps``: keys and values of the steps before, to which this one's are added.
 
         In step j, place i sees the target's places up to i - j, and of each later step m its own window's place, i - j + m.
         """
         queries, keys, values = (
-            layer(both).unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for layer in (self.q_proj, self.k_proj, self.v_proj)
+            layer(normed).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+            for layer in (self.q_proj, self.k_proj, self.v_proj)
         )
         queries, keys = apply_rotary_pos_emb(queries, keys, *rotation)
         steps.append((keys, values))
-        step, places = len(steps) - 1, both.shape[1]
+        step, places = len(steps) - 1, normed.shape[1]
         first_keys, first_values = steps[0]
-        back = torch.arange(places, device=both.device)
+        back = torch.arange(places, device=normed.device)
         hidden = back[None] > back[:, None] - step
         scores = (queries @ first_keys.transpose(2, 3)).float().masked_fill(hidden, -torch.inf)
         window = [tuple(_later(states, step - m) for states in steps[m]) for m in range(1, step + 1)]
@@ -87,47 +89,50 @@ class HeadAttention(nn.Module):
 
 
 class HeadLayer(nn.Module):
-    """The head's decoder layer."""
+    """A decoder layer of the head."""
 
     def __init__(self, config: LlamaConfig) -> None:
         super().__init__()
         self.self_attn, self.mlp = HeadAttention(config), LlamaMLP(config)
-        self.input_layernorm, self.hidden_norm, self.post_attention_layernorm = (
-            LlamaRMSNorm(config.hidden_size, eps=config.rms_norm_eps) for _ in range(3)
+        self.input_layernorm, self.post_attention_layernorm = (
+            LlamaRMSNorm(config.hidden_size, eps=config.rms_norm_eps) for _ in range(2)
         )
 
-    def forward(
-        self, embedded: Tensor, states: Tensor, rotation: tuple[Tensor, Tensor], steps: list[tuple[Tensor, Tensor]]
-    ) -> Tensor:
-        both = torch.cat([self.input_layernorm(embedded), self.hidden_norm(states)], -1)
-        states = states + self.self_attn(both, rotation, steps)
-        result: Tensor = states + self.mlp(self.post_attention_layernorm(states))
+    def forward(self, hidden: Tensor, rotation: tuple[Tensor, Tensor], steps: list[tuple[Tensor, Tensor]]) -> Tensor:
+        hidden = hidden + self.self_attn(self.input_layernorm(hidden), rotation, steps)
+        result: Tensor = hidden + self.mlp(self.post_attention_layernorm(hidden))
         return result
 
 
 class HeadModel(nn.Module):
-    """A head whose ``state_dict`` has the names of vLLM's speculators; its embeddings begin as the target's, of whose tokens it
-    knows some, ascending."""
+    """A head, of whose target's tokens it knows some, ascending.
+
+    It begins as the draft: nothing of the target's states reaches its layers yet, and it says the same.
+    """
 
     d2t: Tensor
     t2d: Tensor
 
-    def __init__(self, recipe: HeadRecipe, target: LlamaForCausalLM, known: Tensor) -> None:
+    def __init__(self, recipe: HeadRecipe, draft: LlamaForCausalLM, target_hidden_size: int, known: Tensor) -> None:
         super().__init__()
-        self.config = recipe.layer_config(target.config)
-        d, vocab_size = recipe.hidden, target.config.vocab_size
+        self.config = draft.config
+        d, vocab_size, epsilon = self.config.hidden_size, self.config.vocab_size, self.config.rms_norm_eps
         self.embed_tokens = nn.Embedding(vocab_size, d)
-        self.fc = nn.Linear(len(recipe.layers) * target.config.hidden_size, d, bias=False)
-        self.layers = nn.ModuleList([HeadLayer(self.config)])
-        self.norm = LlamaRMSNorm(d, eps=self.config.rms_norm_eps)
+        self.fc = nn.Linear(len(recipe.layers) * target_hidden_size, d, bias=False)
+        self.hidden_norm = LlamaRMSNorm(d, eps=epsilon)
+        self.state_proj = nn.Linear(d, d, bias=False)
+        self.layers = nn.ModuleList(HeadLayer(self.config) for _ in range(self.config.num_hidden_layers))
+        self.norm = LlamaRMSNorm(d, eps=epsilon)
         self.lm_head = nn.Linear(d, len(known), bias=False)
         self.rotary = LlamaRotaryEmbedding(self.config)
         self.register_buffer("d2t", known - torch.arange(len(known)))
         self.register_buffer("t2d", torch.zeros(vocab_size, dtype=torch.bool).index_fill_(0, known, True))
-        begin = _narrowed(target.model.embed_tokens.weight.detach().cpu(), d)
+        nn.init.zeros_(self.state_proj.weight)
+        self.layers.load_state_dict(draft.model.layers.state_dict())
+        self.norm.load_state_dict(draft.model.norm.state_dict())
         with torch.no_grad():
-            self.embed_tokens.weight.copy_(begin)
-            self.lm_head.weight.copy_(begin[known])
+            self.embed_tokens.weight.copy_(draft.model.embed_tokens.weight)
+            self.lm_head.weight.copy_(draft.lm_head.weight.cpu()[known])
 
     def forward(self, tokens: Tensor, features: Tensor, num_steps: int) -> list[Tensor]:
         """Logits of each simulated step, ``(rows, places, known)``; those of step j mean something from place j on.
@@ -137,12 +142,14 @@ class HeadModel(nn.Module):
         states, embedded = self.fc(features), self.embed_tokens(tokens)
         places = torch.arange(tokens.shape[1], device=tokens.device)[None]
         rotation = self.rotary(states, places)
-        steps: list[tuple[Tensor, Tensor]] = []
-        found, (layer,) = [], self.layers
+        steps: list[list[tuple[Tensor, Tensor]]] = [[] for _ in self.layers]
+        found = []
         for _ in range(num_steps):
-            states = layer(embedded, states, rotation, steps)
-            found.append(self.lm_head(self.norm(states)))
-            states = _later(states, 1, dim=1)
+            hidden = embedded + self.state_proj(self.hidden_norm(states))
+            for layer, before in zip(self.layers, steps, strict=True):
+                hidden = layer(hidden, rotation, before)
+            found.append(self.lm_head(self.norm(hidden)))
+            states = _later(hidden, 1, dim=1)
         return found
 
 
@@ -175,14 +182,15 @@ def frequent_tokens(shop: Workshop, count: int | None) -> Tensor:
     return torch.from_numpy(np.sort(np.argsort(-frequencies, kind="stable")[:count]).astype(np.int64))
 
 
-def begin_head(shop: Workshop, target: LlamaForCausalLM, recipe: HeadRecipe) -> HeadModel:
-    """A new head, or one with the weights of an exported one.
+def begin_head(shop: Workshop, draft: LlamaForCausalLM, recipe: HeadRecipe) -> HeadModel:
+    """A head that begins as the draft, or one with the weights of an exported one.
 
     Raises:
         TrainingError: If there is no such head, or it has another shape.
     """
     torch.manual_seed(shop.recipe.seed)
-    head = HeadModel(recipe, target, frequent_tokens(shop, recipe.known_tokens)).to(shop.device)
+    known = frequent_tokens(shop, recipe.known_tokens)
+    head = HeadModel(recipe, draft, shop.recipe.target.hidden, known).to(shop.device)
     if shop.init_head is not None:
         path = shop.init_head / "model.safetensors"
         if not path.is_file():
@@ -197,24 +205,26 @@ def begin_head(shop: Workshop, target: LlamaForCausalLM, recipe: HeadRecipe) -> 
     return head
 
 
-def train_head(shop: Workshop, target: LlamaForCausalLM, target_step: int, recipe: HeadRecipe, minutes: float) -> HeadModel:
+def train_head(
+    shop: Workshop, target: LlamaForCausalLM, draft: LlamaForCausalLM, target_step: int, recipe: HeadRecipe, minutes: float
+) -> HeadModel:
     """Distil a head from the target, in `STAGES`."""
-    head = begin_head(shop, target, recipe)
-    teacher, folder, text, own = teacher_and_text(shop, target, target_step)
-    keep_states(shop, teacher, text, recipe.layers, own)
-    lessons = Lessons(text, shop.recipe.sequence_length, shop.recipe.seed + 5, recipe.layers, own)
+    head = begin_head(shop, draft, recipe)
+    teacher, folder, text = teacher_and_text(shop, target, target_step)
+    keep_states(shop, teacher, text, recipe.layers)
+    lessons = Lessons(text, shop.recipe.sequence_length, shop.recipe.seed + 5, recipe.layers)
     schedule = replace(for_drafts(shop.recipe), muon_rate=recipe.muon_rate, adam_rate=recipe.adam_rate)
     settings = {
         "recipe": asdict(shop.recipe), "head": json.loads(json.dumps(asdict(recipe))),
         "data": shop.data_card()["source"], "target_step": target_step,
-        "likeliest": LIKELIEST, "windows": own, "stages": {name: list(stage) for name, stage in STAGES.items()},
+        "likeliest": LIKELIEST, "stages": {name: list(stage) for name, stage in STAGES.items()},
         "init_head": shop.init_head.name if shop.init_head else None,
     }  # fmt: skip
-    for name, (share, num_steps, tv_weight) in STAGES.items():
+    for name, (share, num_steps, tv_weight, decay_share) in STAGES.items():
         Training(
             name=name, model=head, loss=compiled(shop, head_loss(head, recipe, tv_weight, num_steps)), stream=lessons,
-            recipe=schedule, checkpoints=CheckpointFolder(folder, name, settings), log_path=folder / f"{name}.csv",
-            validate=lambda: held_out_variation(shop, teacher, head, recipe),
+            recipe=replace(schedule, decay_share=decay_share), checkpoints=CheckpointFolder(folder, name, settings),
+            log_path=folder / f"{name}.csv", validate=lambda: held_out_variation(shop, teacher, head, recipe),
         ).run(Budget(minutes=minutes * share))  # fmt: skip
     return head
 
@@ -237,27 +247,19 @@ def held_out_variation(shop: Workshop, teacher: LlamaForCausalLM, head: HeadMode
 
 
 def export_head(head: HeadModel, recipe: HeadRecipe, folder: Path) -> None:
-    """Write ``folder`` anew in the layout of vLLM's speculators, float16, as ``load_pair(…, head=folder)`` loads it."""
+    """Write ``folder`` anew, float16, as ``load_pair(…, head=folder)`` loads it."""
     tensors = {name: tensor.detach().cpu() for name, tensor in head.state_dict().items() if not name.startswith("rotary")}
     if bool(head.t2d.all()):
         tensors = {name: tensor for name, tensor in tensors.items() if name not in ("d2t", "t2d")}
     halves = {name: (t.half() if t.is_floating_point() else t).contiguous() for name, t in tensors.items()}
-    layer = head.config.to_dict()  # of it, what `load_pair` needs to read the head without transformers' model classes
+    told = head.config.to_dict()  # of it, what `load_pair` needs to read the head without transformers' model classes
+    layer = {"model_type": "llama", **{name: told[name] for name in REQUIRED}, "dtype": "float16", "tie_word_embeddings": False}
     config = {
-        "architectures": ["Eagle3Speculator"],
-        "speculators_model_type": "eagle3",
+        "architectures": ["Eagle3AddingHead"],
         "draft_vocab_size": head.lm_head.out_features,
-        "norm_before_residual": False,
         "target_hidden_size": head.fc.in_features // len(recipe.layers),
         "eagle_aux_hidden_state_layer_ids": list(recipe.layers),
-        "tie_word_embeddings": False,
-        "transformer_layer_config": {"model_type": "llama", **{name: layer[name] for name in REQUIRED}, "dtype": "float16"},
-        "speculators_config": {
-            "algorithm": "eagle3",
-            "default_proposal_method": "greedy",
-            "proposal_methods": [{"proposal_type": "greedy", "speculative_tokens": recipe.steps}],
-            "verifier": {"name_or_path": None, "architectures": ["LlamaForCausalLM"]},
-        },
+        "transformer_layer_config": layer,
     }
     with written_anew(folder) as partial:
         save_file(halves, partial / "model.safetensors", {"format": "pt"})
@@ -271,13 +273,3 @@ def _later(states: Tensor, count: int, dim: int = 2) -> Tensor:
     places = states.shape[dim]
     padding = [0, 0] * (states.dim() - 1 - dim) + [count, 0]
     return F.pad(states, padding).narrow(dim, 0, places)
-
-
-def _narrowed(embeddings: Tensor, width: int) -> Tensor:
-    """The embeddings in their ``width`` strongest directions; a wider table has zeros, and a little noise, in the rest."""
-    if width == embeddings.shape[1]:
-        return embeddings.clone()
-    directions = torch.linalg.svd(embeddings.float(), full_matrices=False)[2][:width]
-    found = embeddings.float() @ directions.T
-    missing = width - found.shape[1]
-    return torch.cat([found, 0.02 * torch.randn(len(found), missing)], 1) if missing else found

@@ -48,8 +48,7 @@ def write_text(own: TokenArray, books: TokenArray, path: Path) -> None:
 def keep_distributions(shop: Workshop, target: LlamaForCausalLM, path: Path) -> None:
     """Write, beside the text in ``path``, what ``target`` says of each of its windows; goes on where it was interrupted."""
     kept = min(LIKELIEST, shop.recipe.vocab_size - 1)
-    windows = (len(open_tokens(path)) - 1) // shop.recipe.sequence_length
-    _ask(shop, path, windows, {IDS: (np.uint16, kept), PROBS: (np.float16, kept)}, DONE, lambda batch: likeliest(target, batch))
+    _ask(shop, path, {IDS: (np.uint16, kept), PROBS: (np.float16, kept)}, DONE, lambda batch: likeliest(target, batch))
 
 
 def likeliest(target: LlamaForCausalLM, tokens: Tensor) -> tuple[Tensor, Tensor]:
@@ -59,11 +58,11 @@ def likeliest(target: LlamaForCausalLM, tokens: Tensor) -> tuple[Tensor, Tensor]
     return indices, values
 
 
-def keep_states(shop: Workshop, target: LlamaForCausalLM, path: Path, layers: Sequence[int], windows: int) -> None:
-    """The same of the first so many windows with the target's hidden states after these layers, side by side."""
+def keep_states(shop: Workshop, target: LlamaForCausalLM, path: Path, layers: Sequence[int]) -> None:
+    """The same with the target's hidden states after these layers, side by side."""
     suffix = states_suffix(layers)
     files = {suffix: (np.float16, len(layers) * target.config.hidden_size)}
-    _ask(shop, path, windows, files, suffix + DONE, lambda batch: (hidden_states(target, batch, layers),))
+    _ask(shop, path, files, suffix + DONE, lambda batch: (hidden_states(target, batch, layers),))
 
 
 def states_suffix(layers: Sequence[int]) -> str:
@@ -81,13 +80,13 @@ def hidden_states(target: LlamaForCausalLM, tokens: Tensor, layers: Sequence[int
 def _ask(
     shop: Workshop,
     path: Path,
-    windows: int,
     files: Mapping[str, tuple[type[np.generic], int]],
     progress_suffix: str,
     answer: Callable[[Tensor], tuple[Tensor, ...]],
 ) -> None:
-    """Write what ``answer`` gives for every place of the text's first windows: a file each, by suffix, of a dtype and width."""
+    """Write what ``answer`` gives for every place of the text's windows: a file each, by suffix, of a dtype and width."""
     tokens, length, progress = open_tokens(path), shop.recipe.sequence_length, path.with_suffix(progress_suffix)
+    windows = (len(tokens) - 1) // length
     needed = windows * length * sum(np.dtype(dtype).itemsize * width for dtype, width in files.values())
     done = json.loads(progress.read_text(encoding="utf-8")) if progress.exists() else 0
     if not done and needed > (free := shutil.disk_usage(path.parent).free):  # else a full disk would end the process unsaid
@@ -118,20 +117,19 @@ class Lessons(TokenStream):
         path: The text's.
         length: Of a window.
         layers: After which the target's states come along; for none, without.
-        windows: Only the first so many, of which the states are kept; None for all.
     """
 
-    def __init__(self, path: Path, length: int, seed: int, layers: Sequence[int] = (), windows: int | None = None) -> None:
+    def __init__(self, path: Path, length: int, seed: int, layers: Sequence[int] = ()) -> None:
         tokens = open_tokens(path)
         count = (len(tokens) - 1) // length
-        super().__init__(tokens if windows is None else tokens[: windows * length + 1], seed)
+        super().__init__(tokens, seed)
         self.length = length
         self.ids = np.memmap(path.with_suffix(IDS), np.uint16, "r").reshape(count, length, -1)
         self.probs = np.memmap(path.with_suffix(PROBS), np.float16, "r").reshape(count, length, -1)
         self.states: np.ndarray | None = None
         if layers:
             states = np.memmap(path.with_suffix(states_suffix(layers)), np.float16, "r")
-            self.states = states.reshape(windows or count, length, -1)
+            self.states = states.reshape(count, length, -1)
 
     def next_batch(self, rows: int, length: int, device: torch.device) -> Lesson:  # type: ignore[override]
         if length != self.length:

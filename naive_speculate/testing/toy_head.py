@@ -13,8 +13,12 @@ from naive_speculate.testing.toys import EOS
 _WIDTH, _HEADS, _HEAD_DIM = 8, 2, 4
 
 
-def pair_with_head(vocab_size: int, seed: int) -> ModelPair:
-    """The target is a Llama of two layers; the head knows all tokens but the last."""
+def pair_with_head(vocab_size: int, seed: int, adds: bool = False) -> ModelPair:
+    """The target is a Llama of two layers; the head knows all tokens but the last.
+
+    Args:
+        adds: Whether the head has two layers, and adds the target's states to its embeddings; else it is as in EAGLE-3.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         config = LlamaConfig(
@@ -29,37 +33,41 @@ def pair_with_head(vocab_size: int, seed: int) -> ModelPair:
             eos_token_id=EOS,
         )
         target = LlamaLanguageModel.from_transformers(LlamaForCausalLM(config).double(), "torch")
-        return ModelPair(target, head=_head(vocab_size, vocab_size - 1))
+        return ModelPair(target, head=_head(vocab_size, vocab_size - 1, adds))
 
 
-def _head(vocab_size: int, known: int) -> DraftHead:
+def _head(vocab_size: int, known: int, adds: bool) -> DraftHead:
     def random(*shape: int) -> torch.Tensor:
         return torch.randn(shape, dtype=torch.float64) * 0.5 + (1 if len(shape) == 1 else 0)
 
+    def layer(read: int) -> LlamaLayer:
+        return LlamaLayer(
+            attention_norm=random(d),
+            qkv=random(3 * d, read),
+            qkv_bias=None,
+            q_norm=None,
+            k_norm=None,
+            output=random(d, d),
+            output_bias=None,
+            mlp_norm=random(d),
+            gate_up=random(24, d),
+            down=random(d, 12),
+        )
+
     d = _WIDTH
-    layer = LlamaLayer(
-        attention_norm=random(d),
-        qkv=random(3 * d, 2 * d),
-        qkv_bias=None,
-        q_norm=None,
-        k_norm=None,
-        output=random(d, d),
-        output_bias=None,
-        mlp_norm=random(d),
-        gate_up=random(24, d),
-        down=random(d, 12),
-    )
+    layers = [layer(d), layer(d)] if adds else [layer(2 * d)]
     weights = HeadWeights(
         embedding=random(vocab_size, d),
         input_norm=None,
         fuse=random(d, 3 * d),
         hidden_norm=random(d),
-        layer=layer,
+        state_projection=random(d, d) if adds else None,
+        layers=layers,
         norm=random(d),
         head=random(known, d),
         token_ids=torch.arange(known),
         norm_before_residual=False,
     )
-    shape = LlamaShape(known, d, 1, _HEADS, _HEADS, _HEAD_DIM, 1e-6, (None,))
+    shape = LlamaShape(known, d, len(layers), _HEADS, _HEADS, _HEAD_DIM, 1e-6, (None,) * len(layers))
     rotary = RotaryTable(1e4 ** -(torch.arange(0, _HEAD_DIM, 2) / _HEAD_DIM), 1.0)
     return DraftHead(weights, shape, rotary, (0, 1, 2), "toy head")

@@ -7,7 +7,7 @@ import torch
 
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.infer.head.checkpoint import is_head, load_head
-from tests.heads import LAYOUTS, TARGET_WIDTH, VOCAB, eager_layer, eager_logits, head_config, head_tensors, save_head
+from tests.heads import LAYOUTS, TARGET_WIDTH, VOCAB, eager_layers, eager_logits, head_config, head_tensors, save_head
 from tests.tiny import tiny_llama
 
 KINDS = {
@@ -17,6 +17,10 @@ KINDS = {
     "narrower": ({"hidden_size": 16, "head_dim": 8}, {}, {}),
     "wider": ({"hidden_size": 48, "num_key_value_heads": 4}, {"known": None}, {}),
     "norm before residual": ({}, {}, {"norm_before_residual": True}),
+    "three layers": ({"num_hidden_layers": 3}, {}, {}),
+    "two layers, norm before residual": ({"num_hidden_layers": 2}, {"known": None}, {"norm_before_residual": True}),
+    "states added to embeddings": ({}, {"adds": True}, {}),
+    "added, and two layers": ({"num_hidden_layers": 2, "hidden_size": 16, "head_dim": 8}, {"known": None, "adds": True}, {}),
 }
 EXECUTORS = ("torch", "onnx")
 
@@ -46,7 +50,7 @@ def test_a_head_computes_what_its_definition_says(tmp_path, target, kind, layout
     states = features @ tensors["fc.weight"].T
     torch.testing.assert_close(head.fuse(features), states, atol=1e-4, rtol=1e-4)
     expected = [
-        eager_layer(tensors, config, embedding, row.tolist(), own, **options) for row, own in zip(tokens, states, strict=True)
+        eager_layers(tensors, config, embedding, row.tolist(), own, **options) for row, own in zip(tokens, states, strict=True)
     ]
     cache = head.new_cache(2)
     for lengths in ((7, 3), (1, 4), (5, 5), (1, 1), (9, 2), (2, 10)):
@@ -132,6 +136,8 @@ def spoiled(**changes):
         (spoiled(d2t=lambda t: t[:5]), r"d2t is \[5\], lm_head.weight has 60 tokens"),
         (spoiled(d2t=None), "d2t is missing"),
         (spoiled(extra__weight=torch.ones(2)), "it holds extra.weight, which is not known here"),
+        (spoiled(state_proj__weight=torch.ones(2, 3)), r"state_proj.weight is \[2, 3\], its configuration says \[32, 32\]"),
+        (spoiled(state_proj__weight=torch.ones(32, 32)), r"q_proj.weight is \[32, 64\], its configuration says \[32, 32\]"),
     ],
 )
 def test_a_checkpoint_that_does_not_fit_together_is_told_in_one_line(tmp_path, target, spoil, message):
@@ -147,7 +153,7 @@ def test_a_checkpoint_that_does_not_fit_together_is_told_in_one_line(tmp_path, t
 @pytest.mark.parametrize(
     ("changes", "more", "message"),
     [
-        ({"num_hidden_layers": 2}, {}, "it has 2 layers, 1 is known here"),
+        ({"num_hidden_layers": 2}, {}, "layers.1.input_layernorm.weight is missing"),
         ({"hidden_act": "gelu"}, {}, "hidden_act is gelu, not silu"),
         ({}, {"speculators_model_type": "dflash"}, "speculators_model_type is 'dflash', not 'eagle3'"),
         ({}, {"norm_output": True}, "norm_output is True, which is not known here"),

@@ -18,10 +18,10 @@ COSTS = CostTable(0.02, (1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6), 0.1)
 PROMPTS = [[1, 2, 3], [7, 8, 9, 10, 11, 3], [5]]
 
 
-def pair_with(folder, known=None, **how) -> ModelPair:
+def pair_with(folder, known=None, layers=1, adds=False, **how) -> ModelPair:
     """A target, whose head drafts windows in one call where its heads are wide enough and it knows all tokens."""
-    config = head_config(head_dim=16, num_attention_heads=2, num_key_value_heads=1)
-    tensors = head_tensors(config, known=known)
+    config = head_config(head_dim=16, num_attention_heads=2, num_key_value_heads=1, num_hidden_layers=layers)
+    tensors = head_tensors(config, known=known, adds=adds)
     save_head(folder, "speculators", config, tensors, eagle_aux_hidden_state_layer_ids=[0, 1, 1], **how)
     save_model(tiny_llama(1, seed=0), folder / "words")
     target, tokenizer = executed(0), PreTrainedTokenizerFast.from_pretrained(folder / "words")
@@ -42,9 +42,11 @@ def pairs(tmp_path_factory) -> tuple[ModelPair, ModelPair]:
     return fast_and_slow(tmp_path_factory.mktemp("head"))
 
 
-@pytest.fixture(scope="module")
-def pairs_of_normed(tmp_path_factory) -> tuple[ModelPair, ModelPair]:
-    return fast_and_slow(tmp_path_factory.mktemp("normed"), norm_before_residual=True)
+@pytest.fixture(scope="module", params=["normed", "deep", "adding"])
+def other_pairs(request, tmp_path_factory) -> tuple[ModelPair, ModelPair]:
+    """With heads of other kinds: whose residual is the normed state, of three layers, one that adds states to embeddings."""
+    how = {"normed": {"norm_before_residual": True}, "deep": {"layers": 3}, "adding": {"layers": 2, "adds": True}}
+    return fast_and_slow(tmp_path_factory.mktemp(request.param), **how[request.param])
 
 
 @pytest.fixture
@@ -112,9 +114,10 @@ def test_rows_whose_cache_is_empty_begin_as_they_do_alone(pairs, begun, prompts)
     assert any(len(set(last)) > 1 for last in begun)
 
 
-def test_a_head_whose_residual_is_the_normed_state(pairs_of_normed, made):
-    params = [SamplingParams(temperature=0.8, max_tokens=20, seed=n) for n in range(3)]
-    check_both(pairs_of_normed, PROMPTS, params, num_draft_tokens=4)
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_heads_of_other_kinds(other_pairs, made, temperature):
+    params = [SamplingParams(temperature=temperature, max_tokens=20, seed=n) for n in range(3)]
+    check_both(other_pairs, PROMPTS, params, num_draft_tokens=4)
     assert made
 
 

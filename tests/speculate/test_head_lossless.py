@@ -18,10 +18,12 @@ LOSSLESS = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATI
 @pytest.mark.parametrize("strategy", LOSSLESS)
 @pytest.mark.parametrize("params", PARAMS)
 @pytest.mark.parametrize("prompt", [[1, 2, 1], [2]], ids=len)
-def test_the_output_distribution_is_the_target_s(prompt, params, strategy):
+@pytest.mark.parametrize("adds", [False, True], ids=["beside", "added"])
+def test_the_output_distribution_is_the_target_s(adds, prompt, params, strategy):
     """Of three tokens the head knows two; after a prompt of one token, the first step has nothing to draft from."""
+    pair = pair_with_head(3, 3, adds)
     proof = prove_lossless(
-        drafter="head", verifier=strategy, pair=pair_with_head(3, 3), prompt=prompt, params=PARAMS[params], num_draft_tokens=2
+        drafter="head", verifier=strategy, pair=pair, prompt=prompt, params=PARAMS[params], num_draft_tokens=2
     )
     assert proof.lossless, str(proof)
     assert proof.max_difference < 1e-12

@@ -12,7 +12,7 @@ import torch
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from train import head as head_module
 from train.__main__ import main
-from train.config import HEADS, PRESETS
+from train.config import HEADS, PRESETS, HeadRecipe, ModelShape
 from train.errors import TrainingError
 from train.head import HeadModel, begin_head, export_head, frequent_tokens, head_loss, train_head
 from train.loop import Budget
@@ -35,16 +35,25 @@ def target(shop: Workshop) -> torch.nn.Module:
     return train_target(shop, Budget(steps=20))[0]
 
 
+@pytest.fixture(scope="module")
+def draft(shop: Workshop) -> torch.nn.Module:
+    return new_model(shop, shop.recipe.draft)
+
+
+def new_head(shop: Workshop, draft: torch.nn.Module, recipe: HeadRecipe) -> HeadModel:
+    return HeadModel(recipe, draft, shop.recipe.target.hidden, frequent_tokens(shop, recipe.known_tokens))
+
+
 @pytest.mark.parametrize("known", [None, 200])
-@pytest.mark.parametrize("hidden", [16, 32, 48])
+@pytest.mark.parametrize("layers", [1, 2])
 def test_simulated_steps_are_what_the_exported_head_computes(
-    shop: Workshop, tmp_path: Path, hidden: int, known: int | None
+    shop: Workshop, tmp_path: Path, layers: int, known: int | None
 ) -> None:
     """Each window from a place on, of its own: the target's states up to there, then the head's own."""
-    recipe = replace(RECIPE, hidden=hidden, heads=hidden // 16, known_tokens=known)
+    recipe = replace(RECIPE, known_tokens=known)
     target = new_model(shop, shop.recipe.target)
     tokens = frequent_tokens(shop, known)
-    model = HeadModel(recipe, target, tokens)
+    model = new_head(shop, new_model(shop, replace(shop.recipe.draft, layers=layers)), recipe)
     for parameter in model.parameters():  # what half precision holds exactly
         parameter.data = (parameter.data + 0.1 * torch.randn(parameter.shape)).half().float()
     target.save_pretrained(tmp_path / "target")
@@ -69,9 +78,20 @@ def test_simulated_steps_are_what_the_exported_head_computes(
             logits, state = pair.head.forward(text[:, place : place + 1], state[:, None], cache.all_rows(), [0])
 
 
-def test_the_loss_is_one_minus_what_is_accepted(shop: Workshop, target: torch.nn.Module) -> None:
+def test_a_head_begins_as_the_draft(shop: Workshop, draft: torch.nn.Module) -> None:
+    """Whatever the states are, also in later steps."""
+    head = new_head(shop, draft, replace(RECIPE, known_tokens=None))
+    tokens = torch.randint(0, shop.recipe.vocab_size, (2, 20))
+    with torch.no_grad():
+        expected = draft(tokens).logits
+        for step, logits in enumerate(head(tokens, torch.randn(2, 20, head.fc.in_features), 3)):
+            torch.testing.assert_close(logits[:, step:], expected[:, step:])
+
+
+def test_the_loss_is_one_minus_what_is_accepted(shop: Workshop, target: torch.nn.Module, draft: torch.nn.Module) -> None:
     recipe = replace(RECIPE, known_tokens=100)
-    head = HeadModel(recipe, target, frequent_tokens(shop, 100))
+    head = new_head(shop, draft, recipe)
+    torch.nn.init.normal_(head.state_proj.weight)
     tokens = torch.randint(0, shop.recipe.vocab_size, (2, 20))
     with torch.no_grad():
         states, probs = hidden_states(target, tokens, recipe.layers), target(tokens).logits.softmax(-1)
@@ -93,7 +113,7 @@ def test_the_most_frequent_tokens_are_known(shop: Workshop) -> None:
 
 
 def test_a_head_learns_and_goes_on_where_it_was_interrupted(
-    shop: Workshop, target: torch.nn.Module, monkeypatch: pytest.MonkeyPatch
+    shop: Workshop, target: torch.nn.Module, draft: torch.nn.Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In steps rather than minutes: straight through, and in two stretches."""
     shop = replace(shop, recipe=replace(shop.recipe, decay_share=0.0))
@@ -102,7 +122,7 @@ def test_a_head_learns_and_goes_on_where_it_was_interrupted(
         for budgets in stretches:  # of all stages
             left = iter(budgets)
             monkeypatch.setattr(head_module, "Budget", lambda left=left, **_: next(left))
-            head = train_head(shop, target, number, RECIPE, 1.0)
+            head = train_head(shop, target, draft, number, RECIPE, 1.0)
         return head.state_dict()
 
     whole, none = (Budget(steps=10), Budget(steps=60), Budget(steps=8)), Budget(minutes=0)
@@ -113,25 +133,26 @@ def test_a_head_learns_and_goes_on_where_it_was_interrupted(
         losses = [float(row["train_loss"]) for row in csv.DictReader(file)]
     assert losses[-1] < losses[0]
     monkeypatch.undo()
-    other = replace(RECIPE, intermediate=48)
-    with pytest.raises(TrainingError, match=r"another configuration: .*head.intermediate: 32 there, 48 here"):
-        train_head(shop, target, 101, other, 1.0)
+    other = replace(RECIPE, steps=2)
+    with pytest.raises(TrainingError, match=r"another configuration: .*head.steps: 3 there, 2 here"):
+        train_head(shop, target, draft, 101, other, 1.0)
 
 
-def test_a_head_goes_on_from_an_exported_one(shop: Workshop, target: torch.nn.Module, tmp_path: Path) -> None:
+def test_a_head_goes_on_from_an_exported_one(shop: Workshop, draft: torch.nn.Module, tmp_path: Path) -> None:
     for known in (None, 60):
         recipe = replace(RECIPE, known_tokens=known)
-        first = HeadModel(recipe, target, frequent_tokens(shop, known))
+        first = new_head(shop, draft, recipe)
         with torch.no_grad():
             for parameter in first.parameters():
                 parameter.copy_(torch.randn_like(parameter).half())
         export_head(first, recipe, tmp_path / "first")
-        found = begin_head(replace(shop, init_head=tmp_path / "first"), target, recipe).state_dict()
+        found = begin_head(replace(shop, init_head=tmp_path / "first"), draft, recipe).state_dict()
         assert all(torch.equal(found[name], tensor) for name, tensor in first.state_dict().items())
+    wider = new_model(shop, ModelShape(layers=1, hidden=32, heads=2, intermediate=32))
     with pytest.raises(TrainingError, match=r"--init-head: .*first is of another shape .*embed_tokens"):
-        begin_head(replace(shop, init_head=tmp_path / "first"), target, replace(RECIPE, hidden=32, heads=2))
+        begin_head(replace(shop, init_head=tmp_path / "first"), wider, RECIPE)
     with pytest.raises(TrainingError, match="--init-head: no exported head in"):
-        begin_head(replace(shop, init_head=tmp_path / "none"), target, RECIPE)
+        begin_head(replace(shop, init_head=tmp_path / "none"), draft, RECIPE)
 
 
 def test_the_command_makes_a_head_that_is_loaded_with_its_pair(
@@ -152,6 +173,6 @@ def test_the_command_makes_a_head_that_is_loaded_with_its_pair(
     assert main([*argv, *TINY, "--head-minutes", "0.01", "--init-head", str(tmp_path)]) == 2
     assert "--init-head: no exported head in" in capsys.readouterr().err
     assert main([*argv, *TINY, "--head-minutes", "0.01", "--init-head", str(out / "head")]) == 0
-    assert "begun as the head of an earlier target" in (out / "README.md").read_text(encoding="utf-8")
+    assert "begun as a head that was there before" in (out / "README.md").read_text(encoding="utf-8")
     assert main([*argv, *TINY, "--head-minutes", "-1"]) == 2
     assert "--head-minutes must not be negative" in capsys.readouterr().err

@@ -1,9 +1,11 @@
 """Loads draft heads: the layouts of the EAGLE authors and of vLLM's speculators.
 
-Both store one layer's weights under transformers' names, as `midlayer.*` the former and `layers.0.*` the latter, beside
-`fc.weight`, `norm.weight`, `lm_head.weight`, and for a head with fewer tokens than its target `d2t` (offsets: the target's
-token is `i + d2t[i]`) and `t2d` (which of the target's tokens it knows). Where there is no `embed_tokens.weight`, the target's
-embeddings serve. The authors' configuration is flat; speculators' has the layer's numbers in `transformer_layer_config`.
+Both store a layer's weights under transformers' names, as `midlayer.*` the former and `layers.0.*` the latter (which may have
+more layers, as in a Llama), beside `fc.weight`, `norm.weight`, `lm_head.weight`, and for a head with fewer tokens than its
+target `d2t` (offsets: the target's token is `i + d2t[i]`) and `t2d` (which of the target's tokens it knows). Where there is no
+`embed_tokens.weight`, the target's embeddings serve. The authors' configuration is flat; speculators' has the layers' numbers
+in `transformer_layer_config`. A head with `state_proj.weight` adds its states to the embeddings (see `HeadWeights`); that
+is a layout of our own, otherwise as speculators'.
 
 Which hidden states of the target are read: `eagle_aux_hidden_state_layer_ids`, else 2, n / 2 and n - 3 of n layers. In EAGLE's
 `modeling_llama_kv.py` and vLLM's `llama.py` such a number i stands for what *enters* the layer with index i, which is what
@@ -141,14 +143,15 @@ def _layer_config(config: Mapping[str, Any]) -> "PretrainedConfig":
         found = CONFIG_MAPPING[flat.get("model_type", "llama")].from_dict(flat)
     if (obstacle := is_supported(found)) is not None:
         raise ValueError(obstacle)
-    if found.num_hidden_layers != 1:
-        raise ValueError(f"it has {found.num_hidden_layers} layers, 1 is known here")
     return found
 
 
 def _shape(config: Any, weights: HeadWeights) -> LlamaShape:
-    slides = getattr(config, "layer_types", None) == ["sliding_attention"]
-    return replace(shape_in(config), vocab_size=len(weights.head), windows=(config.sliding_window if slides else None,))
+    kinds = getattr(config, "layer_types", None) or []
+    if len(kinds) != len(weights.layers):  # they are the target's
+        kinds = [None] * len(weights.layers)
+    windows = tuple(config.sliding_window if kind == "sliding_attention" else None for kind in kinds)
+    return replace(shape_in(config), vocab_size=len(weights.head), windows=windows)
 
 
 def _rotary(config: "PretrainedConfig", head_dim: int, device: torch.device) -> RotaryTable:
@@ -165,7 +168,7 @@ def _weights(
     tensors: dict[str, torch.Tensor], config: Mapping[str, Any], layer: "PretrainedConfig", target: Any
 ) -> HeadWeights:
     t2d = tensors.pop("t2d", None)
-    take = _Taker(tensors, _widths(layer))
+    take = _Taker(tensors, _widths(layer, joined="state_proj.weight" not in tensors))
     embedding = tensors.pop("embed_tokens.weight", None)
     if embedding is None:
         embedding = _targets_embedding(target, layer.hidden_size).to(tensors["fc.weight"])
@@ -178,7 +181,8 @@ def _weights(
         input_norm=take.maybe("input_norm.weight"),
         fuse=take("fc.weight"),
         hidden_norm=take("layers.0.hidden_norm.weight"),
-        layer=_layer(take),
+        state_projection=take.maybe("state_proj.weight"),
+        layers=[_layer(take, f"layers.{index}.") for index in range(layer.num_hidden_layers)],
         norm=take("norm.weight"),
         head=head,
         token_ids=None if token_ids is None else token_ids.to(head.device),
@@ -189,23 +193,36 @@ def _weights(
     return found
 
 
-def _widths(config: Any) -> dict[str, tuple[int, ...]]:
-    """Shapes of the tensors whose shape the configuration says; -1 for any number."""
+def _widths(config: Any, joined: bool) -> dict[str, tuple[int, ...]]:
+    """Shapes of the tensors whose shape the configuration says; -1 for any number.
+
+    Args:
+        joined: Whether the first layer reads embedding and state side by side.
+    """
     d, head_dim = config.hidden_size, shape_in(config).head_dim
     heads, kv = config.num_attention_heads * head_dim, config.num_key_value_heads * head_dim
-    mlp, at = config.intermediate_size, "layers.0."
-    norms = ("norm.weight", *(f"{at}{name}.weight" for name in ("input_layernorm", "hidden_norm", "post_attention_layernorm")))
-    return dict.fromkeys(norms, (d,)) | {
+    mlp = config.intermediate_size
+    widths: dict[str, tuple[int, ...]] = {
         "fc.weight": (d, -1),
         "lm_head.weight": (-1, d),
-        f"{at}self_attn.q_proj.weight": (heads, 2 * d),
-        f"{at}self_attn.k_proj.weight": (kv, 2 * d),
-        f"{at}self_attn.v_proj.weight": (kv, 2 * d),
-        f"{at}self_attn.o_proj.weight": (d, heads),
-        f"{at}mlp.gate_proj.weight": (mlp, d),
-        f"{at}mlp.up_proj.weight": (mlp, d),
-        f"{at}mlp.down_proj.weight": (d, mlp),
+        "norm.weight": (d,),
+        "state_proj.weight": (d, d),
+        "layers.0.hidden_norm.weight": (d,),
     }
+    for index in range(config.num_hidden_layers):
+        at, read = f"layers.{index}.", 2 * d if joined and not index else d
+        widths |= {
+            f"{at}input_layernorm.weight": (d,),
+            f"{at}post_attention_layernorm.weight": (d,),
+            f"{at}self_attn.q_proj.weight": (heads, read),
+            f"{at}self_attn.k_proj.weight": (kv, read),
+            f"{at}self_attn.v_proj.weight": (kv, read),
+            f"{at}self_attn.o_proj.weight": (d, heads),
+            f"{at}mlp.gate_proj.weight": (mlp, d),
+            f"{at}mlp.up_proj.weight": (mlp, d),
+            f"{at}mlp.down_proj.weight": (d, mlp),
+        }
+    return widths
 
 
 class _Taker:
@@ -226,21 +243,21 @@ class _Taker:
         return self(name) if name in self.tensors else None
 
 
-def _layer(take: _Taker) -> LlamaLayer:
-    at = "layers.0.self_attn."
+def _layer(take: _Taker, prefix: str) -> LlamaLayer:
+    at = f"{prefix}self_attn."
     biases = [take.maybe(f"{at}{part}_proj.bias") for part in "qkv"]
     known = [bias for bias in biases if bias is not None]
     return LlamaLayer(
-        attention_norm=take("layers.0.input_layernorm.weight"),
+        attention_norm=take(f"{prefix}input_layernorm.weight"),
         qkv=torch.cat([take(f"{at}{part}_proj.weight") for part in "qkv"]),
         qkv_bias=torch.cat(known) if len(known) == 3 else None,
         q_norm=take.maybe(f"{at}q_norm.weight"),
         k_norm=take.maybe(f"{at}k_norm.weight"),
         output=take(f"{at}o_proj.weight"),
         output_bias=take.maybe(f"{at}o_proj.bias"),
-        mlp_norm=take("layers.0.post_attention_layernorm.weight"),
-        gate_up=torch.cat([take("layers.0.mlp.gate_proj.weight"), take("layers.0.mlp.up_proj.weight")]),
-        down=take("layers.0.mlp.down_proj.weight"),
+        mlp_norm=take(f"{prefix}post_attention_layernorm.weight"),
+        gate_up=torch.cat([take(f"{prefix}mlp.gate_proj.weight"), take(f"{prefix}mlp.up_proj.weight")]),
+        down=take(f"{prefix}mlp.down_proj.weight"),
     )
 
 

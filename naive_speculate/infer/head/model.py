@@ -19,14 +19,14 @@ class _Forward(Protocol):
 
 
 class DraftHead:
-    """A draft head of the EAGLE-3 kind (Li et al. 2025, arXiv 2503.01840).
+    """A draft head: of the EAGLE-3 kind (Li et al. 2025, arXiv 2503.01840), or one that adds states to embeddings.
 
     At place i it reads the embedding of token i + 1 beside a hidden state, and says what token i + 2 may be. The hidden state
     is fused from the target's at token i, or, where the target has not been there yet, it is the head's own output at i - 1.
 
     Args:
         weights: Its weights, on the target's device.
-        shape: The shape of its layer; `vocab_size` is the head's own.
+        shape: The shape of its layers; `vocab_size` is the head's own.
         rotary: Its rotary embedding.
         layers: Of the target, whose hidden states it reads; see `BatchLanguageModel.forward`.
         name: Where it was loaded from.
@@ -138,7 +138,7 @@ class DraftHead:
         """Make sure that the rows' cache is one of this head's."""
         if rows.cache.filled_by is not self._forward:
             shape = self._shape
-            rows.cache.require(1, shape.num_kv_heads, shape.head_dim, self.dtype, self.device)
+            rows.cache.require(shape.num_layers, shape.num_kv_heads, shape.head_dim, self.dtype, self.device)
             rows.cache.filled_by = self._forward
 
     def _in_target_tokens(self, logits: torch.Tensor) -> torch.Tensor:

@@ -1,7 +1,6 @@
-"""Runs a draft head with ONNX Runtime on the CPU, in float32: its layer as an ONNX graph."""
+"""Runs a draft head with ONNX Runtime on the CPU, in float32: its layers as an ONNX graph."""
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -10,11 +9,9 @@ from onnx import TensorProto, helper
 from naive_speculate.infer.device import on_device
 from naive_speculate.infer.head.weights import HeadWeights
 from naive_speculate.infer.llama.onnx import MAX_WINDOWED, OnnxSession, Windows
-from naive_speculate.infer.llama.onnx_graph import GraphBuilder, has_fast_form
+from naive_speculate.infer.llama.onnx_graph import GraphBuilder, has_fast_form, residual
 from naive_speculate.infer.llama.weights import LlamaShape, RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows
-
-_STATE = "1.in_residual"
 
 
 class HeadGraph(GraphBuilder):
@@ -24,32 +21,38 @@ class HeadGraph(GraphBuilder):
         states: float32 `[b, s, d]`, the hidden states beside the tokens.
         at: int64 `[b, 1, 1]`, the place of each row whose logits are wanted, in place of `logits_from`.
 
-    Outputs: `logits` float32 `[b, 1, draft_vocab_size]`, the layer's output `1.in_residual` `[b, 1, d]`, and the cache's.
+    Outputs: `logits` float32 `[b, 1, draft_vocab_size]`, the last layer's output `residual(num_layers)` `[b, 1, d]`, and the
+    cache's.
     """
-
-    carried: ClassVar[Mapping[str, str]] = {"states": _STATE, "at": "first"}
 
     def __init__(self, shape: LlamaShape, weights: HeadWeights, by_mask: bool | None = None) -> None:
         super().__init__(shape, by_mask)
-        layer = weights.layer
         self._weight("embedding", weights.embedding)
         self._add("Gather", ["embedding", "token_ids"], ["embedded"])
-        self._norm("embedded", layer.attention_norm, "0.attention_norm", "embedded_normed")
-        self._norm("states", weights.hidden_norm, "0.hidden_norm", "states_normed")
-        self._add("Concat", ["embedded_normed", "states_normed"], ["0.in"], axis=-1)
-        self._linear("0.in", layer.qkv, "0.qkv_weight", "0.qkv", layer.qkv_bias)
-        self._attention(0, layer)
-        stream = "states_normed" if weights.norm_before_residual else "states"
-        for source, selected in (("0.attended", "0.attended_at"), (stream, "stream_at")):
-            self._add("GatherND", [source, "at"], [selected], batch_dims=1)
-        self._linear("0.attended_at", layer.output, "0.output_weight", "0.attention_out", layer.output_bias)
-        self._mlp(0, "stream_at", layer, weights.norm)
+        self._norm("states", weights.hidden_norm, "hidden_norm", "states_normed")
+        stream = self._join(weights)
+        norms = [*(layer.attention_norm for layer in weights.layers[1:]), weights.norm]
+        for index, (layer, next_norm) in enumerate(zip(weights.layers, norms, strict=True)):
+            last = index + 1 == len(weights.layers)
+            self._layer(index, layer, next_norm, residual(index) if index else stream, "at" if last else None)
+        state = residual(len(weights.layers))
+        self.carried = {"states": state, "at": "first"}
         tied = weights.head.data_ptr() == weights.embedding.data_ptr()
-        self._linear("1.in", weights.head, "embedding" if tied else "head", "logits")
+        self._linear(f"{len(weights.layers)}.in", weights.head, "embedding" if tied else "head", "logits")
         self._add("Sub", ["at", "at"], ["first"])  # later forwards of a window have one place a row
         value, kind = helper.make_tensor_value_info, TensorProto.FLOAT
         inputs = [value("states", kind, ["b", "s", shape.hidden_size]), value("at", TensorProto.INT64, ["b", 1, 1])]
-        self._finish(inputs, [value("logits", kind, ["b", 1, shape.vocab_size]), value(_STATE, kind, None)])
+        self._finish(inputs, [value("logits", kind, ["b", 1, shape.vocab_size]), value(state, kind, None)])
+
+    def _join(self, weights: HeadWeights) -> str:
+        """What the first layer reads, of embedding and states, normed; returns the residual stream's name."""
+        first_norm = weights.layers[0].attention_norm
+        if weights.state_projection is not None:
+            self._linear("states_normed", weights.state_projection, "state_projection", "projected")
+            return self._add_and_norm("embedded", "projected", first_norm, "0.in")
+        self._norm("embedded", first_norm, "0.attention_norm", "embedded_normed")
+        self._add("Concat", ["embedded_normed", "states_normed"], ["0.in"], axis=-1)
+        return "states_normed" if weights.norm_before_residual else "states"
 
 
 class OnnxHead(OnnxSession):
@@ -57,8 +60,10 @@ class OnnxHead(OnnxSession):
 
     def __init__(self, shape: LlamaShape, weights: HeadWeights, rotary: RotaryTable) -> None:
         super().__init__(graph := HeadGraph(shape, weights), rotary)
+        self._state_name = residual(shape.num_layers)
         self._windows: Windows | None = None
-        if graph.num_weights <= MAX_WINDOWED and weights.token_ids is None and has_fast_form(shape, 0):
+        fast = all(has_fast_form(shape, layer) for layer in range(shape.num_layers))
+        if graph.num_weights <= MAX_WINDOWED and weights.token_ids is None and fast:
             self._windows = Windows({by_mask: HeadGraph(shape, weights, by_mask) for by_mask in (False, True)}, rotary)
 
     @property
@@ -70,9 +75,10 @@ class OnnxHead(OnnxSession):
         self, token_ids: torch.Tensor, states: torch.Tensor, rows: CacheRows, last: Sequence[int]
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See `TorchHead.forward`."""
-        outputs = {"logits": torch.empty(len(token_ids), 1, self.shape.vocab_size), _STATE: self._state(len(token_ids))}
+        state = self._state(len(token_ids))
+        outputs = {"logits": torch.empty(len(token_ids), 1, self.shape.vocab_size), self._state_name: state}
         self.run(_inputs(token_ids, states, last), rows, outputs)
-        return outputs["logits"][:, 0], outputs[_STATE][:, 0]
+        return outputs["logits"][:, 0], state[:, 0]
 
     def draft(
         self,
@@ -91,9 +97,9 @@ class OnnxHead(OnnxSession):
             tuple: As there, and the head's own state of the last forward, shape `[rows, 1, d]`.
         """
         assert self._windows is not None
-        given_out = {_STATE: self._state(len(token_ids))}
-        inputs = _inputs(token_ids, states, last)
-        return *self._windows.draft(inputs, rows, k, vocab_size, race, with_probs, given_out), given_out[_STATE]
+        state, inputs = self._state(len(token_ids)), _inputs(token_ids, states, last)
+        given_out = {self._state_name: state}
+        return *self._windows.draft(inputs, rows, k, vocab_size, race, with_probs, given_out), state
 
     def _state(self, count: int) -> torch.Tensor:
         return torch.from_numpy(np.empty((count, 1, self.shape.hidden_size), np.float32))

@@ -27,20 +27,28 @@ class TorchHead:
         """Compute logits and write keys and values after the rows' ends, without moving the ends; as `DraftHead.forward`.
 
         Returns:
-            tuple: Logits, shape `[rows, draft_vocab_size]`, and the layer's output, shape `[rows, d]`.
+            tuple: Logits, shape `[rows, draft_vocab_size]`, and the last layer's output, shape `[rows, d]`.
 
         Raises:
             ValueError: If a token is not in the vocabulary (on the CPU; CUDA ends the process).
         """
-        lean, layer, num_new = self._lean, self._weights.layer, token_ids.shape[1]
+        lean, weights, num_new = self._lean, self._weights, token_ids.shape[1]
         tables = lean.rotary.up_to(rows.get_num_tokens() + num_new)
         rotation = lean.rotation(tables, rows.positions(num_new, lean.device))
-        normed = lean.norm(states, self._weights.hidden_norm)
-        residual = normed if self._weights.norm_before_residual else states
-        both = torch.cat([lean.norm(lean.embed(token_ids), layer.attention_norm), normed], dim=-1)
-        mask = lean.masks(rows, num_new)[self.shape.windows[0]]
-        hidden = residual + lean.attend(0, layer, both, rows.write, rotation, mask)
-        wanted = on_device(last, lean.device)
-        hidden = hidden[torch.arange(len(wanted), device=lean.device), wanted]
-        hidden = hidden + lean.mlp(layer, hidden)
-        return F.linear(lean.norm(hidden, self._weights.norm), self._weights.head), hidden
+        masks = lean.masks(rows, num_new)
+        embedded, normed = lean.embed(token_ids), lean.norm(states, weights.hidden_norm)
+        if weights.state_projection is None:
+            hidden = normed if weights.norm_before_residual else states
+            read = torch.cat([lean.norm(embedded, weights.layers[0].attention_norm), normed], dim=-1)
+        else:
+            hidden = embedded + F.linear(normed, weights.state_projection)
+            read = lean.norm(hidden, weights.layers[0].attention_norm)
+        for index, layer in enumerate(weights.layers):
+            if index:
+                read = lean.norm(hidden, layer.attention_norm)
+            hidden = hidden + lean.attend(index, layer, read, rows.write, rotation, masks[self.shape.windows[index]])
+            if index + 1 == len(weights.layers):  # from here on, only what is wanted
+                wanted = on_device(last, lean.device)
+                hidden = hidden[torch.arange(len(wanted), device=lean.device), wanted]
+            hidden = hidden + lean.mlp(layer, hidden)
+        return F.linear(lean.norm(hidden, weights.norm), weights.head), hidden

@@ -1,6 +1,6 @@
-"""The weights of a draft head of the EAGLE-3 kind.
+"""The weights of a draft head: of the EAGLE-3 kind, or one whose states are added to the embedding.
 
-Names and computation as in the authors' `eagle/model/cnets.py` (SafeAILab/EAGLE) and vLLM's `llama_eagle3.py`.
+Names and computation of the first as in the authors' `eagle/model/cnets.py` (SafeAILab/EAGLE) and vLLM's `llama_eagle3.py`.
 """
 
 from dataclasses import dataclass
@@ -19,30 +19,35 @@ class HeadWeights:
         input_norm: Norm of the features before they are fused, `[len(layers) * t]`; None where there is none.
         fuse: From the target's hidden states to one of the head's width, `[d, len(layers) * t]`.
         hidden_norm: Norm of the hidden state before attention, `[d]`.
-        layer: The decoder layer. Its `attention_norm` is that of the embedding, and `qkv` reads both side by side, the
-            embedding first: `[..., 2 * d]`.
+        state_projection: `[d, d]`; what it makes of the normed hidden state is added to the embedding, and the sum is read by
+            layers as in a Llama, as in a module for multi-token prediction (DeepSeek-AI 2024, arXiv 2412.19437, section
+            2.2). None for EAGLE-3: there the first layer's `attention_norm` is that of the embedding, its `qkv` reads both
+            side by side, the embedding first, `[..., 2 * d]`, and the hidden state alone is the residual stream.
+        layers: The decoder layers.
         norm: Norm before the logits, `[d]`.
         head: `[draft_vocab_size, d]`.
         token_ids: The target's token of each of the head's, int64, `[draft_vocab_size]`; None where they are the same.
-        norm_before_residual: Whether the normed hidden state, not the plain one, goes into the residual stream.
+        norm_before_residual: Whether the normed hidden state, not the plain one, is the residual stream; of EAGLE-3.
     """
 
     embedding: torch.Tensor
     input_norm: torch.Tensor | None
     fuse: torch.Tensor
     hidden_norm: torch.Tensor
-    layer: LlamaLayer
+    state_projection: torch.Tensor | None
+    layers: list[LlamaLayer]
     norm: torch.Tensor
     head: torch.Tensor
     token_ids: torch.Tensor | None
     norm_before_residual: bool
 
     def as_llama(self) -> LlamaWeights:
-        """What is as in a Llama of one layer."""
-        return LlamaWeights(self.embedding, [self.layer], self.norm, self.head)
+        """What is as in a Llama."""
+        return LlamaWeights(self.embedding, self.layers, self.norm, self.head)
 
     @property
     def num_parameters(self) -> int:
         """Number of parameters that a draft reads, the embedding table apart, of which it reads a row a token."""
-        parts = vars(self) | vars(self.layer) | {"embedding": None, "token_ids": None}
-        return sum(part.numel() for part in parts.values() if isinstance(part, torch.Tensor))
+        own = vars(self) | {"embedding": None, "token_ids": None}
+        parts = [part for each in (own, *map(vars, self.layers)) for part in each.values()]
+        return sum(part.numel() for part in parts if isinstance(part, torch.Tensor))

@@ -12,7 +12,7 @@ not in the graph: they are external initializers, which the caller hands to the 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import onnx
 import torch
@@ -52,10 +52,11 @@ class GraphBuilder:
 
     model: onnx.ModelProto
     num_forwards = 1
-    carried: ClassVar[Mapping[str, str]] = {}
+    carried: Mapping[str, str]
 
     def __init__(self, shape: LlamaShape, by_mask: bool | None = None) -> None:
         self.shape, self.by_mask = shape, by_mask
+        self.carried = {}
         self.initializers: dict[str, torch.Tensor] = {}
         self._constants: list[onnx.TensorProto] = []
         self._nodes: list[onnx.NodeProto] = []
@@ -103,13 +104,24 @@ class GraphBuilder:
                 inputs.append(_value(f"past_{kind}_{index}", TensorProto.FLOAT, dims))
         return inputs
 
-    def _layer(self, index: int, layer: LlamaLayer, next_norm: torch.Tensor) -> None:
-        """Add one layer and the norm after it."""
-        at = f"{index}."
+    def _layer(
+        self, index: int, layer: LlamaLayer, next_norm: torch.Tensor, stream: str | None = None, places: str | None = None
+    ) -> None:
+        """Add one layer and the norm after it.
+
+        Args:
+            stream: The residual stream before it; None for the layer's own.
+            places: An input that tells the one place of each row that goes on after the attention; None for all.
+        """
+        at, stream, attended = f"{index}.", stream or residual(index), f"{index}.attended"
         self._linear(at + "in", layer.qkv, at + "qkv_weight", at + "qkv", layer.qkv_bias)
         self._attention(index, layer)
-        self._linear(at + "attended", layer.output, at + "output_weight", at + "attention_out", layer.output_bias)
-        self._mlp(index, residual(index), layer, next_norm)
+        if places is not None:
+            for source, selected in ((attended, at + "attended_at"), (stream, at + "stream_at")):
+                self._add("GatherND", [source, places], [selected], batch_dims=1)
+            attended, stream = at + "attended_at", at + "stream_at"
+        self._linear(attended, layer.output, at + "output_weight", at + "attention_out", layer.output_bias)
+        self._mlp(index, stream, layer, next_norm)
 
     def _mlp(self, index: int, stream: str, layer: LlamaLayer, next_norm: torch.Tensor) -> None:
         """Add a layer's second half, from the residual stream before and the attention's output, and the norm after it."""
