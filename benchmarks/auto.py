@@ -2,15 +2,16 @@
 
     python benchmarks/auto.py [--quick] [--drafters model …] [--pairs N] [--out FILE]
 
-Every prompt is decoded with "auto" and with k = 1 … 8 in turn, in alternating order, so that a busy machine slows all alike; a
-ratio is the median over the pairs of runs, of wall time a token. Beside it stands the same ratio in the costs of the table that
-"auto" decides by, which no other program's work changes. The table is printed last, and saved in `auto.txt` beside this file.
+First every prompt is decoded with "auto" and with k = 1 … 8 in turn, in alternating order, so that a busy machine slows all
+alike. That finds the best fixed window, but the fastest of eight is also the luckiest. So "auto" and that one are then compared
+in runs of their own, with other seeds. Ratios are medians over pairs of runs, of wall time a token. The table is printed last,
+and saved in `auto.txt` beside this file.
 """
 
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -23,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.tables import numbers, output  # noqa: E402
-from naive_speculate import EventKind, SamplingParams, SpeculativeDecoder, load_pair  # noqa: E402
+from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair  # noqa: E402
 from naive_speculate.infer.threads import leave_cores_to  # noqa: E402
 from naive_speculate.speculate.draft import DRAFTERS  # noqa: E402
 from ui.host.measuring import machine_name  # noqa: E402
@@ -51,81 +52,90 @@ class Row:
     """One drafter on one kind of text.
 
     Attributes:
-        best: The fixed window with the highest median speed, and by cost.
         ratios: "auto" ÷ each fixed window: medians over pairs of runs.
-        cost_ratio: "auto" ÷ the window that is best by cost, by cost.
+        best: The fixed window that took the least time for all of its runs.
+        ratio: "auto" ÷ that one, in pairs of runs of their own.
     """
 
     situation: str
     drafter: str
-    best: int
     ratios: dict[int, float]
-    best_by_cost: int
-    cost_ratio: float
+    best: int
+    ratio: float
 
 
-def decode(
-    decoder: SpeculativeDecoder, prompt: str, temperature: float, seed: int, window: int | str, drafter: str, new_tokens: int
-) -> tuple[float, float]:
-    """One run's tokens a second, and its tokens for the cost of a plain step."""
-    costs = decoder.pair.costs(drafter)
-    params = SamplingParams(temperature=temperature, max_tokens=new_tokens, seed=seed, ignore_eos=True)
-    began = time.perf_counter()
-    result = decoder.generate(prompt, params, num_draft_tokens=window, drafter=drafter, detail="none")
-    seconds = time.perf_counter() - began
-    drafted = [event.num_draft or 0 for event in result.trace if event.kind == EventKind.STEP]
-    spent = sum(count * costs.draft + (count > 0) * (costs.call or 0.0) + costs.verify_cost(count) for count in drafted)
-    return len(result.token_ids) / seconds, len(result.token_ids) / spent
+class Runs:
+    """Runs of a drafter on one kind of text."""
+
+    def __init__(self, decoder: SpeculativeDecoder, situation: str, drafter: str, new_tokens: int) -> None:
+        self.decoder, self.drafter, self.new_tokens = decoder, drafter, new_tokens
+        self.temperature, self.prompts = SITUATIONS[situation]
+
+    def seconds(self, window: int | str, turn: int, new_tokens: int | None = None) -> float:
+        """How long a run takes; `turn` says which prompt and seed it has."""
+        params = SamplingParams(
+            temperature=self.temperature, max_tokens=new_tokens or self.new_tokens, seed=turn, ignore_eos=True
+        )
+        prompt, began = self.prompts[turn % len(self.prompts)], time.perf_counter()
+        self.decoder.generate(prompt, params, num_draft_tokens=window, drafter=self.drafter, detail="none")
+        return time.perf_counter() - began
+
+    def in_turn(self, ways: Sequence[int | str], turns: range) -> dict[int | str, list[float]]:
+        """The seconds of each way's runs."""
+        found: dict[int | str, list[float]] = {way: [] for way in ways}
+        for turn in turns:
+            for way in ways if turn % 2 == 0 else reversed(ways):
+                found[way].append(self.seconds(way, turn))
+        return found
 
 
-def measure(decoder: SpeculativeDecoder, situation: str, drafter: str, pairs: int, new_tokens: int) -> Row:
+def measure(decoder: SpeculativeDecoder, situation: str, drafter: str, scouts: int, pairs: int, new_tokens: int) -> Row:
     """One row of the table."""
-    temperature, prompts = SITUATIONS[situation]
+    runs = Runs(decoder, situation, drafter, new_tokens)
     ways: list[int | str] = ["auto", *WINDOWS]
-    speeds: dict[int | str, list[float]] = {way: [] for way in ways}
-    costs = dict.fromkeys(ways, 0.0)
     for way in ways:
-        decode(decoder, prompts[0], temperature, 0, way, drafter, 16)  # warm-up
-    for turn in range(pairs):
-        for way in ways if turn % 2 == 0 else reversed(ways):
-            speed, by_cost = decode(decoder, prompts[turn % len(prompts)], temperature, turn, way, drafter, new_tokens)
-            speeds[way].append(speed)
-            costs[way] += 1 / by_cost
-    ratios = {k: median(a / b for a, b in zip(speeds["auto"], speeds[k], strict=True)) for k in WINDOWS}
-    best = max(WINDOWS, key=lambda k: median(speeds[k]))
-    cheapest = min(WINDOWS, key=lambda k: costs[k])
-    return Row(situation, drafter, best, ratios, cheapest, costs[cheapest] / costs["auto"])
+        runs.seconds(way, 0, 16)  # warm-up
+    first = runs.in_turn(ways, range(scouts))
+    best = min(WINDOWS, key=lambda k: sum(first[k]))
+    second = runs.in_turn(["auto", best], range(scouts, scouts + pairs))
+    return Row(situation, drafter, {k: _ratio(first, k) for k in WINDOWS}, best, _ratio(second, best))
 
 
-def show(rows: Sequence[Row], pairs: int, console: Console) -> None:
+def _ratio(seconds: Mapping[int | str, Sequence[float]], window: int) -> float:
+    """“auto” ÷ a window, as speeds."""
+    return median(other / auto for auto, other in zip(seconds["auto"], seconds[window], strict=True))
+
+
+def show(rows: Sequence[Row], scouts: int, pairs: int, console: Console) -> None:
     """Print the table."""
     table = Table(
         Column(no_wrap=True),
         Column("drafter", no_wrap=True),
-        *numbers(*(f"k = {k}" for k in WINDOWS), "best k", "÷ best", "by costs: k", "÷ best"),
-        title=f"“auto” ÷ a fixed window, speeds: medians of {pairs} pairs of runs",
+        *numbers(*(f"k = {k}" for k in WINDOWS), "best k", "÷ best"),
+        title=f"“auto” ÷ a fixed window, speeds: medians of {scouts} pairs of runs, beside the best of {pairs} others",
         caption=f"{machine_name('cpu')}, {date.today():%d %B %Y}",
     )
     for row in rows:
         table.add_row(
             row.situation, row.drafter, *(f"{row.ratios[k]:.2f}" for k in WINDOWS),
-            str(row.best), f"{row.ratios[row.best]:.2f}", str(row.best_by_cost), f"{row.cost_ratio:.2f}",
+            str(row.best), f"{row.ratio:.2f}",
         )  # fmt: skip
     console.print(table)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="four pairs of runs of 48 tokens")
-    parser.add_argument("--pairs", type=int, default=20)
+    parser.add_argument("--quick", action="store_true", help="four runs of 48 tokens of each, and four pairs")
+    parser.add_argument("--scouts", type=int, default=12, help="runs of each window, to find the best (default %(default)s)")
+    parser.add_argument("--pairs", type=int, default=40, help="of “auto” and the best (default %(default)s)")
     parser.add_argument("--new-tokens", type=int, default=96)
     parser.add_argument("--drafters", nargs="+", choices=DRAFTERS, help="default: all that the pair has")
     parser.add_argument("--situations", nargs="+", choices=SITUATIONS, default=list(SITUATIONS))
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args(argv)
-    pairs, new_tokens = (4, 48) if options.quick else (options.pairs, options.new_tokens)
-    if min(pairs, new_tokens) < 1:
-        parser.error("--pairs and --new-tokens must be at least 1")
+    scouts, pairs, new_tokens = (4, 4, 48) if options.quick else (options.scouts, options.pairs, options.new_tokens)
+    if min(scouts, pairs, new_tokens) < 1:
+        parser.error("--scouts, --pairs and --new-tokens must be at least 1")
     pair = load_pair()
     leave_cores_to(pair.target)
     decoder = SpeculativeDecoder(pair)
@@ -133,11 +143,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     rows = []
     for drafter in drafters:
         for situation in options.situations:
-            rows.append(measure(decoder, situation, drafter, pairs, new_tokens))
-            print(f"{drafter}, {situation}: {rows[-1].ratios[rows[-1].best]:.2f}", file=sys.stderr, flush=True)
+            rows.append(measure(decoder, situation, drafter, scouts, pairs, new_tokens))
+            print(f"{drafter}, {situation}: {rows[-1].ratio:.2f} of k = {rows[-1].best}", file=sys.stderr, flush=True)
     with options.out.open("w", encoding="utf-8") as file:
-        show(rows, pairs, Console(file=file, width=WIDTH))
-    show(rows, pairs, output(WIDTH))
+        show(rows, scouts, pairs, Console(file=file, width=WIDTH))
+    show(rows, scouts, pairs, output(WIDTH))
     return 0
 
 

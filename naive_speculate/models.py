@@ -48,7 +48,7 @@ def load_pair(
         draft: Hub id, local folder or GGUF file; with a given target, None for no draft model. One with another tokenizer is
             translated: it drafts the tokens that both know; one whose configuration says that it is a draft head is taken as
             `head`.
-        head: Hub id or local folder of a draft head for the target (EAGLE-3).
+        head: Hub id or local folder of a draft head for the target: EAGLE-3, or one of `python -m train`.
         device: "auto" (CUDA where there is one), "cpu", "cuda", "cuda:1" … A model beside a GGUF file is computed on the CPU,
             where llama.cpp's logits are; what the word means for a GGUF file, `GgufLanguageModel` says.
         dtype: "auto" (float32 on the CPU; on CUDA what the weights are stored in), or a torch floating-point type's name. For

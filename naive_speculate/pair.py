@@ -122,8 +122,8 @@ class ModelPair:
 
     @cached_property
     def num_parameters(self) -> dict[str, int]:
-        """How many parameters target and draft have, as far as they tell."""
-        counts = {"target": self.target, "draft": self.draft}
+        """How many parameters target, draft and head have, as far as they tell; of the head, all but its embeddings."""
+        counts = {"target": self.target, "draft": self.draft, "head": self.head}
         known = {role: getattr(model, "num_parameters", None) for role, model in counts.items()}
         return {role: int(count) for role, count in known.items() if count is not None}
 

@@ -51,7 +51,7 @@ def head_tensors(
         "fc.weight": random(d, 3 * TARGET_WIDTH),
         "norm.weight": random(d),
         "lm_head.weight": random(vocab if known is None else known, d),
-        "layer.hidden_norm.weight": random(d),
+        "hidden_norm.weight" if adds else "layer.hidden_norm.weight": random(d),
     }
     for index in range(config["num_hidden_layers"]):
         at, read = _layer(index), d if adds or index else 2 * d
@@ -114,8 +114,9 @@ def eager_layers(
 ) -> torch.Tensor:
     """The last layer's output at every place: tokens beside states `[len(tokens), d]`."""
     epsilon = config["rms_norm_eps"]
-    normed = rms(states, tensors["layer.hidden_norm.weight"].to(states.dtype), epsilon)
-    if "state_proj.weight" in tensors:
+    adds = "state_proj.weight" in tensors
+    normed = rms(states, tensors["hidden_norm.weight" if adds else "layer.hidden_norm.weight"].to(states.dtype), epsilon)
+    if adds:
         stream = embedding[tokens] + normed @ tensors["state_proj.weight"].to(states.dtype).T
         beside = normed[:, :0]
     else:

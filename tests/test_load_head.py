@@ -101,7 +101,10 @@ def test_of_model_and_head_the_one_drafts_that_was_measured_to_be_faster(bundled
 def test_a_head_for_another_target_is_told_in_one_line(pair_folder, bundled_head):
     with pytest.raises(ValueError, match=r"^head '.*' is for a target with hidden_size \d+, this one's is 32$"):
         load_pair(pair_folder / "target", head=bundled_head, device="cpu")
-    with pytest.raises(ValueError, match=r"^head='.*' cannot be loaded: its configuration is not that of an EAGLE-3 head$"):
+    with pytest.raises(
+        ValueError,
+        match=r"^head='.*' cannot be loaded: its configuration is not that of an EAGLE-3 head or one of `python -m train`$",
+    ):
         load_pair(pair_folder / "target", head=pair_folder / "draft", device="cpu")
 
 

@@ -58,7 +58,7 @@ class About:
         device: Where the target computes.
         chat: Whether the tokenizer has a chat template.
         capacity: Most sequences that it will ever decode at once.
-        num_parameters: Of target and draft, as loaded.
+        num_parameters: Of target, draft and head, as loaded.
     """
 
     models: dict[str, str]

@@ -136,8 +136,8 @@ def spoiled(**changes):
         (spoiled(d2t=lambda t: t[:5]), r"d2t is \[5\], lm_head.weight has 60 tokens"),
         (spoiled(d2t=None), "d2t is missing"),
         (spoiled(extra__weight=torch.ones(2)), "it holds extra.weight, which is not known here"),
-        (spoiled(state_proj__weight=torch.ones(2, 3)), r"state_proj.weight is \[2, 3\], its configuration says \[32, 32\]"),
-        (spoiled(state_proj__weight=torch.ones(32, 32)), r"q_proj.weight is \[32, 64\], its configuration says \[32, 32\]"),
+        (spoiled(hidden_norm__weight=torch.ones(32)), "it holds hidden_norm.weight, which is not known here"),
+        (spoiled(state_proj__weight=torch.ones(32, 32)), "hidden_norm.weight is missing"),
     ],
 )
 def test_a_checkpoint_that_does_not_fit_together_is_told_in_one_line(tmp_path, target, spoil, message):

@@ -5,7 +5,7 @@ more layers, as in a Llama), beside `fc.weight`, `norm.weight`, `lm_head.weight`
 target `d2t` (offsets: the target's token is `i + d2t[i]`) and `t2d` (which of the target's tokens it knows). Where there is no
 `embed_tokens.weight`, the target's embeddings serve. The authors' configuration is flat; speculators' has the layers' numbers
 in `transformer_layer_config`. A head with `state_proj.weight` adds its states to the embeddings (see `HeadWeights`); that
-is a layout of our own, otherwise as speculators'.
+is a layout of our own, otherwise as speculators', but for `hidden_norm.weight`, which is none of a layer's.
 
 Which hidden states of the target are read: `eagle_aux_hidden_state_layer_ids`, else 2, n / 2 and n - 3 of n layers. In EAGLE's
 `modeling_llama_kv.py` and vLLM's `llama.py` such a number i stands for what *enters* the layer with index i, which is what
@@ -67,7 +67,7 @@ def load_head(
     try:
         config = _read_config(name)
         if not _says_head(config):
-            raise ValueError("its configuration is not that of an EAGLE-3 head")
+            raise ValueError("its configuration is not that of an EAGLE-3 head or one of `python -m train`")
         stored = _read_tensors(name)
         wanted = stored["fc.weight"].dtype if dtype is None else dtype
         kept = {key: tensor for key, tensor in stored.items() if key not in _IGNORED}
@@ -168,7 +168,8 @@ def _weights(
     tensors: dict[str, torch.Tensor], config: Mapping[str, Any], layer: "PretrainedConfig", target: Any
 ) -> HeadWeights:
     t2d = tensors.pop("t2d", None)
-    take = _Taker(tensors, _widths(layer, joined="state_proj.weight" not in tensors))
+    adds = "state_proj.weight" in tensors
+    take = _Taker(tensors, _widths(layer, adds))
     embedding = tensors.pop("embed_tokens.weight", None)
     if embedding is None:
         embedding = _targets_embedding(target, layer.hidden_size).to(tensors["fc.weight"])
@@ -180,7 +181,7 @@ def _weights(
         embedding=embedding,
         input_norm=take.maybe("input_norm.weight"),
         fuse=take("fc.weight"),
-        hidden_norm=take("layers.0.hidden_norm.weight"),
+        hidden_norm=take("hidden_norm.weight" if adds else "layers.0.hidden_norm.weight"),
         state_projection=take.maybe("state_proj.weight"),
         layers=[_layer(take, f"layers.{index}.") for index in range(layer.num_hidden_layers)],
         norm=take("norm.weight"),
@@ -193,11 +194,11 @@ def _weights(
     return found
 
 
-def _widths(config: Any, joined: bool) -> dict[str, tuple[int, ...]]:
+def _widths(config: Any, adds: bool) -> dict[str, tuple[int, ...]]:
     """Shapes of the tensors whose shape the configuration says; -1 for any number.
 
     Args:
-        joined: Whether the first layer reads embedding and state side by side.
+        adds: Whether states are added to embeddings; else the first layer reads both side by side.
     """
     d, head_dim = config.hidden_size, shape_in(config).head_dim
     heads, kv = config.num_attention_heads * head_dim, config.num_key_value_heads * head_dim
@@ -207,10 +208,11 @@ def _widths(config: Any, joined: bool) -> dict[str, tuple[int, ...]]:
         "lm_head.weight": (-1, d),
         "norm.weight": (d,),
         "state_proj.weight": (d, d),
+        "hidden_norm.weight": (d,),
         "layers.0.hidden_norm.weight": (d,),
     }
     for index in range(config.num_hidden_layers):
-        at, read = f"layers.{index}.", 2 * d if joined and not index else d
+        at, read = f"layers.{index}.", d if adds or index else 2 * d
         widths |= {
             f"{at}input_layernorm.weight": (d,),
             f"{at}post_attention_layernorm.weight": (d,),

@@ -1,4 +1,4 @@
-"""Drafting with a head that reads the target's own hidden states (EAGLE-3, Li et al. 2025, arXiv 2503.01840)."""
+"""Drafting with a head that reads the target's own hidden states (as EAGLE-3, Li et al. 2025, arXiv 2503.01840)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ class HeadDrafter(BatchDrafter):
     """
 
     title = "Draft head"
-    about = "One layer that reads the target's own hidden states. Cheap and good guesses, from a head trained for this target."
+    about = "A small model that reads the target's own hidden states. Cheap and good guesses, trained for this very target."
     several_a_call = True
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:

@@ -34,6 +34,7 @@ def test_the_bundled_pair_comes_with_its_card_the_papers_and_the_code(bundled_en
     assert "children's books" in shown
     assert "Other prompts ramble" in shown
     assert "arxiv.org/abs/2211.17192" in shown
+    assert shown.count(" parameters</td>") == len(bundled_engine.about.models) == 3
     client = TestClient(Starlette(routes=documents()))
     for name, path in ((MODEL_CARD, BUNDLED_PAIR / "README.md"), (CODE, Path("naive_speculate/speculate/step.py"))):
         assert f'href="{name}"' in shown
