@@ -34,7 +34,7 @@ export function inShort(event, drafted, settings) {
   switch (event.kind) {
     case "proposed":
       if (event.copied_from !== undefined) return "A guess without a model: copied from earlier in the text, where it is underlined.";
-      return `The draft model's guess${gave(event)}. The target has not looked at it yet.`;
+      return `The draft ${settings.drafter === "head" ? "head" : "model"}'s guess${gave(event)}. The target has not looked at it yet.`;
     case "resampled":
       if (isGreedy(settings)) return "The target's likeliest token, in the place of the refused guess.";
       if (settings.verify_strategy === "typical_acceptance") return "The target's own choice, in the place of the refused guess.";

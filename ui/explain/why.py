@@ -44,12 +44,13 @@ def quoted(event: Event) -> str:
 
 
 def _guess(case: Case) -> str:
-    event = case.event
-    if setting(case.settings, "drafter") in COPYING:
+    event, drafter = case.event, setting(case.settings, "drafter")
+    if drafter in COPYING:
         return f"{quoted(event)} was copied from earlier text that went on like this: a guess without a model."
+    guess = f"The draft {'head' if drafter == 'head' else 'model'} guessed {quoted(event)}"
     if event.draft_prob is None:
-        return f"The draft model guessed {quoted(event)}."
-    return f"The draft model guessed {quoted(event)}, to which it gave probability {number(event.draft_prob)}."
+        return f"{guess}."
+    return f"{guess}, to which it gave probability {number(event.draft_prob)}."
 
 
 def _verdict_alone(case: Case) -> str:

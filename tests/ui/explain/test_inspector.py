@@ -156,6 +156,12 @@ def test_a_copied_guess_is_told_as_certain(drafter):
     assert "draft model" not in words
 
 
+@pytest.mark.parametrize("drafter", ["model", "head"])
+def test_who_guessed_is_said(drafter):
+    words = said(step_of(token(PROPOSED, " king", draft_prob=0.6), drafter=drafter), PROPOSED)
+    assert f"The draft {drafter} guessed" in words
+
+
 def test_a_proposal_is_explained_by_its_verdict_and_waits_while_there_is_none():
     assert case_of(refused(), 1).event.kind == REJECTED
     waiting = Trace(refused().events[:3])
