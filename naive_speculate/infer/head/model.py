@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any, Protocol, cast
 
 import torch
-import torch.nn.functional as F
 
 from naive_speculate.infer.head.torch import TorchHead
 from naive_speculate.infer.head.weights import HeadWeights
@@ -13,6 +12,8 @@ from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
 
 
 class _Forward(Protocol):
+    def fuse(self, features: torch.Tensor) -> torch.Tensor: ...
+
     def forward(
         self, token_ids: torch.Tensor, states: torch.Tensor, rows: CacheRows, last: Sequence[int]
     ) -> tuple[torch.Tensor, torch.Tensor]: ...
@@ -56,7 +57,6 @@ class DraftHead:
         self.device = weights.fuse.device
         self.dtype = weights.fuse.dtype
         self._shape = shape
-        self._input_norm, self._fuse = weights.input_norm, weights.fuse
         self._token_ids = weights.token_ids
         self._forward: _Forward
         if executor == "torch":
@@ -80,12 +80,9 @@ class DraftHead:
         Raises:
             ValueError: If they are of another width.
         """
-        if features.shape[-1] != self._fuse.shape[1]:
-            raise ValueError(f"head {self.name!r} reads hidden states {self._fuse.shape[1]} wide, got {features.shape[-1]}")
-        features = features.to(self._fuse)
-        if self._input_norm is not None:
-            features = F.rms_norm(features, self._input_norm.shape, self._input_norm, self._shape.norm_epsilon)
-        return F.linear(features, self._fuse)
+        if features.shape[-1] != (width := len(self.layers) * self.target_hidden_size):
+            raise ValueError(f"head {self.name!r} reads hidden states {width} wide, got {features.shape[-1]}")
+        return self._forward.fuse(features.to(self.device, self.dtype))
 
     @torch.inference_mode()
     def forward(

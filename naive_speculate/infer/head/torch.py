@@ -20,6 +20,12 @@ class TorchHead:
         self._weights = weights
         self._lean = TorchLlama(shape, weights.as_llama(), rotary)
 
+    def fuse(self, features: torch.Tensor) -> torch.Tensor:
+        """See `DraftHead.fuse`; `features` in the weights' dtype, on their device."""
+        if (norm := self._weights.input_norm) is not None:
+            features = self._lean.norm(features, norm)
+        return F.linear(features, self._weights.fuse)
+
     @torch.inference_mode()
     def forward(
         self, token_ids: torch.Tensor, states: torch.Tensor, rows: CacheRows, last: Sequence[int]

@@ -75,13 +75,7 @@ class OnnxSession:
         self._rotary = rotary
         self._num_tokens = len(graph.initializers["embedding"])
         self._cuts_logits = any(value.name == "logits_from" for value in graph.model.graph.input)
-        options = session_options()
-        options.log_severity_level = 4  # what goes wrong is raised, not logged as well
-        values = [_or_value(weight) for weight in graph.initializers.values()]
-        options.add_external_initializers(list(graph.initializers), values)
-        self._session = onnxruntime.InferenceSession(
-            graph.model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
+        self._session = make_session(graph)
         self._lock = threading.Lock()  # the bound arrays serve one forward at a time
         self._bindings: WeakKeyDictionary[RaggedKVCache, dict[tuple[int, int, tuple[str, ...]], _Binding]] = WeakKeyDictionary()
 
@@ -196,6 +190,15 @@ class OnnxSession:
             arrays["window_mask"] = np.where((slots > at) | (slots <= at - self._window), _LOWEST, _SEEN)
         for name, array in arrays.items():
             io.bind_cpu_input(name, array)
+
+
+def make_session(graph: GraphBuilder | WindowGraph) -> onnxruntime.InferenceSession:
+    """A session of a graph with its weights, float32 on the CPU."""
+    options = session_options()
+    options.log_severity_level = 4  # what goes wrong is raised, not logged as well
+    values = [_or_value(weight) for weight in graph.initializers.values()]
+    options.add_external_initializers(list(graph.initializers), values)
+    return onnxruntime.InferenceSession(graph.model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
 class Windows:

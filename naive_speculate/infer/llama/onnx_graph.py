@@ -78,8 +78,11 @@ class GraphBuilder:
             for index in range(self.shape.num_layers)
             for kind in ("key", "value")
         ]
-        both = [*self._cache_inputs(), *inputs], [*outputs, *present]
-        graph = helper.make_graph(self._nodes, "llama", *both, self._constants)
+        self._make([*self._cache_inputs(), *inputs], [*outputs, *present])
+
+    def _make(self, inputs: Sequence[onnx.ValueInfoProto], outputs: Sequence[onnx.ValueInfoProto]) -> None:
+        """Make the model of all that was added, with no other inputs and outputs."""
+        graph = helper.make_graph(self._nodes, "llama", inputs, outputs, self._constants)
         opsets = [helper.make_opsetid("", 24), helper.make_opsetid(_ORT, 1)]
         self.model = helper.make_model(graph, opset_imports=opsets, ir_version=11)
 

@@ -187,7 +187,8 @@ class HeadDrafter(BatchDrafter):
             tokens = row.token_ids[history.start + 1 : history.start + 1 + count]
             token_ids.append(tokens + [0] * (width - count))
         states = [history.states[:count] for history, count in zip(histories, counts, strict=True)]
-        return on_device(token_ids, self.head.device), pad_sequence(states, batch_first=True)
+        beside = states[0][None] if len(states) == 1 else pad_sequence(states, batch_first=True)
+        return on_device(token_ids, self.head.device), beside
 
 
 class _Beginning:
