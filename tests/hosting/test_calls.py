@@ -67,12 +67,13 @@ def test_a_call_with_a_wrong_field_is_told_which(server, fields, said):
 
 
 @pytest.mark.parametrize(
-    ("given", "used"), [((), "model"), (("",), "model"), ((None,), "model"), (("prompt_lookup",), "prompt_lookup")]
+    ("given", "used"),
+    [((), None), (("",), None), ((None,), None), (("prompt_lookup",), "prompt_lookup"), (("model",), "model")],
 )
-def test_a_call_may_name_what_drafts_or_leave_it_to_the_pair(server, given, used):
+def test_a_call_may_name_what_drafts_or_leave_it_to_the_pair(server, bundled_pair, given, used):
     job = Client(server.url, verbose=False).submit("Once", 8, *REST[1:], *given, api_name="/generate")
     job.result()
-    assert job.outputs()[0][0]["settings"]["drafter"] == used
+    assert job.outputs()[0][0]["settings"]["drafter"] == (used or bundled_pair.default_drafter)
 
 
 def test_a_call_may_leave_the_window_to_the_run(server):
