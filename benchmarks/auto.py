@@ -1,6 +1,7 @@
 """The window "auto" beside every fixed one, for each drafter and kind of text.
 
-    python benchmarks/auto.py [--quick] [--drafters model …] [--pairs N] [--out FILE]
+    python benchmarks/auto.py [--quick] [--drafters D …] [--situations S …]
+                              [--scouts N] [--pairs N] [--new-tokens N] [--out FILE]
 
 First every prompt is decoded with "auto" and with k = 1 … 8 in turn, in alternating order, so that a busy machine slows all
 alike. That finds the best fixed window, but the fastest of eight is also the luckiest. So "auto" and that one are then compared
@@ -84,7 +85,8 @@ class Runs:
         """The seconds of each way's runs."""
         found: dict[int | str, list[float]] = {way: [] for way in ways}
         for turn in turns:
-            for way in ways if turn % 2 == 0 else reversed(ways):
+            # Each prompt comes in both orders.
+            for way in ways if turn // len(self.prompts) % 2 == 0 else reversed(ways):
                 found[way].append(self.seconds(way, turn))
         return found
 
@@ -112,7 +114,7 @@ def show(rows: Sequence[Row], scouts: int, pairs: int, console: Console) -> None
         Column(no_wrap=True),
         Column("drafter", no_wrap=True),
         *numbers(*(f"k = {k}" for k in WINDOWS), "best k", "÷ best"),
-        title=f"“auto” ÷ a fixed window, speeds: medians of {scouts} pairs of runs, beside the best of {pairs} others",
+        title=f"“auto” ÷ a fixed window, speeds: medians of {scouts} pairs of runs; ÷ best: of {pairs} others",
         caption=f"{machine_name('cpu')}, {date.today():%d %B %Y}",
     )
     for row in rows:

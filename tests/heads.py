@@ -34,10 +34,15 @@ def head_config(**changes: Any) -> dict[str, Any]:
 
 
 def head_tensors(
-    config: dict[str, Any], seed: int = 7, known: int | None = 60, own_embeddings: bool = False, adds: bool = False
+    config: dict[str, Any],
+    seed: int = 7,
+    known: int | None = 60,
+    own_embeddings: bool = False,
+    adds: bool = False,
+    normed_input: bool = False,
 ) -> Tensors:
     """Random weights by their bare names; `known` of the target's tokens, all for None. `adds`: states are added to
-    embeddings, and not read beside them."""
+    embeddings, and not read beside them. `normed_input`: the target's states are normed before they are fused."""
     generator = torch.Generator().manual_seed(seed)
     d, vocab = config["hidden_size"], config["vocab_size"]
     head_dim = config.get("head_dim", d // config["num_attention_heads"])
@@ -68,6 +73,8 @@ def head_tensors(
         }
     if adds:
         tensors["state_proj.weight"] = random(d, d)
+    if normed_input:
+        tensors["input_norm.weight"] = random(3 * TARGET_WIDTH)
     if known is not None:
         tokens = torch.randperm(vocab, generator=generator)[:known].sort().values
         tensors["d2t"] = tokens - torch.arange(known)
@@ -109,6 +116,13 @@ def turned(x: torch.Tensor, theta: float) -> torch.Tensor:
     return x * cos + torch.cat([-x[..., half:], x[..., :half]], dim=-1) * sin
 
 
+def eager_fused(tensors: Tensors, config: dict[str, Any], features: torch.Tensor) -> torch.Tensor:
+    """The target's states as one of the head's width."""
+    if "input_norm.weight" in tensors:
+        features = rms(features, tensors["input_norm.weight"].to(features.dtype), config["rms_norm_eps"])
+    return features @ tensors["fc.weight"].to(features.dtype).T
+
+
 def eager_layers(
     tensors: Tensors, config: dict[str, Any], embedding: torch.Tensor, tokens: list[int], states: torch.Tensor, **options: Any
 ) -> torch.Tensor:
@@ -124,13 +138,17 @@ def eager_layers(
     for index in range(config["num_hidden_layers"]):
         norm = tensors[f"{_layer(index)}input_layernorm.weight"].to(states.dtype)
         read = rms(embedding[tokens] if beside.numel() else stream, norm, epsilon)
-        stream = _eager_layer(tensors, config, _layer(index), stream, torch.cat([read, beside], dim=-1))
+        kind = config.get("layer_types", ["full_attention"] * (index + 1))[index]
+        window = config["sliding_window"] if kind == "sliding_attention" else len(tokens)
+        stream = _eager_layer(tensors, config, _layer(index), stream, torch.cat([read, beside], dim=-1), window)
         beside = beside[:, :0]
     return stream
 
 
-def _eager_layer(tensors: Tensors, config: dict[str, Any], at: str, stream: torch.Tensor, read: torch.Tensor) -> torch.Tensor:
-    """The residual stream `[tokens, d]` after a layer whose attention reads `read`."""
+def _eager_layer(
+    tensors: Tensors, config: dict[str, Any], at: str, stream: torch.Tensor, read: torch.Tensor, window: int
+) -> torch.Tensor:
+    """The residual stream `[tokens, d]` after a layer whose attention reads `read`, of the last `window` places."""
     epsilon, d = config["rms_norm_eps"], config["hidden_size"]
     head_dim, count = config.get("head_dim", d // config["num_attention_heads"]), len(stream)
 
@@ -141,7 +159,8 @@ def _eager_layer(tensors: Tensors, config: dict[str, Any], at: str, stream: torc
     q, k = turned(q, config["rope_theta"]), turned(k, config["rope_theta"])
     k, v = (x.repeat_interleave(config["num_attention_heads"] // config["num_key_value_heads"], dim=0) for x in (k, v))
     scores = q @ k.transpose(1, 2) / head_dim**0.5
-    later = torch.ones(count, count, dtype=torch.bool).triu(1)
+    back = torch.arange(count)[:, None] - torch.arange(count)
+    later = (back < 0) | (back >= window)
     attended = scores.masked_fill(later, -torch.inf).softmax(-1) @ v
     hidden = stream + attended.transpose(0, 1).flatten(1) @ w("self_attn.o_proj").T
     x = rms(hidden, w("post_attention_layernorm"), epsilon)
@@ -175,7 +194,7 @@ def eager_window(
         features: The target's at all of them but the last.
     """
     embedding = tensors.get("embed_tokens.weight", embedding).to(features.dtype)
-    states, read = features @ tensors["fc.weight"].to(features.dtype).T, tokens[1:]
+    states, read = eager_fused(tensors, config, features), tokens[1:]
     found = []
     for draft in drafts:
         out = eager_layers(tensors, config, embedding, read, states, **options)[-1:]

@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--preset", choices=sorted(PRESETS), default="cpu", help="sizes and rates (default cpu)")
     found.add_argument("--init", type=Path, help="an exported target to go on from, with its tokenizer; it may be smaller")
     found.add_argument("--init-draft", type=Path, help="an exported draft to distil further; it may be smaller")
-    found.add_argument("--init-head", type=Path, help="an exported head to distil further, of the preset's shape")
+    found.add_argument("--init-head", type=Path, help="an exported head of the shape of the preset's draft, to distil further")
     found.add_argument("--seed", type=int, default=1)
     found.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, …")
     found.add_argument("--threads", type=int, help="CPU threads (default: all cores)")

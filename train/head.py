@@ -12,6 +12,7 @@ import json
 import math
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -43,13 +44,23 @@ from train.teacher import LIKELIEST, Lesson, Lessons, hidden_states, keep_states
 
 STEP_DECAY = 0.8  # weight of a simulated step's loss, times that of the one before
 VALID_WINDOWS = 16
-STAGES: dict[str, tuple[float, int | None, float, float]] = {
-    "head-first": (0.2, 1, TOTAL_VARIATION_WEIGHT, 0.0),
-    "head": (0.4, None, TOTAL_VARIATION_WEIGHT, 0.0),
-    "head-polish": (0.4, None, 1.0, 1.0),
+
+
+class Stage(NamedTuple):
+    """A part of the training."""
+
+    share: float  # of the minutes
+    steps: int | None  # of a window, simulated; None for the recipe's
+    tv_weight: float  # of total variation
+    decay_share: float  # of the stage, in which the rates fall
+
+
+STAGES = {
+    "head-first": Stage(0.2, 1, TOTAL_VARIATION_WEIGHT, 0.0),
+    "head": Stage(0.4, None, TOTAL_VARIATION_WEIGHT, 0.0),
+    "head-polish": Stage(0.4, None, 1.0, 1.0),
 }
-"""By name: the share of the minutes, how many steps are simulated (None for the recipe's), the weight of total variation, and
-the share in which the rates fall. With one step alone a text is read four times as fast, and what is learned serves all."""
+"""By name. With one step alone a text is read four times as fast, and what is learned from that serves all."""
 
 
 class HeadAttention(nn.Module):
@@ -107,7 +118,7 @@ class HeadLayer(nn.Module):
 class HeadModel(nn.Module):
     """A head, of whose target's tokens it knows some, ascending.
 
-    It begins as the draft: nothing of the target's states reaches its layers yet, and it says the same.
+    It begins as the draft: nothing of the target's states reaches its layers yet, and of the same tokens it says the same.
     """
 
     d2t: Tensor
@@ -141,7 +152,7 @@ class HeadModel(nn.Module):
         """
         states, embedded = self.fc(features), self.embed_tokens(tokens)
         places = torch.arange(tokens.shape[1], device=tokens.device)[None]
-        rotation = self.rotary(states, places)
+        rotation = self.rotary(embedded, places)  # in float32, as when it decodes
         steps: list[list[tuple[Tensor, Tensor]]] = [[] for _ in self.layers]
         found = []
         for _ in range(num_steps):
@@ -220,12 +231,12 @@ def train_head(
         "likeliest": LIKELIEST, "stages": {name: list(stage) for name, stage in STAGES.items()},
         "init_head": shop.init_head.name if shop.init_head else None,
     }  # fmt: skip
-    for name, (share, num_steps, tv_weight, decay_share) in STAGES.items():
+    for name, stage in STAGES.items():
         Training(
-            name=name, model=head, loss=compiled(shop, head_loss(head, recipe, tv_weight, num_steps)), stream=lessons,
-            recipe=replace(schedule, decay_share=decay_share), checkpoints=CheckpointFolder(folder, name, settings),
+            name=name, model=head, loss=compiled(shop, head_loss(head, recipe, stage.tv_weight, stage.steps)), stream=lessons,
+            recipe=replace(schedule, decay_share=stage.decay_share), checkpoints=CheckpointFolder(folder, name, settings),
             log_path=folder / f"{name}.csv", validate=lambda: held_out_variation(shop, teacher, head, recipe),
-        ).run(Budget(minutes=minutes * share))  # fmt: skip
+        ).run(Budget(minutes=minutes * stage.share))  # fmt: skip
     return head
 
 

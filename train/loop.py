@@ -132,7 +132,7 @@ class Training:
                 "tokens": tokens, "seconds": seconds, "position": self.stream.position,
             }  # fmt: skip
 
-        decaying = budget.progress(step, tokens, seconds) > 1 - recipe.decay_share
+        decaying = recipe.decay_share >= 1 or budget.progress(step, tokens, seconds) > 1 - recipe.decay_share
         saved_at = time.monotonic()
         self.model.train()
         bar = tqdm(desc=self.name, unit="tok", unit_scale=True, initial=tokens, mininterval=1.0)

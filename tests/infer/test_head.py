@@ -7,9 +7,20 @@ import torch
 
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.infer.head.checkpoint import is_head, load_head
-from tests.heads import LAYOUTS, TARGET_WIDTH, VOCAB, eager_layers, eager_logits, head_config, head_tensors, save_head
+from tests.heads import (
+    LAYOUTS,
+    TARGET_WIDTH,
+    VOCAB,
+    eager_fused,
+    eager_layers,
+    eager_logits,
+    head_config,
+    head_tensors,
+    save_head,
+)
 from tests.tiny import tiny_llama
 
+SLIDING = ["sliding_attention", "full_attention"]
 KINDS = {
     "fewer tokens": ({}, {}, {}),
     "all tokens": ({}, {"known": None}, {}),
@@ -19,6 +30,8 @@ KINDS = {
     "norm before residual": ({}, {}, {"norm_before_residual": True}),
     "three layers": ({"num_hidden_layers": 3}, {}, {}),
     "two layers, norm before residual": ({"num_hidden_layers": 2}, {"known": None}, {"norm_before_residual": True}),
+    "states normed": ({}, {"normed_input": True}, {}),
+    "a sliding layer": ({"num_hidden_layers": 2, "layer_types": SLIDING, "sliding_window": 5}, {}, {}),
     "states added to embeddings": ({}, {"adds": True}, {}),
     "added, and two layers": ({"num_hidden_layers": 2, "hidden_size": 16, "head_dim": 8}, {"known": None, "adds": True}, {}),
 }
@@ -47,8 +60,10 @@ def test_a_head_computes_what_its_definition_says(tmp_path, target, kind, layout
     generator = torch.Generator().manual_seed(1)
     tokens = torch.randint(0, VOCAB, (2, 40), generator=generator)
     features = torch.randn(2, 40, 3 * TARGET_WIDTH, generator=generator)
-    states = features @ tensors["fc.weight"].T
+    states = eager_fused(tensors, config, features)
     torch.testing.assert_close(head.fuse(features), states, atol=1e-4, rtol=1e-4)
+    assert head.fuse(features[0, 0]).shape == states[0, 0].shape
+    assert head.fuse(features[:, :0]).shape == states[:, :0].shape
     expected = [
         eager_layers(tensors, config, embedding, row.tolist(), own, **options) for row, own in zip(tokens, states, strict=True)
     ]
@@ -163,6 +178,13 @@ def test_a_head_of_another_kind_is_told_in_one_line(tmp_path, target, changes, m
     config = head_config()
     folder = save_head(tmp_path, "speculators", config | changes, head_tensors(config), **more)
     with pytest.raises(ValueError, match=rf"^head='.*' cannot be loaded: {message}"):
+        loaded(folder, target)
+
+
+def test_a_residual_that_an_adding_head_has_not_is_refused(tmp_path, target):
+    config = head_config()
+    folder = save_head(tmp_path, "speculators", config, head_tensors(config, adds=True), norm_before_residual=True)
+    with pytest.raises(ValueError, match=r"^head='.*' cannot be loaded: norm_before_residual is not known here for a head"):
         loaded(folder, target)
 
 

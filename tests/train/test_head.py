@@ -116,7 +116,6 @@ def test_a_head_learns_and_goes_on_where_it_was_interrupted(
     shop: Workshop, target: torch.nn.Module, draft: torch.nn.Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In steps rather than minutes: straight through, and in two stretches."""
-    shop = replace(shop, recipe=replace(shop.recipe, decay_share=0.0))
 
     def trained(number: int, *stretches: tuple[Budget, ...]) -> dict[str, torch.Tensor]:
         for budgets in stretches:  # of all stages

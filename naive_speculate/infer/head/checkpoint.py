@@ -1,11 +1,12 @@
-"""Loads draft heads: the layouts of the EAGLE authors and of vLLM's speculators.
+"""Loads draft heads: the layouts of the EAGLE authors, of vLLM's speculators, and one of our own.
 
-Both store a layer's weights under transformers' names, as `midlayer.*` the former and `layers.0.*` the latter (which may have
-more layers, as in a Llama), beside `fc.weight`, `norm.weight`, `lm_head.weight`, and for a head with fewer tokens than its
-target `d2t` (offsets: the target's token is `i + d2t[i]`) and `t2d` (which of the target's tokens it knows). Where there is no
-`embed_tokens.weight`, the target's embeddings serve. The authors' configuration is flat; speculators' has the layers' numbers
-in `transformer_layer_config`. A head with `state_proj.weight` adds its states to the embeddings (see `HeadWeights`); that
-is a layout of our own, otherwise as speculators', but for `hidden_norm.weight`, which is none of a layer's.
+The first two store a layer's weights under transformers' names, as `midlayer.*` the former and `layers.0.*` the latter
+(which may have more layers, as in a Llama), beside `fc.weight`, `norm.weight`, `lm_head.weight`, and for a head with fewer
+tokens than its target `d2t` (offsets: the target's token is `i + d2t[i]`) and `t2d` (which of the target's tokens it
+knows). Where there is no `embed_tokens.weight`, the target's embeddings serve. The authors' configuration is flat;
+speculators' has the layers' numbers in `transformer_layer_config`. A head with `state_proj.weight` adds its states to the
+embeddings (see `HeadWeights`); that is our own layout, otherwise as speculators', except that `hidden_norm.weight` stands
+outside the layers.
 
 Which hidden states of the target are read: `eagle_aux_hidden_state_layer_ids`, else 2, n / 2 and n - 3 of n layers. In EAGLE's
 `modeling_llama_kv.py` and vLLM's `llama.py` such a number i stands for what *enters* the layer with index i, which is what
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
 _IDS = "eagle_aux_hidden_state_layer_ids"
-_IGNORED = ("verifier_norm.weight", "verifier_lm_head.weight", "layers.0.self_attn.rotary_emb.inv_freq")
+_IGNORED = ("verifier_norm.weight", "verifier_lm_head.weight", ".self_attn.rotary_emb.inv_freq")
+"""Ends of names."""
 _UNKNOWN_OPTIONS = ("fc_norm", "norm_output")
 """Of later heads; what they change is not computed here."""
 
@@ -70,7 +72,7 @@ def load_head(
             raise ValueError("its configuration is not that of an EAGLE-3 head or one of `python -m train`")
         stored = _read_tensors(name)
         wanted = stored["fc.weight"].dtype if dtype is None else dtype
-        kept = {key: tensor for key, tensor in stored.items() if key not in _IGNORED}
+        kept = {key: tensor for key, tensor in stored.items() if not key.endswith(_IGNORED)}
         tensors = {key: t.to(device, wanted) if t.is_floating_point() else t for key, t in kept.items()}
         layer_config = _layer_config(config)
         weights = _weights(tensors, config, layer_config, target)
@@ -169,6 +171,8 @@ def _weights(
 ) -> HeadWeights:
     t2d = tensors.pop("t2d", None)
     adds = "state_proj.weight" in tensors
+    if adds and config.get("norm_before_residual"):
+        raise ValueError("norm_before_residual is not known here for a head that adds states to embeddings")
     take = _Taker(tensors, _widths(layer, adds))
     embedding = tensors.pop("embed_tokens.weight", None)
     if embedding is None:

@@ -47,7 +47,8 @@ class HeadWeights:
 
     @property
     def num_parameters(self) -> int:
-        """Number of parameters that a draft reads, the embedding table apart, of which it reads a row a token."""
+        """Number of parameters that a window reads, the fusing of states included, the embedding table apart, of which it reads
+        a row a token."""
         own = vars(self) | {"embedding": None, "token_ids": None}
         parts = [part for each in (own, *map(vars, self.layers)) for part in each.values()]
         return sum(part.numel() for part in parts if isinstance(part, torch.Tensor))

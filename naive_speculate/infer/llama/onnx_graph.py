@@ -44,7 +44,7 @@ class GraphBuilder:
     Attributes:
         shape, by_mask: As given.
         initializers: Weights by name.
-        model: The ONNX model, once `_finish` was called.
+        model: The ONNX model, once `_finish` or `_make` was called.
         num_forwards: How many forwards a run of it makes, each after the first with one token more a row.
         carried: Of a window of several forwards: inputs that each after the first takes from the one before, and from which of
             its values; the token, which is chosen in between, apart.
