@@ -1,4 +1,6 @@
-"""The most probable token."""
+"""The most probable token, and numbers on the CPU as NumPy has them."""
+
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +17,11 @@ def argmax(scores: torch.Tensor) -> torch.Tensor:
     Returns:
         torch.Tensor: int64, shape `[...]`, on the same device.
     """
-    if scores.device.type != "cpu" or scores.dtype not in (torch.float32, torch.float64):
+    if not scores.is_cpu or scores.dtype not in (torch.float32, torch.float64):
         return scores.argmax(dim=-1)
-    return torch.from_numpy(np.asarray(scores.detach().numpy().argmax(-1)))
+    return torch.from_numpy(np.asarray(as_numpy(scores).argmax(-1)))
+
+
+def as_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """The same memory of a CPU tensor; without `detach`, a call of torch's, where there is nothing to detach."""
+    return (tensor.detach() if tensor.requires_grad else tensor).numpy()

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import torch
 
+from naive_speculate.sampling.argmax import as_numpy
 from naive_speculate.sampling.pipeline import LogitsPipeline
 
 
@@ -55,8 +56,8 @@ def usable_probabilities(pipelines: Sequence[LogitsPipeline], scores: torch.Tens
         is known without waiting for the device.
     """
     probs = batch_probabilities(pipelines, scores)
-    if probs.device.type == "cpu":
-        numbers, (count, places) = probs.detach().numpy(), probs.shape[:2]
+    if probs.is_cpu:
+        numbers, (count, places) = as_numpy(probs), probs.shape[:2]
         if not any(math.isnan(numbers.item(row, place, 0)) for row in range(count) for place in range(places)):
             return probs, None
     lost = probs[..., 0].isnan()
@@ -70,9 +71,9 @@ def usable_scores(scores: torch.Tensor) -> tuple[list[list[int]] | None, torch.T
         tuple: The tokens, `[batch_size][places]`, None on a device that would have to be waited for; and bool, shape
             `[batch_size, places]`, None for all, as above.
     """
-    if scores.device.type != "cpu":
+    if not scores.is_cpu:
         return None, scores.amax(dim=-1).isfinite()
-    numbers = scores.detach().numpy()
+    numbers = as_numpy(scores)
     best: list[list[int]] = numbers.argmax(-1).tolist()  # NaN counts as the largest
     values = [[numbers.item(row, place, token) for place, token in enumerate(tokens)] for row, tokens in enumerate(best)]
     if all(math.isfinite(value) for row in values for value in row):

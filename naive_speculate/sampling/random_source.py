@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from naive_speculate.sampling.argmax import argmax
+from naive_speculate.sampling.argmax import argmax, as_numpy
 
 _LEAST = 1e-30
 
@@ -64,7 +64,7 @@ class SeededRandom:
         if self._noise is None:
             noise = torch.empty_like(probs).exponential_(generator=self._generator)
             return argmax(probs / noise.clamp_min_(_LEAST))
-        runners = probs.detach().numpy()
+        runners = as_numpy(probs)
         return torch.from_numpy(np.asarray(winner(runners, self.noise(1, len(runners))[0])))
 
     @property

@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Generator, Iterator, Mapping
 from queue import SimpleQueue
 
+import torch
+
 from naive_speculate.events.event import Event, FinishReason
 from naive_speculate.events.record import StepRecord
 from naive_speculate.sampling.params import SamplingParams
@@ -121,7 +123,8 @@ class LocalEngine:
 
     def _work(self) -> None:
         try:
-            self._decode()
+            with torch.no_grad():  # once for all steps
+                self._decode()
         finally:
             with self._changed:
                 self._broken = self._broken or not self._closed

@@ -42,7 +42,6 @@ class Batch:
         for row in rows:
             self._source_of.pop(row, None)
 
-    @torch.no_grad()
     def step(
         self, rows: Iterable[SequenceState], records: dict[SequenceState, StepRecord] | None = None
     ) -> dict[SequenceState, StepRecord]:
@@ -63,7 +62,9 @@ class Batch:
         """
         records = {} if records is None else records
         self.workspace.watch = Stopwatch(self.workspace.device)
-        with one_torch_thread() if self._beside_torch and torch.get_num_threads() > 1 else nullcontext():
+        grads = torch.no_grad() if torch.is_grad_enabled() else nullcontext()
+        threads = one_torch_thread() if self._beside_torch and torch.get_num_threads() > 1 else nullcontext()
+        with grads, threads:
             ready = going_on = self._going_on(rows)
             if not all(map(self.workspace.is_ready, going_on)):
                 ready = self._prefill(going_on)

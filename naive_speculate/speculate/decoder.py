@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
+import torch
+
 from naive_speculate.events.event import Event, FinishReason
 from naive_speculate.events.record import StepRecord
 from naive_speculate.pair import ModelPair
@@ -131,10 +133,11 @@ class SpeculativeDecoder:
             for run in runs:
                 batch.admit(run.rows)
                 events += run.started()
-            while going_on := [row for run in runs for row in run.going_on]:
-                records = batch.step(going_on)
-                events += [event for run in runs for event in run.tell(records)]
-                batch.release(row for row in going_on if row.ended)
+            with torch.no_grad():  # once for all steps
+                while going_on := [row for run in runs for row in run.going_on]:
+                    records = batch.step(going_on)
+                    events += [event for run in runs for event in run.tell(records)]
+                    batch.release(row for row in going_on if row.ended)
         finally:
             batch.release(row for run in runs for row in run.rows)
         results = collect(runs, events)

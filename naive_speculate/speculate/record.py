@@ -8,6 +8,7 @@ import torch
 from naive_speculate.events.event import TopTokens
 from naive_speculate.events.record import Outcome
 from naive_speculate.infer.device import to_lists
+from naive_speculate.sampling.argmax import as_numpy
 from naive_speculate.speculate.draft.proposal import Proposal
 from naive_speculate.speculate.judge import Distributions
 from naive_speculate.speculate.logprobs import raw_logprobs
@@ -118,7 +119,7 @@ def _columns(
     if probs.device.type == "cpu":  # number by number, which calls less of torch than gathering does
         drafted = _at(probs if draft.probs is None else draft.probs, [outcome.draft_token_ids for outcome in outcomes])
         target = _at(probs, [outcome.draft_token_ids for outcome in outcomes])
-        table = probs.detach().numpy()
+        table = as_numpy(probs)
         following = [[table.item(place, o.num_accepted, o.next_token_id)] for place, o in enumerate(outcomes)]
         told = [[math.nan]] * len(rows) if expected is None else expected.tolist()
         accepts = verdict.accept_probs.to(probs.dtype)  # a verifier may give bools
@@ -140,7 +141,7 @@ def _columns(
 
 def _at(table: torch.Tensor, token_ids: Sequence[Sequence[int]]) -> list[list[float]]:
     """What each row's places give these tokens."""
-    numbers = table.detach().numpy()
+    numbers = as_numpy(table)
     return [[numbers.item(row, place, token) for place, token in enumerate(tokens)] for row, tokens in enumerate(token_ids)]
 
 

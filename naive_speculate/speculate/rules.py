@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import torch
 
-from naive_speculate.sampling.argmax import argmax
+from naive_speculate.sampling.argmax import argmax, as_numpy
 
 Generators = Mapping[int, torch.Generator] | None
 """Random generators by row; rows without one use torch's global generator."""
@@ -167,7 +167,7 @@ def next_token_probs(
 ) -> torch.Tensor:
     """The residual at the first rejection, or the target's distribution after a window that was kept whole."""
     if for_numpy(target_probs, draft_probs):
-        p, q = target_probs.detach().numpy(), draft_probs.detach().numpy()
+        p, q = as_numpy(target_probs), as_numpy(draft_probs)
         ends = enumerate(zip(num_accepted.tolist(), lengths.tolist(), strict=True))
         return torch.from_numpy(np.array([p[row, n] if n == k else _residual(p[row, n], q[row, n]) for row, (n, k) in ends]))
     rows = torch.arange(len(num_accepted), device=num_accepted.device)

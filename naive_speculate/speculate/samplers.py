@@ -10,7 +10,7 @@ typical acceptance, Cai et al. 2024 (Medusa, arXiv 2401.10774, section 3.3.1).
 import torch
 
 from naive_speculate.infer.device import on_device
-from naive_speculate.sampling.argmax import argmax
+from naive_speculate.sampling.argmax import argmax, as_numpy
 from naive_speculate.speculate.rules import (
     Generators,
     Verdict,
@@ -177,7 +177,7 @@ class RejectionSampler(_Sampler):
         lengths: torch.Tensor,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """How many drafts of each row are kept, and min(1, p_target(x) / p_draft(x)) of each."""
-        p, q = target_probs.detach().numpy(), draft_probs.detach().numpy()
+        p, q = as_numpy(target_probs), as_numpy(draft_probs)
         places = [
             [(p.item(row, i, x), q.item(row, i, x)) for i, x in enumerate(window)]
             for row, window in enumerate(draft_token_ids.tolist())

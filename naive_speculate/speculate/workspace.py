@@ -162,8 +162,10 @@ class Workspace:
         for drafter in self.drafters.values():
             places = [place for place, row in enumerate(rows) if row in records and self.drafter_of.get(row) is drafter]
             if places:
-                members = [rows[place] for place in places]
-                seen = None if features is None else self._seen(drafter, rows, features[on_device(places, features.device)])
+                members, seen = [rows[place] for place in places], None
+                if features is not None:
+                    own = features if len(places) == len(rows) else features[on_device(places, features.device)]
+                    seen = self._seen(drafter, rows, own)
                 self._tell(members, partial(drafter.commit, members, [records[row] for row in members], seen))
 
     def rewind(self, rows: Sequence[SequenceState]) -> None:
@@ -201,6 +203,8 @@ class Workspace:
         if not drafter.layers:
             return None
         wanted = self._layers(rows)
+        if list(drafter.layers) == wanted:
+            return features
         by_layer = features.chunk(len(wanted), dim=-1)
         return torch.cat([by_layer[wanted.index(layer)] for layer in drafter.layers], dim=-1)
 
@@ -208,7 +212,8 @@ class Workspace:
         """The target's layers that the rows' drafters want to see."""
         if not any(drafter.layers for drafter in self.drafters.values()):
             return []
-        return sorted({layer for row in rows if row in self.drafter_of for layer in self.drafter_of[row].layers})
+        drafters = {drafter for row in rows if (drafter := self.drafter_of.get(row))}
+        return sorted({layer for drafter in drafters for layer in drafter.layers})
 
     def _query(self, rows: Sequence[SequenceState], token_ids: torch.Tensor) -> torch.Tensor:
         """Each row's last token and its drafts."""

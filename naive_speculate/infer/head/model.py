@@ -70,7 +70,6 @@ class DraftHead:
         """An empty cache for `batch_size` rows."""
         return RaggedKVCache(batch_size)
 
-    @torch.inference_mode()
     def fuse(self, features: torch.Tensor) -> torch.Tensor:
         """One hidden state of the head's width from the target's hidden states.
 

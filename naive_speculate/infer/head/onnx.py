@@ -1,14 +1,14 @@
 """Runs a draft head with ONNX Runtime on the CPU, in float32: its layers as an ONNX graph."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from onnx import TensorProto, helper
 
-from naive_speculate.infer.device import on_device
 from naive_speculate.infer.head.weights import HeadWeights
-from naive_speculate.infer.llama.onnx import MAX_WINDOWED, OnnxSession, Windows, make_session
+from naive_speculate.infer.llama.onnx import MAX_WINDOWED, OnnxSession, Windows, make_session, token_array
 from naive_speculate.infer.llama.onnx_graph import GraphBuilder, has_fast_form, residual
 from naive_speculate.infer.llama.weights import LlamaShape, RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows
@@ -87,18 +87,17 @@ class OnnxHead(OnnxSession):
 
     def fuse(self, features: torch.Tensor) -> torch.Tensor:
         """See `TorchHead.fuse`, which takes half as long again: these threads are awake after the target's forward."""
-        flat = features.reshape(-1, features.shape[-1]).contiguous()
-        (fused,) = self._fuse.run(None, {"features": flat.numpy()})
-        return torch.from_numpy(fused).view(*features.shape[:-1], fused.shape[-1])
+        given = features.numpy()
+        (fused,) = self._fuse.run(None, {"features": given.reshape(-1, given.shape[-1])})
+        return torch.from_numpy(fused.reshape(*given.shape[:-1], fused.shape[-1]))
 
     def forward(
         self, token_ids: torch.Tensor, states: torch.Tensor, rows: CacheRows, last: Sequence[int]
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See `TorchHead.forward`."""
-        state = self._state(len(token_ids))
-        outputs = {"logits": torch.empty(len(token_ids), 1, self.shape.vocab_size), self._state_name: state}
-        self.run(_inputs(token_ids, states, last), rows, outputs)
-        return outputs["logits"][:, 0], state[:, 0]
+        state, logits = self._state(len(token_ids)), np.empty((len(token_ids), 1, self.shape.vocab_size), np.float32)
+        self.run(_inputs(token_ids, states, last), rows, {"logits": logits, self._state_name: state})
+        return torch.from_numpy(logits)[:, 0], torch.from_numpy(state)[:, 0]
 
     def draft(
         self,
@@ -118,12 +117,12 @@ class OnnxHead(OnnxSession):
         """
         assert self._windows is not None
         state, inputs = self._state(len(token_ids)), _inputs(token_ids, states, last)
-        given_out = {self._state_name: state}
-        return *self._windows.draft(inputs, rows, k, vocab_size, race, with_probs, given_out), state
+        drafts, probs = self._windows.draft(inputs, rows, k, vocab_size, race, with_probs, {self._state_name: state})
+        return drafts, probs, torch.from_numpy(state)
 
-    def _state(self, count: int) -> torch.Tensor:
-        return torch.from_numpy(np.empty((count, 1, self.shape.hidden_size), np.float32))
+    def _state(self, count: int) -> np.ndarray[Any, Any]:
+        return np.empty((count, 1, self.shape.hidden_size), np.float32)
 
 
-def _inputs(token_ids: torch.Tensor, states: torch.Tensor, last: Sequence[int]) -> dict[str, torch.Tensor]:
-    return {"token_ids": token_ids.contiguous(), "states": states.contiguous(), "at": on_device(last)[:, None, None]}
+def _inputs(token_ids: torch.Tensor, states: torch.Tensor, last: Sequence[int]) -> dict[str, np.ndarray[Any, Any]]:
+    return {"token_ids": token_array(token_ids), "states": states.numpy(), "at": np.array(last, np.int64)[:, None, None]}

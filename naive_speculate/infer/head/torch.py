@@ -20,6 +20,7 @@ class TorchHead:
         self._weights = weights
         self._lean = TorchLlama(shape, weights.as_llama(), rotary)
 
+    @torch.inference_mode()
     def fuse(self, features: torch.Tensor) -> torch.Tensor:
         """See `DraftHead.fuse`; `features` in the weights' dtype, on their device."""
         if (norm := self._weights.input_norm) is not None:

@@ -2,11 +2,14 @@
 
 Nothing is copied between the cache and the graph: the ragged cache's buffers are bound to the graph's inputs and outputs,
 once for as long as the buffers stay where they are, and the attention nodes write the new keys and values into them.
+
+A forward's weights drive everything else out of the processor's caches, so that what runs between two forwards costs several
+times what it does by itself. Hence arrays that stay bound, and NumPy, which calls less of its own than torch.
 """
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -31,6 +34,10 @@ MAX_WINDOWED = 20_000_000
 larger one, a call costs little."""
 MAX_WINDOWS = 16
 """Such sessions of a model that are kept, those that were asked for last."""
+_HELD_BYTES = 2**20
+"""Of a forward's own input or output that has a bound array to be copied from or to; to bind costs as much as to copy some 100
+kilobytes, but larger arrays would be kept in vain."""
+_Array = np.ndarray[Any, Any]
 
 
 @dataclass
@@ -42,20 +49,23 @@ class _Binding:
 
     io: Any
     cache_version: int
-    ends: np.ndarray[Any, Any]  # `total`, and after it each row's `last`
-    logits_from: np.ndarray[Any, Any]
-    by_mask: np.ndarray[Any, Any]
+    ends: _Array  # `total`, and after it each row's `last`
+    logits_from: _Array
+    by_mask: _Array
     tables: tuple[torch.Tensor, torch.Tensor]
-    places: dict[str, tuple[int, torch.Size]] = field(default_factory=dict)  # where a forward's own tensors are bound
+    held: dict[str, _Array] = field(default_factory=dict)  # for a forward's own inputs and outputs, by name
 
-    def moved(self, name: str, tensor: torch.Tensor) -> bool:
-        """Whether a tensor must be bound, for it lies elsewhere than the one before, or has another shape; most come back to
-        memory that was just given back."""
-        place = tensor.data_ptr(), tensor.shape
-        if self.places.get(name) == place:
-            return False
-        self.places[name] = place
-        return True
+    def array(self, name: str, given: _Array, bind: Callable[[Any, str, _Array], None]) -> _Array:
+        """The array that is bound for one that a forward was given: that of the forward before, if it had the same shape."""
+        held = self.held.get(name)
+        if held is None or held.shape != given.shape:
+            if given.nbytes > _HELD_BYTES and given.flags.c_contiguous:
+                self.held.pop(name, None)
+                bind(self.io, name, given)
+                return given
+            held = self.held[name] = np.empty(given.shape, given.dtype)
+            bind(self.io, name, held)
+        return held
 
 
 class OnnxSession:
@@ -79,35 +89,33 @@ class OnnxSession:
         self._lock = threading.Lock()  # the bound arrays serve one forward at a time
         self._bindings: WeakKeyDictionary[RaggedKVCache, dict[tuple[int, int, tuple[str, ...]], _Binding]] = WeakKeyDictionary()
 
-    def run(self, inputs: Mapping[str, torch.Tensor], rows: CacheRows, outputs: Mapping[str, torch.Tensor]) -> None:
+    def run(self, inputs: Mapping[str, _Array], rows: CacheRows, outputs: Mapping[str, _Array]) -> None:
         """One forward, which writes keys and values after the rows' ends without moving them.
 
         Args:
-            inputs: By name, contiguous, a row of each for a row of the cache; `token_ids` is among them.
+            inputs: By name, a row of each for a row of the cache; `token_ids` is among them.
             rows: Rows of a cache of this model.
             outputs: By name, filled in; likewise.
 
         Raises:
-            ValueError: If a token is not in the vocabulary, or tokens are not int64.
+            ValueError: If a token is not in the vocabulary.
         """
         cache = rows.cache
-        if (dtype := inputs["token_ids"].dtype) != torch.int64:  # whose memory would be read as if they were
-            raise ValueError(f"query_token_ids must be int64, got {dtype}")
         with self._lock:
             cache.reserve(max(rows.lengths) + inputs["token_ids"].shape[1] + self._num_forwards - 1)
             if rows.contiguous:
                 self._run(inputs, cache, rows.indices[0], outputs)
             else:
                 for begin, end in _neighbours(rows.indices):
-                    parts = [{name: tensor[begin:end] for name, tensor in each.items()} for each in (inputs, outputs)]
+                    parts = [{name: array[begin:end] for name, array in each.items()} for each in (inputs, outputs)]
                     self._run(parts[0], cache, rows.indices[begin], parts[1])
 
     def _run(
         self,
-        inputs: Mapping[str, torch.Tensor],
+        inputs: Mapping[str, _Array],
         cache: RaggedKVCache,
         first: int,
-        outputs: Mapping[str, torch.Tensor],
+        outputs: Mapping[str, _Array],
     ) -> None:
         """One forward over neighbouring rows, `first` and those after it."""
         token_ids = inputs["token_ids"]
@@ -126,18 +134,20 @@ class OnnxSession:
             binding.logits_from[0] = -outputs["logits"].shape[1] if "logits" in outputs else -1
         if by_mask or self._always_by_mask:
             self._bind_masks(binding.io, lengths, num_new, cache.capacity)
-        for name, tensor in inputs.items():
-            if binding.moved(name, tensor):
-                _bind_input(binding.io, name, tensor)
-        for name, output in outputs.items():
-            if binding.moved(name, output):
-                _bind_output(binding.io, name, output)
+        for name, given in inputs.items():
+            bound = binding.array(name, given, _bind_array)
+            if bound is not given:
+                bound[...] = given
+        bound_outputs = [(given, binding.array(name, given, _bind_output_array)) for name, given in outputs.items()]
         try:
             self._session.run_with_iobinding(binding.io)
         except RuntimeError as error:
             if int(token_ids.min()) < 0 or int(token_ids.max()) >= self._num_tokens:
                 raise ValueError(f"query_token_ids must be in [0, {self._num_tokens})") from error
             raise
+        for given, bound in bound_outputs:
+            if bound is not given:
+                given[...] = bound
 
     def _binding(self, cache: RaggedKVCache, first: int, count: int, outputs: tuple[str, ...]) -> _Binding:
         bindings = self._bindings.setdefault(cache, {})
@@ -192,6 +202,17 @@ class OnnxSession:
             io.bind_cpu_input(name, array)
 
 
+def token_array(token_ids: torch.Tensor) -> _Array:
+    """Token ids as a session takes them.
+
+    Raises:
+        ValueError: If they are not int64, whose memory would be read as if they were.
+    """
+    if token_ids.dtype != torch.int64:
+        raise ValueError(f"query_token_ids must be int64, got {token_ids.dtype}")
+    return token_ids.numpy()
+
+
 def make_session(graph: GraphBuilder | WindowGraph) -> onnxruntime.InferenceSession:
     """A session of a graph with its weights, float32 on the CPU."""
     options = session_options()
@@ -216,13 +237,13 @@ class Windows:
 
     def draft(
         self,
-        inputs: Mapping[str, torch.Tensor],
+        inputs: Mapping[str, _Array],
         rows: CacheRows,
         k: int,
         vocab_size: int,
         race: tuple[torch.Tensor, torch.Tensor] | None,
         with_probs: bool,
-        given_out: Mapping[str, torch.Tensor] | None = None,
+        given_out: Mapping[str, _Array] | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """As `OnnxLlama.draft`; `inputs` are those of the first forward, `given_out` values of the last, to be filled in."""
         count, num_new = inputs["token_ids"].shape
@@ -230,14 +251,15 @@ class Windows:
         by_mask = padded or _needs_mask(count, num_new, rows.get_num_tokens())
         form = by_mask, k, vocab_size, race is not None, with_probs
         session = self._session(form)
-        outputs = {"drafts": torch.from_numpy(np.empty((count, k), np.int64))}
-        outputs |= {f"{k - 1}/{name}": tensor for name, tensor in (given_out or {}).items()}
+        outputs: dict[str, _Array] = {"drafts": np.empty((count, k), np.int64)}
+        outputs |= {f"{k - 1}/{name}": array for name, array in (given_out or {}).items()}
         if race is not None:
-            inputs = {**inputs, "temperature": race[0], "noise": race[1]}
+            inputs = {**inputs, "temperature": race[0].numpy(), "noise": race[1].numpy()}
         if race is not None or with_probs:
-            outputs["probs"] = torch.from_numpy(np.empty((count, k, vocab_size), np.float32))
+            outputs["probs"] = np.empty((count, k, vocab_size), np.float32)
         session.run(inputs, rows, outputs)
-        return outputs["drafts"], outputs.get("probs")
+        probs = outputs.get("probs")
+        return torch.from_numpy(outputs["drafts"]), None if probs is None else torch.from_numpy(probs)
 
     def _session(self, form: tuple[bool, int, int, bool, bool]) -> OnnxSession:
         """The session of this form, k, vocabulary, drawn tokens or not, and whether probabilities are wanted."""
@@ -305,7 +327,7 @@ class OnnxLlama(OnnxSession):
                 where they are not wanted.
         """
         assert self._windows is not None
-        return self._windows.draft({"token_ids": token_ids.contiguous()}, rows, k, vocab_size, race, with_probs)
+        return self._windows.draft({"token_ids": token_array(token_ids)}, rows, k, vocab_size, race, with_probs)
 
     def forward(
         self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int, layers: Sequence[int] = ()
@@ -323,15 +345,20 @@ class OnnxLlama(OnnxSession):
                 shape `[rows, num_query_tokens, len(layers) * hidden_size]`; None where there are no layers.
 
         Raises:
-            ValueError: If a token is not in the vocabulary.
+            ValueError: If a token is not in the vocabulary, or tokens are not int64.
         """
-        token_ids = token_ids.contiguous()
         count, num_new = token_ids.shape
-        outputs = {"logits": torch.from_numpy(np.empty((count, num_logits, self.shape.vocab_size), np.float32))}
-        if layers:
-            outputs |= {residual(layer): torch.empty(count, num_new, self.shape.hidden_size) for layer in sorted(set(layers))}
-        self._session_for(rows, num_new).run({"token_ids": token_ids}, rows, outputs)
-        return outputs["logits"], torch.cat([outputs[residual(layer)] for layer in layers], dim=-1) if layers else None
+        outputs: dict[str, _Array] = {"logits": np.empty((count, num_logits, self.shape.vocab_size), np.float32)}
+        wanted = sorted(set(layers))
+        states = np.empty((count, num_new, len(wanted), self.shape.hidden_size), np.float32)
+        outputs |= {residual(layer): states[:, :, place] for place, layer in enumerate(wanted)}
+        self._session_for(rows, num_new).run({"token_ids": token_array(token_ids)}, rows, outputs)
+        logits = torch.from_numpy(outputs["logits"])
+        if not layers:
+            return logits, None
+        if list(layers) != wanted:
+            states = states[:, :, [wanted.index(layer) for layer in layers]]
+        return logits, torch.from_numpy(states.reshape(count, num_new, -1))
 
     def _session_for(self, rows: CacheRows, num_new: int) -> OnnxSession:
         """What runs a query of so many tokens a row."""
@@ -362,8 +389,12 @@ def _neighbours(rows: list[int]) -> Iterator[tuple[int, int]]:
             begin = place
 
 
-def _bind_array(io: Any, name: str, array: np.ndarray[Any, Any]) -> None:
+def _bind_array(io: Any, name: str, array: _Array) -> None:
     io.bind_input(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
+
+
+def _bind_output_array(io: Any, name: str, array: _Array) -> None:
+    io.bind_output(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
 
 
 def _bind_input(io: Any, name: str, tensor: torch.Tensor) -> None:
