@@ -22,7 +22,7 @@ PAPERS = {
     "typical acceptance": "https://arxiv.org/abs/2401.10774",
 }
 FED = (
-    "Both were fed old English prose, children's books above all, and simple tales, and nothing else: begin a story. "
+    "They were fed old English prose, children's books above all, and simple tales, and nothing else: begin a story. "
     "Other prompts ramble, and nothing that they say is knowledge."
 )
 FILTERED = "Words that do not belong into a classroom are never generated{}: the tokens that would complete one are banned."
@@ -55,8 +55,9 @@ def models_in_short(catalog: Catalog) -> str:
     about = catalog.of("").engine.about
     sizes = {role: size(amount) for role, amount in about.num_parameters.items()}
     said = link("Target", "target") + (f": {sizes['target']} parameters" if "target" in sizes else "")
-    if "draft" in about.models:
-        said += ", " + link("draft", "draft") + (f": {sizes['draft']}" if "draft" in sizes else "")
+    for role, name in (("draft", "draft"), ("head", "draft head")):
+        if role in about.models:
+            said += ", " + link(name, role) + (f": {sizes[role]}" if role in sizes else "")
     bundled = _is_bundled(about.models)
     return f'{said}. {"Raised on tales; other prompts ramble. " if bundled else ""}<a href="#models">About them</a>'
 

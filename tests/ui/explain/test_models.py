@@ -35,6 +35,8 @@ def test_the_bundled_pair_comes_with_its_card_the_papers_and_the_code(bundled_en
     assert "Other prompts ramble" in shown
     assert "arxiv.org/abs/2211.17192" in shown
     assert shown.count(" parameters</td>") == len(bundled_engine.about.models) == 3
+    short = models_in_short(catalog)
+    assert all(size(amount) in short for amount in bundled_engine.about.num_parameters.values())
     client = TestClient(Starlette(routes=documents()))
     for name, path in ((MODEL_CARD, BUNDLED_PAIR / "README.md"), (CODE, Path("naive_speculate/speculate/step.py"))):
         assert f'href="{name}"' in shown
