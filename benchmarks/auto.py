@@ -1,12 +1,13 @@
 """The window "auto" beside every fixed one, for each drafter and kind of text.
 
     python benchmarks/auto.py [--quick] [--drafters D …] [--situations S …]
-                              [--scouts N] [--pairs N] [--new-tokens N] [--out FILE]
+                              [--scouts N] [--pairs N] [--most-pairs N] [--new-tokens N] [--out FILE]
 
 First every prompt is decoded with "auto" and with k = 1 … 8 in turn, in alternating order, so that a busy machine slows all
-alike. That finds the best fixed window, but the fastest of eight is also the luckiest. So "auto" and that one are then compared
-in runs of their own, with other seeds. Ratios are medians over pairs of runs, of wall time a token. The table is printed last,
-and saved in `auto.txt` beside this file.
+alike. That finds the best fixed window, but the fastest of eight is also the luckiest. So "auto" and that one are then
+compared in runs of their own, with other seeds: --pairs of them, and more, up to --most-pairs, while the standard error (by
+bootstrap) exceeds 2%, for where tokens are drawn each run writes another text. Ratios are medians over pairs of runs, of wall
+time a token. The table is printed last, and saved in `auto.txt` beside this file.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from datetime import date
 from pathlib import Path
 from statistics import median
 
+import numpy as np
 from rich.console import Console
 from rich.table import Column, Table
 
@@ -32,7 +34,8 @@ from ui.host.measuring import machine_name  # noqa: E402
 
 WINDOWS = tuple(range(1, 9))
 OUT = Path(__file__).with_suffix(".txt")
-WIDTH = 130
+WIDTH = 140
+PRECISION = 0.02
 STORIES = (
     "Once upon a time there was a king who had three sons, and",
     "The old woman looked out of the window and saw",
@@ -56,6 +59,8 @@ class Row:
         ratios: "auto" ÷ each fixed window: medians over pairs of runs.
         best: The fixed window that took the least time for all of its runs.
         ratio: "auto" ÷ that one, in pairs of runs of their own.
+        error: Its standard error.
+        num_pairs: How many pairs that took.
     """
 
     situation: str
@@ -63,13 +68,15 @@ class Row:
     ratios: dict[int, float]
     best: int
     ratio: float
+    error: float
+    num_pairs: int
 
 
 class Runs:
     """Runs of a drafter on one kind of text."""
 
     def __init__(self, decoder: SpeculativeDecoder, situation: str, drafter: str, new_tokens: int) -> None:
-        self.decoder, self.drafter, self.new_tokens = decoder, drafter, new_tokens
+        self.decoder, self.situation, self.drafter, self.new_tokens = decoder, situation, drafter, new_tokens
         self.temperature, self.prompts = SITUATIONS[situation]
 
     def seconds(self, window: int | str, turn: int, new_tokens: int | None = None) -> float:
@@ -91,36 +98,45 @@ class Runs:
         return found
 
 
-def measure(decoder: SpeculativeDecoder, situation: str, drafter: str, scouts: int, pairs: int, new_tokens: int) -> Row:
+def measure(runs: Runs, scouts: int, pairs: int, most_pairs: int) -> Row:
     """One row of the table."""
-    runs = Runs(decoder, situation, drafter, new_tokens)
     ways: list[int | str] = ["auto", *WINDOWS]
     for way in ways:
         runs.seconds(way, 0, 16)  # warm-up
     first = runs.in_turn(ways, range(scouts))
     best = min(WINDOWS, key=lambda k: sum(first[k]))
-    second = runs.in_turn(["auto", best], range(scouts, scouts + pairs))
-    return Row(situation, drafter, {k: _ratio(first, k) for k in WINDOWS}, best, _ratio(second, best))
+    ratios: list[float] = []
+    while not ratios or (len(ratios) + pairs <= most_pairs and _error(ratios) > PRECISION):
+        turn = scouts + len(ratios)
+        ratios += _ratios(runs.in_turn(["auto", best], range(turn, turn + pairs)), best)
+    found = {k: median(_ratios(first, k)) for k in WINDOWS}
+    return Row(runs.situation, runs.drafter, found, best, median(ratios), _error(ratios), len(ratios))
 
 
-def _ratio(seconds: Mapping[int | str, Sequence[float]], window: int) -> float:
-    """“auto” ÷ a window, as speeds."""
-    return median(other / auto for auto, other in zip(seconds["auto"], seconds[window], strict=True))
+def _ratios(seconds: Mapping[int | str, Sequence[float]], window: int) -> list[float]:
+    """“auto” ÷ a window, as speeds, pair by pair."""
+    return [other / auto for auto, other in zip(seconds["auto"], seconds[window], strict=True)]
 
 
-def show(rows: Sequence[Row], scouts: int, pairs: int, console: Console) -> None:
+def _error(ratios: Sequence[float]) -> float:
+    """The standard error of their median."""
+    drawn = np.random.default_rng(0).choice(ratios, (1000, len(ratios)))
+    return float(np.median(drawn, axis=1).std())
+
+
+def show(rows: Sequence[Row], scouts: int, console: Console) -> None:
     """Print the table."""
     table = Table(
         Column(no_wrap=True),
         Column("drafter", no_wrap=True),
-        *numbers(*(f"k = {k}" for k in WINDOWS), "best k", "÷ best"),
-        title=f"“auto” ÷ a fixed window, speeds: medians of {scouts} pairs of runs; ÷ best: of {pairs} others",
+        *numbers(*(f"k = {k}" for k in WINDOWS), "best k", "÷ best", "±", "pairs"),
+        title=f"“auto” ÷ a fixed window, speeds: medians of {scouts} pairs of runs; ÷ best: of others, see right",
         caption=f"{machine_name('cpu')}, {date.today():%d %B %Y}",
     )
     for row in rows:
         table.add_row(
             row.situation, row.drafter, *(f"{row.ratios[k]:.2f}" for k in WINDOWS),
-            str(row.best), f"{row.ratio:.2f}",
+            str(row.best), f"{row.ratio:.2f}", f"{row.error:.2f}", str(row.num_pairs),
         )  # fmt: skip
     console.print(table)
 
@@ -129,13 +145,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="four runs of 48 tokens of each, and four pairs")
     parser.add_argument("--scouts", type=int, default=12, help="runs of each window, to find the best (default %(default)s)")
-    parser.add_argument("--pairs", type=int, default=40, help="of “auto” and the best (default %(default)s)")
+    parser.add_argument("--pairs", type=int, default=24, help="of “auto” and the best, at least (default %(default)s)")
+    parser.add_argument("--most-pairs", type=int, default=96, help="while the error is over 2%% (default %(default)s)")
     parser.add_argument("--new-tokens", type=int, default=96)
     parser.add_argument("--drafters", nargs="+", choices=DRAFTERS, help="default: all that the pair has")
     parser.add_argument("--situations", nargs="+", choices=SITUATIONS, default=list(SITUATIONS))
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args(argv)
-    scouts, pairs, new_tokens = (4, 4, 48) if options.quick else (options.scouts, options.pairs, options.new_tokens)
+    scouts, pairs, most_pairs, new_tokens = options.scouts, options.pairs, options.most_pairs, options.new_tokens
+    if options.quick:
+        scouts, pairs, most_pairs, new_tokens = 4, 4, 4, 48
     if min(scouts, pairs, new_tokens) < 1:
         parser.error("--scouts, --pairs and --new-tokens must be at least 1")
     pair = load_pair()
@@ -145,11 +164,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     rows = []
     for drafter in drafters:
         for situation in options.situations:
-            rows.append(measure(decoder, situation, drafter, scouts, pairs, new_tokens))
-            print(f"{drafter}, {situation}: {rows[-1].ratio:.2f} of k = {rows[-1].best}", file=sys.stderr, flush=True)
+            rows.append(row := measure(Runs(decoder, situation, drafter, new_tokens), scouts, pairs, most_pairs))
+            said = f"{row.ratio:.2f} ± {row.error:.2f} of k = {row.best}, {row.num_pairs} pairs"
+            print(f"{drafter}, {situation}: {said}", file=sys.stderr, flush=True)
     with options.out.open("w", encoding="utf-8") as file:
-        show(rows, scouts, pairs, Console(file=file, width=WIDTH))
-    show(rows, scouts, pairs, output(WIDTH))
+        show(rows, scouts, Console(file=file, width=WIDTH))
+    show(rows, scouts, output(WIDTH))
     return 0
 
 
