@@ -106,9 +106,9 @@ def measure(runs: Runs, scouts: int, pairs: int, most_pairs: int) -> Row:
     first = runs.in_turn(ways, range(scouts))
     best = min(WINDOWS, key=lambda k: sum(first[k]))
     ratios: list[float] = []
-    while not ratios or (len(ratios) + pairs <= most_pairs and _error(ratios) > PRECISION):
-        turn = scouts + len(ratios)
-        ratios += _ratios(runs.in_turn(["auto", best], range(turn, turn + pairs)), best)
+    while not ratios or (len(ratios) < most_pairs and _error(ratios) > PRECISION):
+        turn, more = scouts + len(ratios), min(pairs, most_pairs - len(ratios))
+        ratios += _ratios(runs.in_turn(["auto", best], range(turn, turn + more)), best)
     found = {k: median(_ratios(first, k)) for k in WINDOWS}
     return Row(runs.situation, runs.drafter, found, best, median(ratios), _error(ratios), len(ratios))
 
@@ -155,8 +155,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     scouts, pairs, most_pairs, new_tokens = options.scouts, options.pairs, options.most_pairs, options.new_tokens
     if options.quick:
         scouts, pairs, most_pairs, new_tokens = 4, 4, 4, 48
-    if min(scouts, pairs, new_tokens) < 1:
-        parser.error("--scouts, --pairs and --new-tokens must be at least 1")
+    if min(scouts, new_tokens) < 1 or not 2 <= pairs <= most_pairs:
+        parser.error("--scouts and --new-tokens must be at least 1, --pairs from 2 to --most-pairs")
     pair = load_pair()
     leave_cores_to(pair.target)
     decoder = SpeculativeDecoder(pair)

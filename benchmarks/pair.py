@@ -42,7 +42,7 @@ PROMPT_TOKENS = 32
 LOSS_WINDOW = 512
 WIDTH = 120  # of a table that goes into a file
 SAMPLING, BLOCK = "speculative_sampling", "block_verification"
-WAYS = ((0.0, SAMPLING), (0.8, SAMPLING), (1.0, SAMPLING), (1.0, BLOCK))
+WAYS = ((0.0, SAMPLING), (0.8, SAMPLING), (0.8, BLOCK), (1.0, SAMPLING), (1.0, BLOCK))
 
 
 @dataclass(frozen=True)

@@ -212,7 +212,7 @@ class Workspace:
         """The target's layers that the rows' drafters want to see."""
         if not any(drafter.layers for drafter in self.drafters.values()):
             return []
-        drafters = {drafter for row in rows if (drafter := self.drafter_of.get(row))}
+        drafters = {drafter for row in rows if (drafter := self.drafter_of.get(row)) is not None}
         return sorted({layer for drafter in drafters for layer in drafter.layers})
 
     def _query(self, rows: Sequence[SequenceState], token_ids: torch.Tensor) -> torch.Tensor:

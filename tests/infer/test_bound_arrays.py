@@ -5,6 +5,7 @@ import torch
 
 from naive_speculate.infer import LanguageModel
 from naive_speculate.infer.llama import onnx
+from naive_speculate.sampling.random_source import num_noises
 from tests.infer.llamas import FAMILIES, VOCAB, made, random_model
 from tests.infer.test_draft_window import executed
 
@@ -17,7 +18,7 @@ def forwards(model: LanguageModel) -> list[tuple[torch.Tensor, torch.Tensor]]:
     return [model.forward(query, cache, layers=(1, 2)) for query in QUERIES]
 
 
-@pytest.mark.parametrize("held", [0, 4 * VOCAB, 2**20])  # bytes: nothing, the logits of one token, all
+@pytest.mark.parametrize("held", [0, 4 * VOCAB, 2**20])  # bytes: none, the logits of one token, all
 def test_forwards_of_changing_lengths_give_what_torch_gives(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnx, "_HELD_BYTES", held)
     source = random_model(FAMILIES["llama"]())
@@ -47,3 +48,32 @@ def test_windows_that_were_returned_are_the_callers_own() -> None:
     assert torch.equal(drafts, kept[0])
     assert torch.equal(probs, kept[1])
     assert not torch.equal(later[1], probs)
+
+
+def test_rows_that_are_no_neighbours_get_their_own_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnx, "_HELD_BYTES", 4 * VOCAB)
+    model = made(random_model(FAMILIES["llama"]()), "onnx")
+    expected = forwards(model)
+    cache = model.new_cache(3)
+    for query, alone in zip(QUERIES, expected, strict=True):
+        found = model.forward(query.repeat(2, 1), cache.rows([2, 0]), layers=(1, 2))
+        for one, other in zip(found, alone, strict=True):
+            torch.testing.assert_close(one, other.repeat(2, 1, 1), atol=1e-4, rtol=1e-4)
+
+
+def test_a_call_with_numbers_of_another_type_does_not_spoil_the_next() -> None:
+    model = executed(0)
+    cache, token = model.new_cache(1), torch.tensor([[1]])
+    model.forward(token, cache)
+
+    def draft(dtype: torch.dtype) -> torch.Tensor:
+        race = torch.ones(1, 1, dtype=dtype), torch.ones(1, 3, num_noises(model.vocab_size), dtype=dtype)
+        before = list(cache.lengths)
+        drafts, _ = model.draft_window(token, cache.all_rows(), 3, model.vocab_size, race)
+        cache.keep(0, before[0])
+        return drafts
+
+    expected = draft(torch.float32)
+    with pytest.raises(Exception, match="data type"):
+        draft(torch.float64)
+    assert torch.equal(draft(torch.float32), expected)

@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from queue import SimpleQueue
 
 import pytest
@@ -76,11 +77,8 @@ def alone(decoder: SpeculativeDecoder, requests: list[Request]) -> list[list[int
 
 
 def states(engine: RayEngine) -> dict[int, Load]:
-    """How busy each replica is, by its process; while an update leaves none for a moment, requests wait and this is empty."""
-    try:
-        return dict(engine.handle.broadcast("state").results(timeout_s=PATIENCE))
-    except DeploymentUnavailableError:
-        return {}
+    """How busy each replica is, by its process."""
+    return dict(engine.handle.broadcast("state").results(timeout_s=PATIENCE))
 
 
 def one_with_waiting_runs(engine: RayEngine) -> int:
@@ -172,7 +170,8 @@ def test_an_update_refuses_no_request(engine, ray_args, saved_decoder):
             now = before
             while (len(now) != 2 or now & before) and time.monotonic() < deadline:
                 read(engine, requests[0])
-                now = set(states(engine))
+                with suppress(DeploymentUnavailableError):  # no replica for a moment; requests wait meanwhile
+                    now = set(states(engine))
         finally:  # or the visitors never leave
             updated.set()
         results = [good for future in futures for good in future.result()]

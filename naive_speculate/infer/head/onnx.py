@@ -12,6 +12,7 @@ from naive_speculate.infer.llama.onnx import MAX_WINDOWED, OnnxSession, Windows,
 from naive_speculate.infer.llama.onnx_graph import GraphBuilder, has_fast_form, residual
 from naive_speculate.infer.llama.weights import LlamaShape, RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows
+from naive_speculate.sampling.argmax import as_numpy
 
 
 class HeadGraph(GraphBuilder):
@@ -87,7 +88,7 @@ class OnnxHead(OnnxSession):
 
     def fuse(self, features: torch.Tensor) -> torch.Tensor:
         """See `TorchHead.fuse`, which takes half as long again: these threads are awake after the target's forward."""
-        given = features.numpy()
+        given = as_numpy(features)
         (fused,) = self._fuse.run(None, {"features": given.reshape(-1, given.shape[-1])})
         return torch.from_numpy(fused.reshape(*given.shape[:-1], fused.shape[-1]))
 

@@ -35,8 +35,8 @@ larger one, a call costs little."""
 MAX_WINDOWS = 16
 """Such sessions of a model that are kept, those that were asked for last."""
 _HELD_BYTES = 2**20
-"""Of a forward's own input or output that has a bound array to be copied from or to; to bind costs as much as to copy some 100
-kilobytes, but larger arrays would be kept in vain."""
+"""Largest array, in bytes, that a binding keeps to copy a forward's own from or to. To bind costs about as much as to copy 100
+kilobytes; beyond some times that, a forward computes for so long that neither matters, and memory does."""
 _Array = np.ndarray[Any, Any]
 
 
@@ -56,15 +56,16 @@ class _Binding:
     held: dict[str, _Array] = field(default_factory=dict)  # for a forward's own inputs and outputs, by name
 
     def array(self, name: str, given: _Array, bind: Callable[[Any, str, _Array], None]) -> _Array:
-        """The array that is bound for one that a forward was given: that of the forward before, if it had the same shape."""
+        """The array that is bound for one that a forward was given: that of the forward before if it was like this one, else a
+        new one; a large one itself, which must live until the forward is over."""
         held = self.held.get(name)
-        if held is None or held.shape != given.shape:
-            if given.nbytes > _HELD_BYTES and given.flags.c_contiguous:
-                self.held.pop(name, None)
-                bind(self.io, name, given)
-                return given
-            held = self.held[name] = np.empty(given.shape, given.dtype)
+        if held is None or held.shape != given.shape or held.dtype != given.dtype:
+            self.held.pop(name, None)
+            large = given.nbytes > _HELD_BYTES
+            held = given if large and given.flags.c_contiguous else np.empty(given.shape, given.dtype)
             bind(self.io, name, held)
+            if not large:
+                self.held[name] = held
         return held
 
 
@@ -134,11 +135,11 @@ class OnnxSession:
             binding.logits_from[0] = -outputs["logits"].shape[1] if "logits" in outputs else -1
         if by_mask or self._always_by_mask:
             self._bind_masks(binding.io, lengths, num_new, cache.capacity)
-        for name, given in inputs.items():
-            bound = binding.array(name, given, _bind_array)
+        bound_inputs = [(given, binding.array(name, given, _bind_array)) for name, given in inputs.items()]
+        bound_outputs = [(given, binding.array(name, given, _bind_output_array)) for name, given in outputs.items()]
+        for given, bound in bound_inputs:
             if bound is not given:
                 bound[...] = given
-        bound_outputs = [(given, binding.array(name, given, _bind_output_array)) for name, given in outputs.items()]
         try:
             self._session.run_with_iobinding(binding.io)
         except RuntimeError as error:
@@ -155,6 +156,8 @@ class OnnxSession:
         key = (first, count, outputs)  # what is not wanted must not stay bound
         binding = bindings.get(key)
         if binding is None or binding.cache_version != cache.version or binding.tables[0] is not tables[0]:
+            if binding is not None:  # the others' buffers are gone too
+                bindings.clear()
             binding = bindings[key] = self._bind(cache, first, count, tables)
         return binding
 
