@@ -31,8 +31,9 @@ _BUCKETS = (0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 0.95, 1.0)
 _GREEDY_PRIOR = (0.3, 0.4, 0.55, 0.65, 0.7, 0.85, 0.9, 0.95, 0.55)
 _DRAWN_PRIOR = (0.65, 0.75, 0.75, 0.7, 0.7, 0.75, 0.8, 0.95, 0.55)
 _PRIOR_OF_ANY = 0.75
-# How many verdicts that is worth, and how long those of the run count: a copy is kept or not by where it was found.
-_TRUST, _MEMORY = 20.0, 0.99
+# How many verdicts that is worth, of a confidence and of any, and how long those of the run count: whether a text as a whole is
+# easy or hard is soon known; a copy is kept or not by where it was found.
+_TRUST, _TRUST_OF_ANY, _MEMORY = 20.0, 4.0, 0.99
 _COPY_TRUST, _COPY_MEMORY = 6.0, 0.97
 
 
@@ -88,10 +89,12 @@ class AutoWindow:
         self._least = least_confidence or 0.0
         # Pseudo-counts: a draft is at first believed as far as such drafts mostly deserve.
         prior = _GREEDY_PRIOR if greedy else _DRAWN_PRIOR
-        trust, self._memory = (_TRUST, _MEMORY) if costs.draft else (_COPY_TRUST, _COPY_MEMORY)
+        trust, of_any, self._memory = _TRUST, _TRUST_OF_ANY, _MEMORY
+        if not costs.draft:
+            trust, of_any, self._memory = _COPY_TRUST, _COPY_TRUST, _COPY_MEMORY
         self._kept = [trust * share for share in prior]
         self._seen = [trust] * len(prior)
-        self._any_kept, self._any_seen = trust * _PRIOR_OF_ANY, trust
+        self._any_kept, self._any_seen = of_any * _PRIOR_OF_ANY, of_any
         verify = [costs.verify_cost(count) for count in range(MAX_AUTO_WINDOW + 1)]
         self._verify_one_more = [more - less for less, more in pairwise(verify)]
         self._steps_without_drafts = 0
