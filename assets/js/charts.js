@@ -5,12 +5,11 @@ import { follow } from "./cursor.js";
 import { count, milliseconds, percent } from "./format.js";
 import { luckByPlace, luckOf } from "./luck.js";
 import { plot } from "./plot.js";
-import { checkOf, gain } from "./theory.js";
+import { MOST_K, checkOf, gain } from "./theory.js";
 
 const WAITING = "No round has ended yet.";
 const NO_DRAFTS = "Nothing was drafted in this run: plain decoding, one token a round.";
 const NO_TIMES = "This run's rounds carry no times.";
-const MOST_K = 12;
 const MANY = 64; // rounds: from there on those of a chart are one outline, for a browser takes its time over every bar
 const SHARES = { range: [0, 1.08], tickformat: ".0%", tickvals: [0, 0.25, 0.5, 0.75, 1] };
 export const [ACCEPTED, REJECTED, RESAMPLED, DRAFT, TARGET, INK, MUTED, PAGE] =

@@ -7,6 +7,9 @@ export function expectedTokens(alpha, k) {
   return total;
 }
 
+// Up to there the page looks for the best k: what its slider has.
+export const MOST_K = 16;
+
 // Speedup over plain decoding: tokens a round over its cost.
 export const gain = (alpha, k, draftCost, check) => expectedTokens(alpha, k) / (k * draftCost + check);
 

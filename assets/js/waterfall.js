@@ -5,10 +5,9 @@ import { ACCEPTED, DRAFT, INK, MUTED, TARGET, figure, line, note } from "./chart
 import { follow } from "./cursor.js";
 import { luckOf } from "./luck.js";
 import { plot } from "./plot.js";
-import { breakEven, breakdown, checkOf, expectedTokens, gain } from "./theory.js";
+import { MOST_K, breakEven, breakdown, checkOf, expectedTokens, gain } from "./theory.js";
 
 const UNMEASURED = "A run with drafts has its bars here once it has been measured. The machines beside can be tried now.";
-const MOST_K = 16;
 
 export function mount({ element }) {
   const root = element.querySelector(".ns-waterfall");

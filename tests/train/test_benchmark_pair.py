@@ -26,7 +26,7 @@ def test_json_has_the_numbers_of_every_way_and_both_losses(
     assert main([*few, "--valid", str(corpus / "one.txt"), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     ways = [(run["temperature"], run["drafter"], run["num_draft_tokens"]) for run in report["runs"]]
-    assert ways == [(t, drafter, k) for t in (0.0, 0.8, 1.0, 1.0) for drafter in ("model", "head") for k in (2, 4)]
+    assert ways == [(t, drafter, k) for t in (0.0, 0.8, 0.8, 1.0, 1.0) for drafter in ("model", "head") for k in (2, 4)]
     for run in report["runs"]:
         assert 1 <= run["mean_acceptance_length"] <= run["num_draft_tokens"] + 1
         assert 0 <= run["draft_acceptance_rate"] <= run["alpha"] <= 1
