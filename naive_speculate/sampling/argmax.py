@@ -1,9 +1,9 @@
-"""The most probable token, and numbers on the CPU as NumPy has them."""
-
-from typing import Any
+"""The most probable token."""
 
 import numpy as np
 import torch
+
+from naive_speculate.sampling.arrays import as_numpy
 
 
 def argmax(scores: torch.Tensor) -> torch.Tensor:
@@ -20,8 +20,3 @@ def argmax(scores: torch.Tensor) -> torch.Tensor:
     if not scores.is_cpu or scores.dtype not in (torch.float32, torch.float64):
         return scores.argmax(dim=-1)
     return torch.from_numpy(np.asarray(as_numpy(scores).argmax(-1)))
-
-
-def as_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    """The same memory of a CPU tensor; without `detach`, a call of torch's, where there is nothing to detach."""
-    return (tensor.detach() if tensor.requires_grad else tensor).numpy()

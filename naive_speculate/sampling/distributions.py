@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import torch
 
-from naive_speculate.sampling.argmax import as_numpy
+from naive_speculate.sampling.arrays import as_numpy
 from naive_speculate.sampling.pipeline import LogitsPipeline
 
 

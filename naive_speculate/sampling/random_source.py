@@ -8,7 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from naive_speculate.sampling.argmax import argmax, as_numpy
+from naive_speculate.sampling.argmax import argmax
+from naive_speculate.sampling.arrays import as_numpy
 
 _LEAST = 1e-30
 

@@ -8,7 +8,7 @@ import torch
 from naive_speculate.events.event import TopTokens
 from naive_speculate.events.record import Outcome
 from naive_speculate.infer.device import to_lists
-from naive_speculate.sampling.argmax import as_numpy
+from naive_speculate.sampling.arrays import as_numpy
 from naive_speculate.speculate.draft.proposal import Proposal
 from naive_speculate.speculate.judge import Distributions
 from naive_speculate.speculate.logprobs import raw_logprobs

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import torch
 
-from naive_speculate.sampling.argmax import argmax, as_numpy
+from naive_speculate.sampling.argmax import argmax
+from naive_speculate.sampling.arrays import as_numpy
 
 Generators = Mapping[int, torch.Generator] | None
 """Random generators by row; rows without one use torch's global generator."""

@@ -10,7 +10,8 @@ typical acceptance, Cai et al. 2024 (Medusa, arXiv 2401.10774, section 3.3.1).
 import torch
 
 from naive_speculate.infer.device import on_device
-from naive_speculate.sampling.argmax import argmax, as_numpy
+from naive_speculate.sampling.argmax import argmax
+from naive_speculate.sampling.arrays import as_numpy
 from naive_speculate.speculate.rules import (
     Generators,
     Verdict,

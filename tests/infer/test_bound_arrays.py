@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from naive_speculate.infer import LanguageModel
-from naive_speculate.infer.llama import onnx
+from naive_speculate.infer.llama import onnx_binding
 from naive_speculate.sampling.random_source import num_noises
 from tests.infer.llamas import FAMILIES, VOCAB, made, random_model
 from tests.infer.test_draft_window import executed
@@ -20,7 +20,7 @@ def forwards(model: LanguageModel) -> list[tuple[torch.Tensor, torch.Tensor]]:
 
 @pytest.mark.parametrize("held", [0, 4 * VOCAB, 2**20])  # bytes: none, the logits of one token, all
 def test_forwards_of_changing_lengths_give_what_torch_gives(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onnx, "_HELD_BYTES", held)
+    monkeypatch.setattr(onnx_binding, "HELD_BYTES", held)
     source = random_model(FAMILIES["llama"]())
     found, expected = (forwards(made(source, way)) for way in ("onnx", "torch"))
     for one, other in zip(found, expected, strict=True):
@@ -51,7 +51,7 @@ def test_windows_that_were_returned_are_the_callers_own() -> None:
 
 
 def test_rows_that_are_no_neighbours_get_their_own_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onnx, "_HELD_BYTES", 4 * VOCAB)
+    monkeypatch.setattr(onnx_binding, "HELD_BYTES", 4 * VOCAB)
     model = made(random_model(FAMILIES["llama"]()), "onnx")
     expected = forwards(model)
     cache = model.new_cache(3)

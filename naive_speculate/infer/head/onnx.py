@@ -1,7 +1,6 @@
 """Runs a draft head with ONNX Runtime on the CPU, in float32: its layers as an ONNX graph."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -9,10 +8,11 @@ from onnx import TensorProto, helper
 
 from naive_speculate.infer.head.weights import HeadWeights
 from naive_speculate.infer.llama.onnx import MAX_WINDOWED, OnnxSession, Windows, make_session, token_array
+from naive_speculate.infer.llama.onnx_binding import Array
 from naive_speculate.infer.llama.onnx_graph import GraphBuilder, has_fast_form, residual
 from naive_speculate.infer.llama.weights import LlamaShape, RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows
-from naive_speculate.sampling.argmax import as_numpy
+from naive_speculate.sampling.arrays import as_numpy
 
 
 class HeadGraph(GraphBuilder):
@@ -121,9 +121,9 @@ class OnnxHead(OnnxSession):
         drafts, probs = self._windows.draft(inputs, rows, k, vocab_size, race, with_probs, {self._state_name: state})
         return drafts, probs, torch.from_numpy(state)
 
-    def _state(self, count: int) -> np.ndarray[Any, Any]:
+    def _state(self, count: int) -> Array:
         return np.empty((count, 1, self.shape.hidden_size), np.float32)
 
 
-def _inputs(token_ids: torch.Tensor, states: torch.Tensor, last: Sequence[int]) -> dict[str, np.ndarray[Any, Any]]:
+def _inputs(token_ids: torch.Tensor, states: torch.Tensor, last: Sequence[int]) -> dict[str, Array]:
     return {"token_ids": token_array(token_ids), "states": states.numpy(), "at": np.array(last, np.int64)[:, None, None]}

@@ -2,15 +2,11 @@
 
 Nothing is copied between the cache and the graph: the ragged cache's buffers are bound to the graph's inputs and outputs,
 once for as long as the buffers stay where they are, and the attention nodes write the new keys and values into them.
-
-A forward's weights drive everything else out of the processor's caches, so that what runs between two forwards costs several
-times what it does by itself. Hence arrays that stay bound, and NumPy, which calls less of its own than torch.
 """
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -18,6 +14,7 @@ import numpy as np
 import onnxruntime
 import torch
 
+from naive_speculate.infer.llama.onnx_binding import Array, Binding, bind_array, bind_input, bind_output, bind_output_array
 from naive_speculate.infer.llama.onnx_graph import GraphBuilder, LlamaGraph, has_fast_form, residual
 from naive_speculate.infer.llama.onnx_threads import session_options
 from naive_speculate.infer.llama.onnx_window import WindowGraph
@@ -34,39 +31,6 @@ MAX_WINDOWED = 20_000_000
 larger one, a call costs little."""
 MAX_WINDOWS = 16
 """Such sessions of a model that are kept, those that were asked for last."""
-_HELD_BYTES = 2**20
-"""Largest array, in bytes, that a binding keeps to copy a forward's own from or to. To bind costs about as much as to copy 100
-kilobytes; beyond some times that, a forward computes for so long that neither matters, and memory does."""
-_Array = np.ndarray[Any, Any]
-
-
-@dataclass
-class _Binding:
-    """A run of neighbouring rows, bound to a session's inputs and outputs.
-
-    The arrays are bound by their addresses, so that a forward only writes numbers into them.
-    """
-
-    io: Any
-    cache_version: int
-    ends: _Array  # `total`, and after it each row's `last`
-    logits_from: _Array
-    by_mask: _Array
-    tables: tuple[torch.Tensor, torch.Tensor]
-    held: dict[str, _Array] = field(default_factory=dict)  # for a forward's own inputs and outputs, by name
-
-    def array(self, name: str, given: _Array, bind: Callable[[Any, str, _Array], None]) -> _Array:
-        """The array that is bound for one that a forward was given: that of the forward before if it was like this one, else a
-        new one; a large one itself, which must live until the forward is over."""
-        held = self.held.get(name)
-        if held is None or held.shape != given.shape or held.dtype != given.dtype:
-            self.held.pop(name, None)
-            large = given.nbytes > _HELD_BYTES
-            held = given if large and given.flags.c_contiguous else np.empty(given.shape, given.dtype)
-            bind(self.io, name, held)
-            if not large:
-                self.held[name] = held
-        return held
 
 
 class OnnxSession:
@@ -88,9 +52,9 @@ class OnnxSession:
         self._cuts_logits = any(value.name == "logits_from" for value in graph.model.graph.input)
         self._session = make_session(graph)
         self._lock = threading.Lock()  # the bound arrays serve one forward at a time
-        self._bindings: WeakKeyDictionary[RaggedKVCache, dict[tuple[int, int, tuple[str, ...]], _Binding]] = WeakKeyDictionary()
+        self._bindings: WeakKeyDictionary[RaggedKVCache, dict[tuple[int, int, tuple[str, ...]], Binding]] = WeakKeyDictionary()
 
-    def run(self, inputs: Mapping[str, _Array], rows: CacheRows, outputs: Mapping[str, _Array]) -> None:
+    def run(self, inputs: Mapping[str, Array], rows: CacheRows, outputs: Mapping[str, Array]) -> None:
         """One forward, which writes keys and values after the rows' ends without moving them.
 
         Args:
@@ -113,10 +77,10 @@ class OnnxSession:
 
     def _run(
         self,
-        inputs: Mapping[str, _Array],
+        inputs: Mapping[str, Array],
         cache: RaggedKVCache,
         first: int,
-        outputs: Mapping[str, _Array],
+        outputs: Mapping[str, Array],
     ) -> None:
         """One forward over neighbouring rows, `first` and those after it."""
         token_ids = inputs["token_ids"]
@@ -135,8 +99,8 @@ class OnnxSession:
             binding.logits_from[0] = -outputs["logits"].shape[1] if "logits" in outputs else -1
         if by_mask or self._always_by_mask:
             self._bind_masks(binding.io, lengths, num_new, cache.capacity)
-        bound_inputs = [(given, binding.array(name, given, _bind_array)) for name, given in inputs.items()]
-        bound_outputs = [(given, binding.array(name, given, _bind_output_array)) for name, given in outputs.items()]
+        bound_inputs = [(given, binding.array(name, given, bind_array)) for name, given in inputs.items()]
+        bound_outputs = [(given, binding.array(name, given, bind_output_array)) for name, given in outputs.items()]
         for given, bound in bound_inputs:
             if bound is not given:
                 bound[...] = given
@@ -150,7 +114,7 @@ class OnnxSession:
             if bound is not given:
                 given[...] = bound
 
-    def _binding(self, cache: RaggedKVCache, first: int, count: int, outputs: tuple[str, ...]) -> _Binding:
+    def _binding(self, cache: RaggedKVCache, first: int, count: int, outputs: tuple[str, ...]) -> Binding:
         bindings = self._bindings.setdefault(cache, {})
         tables = self._rotary.up_to(cache.capacity)
         key = (first, count, outputs)  # what is not wanted must not stay bound
@@ -161,9 +125,9 @@ class OnnxSession:
             binding = bindings[key] = self._bind(cache, first, count, tables)
         return binding
 
-    def _bind(self, cache: RaggedKVCache, first: int, count: int, tables: tuple[torch.Tensor, torch.Tensor]) -> _Binding:
+    def _bind(self, cache: RaggedKVCache, first: int, count: int, tables: tuple[torch.Tensor, torch.Tensor]) -> Binding:
         io = self._session.io_binding()
-        binding = _Binding(
+        binding = Binding(
             io=io,
             cache_version=cache.version,
             ends=np.zeros(1 + count, np.int32),
@@ -171,23 +135,23 @@ class OnnxSession:
             by_mask=np.zeros((), np.bool_),
             tables=tables,
         )
-        _bind_array(io, "last", binding.ends[1:])
-        _bind_array(io, "total", binding.ends[0, ...])
-        _bind_array(io, "by_mask", binding.by_mask)
+        bind_array(io, "last", binding.ends[1:])
+        bind_array(io, "total", binding.ends[0, ...])
+        bind_array(io, "by_mask", binding.by_mask)
         if self._cuts_logits:
-            _bind_array(io, "logits_from", binding.logits_from)
-        _bind_input(io, "cos", tables[0])
-        _bind_input(io, "sin", tables[1])
+            bind_array(io, "logits_from", binding.logits_from)
+        bind_input(io, "cos", tables[0])
+        bind_input(io, "sin", tables[1])
         # The masked form's inputs must be bound even when it is not taken.
-        _bind_array(io, "positions", _UNUSED_INDEX[:, None])
-        _bind_array(io, "starts", _UNUSED_INDEX)
-        _bind_array(io, "mask", _UNUSED_MASK)
+        bind_array(io, "positions", _UNUSED_INDEX[:, None])
+        bind_array(io, "starts", _UNUSED_INDEX)
+        bind_array(io, "mask", _UNUSED_MASK)
         for index, state in enumerate(cache.buffers()):
             for kind, buffer in (("key", state.keys), ("value", state.values)):
-                _bind_input(io, f"past_{kind}_{index}", buffer[first : first + count])
+                bind_input(io, f"past_{kind}_{index}", buffer[first : first + count])
                 for name in self._present:
                     if name.endswith(f"present_{kind}_{index}"):
-                        _bind_output(io, name, buffer[first : first + count])
+                        bind_output(io, name, buffer[first : first + count])
         return binding
 
     def _bind_masks(self, io: Any, lengths: list[int], num_new: int, capacity: int) -> None:
@@ -205,7 +169,7 @@ class OnnxSession:
             io.bind_cpu_input(name, array)
 
 
-def token_array(token_ids: torch.Tensor) -> _Array:
+def token_array(token_ids: torch.Tensor) -> Array:
     """Token ids as a session takes them.
 
     Raises:
@@ -240,13 +204,13 @@ class Windows:
 
     def draft(
         self,
-        inputs: Mapping[str, _Array],
+        inputs: Mapping[str, Array],
         rows: CacheRows,
         k: int,
         vocab_size: int,
         race: tuple[torch.Tensor, torch.Tensor] | None,
         with_probs: bool,
-        given_out: Mapping[str, _Array] | None = None,
+        given_out: Mapping[str, Array] | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """As `OnnxLlama.draft`; `inputs` are those of the first forward, `given_out` values of the last, to be filled in."""
         count, num_new = inputs["token_ids"].shape
@@ -254,7 +218,7 @@ class Windows:
         by_mask = padded or _needs_mask(count, num_new, rows.get_num_tokens())
         form = by_mask, k, vocab_size, race is not None, with_probs
         session = self._session(form)
-        outputs: dict[str, _Array] = {"drafts": np.empty((count, k), np.int64)}
+        outputs: dict[str, Array] = {"drafts": np.empty((count, k), np.int64)}
         outputs |= {f"{k - 1}/{name}": array for name, array in (given_out or {}).items()}
         if race is not None:
             inputs = {**inputs, "temperature": race[0].numpy(), "noise": race[1].numpy()}
@@ -351,7 +315,7 @@ class OnnxLlama(OnnxSession):
             ValueError: If a token is not in the vocabulary, or tokens are not int64.
         """
         count, num_new = token_ids.shape
-        outputs: dict[str, _Array] = {"logits": np.empty((count, num_logits, self.shape.vocab_size), np.float32)}
+        outputs: dict[str, Array] = {"logits": np.empty((count, num_logits, self.shape.vocab_size), np.float32)}
         wanted = sorted(set(layers))
         states = np.empty((count, num_new, len(wanted), self.shape.hidden_size), np.float32)
         outputs |= {residual(layer): states[:, :, place] for place, layer in enumerate(wanted)}
@@ -380,7 +344,6 @@ def _needs_mask(count: int, num_new: int, longest: int) -> bool:
 
 _UNUSED_INDEX = np.zeros(1, np.int64)
 _UNUSED_MASK = np.zeros((1, 1, 1, 1), np.float32)
-_NUMPY_TYPES = {torch.int64: np.int64, torch.float32: np.float32}
 
 
 def _neighbours(rows: list[int]) -> Iterator[tuple[int, int]]:
@@ -390,22 +353,6 @@ def _neighbours(rows: list[int]) -> Iterator[tuple[int, int]]:
         if place == len(rows) or rows[place] != rows[place - 1] + 1:
             yield begin, place
             begin = place
-
-
-def _bind_array(io: Any, name: str, array: _Array) -> None:
-    io.bind_input(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
-
-
-def _bind_output_array(io: Any, name: str, array: _Array) -> None:
-    io.bind_output(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
-
-
-def _bind_input(io: Any, name: str, tensor: torch.Tensor) -> None:
-    io.bind_input(name, "cpu", 0, _NUMPY_TYPES[tensor.dtype], tensor.shape, tensor.data_ptr())
-
-
-def _bind_output(io: Any, name: str, tensor: torch.Tensor) -> None:
-    io.bind_output(name, "cpu", 0, _NUMPY_TYPES[tensor.dtype], tensor.shape, tensor.data_ptr())
 
 
 def _or_value(weight: torch.Tensor) -> onnxruntime.OrtValue:
