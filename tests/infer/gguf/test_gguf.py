@@ -220,7 +220,7 @@ def test_the_bundled_pair_decodes_the_same_as_gguf(bundled_decoder, tmp_path):
         export_program(BUNDLED_PAIR / name, tmp_path / f"{name}.gguf")
     decoder = SpeculativeDecoder(load_pair(tmp_path / "target.gguf", tmp_path / "draft.gguf"))
     params = SamplingParams(max_tokens=40, temperature=0)
-    found, expected = decoder.generate(PROMPTS[0], params), bundled_decoder.generate(PROMPTS[0], params)
+    found, expected = (each.generate(PROMPTS[0], params, drafter="model") for each in (decoder, bundled_decoder))
     assert found.text == expected.text
     assert found.metrics.num_draft_tokens == expected.metrics.num_draft_tokens
     assert decoder.pair.names == {"target": "target.gguf", "draft": "draft.gguf"}
