@@ -79,9 +79,7 @@ class DraftHead:
         Raises:
             ValueError: If they are of another width.
         """
-        if features.shape[-1] != (width := len(self.layers) * self.target_hidden_size):
-            raise ValueError(f"head {self.name!r} reads hidden states {width} wide, got {features.shape[-1]}")
-        return self._forward.fuse(features.to(self.device, self.dtype))
+        return self._forward.fuse(self._checked(features))
 
     @torch.inference_mode()
     def forward(
@@ -119,16 +117,27 @@ class DraftHead:
         vocab_size: int,
         race: tuple[torch.Tensor, torch.Tensor] | None,
         with_probs: bool,
+        fuses: bool = False,
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
-        """Choose k tokens, one after the other, in one call, which begins as `forward` does; see `OnnxHead.draft`. The drafts
-        take the place of padding."""
+        """Choose k tokens, one after the other, in one call, which begins as `forward` does, or with `fuses` as `fuse` and
+        `forward` do; see `OnnxHead.draft`. The drafts take the place of padding."""
         self._require(rows)
+        if fuses:
+            states = self._checked(states)
         ends = [length + at + k for length, at in zip(rows.lengths, last, strict=True)]
-        found = self._forward.draft(token_ids, states, rows, last, k, vocab_size, race, with_probs)  # type: ignore[attr-defined]
+        found = self._forward.draft(  # type: ignore[attr-defined]
+            token_ids, states, rows, last, k, vocab_size, race, with_probs, fuses
+        )
         rows.advance(token_ids.shape[1] + k - 1)
         for row, end in zip(rows.indices, ends, strict=True):
             rows.cache.keep(row, end)
         return cast(tuple[torch.Tensor, torch.Tensor | None, torch.Tensor], found)
+
+    def _checked(self, features: torch.Tensor) -> torch.Tensor:
+        """The target's hidden states where and as the head reads them."""
+        if features.shape[-1] != (width := len(self.layers) * self.target_hidden_size):
+            raise ValueError(f"head {self.name!r} reads hidden states {width} wide, got {features.shape[-1]}")
+        return features.to(self.device, self.dtype)
 
     def _require(self, rows: CacheRows) -> None:
         """Make sure that the rows' cache is one of this head's."""

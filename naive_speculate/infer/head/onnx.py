@@ -19,17 +19,20 @@ class HeadGraph(GraphBuilder):
     """Builds the graph, in the form of `LlamaGraph` with these differences.
 
     Inputs:
-        states: float32 `[b, s, d]`, the hidden states beside the tokens.
+        states: float32 `[b, s, d]`, the hidden states beside the tokens; or, where it fuses them itself, `features`, float32
+            `[b, s, t]`, as for `DraftHead.fuse`.
         at: int64 `[b, 1, 1]`, the place of each row whose logits are wanted, in place of `logits_from`.
 
     Outputs: `logits` float32 `[b, 1, draft_vocab_size]`, the last layer's output `residual(num_layers)` `[b, 1, d]`, and the
     cache's.
     """
 
-    def __init__(self, shape: LlamaShape, weights: HeadWeights, by_mask: bool | None = None) -> None:
+    def __init__(self, shape: LlamaShape, weights: HeadWeights, by_mask: bool | None = None, fuses: bool = False) -> None:
         super().__init__(shape, by_mask)
         self._weight("embedding", weights.embedding)
         self._add("Gather", ["embedding", "token_ids"], ["embedded"])
+        if fuses:
+            _fuse(self, weights, "states")
         self._norm("states", weights.hidden_norm, "hidden_norm", "states_normed")
         stream = self._join(weights)
         norms = [*(layer.attention_norm for layer in weights.layers[1:]), weights.norm]
@@ -42,7 +45,8 @@ class HeadGraph(GraphBuilder):
         self._linear(f"{len(weights.layers)}.in", weights.head, "embedding" if tied else "head", "logits")
         self._add("Sub", ["at", "at"], ["first"])  # later forwards of a window have one place a row
         value, kind = helper.make_tensor_value_info, TensorProto.FLOAT
-        inputs = [value("states", kind, ["b", "s", shape.hidden_size]), value("at", TensorProto.INT64, ["b", 1, 1])]
+        read = ("features", weights.fuse.shape[1]) if fuses else ("states", shape.hidden_size)
+        inputs = [value(read[0], kind, ["b", "s", read[1]]), value("at", TensorProto.INT64, ["b", 1, 1])]
         self._finish(inputs, [value("logits", kind, ["b", 1, shape.vocab_size]), value(state, kind, None)])
 
     def _join(self, weights: HeadWeights) -> str:
@@ -61,12 +65,17 @@ class FuseGraph(GraphBuilder):
 
     def __init__(self, shape: LlamaShape, weights: HeadWeights) -> None:
         super().__init__(shape)
-        if weights.input_norm is not None:
-            self._norm("features", weights.input_norm, "input_norm", "normed")
-        self._linear("features" if weights.input_norm is None else "normed", weights.fuse, "fuse", "fused")
+        _fuse(self, weights, "fused")
         kind, (width, read) = TensorProto.FLOAT, weights.fuse.shape
         value = helper.make_tensor_value_info
         self._make([value("features", kind, ["n", read])], [value("fused", kind, ["n", width])])
+
+
+def _fuse(graph: GraphBuilder, weights: HeadWeights, output: str) -> None:
+    """Add what makes one hidden state of the target's, `features`."""
+    if weights.input_norm is not None:
+        graph._norm("features", weights.input_norm, "input_norm", "features_normed")
+    graph._linear("features" if weights.input_norm is None else "features_normed", weights.fuse, "fuse", output)
 
 
 class OnnxHead(OnnxSession):
@@ -76,15 +85,18 @@ class OnnxHead(OnnxSession):
         super().__init__(graph := HeadGraph(shape, weights), rotary)
         self._fuse = make_session(FuseGraph(shape, weights))
         self._state_name = residual(shape.num_layers)
-        self._windows: Windows | None = None
+        self._windows: dict[bool, Windows] = {}  # by whether they begin with states that are not fused yet
         fast = all(has_fast_form(shape, layer) for layer in range(shape.num_layers))
         if graph.num_weights <= MAX_WINDOWED and weights.token_ids is None and fast:
-            self._windows = Windows({by_mask: HeadGraph(shape, weights, by_mask) for by_mask in (False, True)}, rotary)
+            rest = HeadGraph(shape, weights, by_mask=False)
+            for fuses in (False, True):
+                firsts = {by_mask: HeadGraph(shape, weights, by_mask, fuses) for by_mask in (False, True)}
+                self._windows[fuses] = Windows(firsts, rest, rotary)
 
     @property
     def drafts_windows(self) -> bool:
         """Whether `draft` works for this head: it has no other tokens than its target."""
-        return self._windows is not None
+        return bool(self._windows)
 
     def fuse(self, features: torch.Tensor) -> torch.Tensor:
         """See `TorchHead.fuse`, which takes half as long again: these threads are awake after the target's forward."""
@@ -97,7 +109,7 @@ class OnnxHead(OnnxSession):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See `TorchHead.forward`."""
         state, logits = self._state(len(token_ids)), np.empty((len(token_ids), 1, self.shape.vocab_size), np.float32)
-        self.run(_inputs(token_ids, states, last), rows, {"logits": logits, self._state_name: state})
+        self.run(_inputs(token_ids, "states", states, last), rows, {"logits": logits, self._state_name: state})
         return torch.from_numpy(logits)[:, 0], torch.from_numpy(state)[:, 0]
 
     def draft(
@@ -110,20 +122,21 @@ class OnnxHead(OnnxSession):
         vocab_size: int,
         race: tuple[torch.Tensor, torch.Tensor] | None,
         with_probs: bool,
+        fuses: bool,
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
-        """As `OnnxLlama.draft`, from hidden states beside the tokens, padded as for `forward`.
+        """As `OnnxLlama.draft`, from hidden states beside the tokens, padded as for `forward`; with `fuses` they are the
+        target's, not fused yet.
 
         Returns:
             tuple: As there, and the head's own state of the last forward, shape `[rows, 1, d]`.
         """
-        assert self._windows is not None
-        state, inputs = self._state(len(token_ids)), _inputs(token_ids, states, last)
-        drafts, probs = self._windows.draft(inputs, rows, k, vocab_size, race, with_probs, {self._state_name: state})
+        state, inputs = self._state(len(token_ids)), _inputs(token_ids, "features" if fuses else "states", states, last)
+        drafts, probs = self._windows[fuses].draft(inputs, rows, k, vocab_size, race, with_probs, {self._state_name: state})
         return drafts, probs, torch.from_numpy(state)
 
     def _state(self, count: int) -> Array:
         return np.empty((count, 1, self.shape.hidden_size), np.float32)
 
 
-def _inputs(token_ids: torch.Tensor, states: torch.Tensor, last: Sequence[int]) -> dict[str, Array]:
-    return {"token_ids": token_array(token_ids), "states": states.numpy(), "at": np.array(last, np.int64)[:, None, None]}
+def _inputs(token_ids: torch.Tensor, name: str, states: torch.Tensor, last: Sequence[int]) -> dict[str, Array]:
+    return {"token_ids": token_array(token_ids), name: states.numpy(), "at": np.array(last, np.int64)[:, None, None]}

@@ -193,12 +193,13 @@ class Windows:
     """Sessions that draft several tokens in one call, each made when it is first asked for.
 
     Args:
-        forms: The model's graph without branches, by whether it goes by masks.
-        rotary: Its rotary embedding.
+        firsts: The model's graph without branches for the first forward, by whether it goes by masks.
+        rest: For those after it.
+        rotary: The model's rotary embedding.
     """
 
-    def __init__(self, forms: Mapping[bool, GraphBuilder], rotary: RotaryTable) -> None:
-        self._forms, self._rotary = forms, rotary
+    def __init__(self, firsts: Mapping[bool, GraphBuilder], rest: GraphBuilder, rotary: RotaryTable) -> None:
+        self._firsts, self._rest, self._rotary = firsts, rest, rotary
         self._sessions: OrderedDict[tuple[bool, int, int, bool, bool], OnnxSession] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -233,8 +234,7 @@ class Windows:
         with self._lock:
             if form not in self._sessions:
                 by_mask, k, vocab_size, drawn, with_probs = form
-                first, rest = self._forms[by_mask], self._forms[False]
-                graph = WindowGraph(first, rest, k, vocab_size, drawn=drawn, with_probs=with_probs)
+                graph = WindowGraph(self._firsts[by_mask], self._rest, k, vocab_size, drawn=drawn, with_probs=with_probs)
                 self._sessions[form] = OnnxSession(graph, self._rotary)
                 if len(self._sessions) > MAX_WINDOWS:
                     self._sessions.popitem(last=False)
@@ -262,7 +262,7 @@ class OnnxLlama(OnnxSession):
         super().__init__(graph, rotary)
         self._forms = {False: graph, True: LlamaGraph(shape, weights, by_mask=True)} if small else None
         self._masked: OnnxSession | None = None
-        self._windows = Windows(self._forms, rotary) if self._forms and graph.num_weights <= MAX_WINDOWED else None
+        self._windows = Windows(self._forms, graph, rotary) if self._forms and graph.num_weights <= MAX_WINDOWED else None
 
     @property
     def drafts_windows(self) -> bool:

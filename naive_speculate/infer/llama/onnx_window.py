@@ -16,7 +16,7 @@ from naive_speculate.sampling.random_source import num_noises
 class WindowGraph:
     """Unrolls a model's graph; afterwards `model` is the ONNX model.
 
-    Its inputs are those of the model's graph, and where tokens are drawn (`b` rows, `r` = `num_noises(vocab_size)`):
+    Its inputs are those of the first forward's graph, and where tokens are drawn (`b` rows, `r` = `num_noises(vocab_size)`):
         temperature: float32 `[b, 1]`.
         noise: float32 `[b, k, r]`, as `SeededRandom.noise` gives it.
 
@@ -27,7 +27,7 @@ class WindowGraph:
 
     Args:
         first: A `LlamaGraph` or `HeadGraph`, for the first forward.
-        graph: The same of the fast form, for those after it.
+        graph: The same of the fast form, for those after it; of a head, one that reads fused states.
         k: Drafts in a window.
         vocab_size: How many tokens may be drafted; logits after them are not looked at.
         drawn: Whether tokens are drawn; else they are the most probable ones.
@@ -37,16 +37,18 @@ class WindowGraph:
     def __init__(
         self, first: GraphBuilder, graph: GraphBuilder, k: int, vocab_size: int, *, drawn: bool, with_probs: bool
     ) -> None:
-        self.shape, self.initializers, self.num_forwards, self.by_mask = graph.shape, graph.initializers, k, first.by_mask
+        self.shape, self.num_forwards, self.by_mask = graph.shape, k, first.by_mask
+        self.initializers = graph.initializers | first.initializers
         model, forward = graph.model, graph.model.graph
         self._k, self._vocab_size, self._drawn, self._with_probs = k, vocab_size, drawn, with_probs or drawn
         self._width, self._carried = _width(forward), graph.carried
         self._nodes: list[onnx.NodeProto] = []
-        self._constants = list(forward.initializer)
+        constants = {tensor.name: tensor for each in (forward, first.model.graph) for tensor in each.initializer}
+        self._constants = list(constants.values())
         self._constants.append(helper.make_tensor("one", TensorProto.INT32, [], [1]))
         self._add_constants()
         outputs = [helper.make_tensor_value_info("drafts", TensorProto.INT64, ["b", k])]
-        inputs = list(forward.input)
+        inputs = list(first.model.graph.input)
         for step in range(k):
             self._forward(forward if step else first.model.graph, step)
             self._choose(f"{step}/")

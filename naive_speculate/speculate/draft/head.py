@@ -32,7 +32,7 @@ class _History:
     Attributes:
         slot: The row's place in the head's cache.
         start: So many places are in the cache for good; the place of the first of `states`.
-        states: Fused states of the target at the places from there on, shape `[num_states, d]`.
+        states: The target's hidden states at the places from there on, side by side, shape `[num_states, len(layers) * t]`.
     """
 
     slot: Slot
@@ -101,7 +101,7 @@ class HeadDrafter(BatchDrafter):
 
     def observe(self, rows: Sequence[SequenceState], starts: Sequence[int], features: Sequence[torch.Tensor]) -> None:
         for row, start, states in zip(rows, starts, features, strict=True):
-            self._append(row, start, self.head.fuse(states))
+            self._append(row, start, states)
 
     def prefill(self, rows: Sequence[SequenceState]) -> None:
         """See `BatchDrafter.prefill`; the last state is left for the window."""
@@ -133,17 +133,16 @@ class HeadDrafter(BatchDrafter):
             if found := draft_in_few_calls(begun, query, view, rows, limits, self.vocab_size):
                 return found
         window = DrawnWindow(rows, limits, self.vocab_size)
-        logits, states = self._read(rows, counts, query, states)
+        logits, own = self._read(rows, counts, query, states)
         while True:
             token_ids = window.draw(logits)
             if window.full:
                 return window.proposal()
-            logits, states = self.head.forward(token_ids[:, None], states[:, None], view, [0] * len(rows))
+            logits, own = self.head.forward(token_ids[:, None], own[:, None], view, [0] * len(rows))
 
     def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
         assert features is not None
-        fused = self.head.fuse(features)
-        for row, record, states in zip(rows, records, fused, strict=True):
+        for row, record, states in zip(rows, records, features, strict=True):
             if row.ended:  # it leaves, and may have kept less than was accepted
                 continue
             history, kept = self.histories[row], record.outcome.num_accepted + 1
@@ -168,11 +167,11 @@ class HeadDrafter(BatchDrafter):
     def _read(
         self, rows: Sequence[SequenceState], counts: Sequence[int], token_ids: torch.Tensor, states: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Let the head read so many of each row's states, as `_query` gives them; returns logits and states after the last of
-        them."""
+        """Let the head read so many of each row's states, as `_query` gives them; returns logits and its own states after the
+        last of them."""
         histories = [self.histories[row] for row in rows]
         view = self.pool.view([history.slot for history in histories])
-        found = self.head.forward(token_ids, states, view, [count - 1 for count in counts])
+        found = self.head.forward(token_ids, self.head.fuse(states), view, [count - 1 for count in counts])
         for history, count in zip(histories, counts, strict=True):
             history.slot.keep(history.start + count)  # what was padded is forgotten
         return found
@@ -192,13 +191,13 @@ class HeadDrafter(BatchDrafter):
 
 
 class _Beginning:
-    """A head as a model that drafts windows: with the hidden states that its next call begins with, and where each row's last
-    is."""
+    """A head as a model that drafts windows: with the hidden states that its next call begins with, the target's and then its
+    own, and where each row's last is."""
 
     max_positions = None
 
     def __init__(self, head: DraftHead, states: torch.Tensor, last: Sequence[int]) -> None:
-        self._head, self._states, self._last = head, states, last
+        self._head, self._states, self._last, self._fuses = head, states, last, True
 
     def draft_window(
         self,
@@ -211,7 +210,7 @@ class _Beginning:
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """As `LlamaLanguageModel.draft_window`."""
         token_ids, probs, self._states = self._head.draft_window(
-            query, self._states, places, self._last, k, vocab_size, race, with_probs
+            query, self._states, places, self._last, k, vocab_size, race, with_probs, self._fuses
         )
-        self._last = [0] * len(query)
+        self._last, self._fuses = [0] * len(query), False
         return token_ids, probs
