@@ -42,12 +42,28 @@ STORIES = (
     "In the middle of the forest stood a little house, where",
     "When the fox heard this, he laughed and said to the crow,",
 )
+LISTS = (  # more than a few: one that repeats itself suits some window by chance
+    "1. apples\n2. pears\n3. plums\n4.",
+    "Monday, Tuesday, Wednesday, Thursday,",
+    "- a red hat\n- a green coat\n- a blue",
+    "one, two, three, four, five,",
+    "bread, butter, milk, eggs, cheese, and",
+    "Spring is green. Summer is gold. Autumn is brown.",
+    "A is for apple.\nB is for bear.\nC is for",
+    "one cat and one dog, two cats and two dogs, three",
+)
+ODD = (
+    "zx9 qq## 14:7 SELECT * FROM void;; the the",
+    "@@@ 0x7f 0x80 üß ~~ {[",
+    "def f(x):\n    return x +",
+    "THE THE the 11 22 33 ?!?!",
+)
 SITUATIONS: dict[str, tuple[float, tuple[str, ...]]] = {
     "greedy": (0.0, STORIES),
     "T = 0.8": (0.8, STORIES),
     "T = 1.3": (1.3, STORIES),
-    "a list": (0.0, ("1. apples\n2. pears\n3. plums\n4.", "Monday, Tuesday, Wednesday, Thursday,")),
-    "an odd prompt": (0.8, ("zx9 qq## 14:7 SELECT * FROM void;; the the", "@@@ 0x7f 0x80 üß ~~ {[")),
+    "a list": (0.0, LISTS),
+    "an odd prompt": (0.8, ODD),
 }
 
 
