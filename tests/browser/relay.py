@@ -16,7 +16,8 @@ class Relay:
 
     def __init__(self, url: str) -> None:
         self._to = urlsplit(url).port
-        self._last: tuple[bytes, int] = (b"", 0)
+        self._last = b""
+        self._released = threading.Event()
         self._lock = threading.Lock()
         self._open: list[socket.socket] = []
         self._whole = True
@@ -33,6 +34,7 @@ class Relay:
 
     def cut(self) -> None:
         """Break every connection, and whatever is tried from now on."""
+        self._released.set()
         with self._lock:
             self._whole = False
             for end in self._open:
@@ -40,10 +42,13 @@ class Relay:
                     end.shutdown(socket.SHUT_RDWR)
             self._open.clear()
 
-    def cut_after(self, word: bytes, times: int) -> None:
-        """The same once the server has said something so many times; no test is quick enough to do so by itself."""
-        with self._lock:
-            self._last = (word, times)
+    def hold_after(self, word: bytes) -> None:
+        """Once the server has said something, its connection says no more until all are cut.
+
+        No test is quick enough to cut a run by itself, and what a page has not read when its connection breaks is lost to it.
+        """
+        self._released.clear()
+        self._last = word
 
     def mend(self, url: str = "") -> None:
         """Let new connections through again, to another server where one is named."""
@@ -68,16 +73,9 @@ class Relay:
         with suppress(OSError):
             while data := near.recv(65536):
                 far.sendall(data)
-                if said:
-                    self._hear(data)
+                if said and self._last and self._last in data:
+                    self._last = b""
+                    self._released.wait()
         for end in (near, far):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
-
-    def _hear(self, data: bytes) -> None:
-        word, times = self._last
-        if not times or word not in data:
-            return
-        self._last = (word, max(0, times - data.count(word)))
-        if not self._last[1]:
-            self.cut()

@@ -43,10 +43,11 @@ def opened(page: Page, url: str) -> None:
 
 def broken(page: Page, way: Relay) -> None:
     """A run goes on, its first tokens are on the page, and the connection is gone."""
+    way.hold_after(b"bonus")
     another_run(page, start(page, PROMPT, **LONG))
-    way.cut_after(b"bonus", 1)
-    expect(page.locator(SAID)).to_contain_text("does not answer")
     page.locator("#tokens [data-step]").first.wait_for()
+    way.cut()
+    expect(page.locator(SAID)).to_contain_text("does not answer")
 
 
 def test_a_run_whose_connection_breaks_is_whole_once_it_is_back(server, chromium):
