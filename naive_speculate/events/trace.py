@@ -14,7 +14,6 @@ from naive_speculate.events.figure import round_svg
 from naive_speculate.events.metrics import Metrics, summarize
 from naive_speculate.events.notebook import to_html
 
-MAX_LINE_BYTES = 4 * 1024 * 1024
 MAX_WINDOW = 1024
 _EVENT = TypeAdapter(Event)
 
@@ -97,13 +96,17 @@ class Trace:
         return "".join(dumps(event) + "\n" for event in self.events)
 
     @classmethod
-    def from_jsonl(cls, text: str) -> "Trace":
-        """Read a trace back.
+    def from_jsonl(cls, text: str, *, max_line: int | None = None) -> "Trace":
+        """Read a trace back; of a stranger's, lines of more than `max_line` characters can be refused.
 
         Raises:
             ValueError: Names the line and what is wrong with it, when the text is not a trace of a known version.
         """
-        events = [_parse_line(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
+        lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
+        for number, line in lines:
+            if max_line is not None and len(line) > max_line:
+                raise ValueError(f"trace line {number}: {len(line)} characters, at most {max_line} are read")
+        events = [_parse_line(number, line) for number, line in lines]
         if not events:
             raise ValueError("trace: there is no event in it")
         if events[0].kind != EventKind.STARTED:
@@ -146,8 +149,6 @@ def _parse_float(digits: str) -> float:
 
 
 def _parse_line(number: int, line: str) -> Event:
-    if len(line) > MAX_LINE_BYTES:
-        raise ValueError(f"trace line {number}: {len(line)} characters, at most {MAX_LINE_BYTES} are read")
     try:
         data = json.loads(line, parse_constant=_refuse_constant, parse_float=_parse_float)
     except RecursionError:

@@ -33,6 +33,7 @@ _TYPES: dict[str, tuple[Any, str]] = {
     "json_object": (bool, "True"),
 }
 _LITERAL = re.compile(r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]')
+_HEX = re.compile(r"(?<!\\)((?:\\\\)*)\\x([0-9a-fA-F]{2})")
 _COUNTED = re.compile(r"([\w.-]+)(?:\{(\d+), (-?\d+)\})?")
 _KINDS = tuple(_TYPES)
 
@@ -85,15 +86,7 @@ class GuidedDecodingParams:
         if len(text) > MAX_GRAMMAR_LENGTH:
             raise ValueError(f"guided_decoding {name} may be {MAX_GRAMMAR_LENGTH} characters long, got {len(text)}")
         _check_size(name, text)
-        self.grammar_of_source()
-
-    def grammar_of_source(self) -> "xgrammar.Grammar":
-        """The grammar as parsed.
-
-        Raises:
-            ValueError: With the parser's message, or if xgrammar is not installed.
-        """
-        return parse(*self.source, any_whitespace=not self.disable_any_whitespace)
+        parse(name, text, any_whitespace=not strict)
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> "GuidedDecodingParams":
@@ -201,12 +194,17 @@ def parse(name: str, text: str, *, any_whitespace: bool = True) -> "xgrammar.Gra
         if name == "json":
             return xgrammar.Grammar.from_json_schema(text, any_whitespace=any_whitespace)
         if name == "regex":
-            return xgrammar.Grammar.from_regex(text)
+            return xgrammar.Grammar.from_regex(_with_two_digits(text))
         if name in ("grammar", "choice"):
-            return xgrammar.Grammar.from_ebnf(text)
+            return xgrammar.Grammar.from_ebnf(_with_two_digits(text))
         return xgrammar.Grammar.builtin_json_grammar()
     except (RuntimeError, ValueError, TypeError) as error:
         raise ValueError(f"guided_decoding {name} does not parse, got {text!r:.80}: {_said(error)}") from None
+
+
+def _with_two_digits(text: str) -> str:
+    r"""`\xHH` as `\u00HH`: xgrammar reads as many hexadecimal digits after `\x` as there are, but just four after `\u`."""
+    return _HEX.sub(r"\1\\u00\2", text)
 
 
 def _said(error: Exception) -> str:
@@ -245,12 +243,23 @@ class GrammarCompiler:
         Raises:
             ValueError: If it parses, but xgrammar cannot work with it.
         """
+        name, text = params.source
         try:
-            compiled = self._compiler.compile_grammar(params.grammar_of_source())
+            compiled = self._compiled(name, text, any_whitespace=not params.disable_any_whitespace)
         except RuntimeError as error:
-            name, text = params.source
             raise ValueError(f"guided_decoding {name} does not compile, got {text!r:.80}: {_said(error)}") from None
         return GrammarMask(compiled, self.vocab_size)
+
+    def _compiled(self, name: str, text: str, *, any_whitespace: bool) -> "xgrammar.CompiledGrammar":
+        r"""From its source: xgrammar would print a parsed grammar and parse that, where `\xf6d`, its "öd", becomes one
+        character."""
+        if name == "json":
+            return self._compiler.compile_json_schema(text, any_whitespace=any_whitespace)
+        if name == "regex":
+            return self._compiler.compile_regex(_with_two_digits(text))
+        if name in ("grammar", "choice"):
+            return self._compiler.compile_grammar(_with_two_digits(text))
+        return self._compiler.compile_builtin_json_grammar()
 
 
 class GrammarMask:
@@ -286,4 +295,6 @@ class GrammarMask:
             self._consumed.append(token)
         if not self._matcher.is_terminated():
             self._matcher.fill_next_token_bitmask(self._bitmask)
-            self._apply(scores, self._bitmask.to(scores.device))
+            forbidden = torch.zeros_like(scores, dtype=torch.float32)  # xgrammar takes no float64
+            self._apply(forbidden, self._bitmask.to(scores.device))
+            scores += forbidden

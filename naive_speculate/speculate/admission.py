@@ -80,7 +80,8 @@ class Admission:
             check_given(request.given_draft, request.num_draft_tokens, verifier.greedy)
             drafter, given = GIVEN, GivenTokens(self._given(request.given_draft.draft, token_ids), request.given_draft.prob)
         max_length = self._max_length(len(token_ids), params.max_tokens)
-        stops = frozenset(params.stop_token_ids or ()) | frozenset(() if params.ignore_eos else self.eos_token_ids)
+        ends = frozenset(() if params.ignore_eos else self.eos_token_ids)
+        stops = frozenset(params.stop_token_ids or ()) | ends
         streams = params.detokenize and self.vocabulary.tokenizer is not None
         settings = params.to_dict() | {
             "num_draft_tokens": request.num_draft_tokens,
@@ -114,6 +115,7 @@ class Admission:
                     random=SeededRandom(seed, index, self.device) if random is None else random(seed, index),
                     pipeline=pipeline,
                     stop_token_ids=stops,
+                    end_token_ids=ends,
                     max_length=max_length,
                     text=self._text_stream(params, token_ids) if streams else None,
                     stops=StopStrings(params.stop, params.include_stop_str_in_output) if params.stop else None,

@@ -48,6 +48,7 @@ class SequenceState:
         random: Where all of its draws come from.
         pipeline: Its way from logits to probabilities.
         stop_token_ids: Tokens that end it.
+        end_token_ids: Those of them that are the model's own end.
         max_length: Most tokens that it may have, prompt included.
         text: Turns its tokens into text; None where there is no text.
         stops: Looks for stop strings; None where there are none.
@@ -69,6 +70,7 @@ class SequenceState:
     random: RandomSource
     pipeline: LogitsPipeline
     stop_token_ids: frozenset[int]
+    end_token_ids: frozenset[int]
     max_length: int
     text: TextStream | None
     stops: StopStrings | None
@@ -131,7 +133,7 @@ class SequenceState:
         if self.stops is not None and self.stops.found is not None:
             return self.stops.found
         last = self.token_ids[-1]
-        return last if last in (self.params.stop_token_ids or ()) else None
+        return last if last in (self.params.stop_token_ids or ()) and last not in self.end_token_ids else None
 
     def end(self, reason: FinishReason, message: str | None = None) -> None:
         """End it between two steps."""

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import torch
 
 from naive_speculate import GuidedDecodingParams, SamplingParams
 from naive_speculate.sampling import guided
@@ -100,6 +101,33 @@ def test_json_without_loose_white_space_is_written_to_its_end(bundled_decoder):
         text = bundled_decoder.generate("Once upon a time", params).text
         assert text == json.dumps(json.loads(text)), "one space after a comma or a colon, and no other"
         assert params.to_dict()["guided_decoding"] == {"json": schema, "disable_any_whitespace": True}
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"choice": ["Größe"]}, "Größe"),
+        ({"choice": ["a\x00b\x1fa\x7fb"]}, "a\x00b\x1fa\x7fb"),
+        ({"choice": [r"\xe9a"]}, r"\xe9a"),
+        ({"json": {"const": "née"}}, '"née"'),
+        ({"regex": r"\xe9a\\xe9a"}, r"éa\xe9a"),
+        ({"grammar": r'root ::= "\xe9a" [\x41]'}, "éaA"),
+    ],
+)
+def test_a_hexadecimal_digit_is_no_part_of_the_character_before_it(bundled_decoder, given, text):
+    params = SamplingParams(max_tokens=40, temperature=0, guided_decoding=given)
+    assert [bundled_decoder.generate("Say:", params, num_draft_tokens=k).text for k in (0, 4)] == [text] * 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_scores_of_every_type_are_masked(bundled_pair, dtype):
+    tokenizer, size = bundled_pair.tokenizer, bundled_pair.vocab_size
+    compiler = GrammarCompiler(tokenizer, size, [tokenizer.eos_token_id])
+    scores = torch.full((size,), 1.5, dtype=dtype)
+    compiler.compile(GuidedDecodingParams(choice=["yes", "no"])).apply(scores, [])
+    allowed = scores > -torch.inf
+    assert {tokenizer.decode([token])[0] for token in allowed.nonzero().flatten().tolist()} == {"y", "n"}
+    assert (scores[allowed] == 1.5).all()
 
 
 @pytest.mark.parametrize(

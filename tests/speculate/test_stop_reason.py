@@ -22,5 +22,9 @@ def test_the_stop_string_or_token_that_ended_a_run_is_named(small_decoder, plain
     stop, token = plain.text[20:24], plain.token_ids[10]
     assert ended(stop=["never written", stop]).stop_reason == stop
     assert ended(stop_token_ids=[token]).stop_reason == token
+    ends = small_decoder.admission.eos_token_ids
+    own = {"logit_bias": {ends[0]: 100}, "stop_token_ids": list(ends)}
+    assert ended(**own).stop_reason == ends[0]
+    assert (ended(**own, ignore_eos=False).finish_reason, ended(**own, ignore_eos=False).stop_reason) == ("stop", None)
     for other in (ended(), ended(stop=["never written"]), ended(max_tokens=3)):
         assert (other.finish_reason, other.stop_reason) == ("length", None)

@@ -7,6 +7,7 @@ from ui.host.limits import MAX_TRACE_BYTES
 from ui.run.runs import Run
 
 MAX_TRACE_EVENTS = 100_000
+MAX_LINE_CHARACTERS = 4 * 1024 * 1024
 
 
 def opened(name: object, text: object) -> Run:
@@ -17,7 +18,7 @@ def opened(name: object, text: object) -> Run:
     """
     if not isinstance(text, str) or len(text) > MAX_TRACE_BYTES:
         raise ValueError(f"the trace file is larger than {MAX_TRACE_BYTES // 1024 // 1024} MB")
-    trace = Trace.from_jsonl(text)
+    trace = Trace.from_jsonl(text, max_line=MAX_LINE_CHARACTERS)
     if len(trace) > MAX_TRACE_EVENTS:
         raise ValueError(f"the trace has {len(trace):,} events; this page replays at most {MAX_TRACE_EVENTS:,}")
     engine = (trace[0].settings or {}).get("engine")  # of a run that another engine made (`naive_speculate.watch`)

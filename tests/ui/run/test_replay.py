@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.ui.handmade import run
-from ui.run.replay import MAX_TRACE_EVENTS, opened
+from ui.run.replay import MAX_LINE_CHARACTERS, MAX_TRACE_EVENTS, opened
 
 STARTED = '{"kind":"started","schema_version":1}'
 
@@ -23,6 +23,7 @@ STARTED = '{"kind":"started","schema_version":1}'
         (STARTED + '\n{"kind":"accepted","target_prob":NaN}', "line 2"),
         (STARTED + '\n{"kind":"accepted","step":"one"}', "line 2"),
         (STARTED + "\n" + "[" * 100_000, "line 2"),
+        (STARTED + "\n" + " " * MAX_LINE_CHARACTERS + "{}", "line 2: 4194306 characters, at most 4194304"),
         ("\n".join([STARTED] * (MAX_TRACE_EVENTS + 1)), "at most"),
         (12, "larger than"),
     ],
