@@ -5,7 +5,13 @@ from collections.abc import Mapping
 
 from pydantic import ValidationError
 
-_WORDS = {"Input should be": "must be", "Value error, ": "", "a valid integer": "a whole number", "a valid": "a"}
+_WORDS = {
+    "Input should be": "must be",
+    "Value error, ": "",
+    ", got a number with a fractional part": "",
+    "a valid integer": "a whole number",
+    "a valid": "a",
+}
 
 
 def first_problem(error: ValidationError, names: Mapping[str, str] | None = None) -> str:

@@ -19,7 +19,7 @@ from ui.explain.models import documents
 from ui.host.catalog import Catalog
 from ui.host.errors import Page, hush
 from ui.host.limits import MAX_TRACE_BYTES, server_options
-from ui.notify import QUIET
+from ui.notify import QUIET, warn
 from ui.run.api import add_api
 from ui.run.early import Early, early_view
 from ui.run.recorded import recorded_run
@@ -50,7 +50,7 @@ def build_page(catalog: Catalog, runs: Runs) -> gr.Blocks:
             runs.leave(request.session_hash)
 
     with Page(title="Naive Speculate", fill_width=True, analytics_enabled=False, delete_cache=DELETE_CACHE) as page:
-        mounted = mounting("theme") + mounting("views", "learn")
+        mounted = mounting("theme") + mounting("tabs") + mounting("views", "learn")
         header = gr.HTML(HEADER, html_template="${value}", js_on_load=mounted, apply_default_css=False)
         component("glossary", value=glossary())
         with gr.Tabs(elem_id="tabs") as tabs:
@@ -74,7 +74,10 @@ def build_page(catalog: Catalog, runs: Runs) -> gr.Blocks:
 def _open_lesson(event: gr.EventData) -> Any:
     """A link to a lesson or a room opens their tab; `assets/js/learn.js` goes to the step, `room.js` opens the room."""
     query = linked(event)
-    return gr.Tabs(selected="learn") if lesson_in(query) or room_in(query) else gr.skip()
+    for name, found in (("lesson", lesson_in(query)), ("room", room_in(query))):
+        if query.get(name) and not found:
+            warn(f"there is no {name} {query[name]!r:.80}, to which the link leads")
+    return gr.Tabs(selected="learn")
 
 
 def open_queue(page: gr.Blocks, size: int) -> None:

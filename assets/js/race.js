@@ -126,7 +126,10 @@ class Lane {
       const event = player.events[player.cursor];
       if (!OUTPUT.has(event.kind)) continue;
       const node = this.flow.add(event);
-      if (this.tokens === this.shared) node.dataset.parts = "";
+      if (this.tokens === this.shared) {
+        node.dataset.parts = "";
+        node.title = "From here on the two texts are different.";
+      }
       this.tokens += 1;
     }
     this.flow.follow();

@@ -4,7 +4,7 @@ import { whenLost } from "./connection.js";
 import { readdress } from "./dom.js";
 
 const PATIENCE_MS = 60000;
-const LINKED = ["room", "text", "dice", "alpha"]; // what links to rooms hold
+export const LINKED = ["room", "text", "dice", "alpha"]; // what links to rooms hold
 export const NO_ANSWER = "No answer; try again.";
 
 // A form's question to the server: while it is open its button is off. Where no answer comes, that is said, and `given` is called.

@@ -29,9 +29,9 @@ export function mount({ element, measure }) {
   });
 }
 
-export function numbers({ sums, rounds, tokens, started, speedup, unmeasured }) {
+export function numbers({ sums, rounds, started, speedup, unmeasured }) {
   const block = isBlock(started);
-  const rate = sums.time > 0 ? tokens / sums.time : 0;
+  const rate = sums.time > 0 ? sums.tokens / sums.time : 0;
   return [
     sums.drafted
       ? [percent(sums.accepted / sums.drafted), `${fates(sums, block)}. Of the ${amount(sums.judged)} that were judged, ${percent(sums.accepted / sums.judged)} were kept: α. ${luckOf({ sums, started })?.note ?? ""}`.trim()]
@@ -54,18 +54,19 @@ function waiting(unmeasured, rounds) {
 const times = (factor) => factor.toFixed(factor < 9.95 ? 1 : 0);
 
 // Pieces of the sentence: text, and nodes.
-export function said({ sums, rounds, tokens, started, finished, live }) {
+export function said({ sums, rounds, started, finished, live }) {
   if (!rounds.length) return finished ? ["Nothing was decoded.", cutShort(finished)] : ["The prompt is being read, and the first round drafted."];
-  const [written, passes] = [count(tokens, "token"), count(rounds.length, "pass", "passes")];
+  const [written, passes] = [count(sums.tokens, "token"), count(rounds.length, "pass", "passes")];
   const opened = (text) => live ? text : `In this recorded run, ${text[0].toLowerCase()}${text.slice(1)}`;
-  if (!sums.drafted) {
-    return [opened(`Plain decoding: the target model wrote ${written} in ${passes}, one token a pass.`), cutShort(finished)];
-  }
   const guesser = GUESSERS.get(started.settings?.drafter) || "A small draft model";
+  if (!sums.drafted) {
+    const plain = started.settings?.num_draft_tokens === 0 ? "Plain decoding" : `${guesser} has guessed nothing`;
+    return [opened(`${plain}: the target model wrote ${written} in ${passes}, one token a pass.`), cutShort(finished)];
+  }
   return [
     opened(`${guesser} guessed ${count(sums.drafted, "token")} ahead; of these the target model ${fates(sums, isBlock(started))}: `),
     make("strong", "", `${written} in ${passes}`),
-    ` of the target model instead of ${tokens.toLocaleString("en")}.`,
+    ` of the target model instead of ${sums.tokens.toLocaleString("en")}.`,
     cutShort(finished),
   ];
 }

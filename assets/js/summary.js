@@ -43,7 +43,7 @@ export class Sums {
     const sum = (share) => alphas.reduce((total, alpha) => total + share(alpha), 0);
     const told = { told: alphas.length, expected: sum((alpha) => alpha), variance: sum((alpha) => alpha * (1 - alpha)) };
     const round = { drafted, accepted, judged, draft, verify, seconds, ...told };
-    const sums = { ...this.upto[this.upto.length - 1], time: event.time || 0 };
+    const sums = { ...this.upto[this.upto.length - 1], time: event.time || 0, tokens: this.outputs[this.outputs.length - 1] };
     for (const name of Object.keys(round)) sums[name] += round[name];
     this.rounds.push({ ...round, alphas });
     this.upto.push(sums);

@@ -17,7 +17,10 @@ export function mount({ element, trigger }) {
     button.setAttribute("aria-pressed", String(on));
     readdress((address) => { if (on) address.set("lecture", "1"); else address.delete("lecture"); });
   };
-  button.addEventListener("click", () => turn(button.getAttribute("aria-pressed") !== "true"));
+  button.addEventListener("click", () => {
+    turn(button.getAttribute("aria-pressed") !== "true");
+    button.blur(); // Space plays from now on
+  });
   document.addEventListener("keydown", (event) => {
     if (!document.body.classList.contains("ns-lecture") || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "Escape") return turn(false);

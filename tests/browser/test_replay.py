@@ -74,6 +74,11 @@ def test_numbers_and_charts_follow_the_cursor(page):
     part = Trace(recorded[n] for n in range(third + 1))
     go_to(page, third + 1)
     expect(page.locator("#stats")).to_contain_text(f"{len(part.token_ids)} tokens in 3 passes")
+    kept = next(n for n in range(third, len(recorded)) if recorded[n].kind == "accepted")
+    go_to(page, kept + 1)  # the fourth has not ended, so that its tokens do not count yet
+    see_chart(page, "chart-acceptance")
+    expect(page.locator("#stats")).to_contain_text(f"{len(part.token_ids)} tokens in 3 passes")
+    assert len(text(page)) > len(part.text)
     see_chart(page, "chart-acceptance")
     page.wait_for_function("() => document.querySelector('#chart-acceptance').data?.[0]?.x.length <= 3")
 

@@ -97,7 +97,7 @@ def _slider(start: Settings, name: str, low: float, high: float, step: float, la
 
 
 def _number(start: Settings, name: str, label: str, info: str, **more: Any) -> gr.Number:
-    return gr.Number(getattr(start, name), label=label, info=info, precision=0, **more)
+    return gr.Number(getattr(start, name), label=label, info=info, **more)
 
 
 def build_main(start: Settings) -> Controls:

@@ -1,6 +1,6 @@
 """What a visitor chose: the values behind the controls, as one record, and as the query string of a link."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, fields
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -11,9 +11,11 @@ from pydantic.dataclasses import dataclass
 from naive_speculate.events.trace import Trace
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.serving import Request
+from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.speculate.sequence import Detail
+from naive_speculate.speculate.verify import VERIFIERS
 from ui.checks import first_problem
-from ui.run.guided import controls_of, guide
+from ui.run.guided import TITLES, controls_of, guide
 
 MAX_PROMPT_CHARACTERS = 100_000
 
@@ -95,6 +97,9 @@ ALIKE = {field.name for field in fields(Settings)} & {field.name for field in fi
 NOTHING = Settings(prompt="", seed=None)
 """What a link need not say: with it, every other value is in the link."""
 
+CHOICES: dict[str, Collection[str]] = {"verify_strategy": VERIFIERS, "drafter": DRAFTERS, "guided": TITLES}
+"""What the fields that are chosen from a list may hold; the last two may be empty."""
+
 
 def from_query(query: Mapping[str, str]) -> dict[str, Any]:
     """The settings that a link carries, by field.
@@ -104,6 +109,9 @@ def from_query(query: Mapping[str, str]) -> dict[str, Any]:
     """
     linked = {field.name: query[field.name][:MAX_PROMPT_CHARACTERS] for field in fields(Settings) if field.name in query}
     settings = checked(linked)
+    for name, known in CHOICES.items():
+        if linked.get(name) and linked[name] not in known:
+            raise ValueError(f"{name} must be one of {', '.join(known)}, got {linked[name]!r:.80}")
     return {name: getattr(settings, name) for name in linked}
 
 

@@ -1,6 +1,7 @@
 """The places of a run's headline, which `assets/js/stats.js` fills as the stage goes on, and a run's title."""
 
 from naive_speculate.events.trace import Trace
+from naive_speculate.speculate.draft import DRAFTERS
 from ui.explain.glossary import link
 
 TILES = {
@@ -30,9 +31,11 @@ def title(trace: Trace) -> str:
     """One line on a run's settings, in plain text."""
     started, settings = trace.started, trace.settings
     k = settings.get("num_draft_tokens")
+    drafter = DRAFTERS.get(str(settings.get("drafter")))
     strategy = str(settings.get("verify_strategy", "")).replace("_", " ")
     temperature = settings.get("temperature")
     parts = [
+        drafter.title.lower() if drafter and drafter.title and k != 0 else "",
         strategy,
         f"k = {k}" if k is not None else "",
         f"temperature {temperature:g}" if isinstance(temperature, int | float) else "",

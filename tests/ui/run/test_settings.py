@@ -33,7 +33,17 @@ def test_a_page_without_settings_in_its_link_keeps_its_own():
 
 
 @pytest.mark.parametrize(
-    "query", [{"seed": "abc"}, {"temperature": "nan"}, {"temperature": "warm"}, {"auto": "perhaps"}, {"max_tokens": "1.5"}]
+    "query",
+    [
+        {"seed": "abc"},
+        {"temperature": "nan"},
+        {"temperature": "warm"},
+        {"auto": "perhaps"},
+        {"max_tokens": "1.5"},
+        {"verify_strategy": "mine"},
+        {"drafter": "me"},
+        {"guided": "poem"},
+    ],
 )
 def test_a_link_that_makes_no_sense_is_refused_by_name(query):
     with pytest.raises(ValueError, match=next(iter(query))):

@@ -10,3 +10,4 @@ def test_every_number_has_its_place():
 
 def test_the_title_names_the_settings():
     assert title(run([(2, 1)], temperature=0.7)) == "speculative sampling · k = 5 · temperature 0.7 · seed 7"
+    assert title(run([(2, 1)], temperature=0.7, drafter="head")).startswith("draft head · speculative sampling · k = 5")
