@@ -1,7 +1,6 @@
 // A dialog about the run on the stage: what each strategy would have made of the same drafts. A button at the chart of kept
 // lengths opens it.
 
-import { follow } from "./cursor.js";
 import { button } from "./dom.js";
 
 export function mount({ element, server, trigger }) {
@@ -31,8 +30,9 @@ export function mount({ element, server, trigger }) {
     if (event.target === dialog || event.target.closest("[data-close]")) dialog.close();
   });
   dialog.addEventListener("change", ({ target }) => body.classList.toggle("ns-only-parting", target.checked));
-  follow(() => {
+  const offer = () => {
     const tools = document.querySelector("#chart-lengths + .ns-pictures");
-    if (tools && !tools.contains(opener)) tools.append(opener);
-  });
+    if (tools) tools.append(opener); else requestAnimationFrame(offer); // they come with the chart's first figure
+  };
+  offer();
 }
