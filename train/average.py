@@ -1,52 +1,64 @@
-"""The mean of exported models' weights: ``python -m train.average OUT FOLDER=SHARE FOLDER=SHARE …``.
+"""The mean of exported models' weights, or draft heads': ``python -m train.average OUT FOLDER=SHARE FOLDER=SHARE …``.
 
 Where one leg of training began with the other's end, a point between the two is better than either (weight averaging,
 Izmailov et al. 2018, arXiv 1803.05407; model soups, Wortsman et al. 2022, arXiv 2203.05482).
 """
 
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from tokenizers import Tokenizer
-from transformers import LlamaForCausalLM
+from safetensors.torch import load_file, save_file
 
 from train.checkpoint import differences
 from train.errors import TrainingError
-from train.export import export
+from train.export import written_anew
 
 USAGE = "usage: python -m train.average OUT FOLDER=SHARE FOLDER=SHARE …"
+WEIGHTS = "*.safetensors"
 
 
-@torch.no_grad()
-def average(shares: Sequence[tuple[Path, float]]) -> LlamaForCausalLM:
-    """The mean of these exported models, whose shares are divided by their sum; computed in float32.
+def average(shares: Sequence[tuple[Path, float]], out: Path) -> None:
+    """Write what lies in the first folder, with the mean of all folders' weights; shares are divided by their sum.
 
     Raises:
-        TrainingError: If a folder holds no model, two are of different shapes, or a share is not above 0.
+        TrainingError: If a folder holds no weights, those of two are of different shapes, or a share is not above 0.
     """
-    mean: LlamaForCausalLM | None = None
-    total = sum(share for _, share in shares)
     for folder, share in shares:
         if not share > 0:
             raise TrainingError(f"{folder}: its share must be above 0, got {share:g}")
-        if not (folder / "config.json").is_file():
+        if not any(folder.glob(WEIGHTS)):
             raise TrainingError(f"no exported model in {folder}")
-        model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
-        if mean is None:
-            mean = model
-            for weight in mean.parameters():
-                weight.mul_(share / total)
-            continue
-        there, here = ({name: list(weight.shape) for name, weight in each.named_parameters()} for each in (model, mean))
-        if found := differences(there, here):
-            raise TrainingError(f"{folder} is of another shape than {shares[0][0]} ({'; '.join(found)})")
-        for weight, other in zip(mean.parameters(), model.parameters(), strict=True):
-            weight.add_(other, alpha=share / total)
-    if mean is None:
-        raise TrainingError("nothing to average")
-    return mean
+    first, total = shares[0][0], sum(share for _, share in shares)
+    with written_anew(out) as partial:
+        for path in sorted(path for path in first.iterdir() if path.is_file()):
+            if path.match(WEIGHTS):
+                given = [(_read(folder, path.name, first), share / total) for folder, share in shares]
+                save_file({name: _mean(name, given) for name in given[0][0]}, partial / path.name, {"format": "pt"})
+            else:
+                shutil.copyfile(path, partial / path.name)
+            (partial / path.name).chmod(0o644)
+
+
+def _read(folder: Path, name: str, first: Path) -> dict[str, torch.Tensor]:
+    """A file of weights, which must be of the shapes of the first folder's."""
+    here = load_file(first / name)
+    if folder == first:
+        return here
+    there = load_file(folder / name) if (folder / name).is_file() else {}
+    theirs, ours = ({key: list(weight.shape) for key, weight in weights.items()} for weights in (there, here))
+    if found := differences(theirs, ours):
+        raise TrainingError(f"{folder} is of another shape than {first} ({'; '.join(found)})")
+    return there
+
+
+def _mean(name: str, given: Sequence[tuple[dict[str, torch.Tensor], float]]) -> torch.Tensor:
+    first = given[0][0][name]
+    if not first.is_floating_point():  # a head's table of tokens
+        return first
+    return torch.stack([weights[name].float() * share for weights, share in given]).sum(0).to(first.dtype)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -59,11 +71,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(USAGE, file=sys.stderr)
         return 2
     try:
-        mean = average(shares)
+        average(shares, Path(given[0]))
     except TrainingError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    export(mean, Tokenizer.from_file(str(shares[0][0] / "tokenizer.json")), Path(given[0]))
     return 0
 
 

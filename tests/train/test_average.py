@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer, LlamaForCausalLM
 
 from train.average import main
@@ -42,6 +43,17 @@ def test_every_weight_is_the_mean_by_the_shares(models: Path, tmp_path: Path) ->
         torch.testing.assert_close(weight, 0.25 * one[name] + 0.75 * two[name], rtol=1e-3, atol=1e-6)
     assert not torch.equal(one["model.embed_tokens.weight"], two["model.embed_tokens.weight"])
     assert len(AutoTokenizer.from_pretrained(tmp_path / "mean")) == RECIPE.vocab_size
+
+
+def test_a_head_s_table_of_tokens_stays_as_it_is(tmp_path: Path) -> None:
+    for name, value in (("one", 1.0), ("two", 2.0)):
+        (tmp_path / name).mkdir()
+        tensors = {"fc.weight": torch.full((2, 2), value).half(), "d2t": torch.tensor([3, 7])}
+        save_file(tensors, tmp_path / name / "model.safetensors")
+    assert main([str(tmp_path / "mean"), f"{tmp_path / 'one'}=.5", f"{tmp_path / 'two'}=.5"]) == 0
+    mean = load_file(tmp_path / "mean" / "model.safetensors")
+    assert mean["d2t"].tolist() == [3, 7]
+    assert torch.equal(mean["fc.weight"], torch.full((2, 2), 1.5).half())
 
 
 @pytest.mark.parametrize(
