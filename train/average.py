@@ -1,9 +1,10 @@
 """The mean of exported models' weights, or draft heads': ``python -m train.average OUT FOLDER=SHARE FOLDER=SHARE …``.
 
-Where one leg of training began with the other's end, a point between the two is better than either (weight averaging,
+Where one leg of training began with the other's end, a point between the two can be better than either (weight averaging,
 Izmailov et al. 2018, arXiv 1803.05407; model soups, Wortsman et al. 2022, arXiv 2203.05482).
 """
 
+import math
 import shutil
 import sys
 from collections.abc import Sequence
@@ -18,6 +19,8 @@ from train.export import written_anew
 
 USAGE = "usage: python -m train.average OUT FOLDER=SHARE FOLDER=SHARE …"
 WEIGHTS = "*.safetensors"
+ALIKE = ("config.json", "tokenizer.json")
+"""Files that must be the same: weights mean something only with them."""
 
 
 def average(shares: Sequence[tuple[Path, float]], out: Path) -> None:
@@ -27,19 +30,25 @@ def average(shares: Sequence[tuple[Path, float]], out: Path) -> None:
         TrainingError: If a folder holds no weights, those of two are of different shapes, or a share is not above 0.
     """
     for folder, share in shares:
-        if not share > 0:
+        if not 0 < share < math.inf:
             raise TrainingError(f"{folder}: its share must be above 0, got {share:g}")
         if not any(folder.glob(WEIGHTS)):
             raise TrainingError(f"no exported model in {folder}")
     first, total = shares[0][0], sum(share for _, share in shares)
     with written_anew(out) as partial:
-        for path in sorted(path for path in first.iterdir() if path.is_file()):
+        for path in sorted(first.iterdir(), key=lambda path: (not path.match(WEIGHTS), path.name)):
             if path.match(WEIGHTS):
                 given = [(_read(folder, path.name, first), share / total) for folder, share in shares]
                 save_file({name: _mean(name, given) for name in given[0][0]}, partial / path.name, {"format": "pt"})
             else:
+                if path.name in ALIKE and any(_bytes(folder / path.name) != path.read_bytes() for folder, _ in shares):
+                    raise TrainingError(f"{path.name} is not the same in {', '.join(str(folder) for folder, _ in shares)}")
                 shutil.copyfile(path, partial / path.name)
             (partial / path.name).chmod(0o644)
+
+
+def _bytes(path: Path) -> bytes:
+    return path.read_bytes() if path.is_file() else b""
 
 
 def _read(folder: Path, name: str, first: Path) -> dict[str, torch.Tensor]:

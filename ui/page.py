@@ -29,6 +29,8 @@ from ui.theme import theme
 
 TAGLINE = "Speculative decoding, live: a small model guesses ahead, a large one checks. The large one's output, only sooner."
 
+TABS = ("run", "race", "explore", "learn")
+
 DELETE_CACHE = (600, 3600)
 """Every so many seconds, Gradio deletes its files that are older than so many; nothing here should make any."""
 
@@ -50,10 +52,10 @@ def build_page(catalog: Catalog, runs: Runs) -> gr.Blocks:
             runs.leave(request.session_hash)
 
     with Page(title="Naive Speculate", fill_width=True, analytics_enabled=False, delete_cache=DELETE_CACHE) as page:
-        mounted = mounting("theme") + mounting("tabs") + mounting("views", "learn")
+        mounted = mounting("theme") + mounting("tabs") + mounting("views", "linked")
         header = gr.HTML(HEADER, html_template="${value}", js_on_load=mounted, apply_default_css=False)
         component("glossary", value=glossary())
-        with gr.Tabs(elem_id="tabs") as tabs:
+        with gr.Tabs(elem_id="tabs"):
             with gr.Tab("Run", id="run"):
                 workbench = Workbench(catalog, runs, first)
             with gr.Tab("Race", id="race"):
@@ -65,19 +67,19 @@ def build_page(catalog: Catalog, runs: Runs) -> gr.Blocks:
                 build_yourself(catalog)
                 build_doctor()
         # Not on every load: each time anything runs, Gradio copies all components that were ever set, with all in them.
-        header.learn(_open_lesson, None, tabs, **QUIET)
+        header.linked(_check_link, None, None, **QUIET)
         page.unload(leave)
         add_api(catalog)
     return page
 
 
-def _open_lesson(event: gr.EventData) -> Any:
-    """A link to a lesson or a room opens their tab; `assets/js/learn.js` goes to the step, `room.js` opens the room."""
+def _check_link(event: gr.EventData) -> None:
+    """Tells of a lesson, a room or a tab that there is not. `assets/js/tabs.js` opens the tab, `learn.js` goes to the step,
+    `room.js` opens the room."""
     query = linked(event)
-    for name, found in (("lesson", lesson_in(query)), ("room", room_in(query))):
+    for name, found in (("lesson", lesson_in(query)), ("room", room_in(query)), ("tab", query.get("tab") in TABS)):
         if query.get(name) and not found:
             warn(f"there is no {name} {query[name]!r:.80}, to which the link leads")
-    return gr.Tabs(selected="learn")
 
 
 def open_queue(page: gr.Blocks, size: int) -> None:

@@ -60,7 +60,7 @@ export function said({ sums, rounds, started, finished, live }) {
   const opened = (text) => live ? text : `In this recorded run, ${text[0].toLowerCase()}${text.slice(1)}`;
   const guesser = GUESSERS.get(started.settings?.drafter) || "A small draft model";
   if (!sums.drafted) {
-    const plain = started.settings?.num_draft_tokens === 0 ? "Plain decoding" : `${guesser} has guessed nothing`;
+    const plain = started.settings?.num_draft_tokens ? `${guesser} has guessed nothing` : "Plain decoding";
     return [opened(`${plain}: the target model wrote ${written} in ${passes}, one token a pass.`), cutShort(finished)];
   }
   return [

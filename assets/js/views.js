@@ -9,8 +9,8 @@ const query = new URLSearchParams(location.search);
 
 export function mount({ element, trigger }) {
   if (query.get("embed") === "1") embed();
-  // A link into the Learn tab; not before the page listens.
-  if (query.get("lesson") || query.get("room")) setTimeout(() => trigger("learn", { query: String(query) }));
+  // A link to a tab, a lesson or a room, which there may not be; not before the page listens.
+  if (["lesson", "room", "tab"].some((name) => query.get(name))) setTimeout(() => trigger("linked", { query: String(query) }));
   const button = element.querySelector(".ns-lecture-button");
   const turn = (on) => {
     document.body.classList.toggle("ns-lecture", on);
@@ -21,6 +21,8 @@ export function mount({ element, trigger }) {
     turn(button.getAttribute("aria-pressed") !== "true");
     button.blur(); // Space plays from now on
   });
+  // Each place in the browser's history has an address of its own; the page is as it was left.
+  window.addEventListener("popstate", () => turn(document.body.classList.contains("ns-lecture")));
   document.addEventListener("keydown", (event) => {
     if (!document.body.classList.contains("ns-lecture") || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "Escape") return turn(false);

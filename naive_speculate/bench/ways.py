@@ -93,12 +93,12 @@ class Transformers:
         target.register_forward_pre_hook(self._count)
 
     def choose_threads(self, prompt: list[int], candidates: list[int]) -> None:
-        """Take the number of torch threads with which generation, plain and assisted, is fastest. They are tried in turn, since
-        other programs' work comes and goes."""
+        """Take the number of torch threads with which the faster of plain and assisted generation, the one to be compared with, is
+        fastest. They are tried in turn, since other programs' work comes and goes."""
         fastest = dict.fromkeys(candidates, math.inf)
         for threads in 3 * candidates:
             self.threads = threads
-            seconds = sum(self.way(k, 0.0).decode(prompt, 0).seconds for k in (0, 5))
+            seconds = min(self.way(k, 0.0).decode(prompt, 0).seconds for k in (0, 5))
             fastest[threads] = min(fastest[threads], seconds)
         self.threads = min(candidates, key=fastest.__getitem__)
 

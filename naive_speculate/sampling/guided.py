@@ -33,7 +33,7 @@ _TYPES: dict[str, tuple[Any, str]] = {
     "json_object": (bool, "True"),
 }
 _LITERAL = re.compile(r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]')
-_HEX = re.compile(r"(?<!\\)((?:\\\\)*)\\x([0-9a-fA-F]{2})")
+_HEX = re.compile(r"(?<!\\)((?:\\\\)*)\\(?:x|u00)([0-9a-fA-F]{2})")
 _COUNTED = re.compile(r"([\w.-]+)(?:\{(\d+), (-?\d+)\})?")
 _KINDS = tuple(_TYPES)
 
@@ -194,17 +194,26 @@ def parse(name: str, text: str, *, any_whitespace: bool = True) -> "xgrammar.Gra
         if name == "json":
             return xgrammar.Grammar.from_json_schema(text, any_whitespace=any_whitespace)
         if name == "regex":
-            return xgrammar.Grammar.from_regex(_with_two_digits(text))
+            return xgrammar.Grammar.from_regex(_two_digits(name, text))
         if name in ("grammar", "choice"):
-            return xgrammar.Grammar.from_ebnf(_with_two_digits(text))
+            return xgrammar.Grammar.from_ebnf(_two_digits(name, text))
         return xgrammar.Grammar.builtin_json_grammar()
     except (RuntimeError, ValueError, TypeError) as error:
         raise ValueError(f"guided_decoding {name} does not parse, got {text!r:.80}: {_said(error)}") from None
 
 
-def _with_two_digits(text: str) -> str:
-    r"""`\xHH` as `\u00HH`: xgrammar reads as many hexadecimal digits after `\x` as there are, but just four after `\u`."""
-    return _HEX.sub(r"\1\\u00\2", text)
+def _two_digits(name: str, text: str) -> str:
+    r"""The text with `\xHH` written so that xgrammar reads two digits: it takes as many as there are, but four after `\u`.
+
+    In a regular expression's class it prints escaped characters that are not plain ASCII anew, and reads that; so they go as
+    they are, but for NUL, which it takes in no other way.
+    """
+
+    def character(found: re.Match[str]) -> str:
+        code = int(found[2], 16)
+        return found[1] + (chr(code) if name == "regex" and (0 < code < 0x20 or code >= 0x7F) else rf"\u00{found[2]}")
+
+    return _HEX.sub(character, text)
 
 
 def _said(error: Exception) -> str:
@@ -256,9 +265,9 @@ class GrammarCompiler:
         if name == "json":
             return self._compiler.compile_json_schema(text, any_whitespace=any_whitespace)
         if name == "regex":
-            return self._compiler.compile_regex(_with_two_digits(text))
+            return self._compiler.compile_regex(_two_digits(name, text))
         if name in ("grammar", "choice"):
-            return self._compiler.compile_grammar(_with_two_digits(text))
+            return self._compiler.compile_grammar(_two_digits(name, text))
         return self._compiler.compile_builtin_json_grammar()
 
 
@@ -297,4 +306,4 @@ class GrammarMask:
             self._matcher.fill_next_token_bitmask(self._bitmask)
             forbidden = torch.zeros_like(scores, dtype=torch.float32)  # xgrammar takes no float64
             self._apply(forbidden, self._bitmask.to(scores.device))
-            scores += forbidden
+            scores.masked_fill_(forbidden == -torch.inf, -torch.inf)

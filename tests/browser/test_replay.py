@@ -76,7 +76,8 @@ def test_numbers_and_charts_follow_the_cursor(page):
     expect(page.locator("#stats")).to_contain_text(f"{len(part.token_ids)} tokens in 3 passes")
     kept = next(n for n in range(third, len(recorded)) if recorded[n].kind == "accepted")
     go_to(page, kept + 1)  # the fourth has not ended, so that its tokens do not count yet
-    see_chart(page, "chart-acceptance")
+    upto = Trace(recorded[n] for n in range(kept + 1))
+    expect(page.locator(".ns-clean")).to_have_text(f"{recorded.started.prompt}{upto.text}")  # told after the numbers
     expect(page.locator("#stats")).to_contain_text(f"{len(part.token_ids)} tokens in 3 passes")
     assert len(text(page)) > len(part.text)
     see_chart(page, "chart-acceptance")

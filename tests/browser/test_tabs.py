@@ -45,6 +45,8 @@ def test_a_link_to_what_there_is_not_is_told(page):
     selected(page, "Learn")
     page.goto(start + "?room=attic")
     toast(page, "there is no room 'attic'")
+    page.goto(start + "?tab=cellar")
+    toast(page, "there is no tab 'cellar'")
     page.goto(start + "?verify_strategy=mine")
     toast(page, "verify_strategy must be one of .*got 'mine'")
 

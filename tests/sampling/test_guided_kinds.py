@@ -1,6 +1,7 @@
 """Guided decoding: what may be asked for, and what is kept of it."""
 
 import json
+import re
 
 import pytest
 import torch
@@ -117,6 +118,13 @@ def test_json_without_loose_white_space_is_written_to_its_end(bundled_decoder):
 def test_a_hexadecimal_digit_is_no_part_of_the_character_before_it(bundled_decoder, given, text):
     params = SamplingParams(max_tokens=40, temperature=0, guided_decoding=given)
     assert [bundled_decoder.generate("Say:", params, num_draft_tokens=k).text for k in (0, 4)] == [text] * 2
+
+
+def test_a_class_of_characters_holds_those_that_it_names(bundled_decoder):
+    regex = r"[\xe9a]{3}[\x1fb]{2}[\u00e9c]{2}[\x5dd][^\x01-\xffe]"
+    for seed in range(4):
+        params = SamplingParams(max_tokens=60, temperature=2, seed=seed, guided_decoding={"regex": regex})
+        assert re.fullmatch(regex, bundled_decoder.generate("Say:", params, num_draft_tokens=4).text)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,13 +23,16 @@ RECIPE = PRESETS["tiny"]
 
 @pytest.fixture(scope="module")
 def models(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two exported models of one shape, and a third of another."""
+    """Two exported models of one shape, one with another rotary base, and one of another shape."""
     folder = tmp_path_factory.mktemp("models")
     tokenizer = train_tokenizer([(corpus / "one.txt").read_text(encoding="utf-8")], RECIPE.vocab_size)
     shapes: dict[str, ModelShape] = {"one": RECIPE.target, "two": RECIPE.target, "other": replace(RECIPE.target, layers=1)}
     for seed, (name, shape) in enumerate(shapes.items()):
         shop = Workshop(replace(RECIPE, seed=seed), folder, torch.device("cpu"), compile=False)
         export(new_model(shop, shape), tokenizer, folder / name)
+    shutil.copytree(folder / "one", folder / "turned")
+    config = folder / "turned" / "config.json"
+    config.write_text(config.read_text(encoding="utf-8").replace("10000.0", "20000.0"), encoding="utf-8")
     return folder
 
 
@@ -64,6 +68,8 @@ def test_a_head_s_table_of_tokens_stays_as_it_is(tmp_path: Path) -> None:
         (["one=1", "two"], "usage: "),
         ([], "usage: "),
         (["one=1", "two=0"], "two: its share must be above 0, got 0"),
+        (["one=inf", "two=1"], "one: its share must be above 0, got inf"),
+        (["one=1", "turned=1"], "config.json is not the same in .*one, .*turned"),
         (["one=1", "nowhere=1"], "error: no exported model in .*nowhere"),
         (["one=1", "other=1"], "other is of another shape than .*one .*model.layers.1"),
     ],

@@ -97,9 +97,6 @@ ALIKE = {field.name for field in fields(Settings)} & {field.name for field in fi
 NOTHING = Settings(prompt="", seed=None)
 """What a link need not say: with it, every other value is in the link."""
 
-CHOICES: dict[str, Collection[str]] = {"verify_strategy": VERIFIERS, "drafter": DRAFTERS, "guided": TITLES}
-"""What the fields that are chosen from a list may hold; the last two may be empty."""
-
 
 def from_query(query: Mapping[str, str]) -> dict[str, Any]:
     """The settings that a link carries, by field.
@@ -109,9 +106,14 @@ def from_query(query: Mapping[str, str]) -> dict[str, Any]:
     """
     linked = {field.name: query[field.name][:MAX_PROMPT_CHARACTERS] for field in fields(Settings) if field.name in query}
     settings = checked(linked)
-    for name, known in CHOICES.items():
-        if linked.get(name) and linked[name] not in known:
-            raise ValueError(f"{name} must be one of {', '.join(known)}, got {linked[name]!r:.80}")
+    choices: dict[str, Collection[str]] = {
+        "verify_strategy": VERIFIERS,
+        "drafter": ["", *DRAFTERS],
+        "guided": ["", *TITLES],
+    }
+    for name, known in choices.items():
+        if name in linked and linked[name] not in known:
+            raise ValueError(f"{name} must be one of {', '.join(filter(None, known))}, got {linked[name]!r:.80}")
     return {name: getattr(settings, name) for name in linked}
 
 

@@ -30,7 +30,7 @@ MAX_WINDOWED = 20_000_000
 """Weights of a model that drafts several tokens in one call; each length has a session of its own, likewise. Beside computing a
 larger one, a call costs little."""
 MAX_WINDOWS = 16
-"""Such sessions of a model that are kept, those that were asked for last."""
+"""Such sessions of a model that are kept, those that were asked for last; of a head, as many for each form of its window."""
 
 
 class OnnxSession:

@@ -41,6 +41,7 @@ def test_a_page_without_settings_in_its_link_keeps_its_own():
         {"auto": "perhaps"},
         {"max_tokens": "1.5"},
         {"verify_strategy": "mine"},
+        {"verify_strategy": ""},
         {"drafter": "me"},
         {"guided": "poem"},
     ],
