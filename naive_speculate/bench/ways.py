@@ -93,7 +93,7 @@ class Transformers:
         target.register_forward_pre_hook(self._count)
 
     def choose_threads(self, prompt: list[int], candidates: list[int]) -> None:
-        """Take the number of torch threads with which the faster of plain and assisted generation, the one to be compared with, is
+        """Take the number of torch threads with which the faster of plain and assisted generation, which is compared with, is
         fastest. They are tried in turn, since other programs' work comes and goes."""
         fastest = dict.fromkeys(candidates, math.inf)
         for threads in 3 * candidates:
