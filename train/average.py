@@ -27,7 +27,7 @@ def average(shares: Sequence[tuple[Path, float]], out: Path) -> None:
     """Write what lies in the first folder, with the mean of all folders' weights; shares are divided by their sum.
 
     Raises:
-        TrainingError: If a folder holds no weights, those of two are of different shapes, or a share is not above 0.
+        TrainingError: If a folder holds no weights, two differ in shape, configuration or tokenizer, or a share is not above 0.
     """
     for folder, share in shares:
         if not 0 < share < math.inf:

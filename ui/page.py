@@ -30,6 +30,7 @@ from ui.theme import theme
 TAGLINE = "Speculative decoding, live: a small model guesses ahead, a large one checks. The large one's output, only sooner."
 
 TABS = ("run", "race", "explore", "learn")
+"""The tabs' names in links."""
 
 DELETE_CACHE = (600, 3600)
 """Every so many seconds, Gradio deletes its files that are older than so many; nothing here should make any."""

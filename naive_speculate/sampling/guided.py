@@ -2,9 +2,9 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -36,6 +36,7 @@ _LITERAL = re.compile(r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]')
 _HEX = re.compile(r"(?<!\\)((?:\\\\)*)\\(?:x|u00)([0-9a-fA-F]{2})")
 _COUNTED = re.compile(r"([\w.-]+)(?:\{(\d+), (-?\d+)\})?")
 _KINDS = tuple(_TYPES)
+_Maker = Callable[[str], Any]
 
 
 @dataclass(frozen=True)
@@ -191,15 +192,19 @@ def parse(name: str, text: str, *, any_whitespace: bool = True) -> "xgrammar.Gra
     """
     xgrammar = _xgrammar()
     try:
-        if name == "json":
-            return xgrammar.Grammar.from_json_schema(text, any_whitespace=any_whitespace)
-        if name == "regex":
-            return xgrammar.Grammar.from_regex(_two_digits(name, text))
-        if name in ("grammar", "choice"):
-            return xgrammar.Grammar.from_ebnf(_two_digits(name, text))
-        return xgrammar.Grammar.builtin_json_grammar()
+        grammar, schema = xgrammar.Grammar, partial(xgrammar.Grammar.from_json_schema, any_whitespace=any_whitespace)
+        return _made(name, text, schema, grammar.from_regex, grammar.from_ebnf, grammar.builtin_json_grammar)
     except (RuntimeError, ValueError, TypeError) as error:
         raise ValueError(f"guided_decoding {name} does not parse, got {text!r:.80}: {_said(error)}") from None
+
+
+def _made(name: str, text: str, schema: _Maker, regex: _Maker, ebnf: _Maker, any_json: Callable[[], Any]) -> Any:
+    """What the maker for this kind of grammar makes of its text."""
+    if name == "json":
+        return schema(text)
+    if name == "json_object":
+        return any_json()
+    return (regex if name == "regex" else ebnf)(_two_digits(name, text))
 
 
 def _two_digits(name: str, text: str) -> str:
@@ -262,13 +267,8 @@ class GrammarCompiler:
     def _compiled(self, name: str, text: str, *, any_whitespace: bool) -> "xgrammar.CompiledGrammar":
         r"""From its source: xgrammar would print a parsed grammar and parse that, where `\xf6d`, its "öd", becomes one
         character."""
-        if name == "json":
-            return self._compiler.compile_json_schema(text, any_whitespace=any_whitespace)
-        if name == "regex":
-            return self._compiler.compile_regex(_two_digits(name, text))
-        if name in ("grammar", "choice"):
-            return self._compiler.compile_grammar(_two_digits(name, text))
-        return self._compiler.compile_builtin_json_grammar()
+        made, schema = self._compiler, partial(self._compiler.compile_json_schema, any_whitespace=any_whitespace)
+        return _made(name, text, schema, made.compile_regex, made.compile_grammar, made.compile_builtin_json_grammar)
 
 
 class GrammarMask:
