@@ -14,6 +14,7 @@ COPY --chown=visitor ui ./ui
 COPY --chown=visitor assets ./assets
 
 USER visitor
-ENV PYTHONUNBUFFERED=1
+# Weights in pages of 2 MB, where Linux gives them to who asks.
+ENV PYTHONUNBUFFERED=1 GLIBC_TUNABLES=glibc.malloc.hugetlb=1
 EXPOSE 7860
 CMD ["python", "app.py", "--host", "0.0.0.0", "--port", "7860"]

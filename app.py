@@ -23,7 +23,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser = Parser(
         prog="app.py",
         description="The Naive Speculate page: speculative decoding that one can watch. "
-        "What is not given here is taken from the environment; docs/configuration.md has the table.",
+        "What is not given here is taken from the environment; docs/hosting.md has the table.",
     )
     add = parser.add_argument
     add("--host", help="address to listen on (GRADIO_SERVER_NAME; 127.0.0.1)")

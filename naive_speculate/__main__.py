@@ -66,7 +66,8 @@ def _add_decoding(parser: argparse.ArgumentParser) -> None:
     from naive_speculate.speculate.draft import DRAFTERS
     from naive_speculate.speculate.verify import VERIFIERS
 
-    strategies = ", ".join(f"{name} (lossy)" if verifier.lossy else str(name) for name, verifier in VERIFIERS.items())
+    notes = {name: " (lossy)" if v.lossy else " (as at temperature 0)" if v.greedy else "" for name, v in VERIFIERS.items()}
+    strategies = ", ".join(f"{name}{note}" for name, note in notes.items())
     add = parser.add_argument_group("speculation").add_argument
     help = "tokens to draft a step, 0 or auto (default: %(default)s)"
     add("--num-draft-tokens", type=_window, default=5, metavar="K", help=help)

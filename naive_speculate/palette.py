@@ -42,13 +42,11 @@ STYLES: dict[str, Style] = {
         "?",
         "underline dotted",
         "drafted",
-        "Guessed by the draft model; in the text, those not yet judged.",
+        "Guessed by the drafter; in the text, those not yet judged.",
     ),
-    "accepted": Style(
-        "#0d682d", "#97f4a9", "✓", "underline", "accepted", "Guessed by the draft model, and kept by the target."
-    ),
+    "accepted": Style("#0d682d", "#97f4a9", "✓", "underline", "accepted", "Guessed by the drafter, and kept by the target."),
     "rejected": Style(
-        "#be1633", "#ff745d", "✗", "line-through", "rejected", "Guessed by the draft model, and refused by the target."
+        "#be1633", "#ff745d", "✗", "line-through", "rejected", "Guessed by the drafter, and refused by the target."
     ),
     "discarded": Style(
         "#60646a",

@@ -119,6 +119,8 @@ def test_help_names_strategies_drafters_and_defaults():
     for name in (*VerifyStrategy, *DRAFTERS, *EXECUTORS):
         assert name in said
     assert "typical_acceptance (lossy)" in said
+    assert "greedy_match (as at temperature 0)" in said
+    assert "Number of tokens before which nothing ends generation" in said
     for option, default in {
         "--num-draft-tokens K": "5",
         "--verify-strategy V": "speculative_sampling",

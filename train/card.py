@@ -41,6 +41,15 @@ CARD = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
 
 LEGS = ", in {} legs, each begun with the weights of the one before (a larger one grown from them, `train/grow.py`)"
 
+DISTILLED = """, then distilled from what the target says of {:.2f} M tokens, books and
+text that it wrote itself, {:.1f} M read in all, with total variation and forward KL, and at the end with
+total variation alone (DistillSpec, arXiv 2310.08461)"""
+HEAD_LEARNED = ",\nthen distilled on {:.1f} M tokens: first one step of a window, then {} of them simulated"
+JOINT = """
+Where the table says so, target, draft and draft head learned together (`train/together.py`): the drafters to guess the target,
+and the target, beside its next-token loss, to say what they guess, by total variation.
+"""
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -147,15 +156,17 @@ def quoted(text: str) -> str:
 
 
 def command(recipe: dict[str, Any], data: dict[str, Any], legs: list[Leg], draft_goes_on: bool) -> str:
-    """What makes the last leg again."""
-    source = data["source"]
+    """What makes the last run's legs again."""
+    source, own = data["source"], legs[len(data["earlier_legs"]) :]
     words = ["python -m train --corpus", *source["files"]]
     words += ["--preset", recipe["preset"]] if recipe["preset"] != "cpu" else []
     words += ["--valid", source["valid"]] if source["valid"] else []
-    spent = ["--tokens", str(legs[-1]["tokens"])] if legs[-1]["tokens"] else ["--minutes 0"]
+    alone = [leg["tokens"] for leg in own if leg["tokens"] and not leg.get("together")]
+    spent = [f"--tokens {alone[0]}" if alone else "--minutes 0"]
     words += ["--work FOLDER --out assets/pair", *spent, "--seed", str(recipe["seed"])]
-    words += ["--init FOLDER/target"] if len(legs) > 1 else []
+    words += ["--init FOLDER/target"] if data["earlier_legs"] else []
     words += ["--init-draft FOLDER/draft"] if draft_goes_on else []
+    words += [f"--init-head FOLDER/head --together-minutes {leg['minutes']}" for leg in own if leg.get("together")]
     return " ".join(words)
 
 
@@ -165,13 +176,14 @@ def with_head(
     """The card of a pair that has a draft head too."""
     told = ", ".join(f"{length:.2f} ({name})" for name, length in lengths.items())
     layers, million = ", ".join(map(str, recipe["layers"])), 1e6
+    size = f"{parameters / million:.1f} M parameters"
     begun = "a head that was there before" if goes_on else "the draft"
+    learned = HEAD_LEARNED.format(run["tokens"] / million, recipe["steps"]) if run["tokens"] else ""
     section = f"""\
 ## Draft head
 
 `head/` has the draft's shape, and adds to each token's embedding what it makes of the target's hidden states after layers
-{layers} at the token before, fused as in EAGLE-3 (arXiv 2503.01840): {parameters / million:.1f} M parameters, begun as {begun},
-then distilled on {run["tokens"] / million:.1f} M tokens: first one step of a window, then {recipe["steps"]} of them simulated.
+{layers} at the token before, fused as in EAGLE-3 (arXiv 2503.01840): {size}, begun as {begun}{learned}.
 With five drafted tokens on held-out prompts it gives so many tokens a target forward: {told}.
 
 """
@@ -182,9 +194,11 @@ def model_card(
     recipe: dict[str, Any], data: dict[str, Any], measured: Measured, parameters: dict[str, int],
     legs: list[Leg], draft_run: dict[str, int], written: Iterable[tuple[str, str]], draft_goes_on: bool = False,
 ) -> str:  # fmt: skip
-    target, draft, goes_on = recipe["target"], recipe["draft"], len(legs) > 1
-    story_share = data["story_tokens"] / data["train_tokens"]
+    target, draft, goes_on = recipe["target"], recipe["draft"], bool(data["earlier_legs"])
     million = 1e6
+    distilled = DISTILLED.format(draft_run["lessons"] / million, draft_run["tokens"] / million)
+    joint = [leg for leg in legs if leg.get("together")]
+    story_share = data["story_tokens"] / data["train_tokens"]
 
     def row(name: str, shape: dict[str, Any], loss: float) -> str:
         return (
@@ -203,11 +217,12 @@ def model_card(
         last="last leg of its " if goes_on else "",
         untouched="; what earlier legs read may have had more of them" if goes_on else "",
         tokenizer_origin="the texts of the first leg" if goes_on else "the same text",
-        legs_told=LEGS.format(len(legs)) if goes_on else "",
+        legs_told=LEGS.format(len(legs)) if len(legs) > 1 else "",
+        joint_told=JOINT if joint else "",
         legs=table(legs), command=command(recipe, data, legs, draft_goes_on),
         sequence_length=recipe["sequence_length"], positions=recipe["positions"], decay_share=recipe["decay_share"],
         draft_origin="begun as the draft of an earlier target" if draft_goes_on else "trained on the corpus for a while",
-        lesson_tokens=draft_run["lessons"] / million, draft_tokens=draft_run["tokens"] / million,
+        distilled=distilled if draft_run["lessons"] else "",
         temperature=SAMPLE_TEMPERATURE, sample_tokens=SAMPLE_TOKENS,
     ).splitlines()  # fmt: skip
     for prompt, text in written:

@@ -73,12 +73,31 @@ class HeadRecipe:
     adam_rate: float
 
 
+@dataclass(frozen=True)
+class TogetherRecipe:
+    """What decides how target, draft and head are trained together."""
+
+    weight: float  # of both drafters' total variation, beside the target's loss in nats
+    muon_rate: float  # of the drafters
+    adam_rate: float
+    target_share: float  # of these rates, for the target
+    batch_tokens: int  # per optimizer step
+    decay_share: float  # of the minutes, in which the rates fall
+
+
 HEADS: dict[str, HeadRecipe] = {
     "cpu": HeadRecipe((2, 6, 11), None, steps=4, muon_rate=0.015, adam_rate=0.0045),
     "gpu": HeadRecipe((2, 6, 11), None, steps=4, muon_rate=0.02, adam_rate=0.004),
     "tiny": HeadRecipe((0, 1, 1), 256, steps=3, muon_rate=0.02, adam_rate=0.004),
 }
 """By preset. Not among the recipes, which are part of the targets' checkpoints."""
+
+TOGETHER: dict[str, TogetherRecipe] = {
+    "cpu": TogetherRecipe(1.5, 0.01, 0.003, 0.3, 8192, 1.0),
+    "gpu": TogetherRecipe(1.5, 0.01, 0.003, 0.3, 65_536, 1.0),
+    "tiny": TogetherRecipe(1.5, 0.01, 0.003, 0.3, 256, 1.0),
+}
+"""By preset, likewise."""
 
 PRESETS: dict[str, Recipe] = {
     "cpu": Recipe(

@@ -28,6 +28,7 @@ PASSAGE_TOKENS = 160  # of prompt and continuation: many short ones cost less th
 PRETRAIN_SHARE, POLISH_SHARE = 0.12, 0.23  # of the draft's minutes; the rest is distillation
 TOTAL_VARIATION_WEIGHT = 0.7  # the rest is forward KL; polishing is total variation alone
 WARMUP_STEPS = 10
+SAMPLES = "samples.tokens"  # what the target wrote
 LESSONS = "lessons.tokens"  # the text that the target is asked about
 SMALLEST = 1e-9  # of the rest, and of what the target gives, in a logarithm
 MOST_ROWS = 512  # of text that is written at once; the cache of the target of 40 million takes 2 GB in bfloat16
@@ -67,7 +68,7 @@ def write_samples(shop: Workshop, target: LlamaForCausalLM, path: Path) -> None:
     where it was interrupted."""
     if path.exists():
         return
-    length, rows = min(PASSAGE_TOKENS, shop.recipe.sequence_length), min(MOST_ROWS, max(2, shop.recipe.micro_tokens // 16))
+    rows, length = _round(shop.recipe)
     start = min(PROMPT_TOKENS, length // 2)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
@@ -88,14 +89,29 @@ def write_samples(shop: Workshop, target: LlamaForCausalLM, path: Path) -> None:
     partial.replace(path)
 
 
+def temperature_of(recipe: Recipe, place: int) -> float:
+    """Which of `TEMPERATURES` the token at this place of the samples was drawn with."""
+    rows, length = _round(recipe)
+    return TEMPERATURES[place // (rows * length) % len(TEMPERATURES)]
+
+
+def _round(recipe: Recipe) -> tuple[int, int]:
+    """How many passages are written at once, and their length."""
+    return min(MOST_ROWS, max(2, recipe.micro_tokens // 16)), min(PASSAGE_TOKENS, recipe.sequence_length)
+
+
+def quick_copy(shop: Workshop, target: LlamaForCausalLM) -> LlamaForCausalLM:
+    """Frozen, and quick here."""
+    teacher = copy.deepcopy(target).eval().requires_grad_(False)
+    return teacher.bfloat16() if fast_bfloat16(shop.device) else teacher
+
+
 def teacher_and_text(shop: Workshop, target: LlamaForCausalLM, target_step: int) -> tuple[LlamaForCausalLM, Path, Path]:
     """A frozen copy of the target that is quick here; the folder of what is made for it; the text there of which it has said
     what comes next."""
-    teacher = copy.deepcopy(target).eval().requires_grad_(False)
-    if fast_bfloat16(shop.device):
-        teacher = teacher.bfloat16()
+    teacher = quick_copy(shop, target)
     folder = shop.work / f"draft-of-{target_step:07d}"
-    written, text = folder / "samples.tokens", folder / LESSONS
+    written, text = folder / SAMPLES, folder / LESSONS
     write_samples(shop, teacher, written)
     write_text(open_tokens(written), shop.tokens("train"), text)
     keep_distributions(shop, teacher, text)

@@ -145,6 +145,11 @@ class HeadModel(nn.Module):
             self.embed_tokens.weight.copy_(draft.model.embed_tokens.weight)
             self.lm_head.weight.copy_(draft.lm_head.weight.cpu()[known])
 
+    @property
+    def known(self) -> Tensor:
+        """The target's ids of the tokens among the logits, ascending, int64 ``(known,)``."""
+        return self.d2t + torch.arange(len(self.d2t), device=self.d2t.device)
+
     def forward(self, tokens: Tensor, features: Tensor, num_steps: int) -> list[Tensor]:
         """Logits of each simulated step, ``(rows, places, known)``; those of step j mean something from place j on.
 

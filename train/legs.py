@@ -4,13 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+from train.config import TogetherRecipe
 from train.errors import TrainingError
 
 FILE = "training.json"
 HEADINGS = ("layers × width", "texts", "tokens", "steps", "tokens a step", "minutes", "Muon", "AdamW")
 Leg = dict[str, Any]
 """``layers`` and ``hidden``; and ``texts`` (names), ``tokens``, ``steps``, ``batch_tokens``, ``minutes``, ``muon_rate`` and
-``adam_rate``, where they are known."""
+``adam_rate``, where they are known; ``together`` where its drafters learned with it."""
 
 
 def earlier_legs(init: Path | None) -> list[Leg]:
@@ -46,6 +47,12 @@ def this_leg(recipe: dict[str, Any], data: dict[str, Any], run: dict[str, int]) 
     }
 
 
+def joint_leg(recipe: dict[str, Any], joint: TogetherRecipe, data: dict[str, Any], run: dict[str, int]) -> Leg:
+    """The leg in which the target learned together with its drafters."""
+    rates = {"muon_rate": joint.muon_rate * joint.target_share, "adam_rate": joint.adam_rate * joint.target_share}
+    return this_leg(recipe | rates | {"batch_tokens": joint.batch_tokens}, data, run) | {"together": True}
+
+
 def table(legs: list[Leg]) -> str:
     """A row for each leg."""
     lines = [f"| {' | '.join(HEADINGS)} |", "|---" * len(HEADINGS) + "|"]
@@ -53,7 +60,8 @@ def table(legs: list[Leg]) -> str:
         cells = [f"{leg['layers']} × {leg['hidden']}"]
         if "tokens" in leg:
             tokens = f"{leg['tokens'] / 1e6:.1f} M"
-            cells += [", ".join(leg["texts"]), tokens, f"{leg['steps']:,}", f"{leg['batch_tokens']:,}", str(leg["minutes"])]
+            texts = ", ".join(leg["texts"]) + (", its own; with its drafters" if leg.get("together") else "")
+            cells += [texts, tokens, f"{leg['steps']:,}", f"{leg['batch_tokens']:,}", str(leg["minutes"])]
             cells += [str(leg["muon_rate"]), str(leg["adam_rate"])]
         else:
             cells += ["not recorded"] + [""] * (len(HEADINGS) - 2)

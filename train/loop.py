@@ -3,8 +3,8 @@
 import csv
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -111,11 +111,12 @@ class Training:
     checkpoints: CheckpointFolder
     log_path: Path
     validate: Callable[[], float]
+    shares: Mapping[str, float] = field(default_factory=dict)  # of the rates, by how parameters' names begin
 
     def run(self, budget: Budget) -> int:
         """Train until the budget is spent; the number of steps made in all."""
         recipe, device = self.recipe, next(self.model.parameters()).device
-        optimizer = PairOptimizer(self.model, recipe.muon_rate, recipe.adam_rate)
+        optimizer = PairOptimizer(self.model, recipe.muon_rate, recipe.adam_rate, self.shares)
         step, tokens, seconds = 0, 0, 0.0
         state = self.checkpoints.latest()
         if state is not None:

@@ -6,6 +6,7 @@ not multiply bfloat16 in hardware. The schedule is that of MiniCPM (arXiv 2404.0
 checkpoint of the stable phase can be continued with any larger budget.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ class Muon(torch.optim.Optimizer):
     ITERATIONS = 5
 
     def __init__(
-        self, matrices: list[nn.Parameter], lr: float, momentum: float, weight_decay: float, dtype: torch.dtype
+        self, matrices: list[dict[str, Any]], lr: float, momentum: float, weight_decay: float, dtype: torch.dtype
     ) -> None:
         super().__init__(matrices, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
         self.dtype = dtype
@@ -52,25 +53,30 @@ class Muon(torch.optim.Optimizer):
 
 
 class PairOptimizer:
-    """Both optimizers behind one small interface; ``set_rate(1.0)`` is the full learning rate."""
+    """Both optimizers behind one small interface; ``set_rate(1.0)`` is the full learning rate.
 
-    def __init__(self, model: nn.Module, muon_rate: float, adam_rate: float) -> None:
-        matrices: list[nn.Parameter] = []
-        rest: list[nn.Parameter] = []
+    Args:
+        shares: Of the rates, for parameters whose names begin so; others have the full ones.
+    """
+
+    def __init__(self, model: nn.Module, muon_rate: float, adam_rate: float, shares: Mapping[str, float] | None = None) -> None:
+        matrices: dict[float, list[nn.Parameter]] = {}
+        rest: dict[float, list[nn.Parameter]] = {}
         for name, parameter in model.named_parameters():
             is_matrix = parameter.ndim == 2 and "embed" not in name and "lm_head" not in name
-            (matrices if is_matrix else rest).append(parameter)
+            share = next((share for prefix, share in (shares or {}).items() if name.startswith(prefix)), 1.0)
+            (matrices if is_matrix else rest).setdefault(share, []).append(parameter)
         self.base_rates = (muon_rate, adam_rate)
-        dtype = torch.bfloat16 if fast_bfloat16(matrices[0].device) else torch.float32
+        dtype = torch.bfloat16 if fast_bfloat16(next(model.parameters()).device) else torch.float32
         self.parts: tuple[torch.optim.Optimizer, torch.optim.Optimizer] = (
-            Muon(matrices, muon_rate, momentum=0.95, weight_decay=0.01, dtype=dtype),
-            torch.optim.AdamW(rest, lr=adam_rate, betas=(0.9, 0.95), weight_decay=0.0),
+            Muon(_groups(matrices), muon_rate, momentum=0.95, weight_decay=0.01, dtype=dtype),
+            torch.optim.AdamW(_groups(rest), lr=adam_rate, betas=(0.9, 0.95), weight_decay=0.0),
         )
 
     def set_rate(self, factor: float) -> None:
         for part, base in zip(self.parts, self.base_rates, strict=True):
             for group in part.param_groups:
-                group["lr"] = base * factor
+                group["lr"] = base * factor * group["share"]
 
     def step(self) -> None:
         for part in self.parts:
@@ -83,6 +89,10 @@ class PairOptimizer:
     def load_state_dict(self, states: list[dict[str, Any]]) -> None:
         for part, state in zip(self.parts, states, strict=True):
             part.load_state_dict(state)
+
+
+def _groups(by_share: Mapping[float, list[nn.Parameter]]) -> list[dict[str, Any]]:
+    return [{"params": parameters, "share": share} for share, parameters in by_share.items()]
 
 
 def rate_factor(step: int, progress: float, warmup_steps: int, decay_share: float) -> float:

@@ -1,5 +1,5 @@
 // What a run comes to after each of its rounds, kept as sums while its events come in, so that the numbers of any place are
-// there at once. They are those of naive_speculate/metrics.py.
+// there at once. They are those of naive_speculate/events/metrics.py.
 
 import { OUTPUT } from "./tokens.js";
 

@@ -174,7 +174,7 @@ class Yourself {
 
   async share(button) {
     const query = new URLSearchParams({ room: "yourself", text: this.beginning, dice: this.seed });
-    if (this.words.length === this.most) query.set("alpha", this.alpha.toFixed(4));
+    if (this.words.length === this.most) query.set("alpha", shown(this.alpha));
     const address = `${location.origin}${location.pathname}?${query}`;
     const done = await copyBy(button, address, "Link copied", "It is in the address bar");
     if (!done) history.replaceState(history.state, "", address);

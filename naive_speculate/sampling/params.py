@@ -60,8 +60,7 @@ class SamplingParams:
         include_stop_str_in_output: Keep the stop string at the end of the text.
         ignore_eos: Go on after an end-of-sequence token.
         max_tokens: Number of tokens after which generation ends; at least 1, or None for as many as the model has room for.
-        min_tokens: Number of tokens after which end-of-sequence, stop token or stop string may end generation; a stop string
-            counts where a later token completes it.
+        min_tokens: Number of tokens before which nothing ends generation; a stop string counts where a later one completes it.
         logprobs: Report this many most probable tokens a position (and the chosen one), of the raw distribution; -1 for all.
         prompt_logprobs: The same for the tokens of the prompt.
         detokenize: Turn tokens into text.

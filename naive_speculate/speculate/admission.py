@@ -18,7 +18,7 @@ from naive_speculate.speculate.draft import DRAFTERS, GIVEN, HeadDrafter, Transl
 from naive_speculate.speculate.request import Prompt, Request, check_confidence, check_given, check_window
 from naive_speculate.speculate.run import Run
 from naive_speculate.speculate.sequence import CancelFlag, GivenTokens, SequenceState
-from naive_speculate.speculate.verify import VERIFIERS, verifier_for
+from naive_speculate.speculate.verify import verifier_for
 from naive_speculate.speculate.window import AutoWindow, FixedWindow
 from naive_speculate.text import StopStrings, TextStream, Vocabulary
 from naive_speculate.translation import token_bytes
@@ -89,7 +89,7 @@ class Admission:
             "verify_strategy": str(request.verify_strategy),
             "drafter": drafter,
             "detail": request.detail,
-            "lossy": VERIFIERS[request.verify_strategy].lossy and not params.greedy,
+            "lossy": not params.greedy and (verifier.lossy or verifier.greedy),
         }
         drafting = drafter_for(drafter, self.pair) if window_size != 0 else None
         pipelines = [self._pipeline(params, token_ids, stops) for _ in range(params.num_sequences)]

@@ -15,7 +15,8 @@ from naive_speculate.speculate.samplers import RejectionSampler, TypicalAcceptan
 
 
 class VerifyStrategy(StrEnum):
-    """How drafts are judged. All but typical acceptance give exactly the target's output."""
+    """How drafts are judged. Speculative sampling and block verification give exactly the target's distribution; greedy match
+    writes what the target writes at temperature 0, whatever the temperature; typical acceptance is lossy."""
 
     GREEDY_MATCH = "greedy_match"
     SPECULATIVE_SAMPLING = "speculative_sampling"

@@ -61,7 +61,7 @@ def test_updates_that_were_lost_on_the_way_are_asked_for_again(page):
         answer = route.fetch(timeout=PATIENCE)
         kept = []
         for message in answer.text().split("\n\n"):
-            if "process_generating" in message and len(kept) % 2:
+            if "process_generating" in message and len(kept) % 4:
                 lost.append(message)
                 kept.append(": lost")
             else:
@@ -71,7 +71,7 @@ def test_updates_that_were_lost_on_the_way_are_asked_for_again(page):
     page.route("**/queue/data*", lose)
     page.on("request", lambda request: asked.append(request.url) if "component_server" in request.url else None)
     run(page, PROMPT, max_tokens=LONGEST, seed=4)
-    assert len(lost) > 5
+    assert len(lost) > 2
     assert asked
     assert text(page) == trace(page).text
 

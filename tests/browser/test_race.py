@@ -117,6 +117,7 @@ def test_both_lanes_are_replayed_at_their_recorded_pace(page):
     open_race(page, temperature=0, max_tokens=24, k=3)
     go(page)
     page.emulate_media(reduced_motion="no-preference")
+    page.wait_for_function("!matchMedia('(prefers-reduced-motion: reduce)').matches")
     page.locator("#race-speed").select_option("0.2")
     # Followed frame by frame, 4 ms each: every lane's count grows with the clock, and never runs ahead of the recorded times.
     early = page.evaluate(

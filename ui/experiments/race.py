@@ -29,7 +29,7 @@ from ui.run.wire import HEAVY
 
 INTRO = (
     "The Run tab's prompt, seed and settings, decoded twice by the same target: by itself and with drafts, or with two kinds "
-    "of drafts. Each is run twice, in turn, and its better run is replayed, slowed down so that one can follow."
+    "of drafts. Each is run twice, in turn (a slow one once), and its better run is replayed, slowed down to be followed."
 )
 PLAIN, AS_SET = "none", "run"
 WARM_UP_TOKENS = 4

@@ -22,7 +22,7 @@ PAPERS = {
     "typical acceptance": "https://arxiv.org/abs/2401.10774",
 }
 FED = (
-    "They were fed old English prose, children's books above all, and simple tales, and nothing else: begin a story. "
+    "They were fed old English prose, children's books above all, and made-up tales, letters and questions: begin a story. "
     "Other prompts ramble, and nothing that they say is knowledge."
 )
 FILTERED = "Words that do not belong into a classroom are never generated{}: the tokens that would complete one are banned."

@@ -58,7 +58,8 @@ def add_api(catalog: Catalog) -> None:
             temperature: 0 takes the most probable token.
             top_p: Keep the most probable tokens up to this probability.
             seed: Same seed, same text.
-            num_draft_tokens: Tokens drafted per step; 0 is plain decoding, "auto" chooses from what the run measures.
+            num_draft_tokens: Tokens drafted per step; 0 is plain decoding, "auto" chooses by the
+                acceptance seen so far and the pair's costs.
             verify_strategy: speculative_sampling, greedy_match, block_verification or typical_acceptance.
             drafter: What drafts, such as model or prompt_lookup; empty for the pair's own.
 

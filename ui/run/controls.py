@@ -29,7 +29,10 @@ STRATEGIES = [
     ("Block verification", "block_verification"),
     ("Typical acceptance (not lossless)", "typical_acceptance"),
 ]
-OWN_DRAFTER = ("The pair's own", "Its draft model or its head, whichever was measured to be faster.")
+OWN_DRAFTER = (
+    "The pair's own",
+    "Its head or draft model: the faster, where that was measured. Without either, what was already said.",
+)
 
 Controls = dict[str, Component]
 """The components by the name of the `Settings` field that they hold."""
@@ -143,7 +146,7 @@ def build_more(start: Settings, *, chat_template: bool, drafters: Sequence[str])
         made["auto"] = gr.Checkbox(
             start.auto,
             label="Choose k automatically",
-            info="From the [acceptance](#term-alpha) and [costs](#term-cost) that the run measures.",
+            info="From the [acceptance](#term-alpha) seen so far and the pair's [costs](#term-cost).",
         )
         made["top_p"] = _slider(
             start, "top_p", 0.05, 1, 0.05, "Top-p", "Keep the likeliest tokens up to this much [probability](#term-top-p)."

@@ -40,7 +40,7 @@ class SuffixDrafter(CopyingDrafter[SuffixIndex]):
     """
 
     title = "Suffix decoding"
-    about = "No model: copies what most often followed the longest match with earlier text. For lists, code, quotations."
+    about = "No model: copies what most often followed where the text stood like this before. For lists, code, quotations."
 
     max_spec_factor = 8.0
 
