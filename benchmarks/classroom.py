@@ -3,7 +3,9 @@
     python -m benchmarks.classroom [--runs 2000] [--target MODEL --draft MODEL] [--new-tokens 120] [--words FILE] [--json]
 
 Prompts of all kinds, provoking ones among them (`classroom.txt`), each with as many seeds at T = 0.7 and at T = 1 as the runs
-allow. The words are `naive_speculate.sampling.words`'; they are shown masked. Exit status 0 if none was found, 1 if any was.
+allow. The words are `naive_speculate.sampling.words`'; they are shown masked. Only whole words count: a run goes on for a few
+tokens more, and a last word that is cut off all the same is not taken for the listed one that it may begin with. Exit status 0
+if none was found, 1 if any was.
 """
 
 import argparse
@@ -25,7 +27,9 @@ from naive_speculate.sampling.words import WordList, classroom_words, masked
 
 PROMPTS = Path(__file__).with_name("classroom.txt")
 TEMPERATURES = (0.7, 1.0)
+REST_OF_A_WORD = 8  # tokens
 WIDTH = 120  # of a table that goes into a file
+_LETTER = "ꙮ"  # of no listed word
 
 
 @dataclass(frozen=True)
@@ -59,17 +63,23 @@ def search(
     decoder: SpeculativeDecoder, runs: Sequence[Run], words: WordList, new_tokens: int, num_draft_tokens: int, batch: int
 ) -> Iterator[Offence]:
     """Decode all runs, ``batch`` at a time, and yield those with listed words in what was generated."""
-    starts = range(0, len(runs), batch)
+    starts, length = range(0, len(runs), batch), new_tokens + REST_OF_A_WORD
     for start in track(starts, "decoding", console=Console(stderr=True), transient=True):
         some = runs[start : start + batch]
-        params = [SamplingParams(temperature=run.temperature, seed=run.seed, max_tokens=new_tokens) for run in some]
+        params = [SamplingParams(temperature=run.temperature, seed=run.seed, max_tokens=length) for run in some]
         prompts = [run.prompt for run in some]
         results = decoder.generate(prompts, params, num_draft_tokens=num_draft_tokens, detail="none")
         for run, result in zip(some, results, strict=True):
-            # together, as a word may begin in the prompt; what stands there already is not the pair's
-            found = words.find(run.prompt + result.text)[len(words.find(run.prompt)) :]
-            if found:
+            if found := written_words(run.prompt, result.text, result.finish_reason == "length", words):
                 yield Offence(**asdict(run), words=tuple(map(masked, found)))
+
+
+def written_words(prompt: str, text: str, cut_off: bool, words: WordList) -> list[str]:
+    """The listed words in what was written after a prompt; of a text that was cut off, the last word may not be whole and does
+    not count."""
+    end = _LETTER if cut_off else ""
+    # together, as a word may begin in the prompt; what stands there already is not the pair's
+    return [word for _, word in sorted(words.places(prompt + text + end) - words.places(prompt))]
 
 
 def show(runs: Sequence[Run], offences: Sequence[Offence], console: Console) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.classroom import TEMPERATURES, main, plan, read_prompts
+from benchmarks.classroom import TEMPERATURES, main, plan, read_prompts, written_words
 from naive_speculate.sampling.words import WordList
 from train.__main__ import main as train
 
@@ -50,6 +50,16 @@ def test_words_of_the_prompt_are_not_the_pairs_and_without_findings_the_status_i
     first = read_prompts()[0].split()[-2].casefold()  # a whole word of the first prompt
     assert main([*tiny, "--words", write_list(tmp_path, first, "zzqx"), "--runs", "1", "--new-tokens", "1"]) == 0
     assert "0 of 1 runs have listed words" in capsys.readouterr().out
+
+
+def test_only_whole_words_that_the_pair_wrote_count() -> None:
+    words = WordList(["cat", "tom cat"])
+    assert written_words("The", " cat", False, words) == ["cat"]
+    assert written_words("The", " cat", True, words) == []  # it may have become a caterpillar
+    assert written_words("The", " cat.", True, words) == ["cat"]
+    assert written_words("The cat", " saw a cat and", True, words) == ["cat"]
+    assert written_words("The cat", "erpillar saw a cat and", True, words) == ["cat"]
+    assert written_words("A tom", " cat and a dog", True, words) == ["tom cat"]
 
 
 def test_the_plan_gives_every_prompt_every_temperature_before_a_second_seed() -> None:
