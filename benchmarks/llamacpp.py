@@ -55,6 +55,7 @@ BENCH, SPECULATIVE = "llama-bench", "llama-speculative-simple"
 FORWARDS = (1, 5, 9)
 CONTEXT = 64
 _FORWARD_REPEATS = 20
+_ATTEMPTS = 3  # its log is written by a thread of its own, and now and then ends before the last lines
 _DECODED = re.compile(r"decoded +(\d+) tokens in +([\d.]+) seconds")
 WIDTH = 120
 
@@ -80,11 +81,11 @@ class LlamaCpp:
         given = [part for option in options.items() for part in option]
 
         def measure(turn: int) -> float:
-            printed = self._run(SPECULATIVE, *given, "--ignore-eos", "-p", prompts[turn % len(prompts)])
-            found = _DECODED.search(printed)
-            if found is None:
-                raise ValueError(f"{SPECULATIVE} printed no speed: {printed[-300:]!r}")
-            return int(found[1]) / float(found[2])
+            for _ in range(_ATTEMPTS):
+                printed = self._run(SPECULATIVE, *given, "--ignore-eos", "-p", prompts[turn % len(prompts)])
+                if found := _DECODED.search(printed):
+                    return int(found[1]) / float(found[2])
+            raise ValueError(f"{SPECULATIVE} printed no speed: {printed[-300:]!r}")
 
         return measure
 
