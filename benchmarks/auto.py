@@ -36,13 +36,17 @@ WINDOWS = tuple(range(1, 9))
 OUT = Path(__file__).with_suffix(".txt")
 WIDTH = 140
 PRECISION = 0.02
-STORIES = (
+STORIES = (  # of each kind more than a few: one text suits some window by chance
     "Once upon a time there was a king who had three sons, and",
     "The old woman looked out of the window and saw",
     "In the middle of the forest stood a little house, where",
     "When the fox heard this, he laughed and said to the crow,",
+    "The captain came on deck early in the morning and",
+    "Anna had lost her blue ball in the garden, so she",
+    "It was a dark night, and the wind",
+    "A miller had a donkey that",
 )
-LISTS = (  # more than a few: one that repeats itself suits some window by chance
+LISTS = (
     "1. apples\n2. pears\n3. plums\n4.",
     "Monday, Tuesday, Wednesday, Thursday,",
     "- a red hat\n- a green coat\n- a blue",
@@ -57,6 +61,10 @@ ODD = (
     "@@@ 0x7f 0x80 üß ~~ {[",
     "def f(x):\n    return x +",
     "THE THE the 11 22 33 ?!?!",
+    "<html><body><p class=x>",
+    "E = m c ^ 2 ; F = m a ;",
+    "lorem ipsum dolor sit amet",
+    "--- 17:03:22 ERROR 404",
 )
 SITUATIONS: dict[str, tuple[float, tuple[str, ...]]] = {
     "greedy": (0.0, STORIES),

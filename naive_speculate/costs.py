@@ -12,7 +12,7 @@ class CostTable:
 
     Attributes:
         draft: One draft forward.
-        verify: A target forward over 1, 2, 3 … tokens; beyond the end it grows as between the last two.
+        verify: A target forward over 1, 2, 3 … tokens; beyond the end it grows as it did on average from 2 on.
         call: Where one call drafts several tokens, what it costs beside them: all that it drafts is paid for, whether it is
             verified or not. None where each token is a call.
     """
@@ -26,7 +26,8 @@ class CostTable:
         last = len(self.verify) - 1
         if num_draft_tokens <= last:
             return self.verify[num_draft_tokens]
-        slope = self.verify[last] - self.verify[last - 1] if last else 0.0
+        first = min(1, last - 1)  # a window's first draft costs more than the others: its call is in it
+        slope = (self.verify[last] - self.verify[first]) / (last - first) if last else 0.0
         return self.verify[last] + slope * (num_draft_tokens - last)
 
     def to_dict(self) -> dict[str, Any]:

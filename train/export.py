@@ -27,10 +27,14 @@ def export(model: LlamaForCausalLM, tokenizer: Tokenizer, folder: Path) -> None:
 
 @contextmanager
 def written_anew(folder: Path) -> Iterator[Path]:
-    """A folder to write to; what was in ``folder`` is replaced by it only once everything is written."""
+    """A folder to write to; what was in ``folder`` is replaced by it only once everything is written, and else nothing is."""
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    yield partial
+    try:
+        yield partial
+    except BaseException:
+        shutil.rmtree(partial)
+        raise
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)

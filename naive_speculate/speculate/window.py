@@ -25,15 +25,16 @@ _LENGTHS = (2, 3, 5, 8)
 """Of calls that draft several tokens: each length takes a graph of its own, with its own copy of the weights."""
 _MORE = 4
 """Tokens of a call where that was not decided."""
-# What drafts of a confidence are worth before any verdict, as with the bundled pair; the last are certain ones, as of a lookup.
-# A greedy draft of little confidence is mostly wrong; a drawn one is not, for where the draft doubts, so does the target.
+# What drafts of a confidence are worth before any verdict: rather less than with the bundled pair; the last are certain ones,
+# as of a lookup. A greedy draft of little confidence is often wrong; a drawn one is less, for where the draft doubts, so does
+# the target.
 _BUCKETS = (0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 0.95, 1.0)
-_GREEDY_PRIOR = (0.3, 0.4, 0.55, 0.65, 0.7, 0.85, 0.9, 0.95, 0.55)
+_GREEDY_PRIOR = (0.45, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.97, 0.55)
 _DRAWN_PRIOR = (0.65, 0.75, 0.75, 0.7, 0.7, 0.75, 0.8, 0.95, 0.55)
-_PRIOR_OF_ANY = 0.75
+_PRIOR_OF_ANY, _PRIOR_OF_COPIES = 0.85, 0.75
 # How many verdicts that is worth, of a confidence and of any, and how long those of the run count: whether a text as a whole is
 # easy or hard is soon known; a copy is kept or not by where it was found.
-_TRUST, _TRUST_OF_ANY, _MEMORY = 20.0, 4.0, 0.99
+_TRUST, _TRUST_OF_ANY, _MEMORY = 8.0, 8.0, 0.99
 _COPY_TRUST, _COPY_MEMORY = 6.0, 0.97
 
 
@@ -89,12 +90,12 @@ class AutoWindow:
         self._least = least_confidence or 0.0
         # Pseudo-counts: a draft is at first believed as far as such drafts mostly deserve.
         prior = _GREEDY_PRIOR if greedy else _DRAWN_PRIOR
-        trust, of_any, self._memory = _TRUST, _TRUST_OF_ANY, _MEMORY
+        trust, of_any, any_prior, self._memory = _TRUST, _TRUST_OF_ANY, _PRIOR_OF_ANY, _MEMORY
         if not costs.draft:
-            trust, of_any, self._memory = _COPY_TRUST, _COPY_TRUST, _COPY_MEMORY
+            trust, of_any, any_prior, self._memory = _COPY_TRUST, _COPY_TRUST, _PRIOR_OF_COPIES, _COPY_MEMORY
         self._kept = [trust * share for share in prior]
         self._seen = [trust] * len(prior)
-        self._any_kept, self._any_seen = of_any * _PRIOR_OF_ANY, of_any
+        self._any_kept, self._any_seen = of_any * any_prior, of_any
         verify = [costs.verify_cost(count) for count in range(MAX_AUTO_WINDOW + 1)]
         self._verify_one_more = [more - less for less, more in pairwise(verify)]
         self._steps_without_drafts = 0

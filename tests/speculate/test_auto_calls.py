@@ -65,6 +65,25 @@ def test_calls_are_as_long_as_was_decided_and_the_run_is_that_of_a_model_without
     assert max(made) >= 8
 
 
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_what_a_call_drafted_behind_a_window_s_end_is_not_verified(temperature: float) -> None:
+    widths: list[int] = []
+
+    class Watched(LlamaLanguageModel):
+        def forward(self, token_ids, *given, **named):
+            widths.append(token_ids.shape[1])
+            return super().forward(token_ids, *given, **named)
+
+    decoder = SpeculativeDecoder(ModelPair(executed(0, Watched), executed(1), measured_costs=COSTS))
+    params = SamplingParams(temperature=temperature, max_tokens=40, seed=4, ignore_eos=True)
+    for window in ({"num_draft_tokens": "auto"}, {"num_draft_tokens": 6, "draft_confidence": 0.02}, {"num_draft_tokens": 6}):
+        widths.clear()
+        result = decoder.generate([1, 2, 3], params, drafter="model", detail="none", **window)
+        drafted = [event.num_draft for event in result.trace if event.kind == EventKind.STEP]
+        assert len(set(drafted)) > 1
+        assert widths[-len(drafted) + 1 :] == [1 + count for count in drafted[1:]]
+
+
 @pytest.mark.parametrize("strategy", ["speculative_sampling", "block_verification"])
 def test_windows_of_calls_are_lossless(strategy: str) -> None:
     pair = ModelPair(ToyModel(3, 1), ToyModel(3, 2), measured_costs=CostTable(0.01, (1.0, 1.2), 0.01))

@@ -53,8 +53,10 @@ def test_a_fixed_window_never_changes():
     assert window.should_continue(0.0)
 
 
-def test_verification_costs_go_on_as_between_the_last_two():
+def test_verification_costs_go_on_as_they_grew_behind_the_first_draft():
     costs = CostTable(0.1, (1.0, 1.1, 1.3))
     assert [costs.verify_cost(k) for k in (0, 2, 4)] == pytest.approx([1.0, 1.3, 1.7])
+    assert CostTable(0.1, (1.0, 1.2, 1.3, 1.3)).verify_cost(5) == pytest.approx(1.4)  # no cost is flat but by chance
+    assert CostTable(0.1, (1.0, 1.1)).verify_cost(3) == pytest.approx(1.3)
     assert CostTable(0.1).verify_cost(5) == 1.0
     assert costs.to_dict() == {"draft": 0.1, "verify": [1.0, 1.1, 1.3]}

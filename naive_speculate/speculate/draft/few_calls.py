@@ -61,7 +61,9 @@ def draft_in_few_calls(
     if not parts:
         return None
     probs = [part for _, part in parts if part is not None] if any(row.needs_probs for row in rows) else []
-    return Proposal(_joined([drafts for drafts, _ in parts]), _joined(probs) if probs else None, drawing.settle())
+    lengths = drawing.settle()
+    k = max(lengths)  # nothing behind all windows' ends is verified
+    return Proposal(_joined([drafts for drafts, _ in parts])[:, :k], _joined(probs)[:, :k] if probs else None, lengths)
 
 
 def _joined(parts: list[torch.Tensor]) -> torch.Tensor:
