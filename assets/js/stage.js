@@ -95,7 +95,7 @@ class Stage {
     inspect(null);
     this.resyncing = false;
     this.total = 0;            // how many events the run is known to have
-    this.told.upto = -1;
+    this.told.upto = this.root.dataset.told = -1;
     this.find(".ns-title").textContent = title;
     this.root.dataset.run = run;
     this.root.dataset.state = "running";
@@ -222,6 +222,7 @@ class Stage {
     this.guided.draw(summary);
     this.find(".ns-ending").textContent = ending(summary.finished, this.settings, summary.tokens);
     this.look();
+    this.root.dataset.told = this.told.upto;
   }
 
   summary(events) {

@@ -10,6 +10,10 @@ from naive_speculate import Trace
 OUTPUT = "#tokens [data-kind=accepted], #tokens [data-kind=resampled], #tokens [data-kind=bonus]"
 TIP = ".ns-stage > .ns-tip"
 ENDED = ".ns-stage[data-state=done]"
+ALL_TOLD = """() => {
+    const [slider, stage] = [document.querySelector(".ns-slider"), document.querySelector(".ns-stage")];
+    return slider.value === slider.max && stage.dataset.told === slider.max;
+}"""
 
 
 def set_number(page: Page, elem_id: str, value: object) -> None:
@@ -63,9 +67,9 @@ def as_soon_as(page: Page, condition: str, action: str) -> None:
 
 
 def ended(page: Page) -> None:
-    """The run is over and everything is shown."""
+    """The run is over, everything is shown, and numbers and words tell of it, which follow a little later."""
     page.locator(ENDED).wait_for()
-    page.wait_for_function("() => { const s = document.querySelector('.ns-slider'); return s.value === s.max; }", polling=50)
+    page.wait_for_function(ALL_TOLD, polling=50)
 
 
 def text(page: Page) -> str:
