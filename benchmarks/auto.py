@@ -116,8 +116,8 @@ class Runs:
         """The seconds of each way's runs."""
         found: dict[int | str, list[float]] = {way: [] for way in ways}
         for turn in turns:
-            # Each prompt comes in both orders.
-            for way in ways if turn // len(self.prompts) % 2 == 0 else reversed(ways):
+            # Neighbours come in other orders, and so does each prompt from round to round.
+            for way in ways if (turn + turn // len(self.prompts)) % 2 == 0 else reversed(ways):
                 found[way].append(self.seconds(way, turn))
         return found
 

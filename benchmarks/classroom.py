@@ -29,7 +29,7 @@ PROMPTS = Path(__file__).with_name("classroom.txt")
 TEMPERATURES = (0.7, 1.0)
 REST_OF_A_WORD = 8  # tokens
 WIDTH = 120  # of a table that goes into a file
-_LETTER = "ꙮ"  # of no listed word
+_LETTER = "ꙮ"  # no listed word goes on with it, but for those of which only the stem is listed
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def written_words(prompt: str, text: str, cut_off: bool, words: WordList) -> lis
     not count."""
     end = _LETTER if cut_off else ""
     # together, as a word may begin in the prompt; what stands there already is not the pair's
-    return [word for _, word in sorted(words.places(prompt + text + end) - words.places(prompt))]
+    return [word.removesuffix(_LETTER) for _, word in sorted(words.places(prompt + text + end) - words.places(prompt))]
 
 
 def show(runs: Sequence[Run], offences: Sequence[Offence], console: Console) -> None:

@@ -27,7 +27,7 @@ class CostTable:
         if num_draft_tokens <= last:
             return self.verify[num_draft_tokens]
         first = min(1, last - 1)  # a window's first draft costs more than the others: its call is in it
-        slope = (self.verify[last] - self.verify[first]) / (last - first) if last else 0.0
+        slope = max(0.0, (self.verify[last] - self.verify[first]) / (last - first)) if last else 0.0
         return self.verify[last] + slope * (num_draft_tokens - last)
 
     def to_dict(self) -> dict[str, Any]:

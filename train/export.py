@@ -34,7 +34,7 @@ def written_anew(folder: Path) -> Iterator[Path]:
     try:
         yield partial
     except BaseException:
-        shutil.rmtree(partial)
+        shutil.rmtree(partial, ignore_errors=True)
         raise
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)

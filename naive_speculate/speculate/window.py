@@ -25,9 +25,9 @@ _LENGTHS = (2, 3, 5, 8)
 """Of calls that draft several tokens: each length takes a graph of its own, with its own copy of the weights."""
 _MORE = 4
 """Tokens of a call where that was not decided."""
-# What drafts of a confidence are worth before any verdict: rather less than with the bundled pair; the last are certain ones,
-# as of a lookup. A greedy draft of little confidence is often wrong; a drawn one is less, for where the draft doubts, so does
-# the target.
+# What drafts of a confidence are worth before any verdict; the last are certain ones, as of a lookup. A greedy draft of little
+# confidence is often wrong; a drawn one is less, for where the draft doubts, so does the target. With the bundled pair greedy
+# ones are worth more still.
 _BUCKETS = (0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 0.95, 1.0)
 _GREEDY_PRIOR = (0.45, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.97, 0.55)
 _DRAWN_PRIOR = (0.65, 0.75, 0.75, 0.7, 0.7, 0.75, 0.8, 0.95, 0.55)

@@ -32,7 +32,7 @@ class Text:
 
 
 CONFIDENCES = (0.05, 0.15, 0.3, 0.4, 0.6, 0.8, 0.9, 0.98)
-TEXTS = {  # as measured with the bundled pair
+TEXTS = {  # as measured with an earlier bundled pair
     "greedy": Text(CONFIDENCES, (3, 9, 16, 7, 8, 6, 5, 46), (0.3, 0.35, 0.6, 0.85, 0.63, 0.95, 0.95, 0.94), True),
     "T = 0.8": Text(CONFIDENCES, (12, 3, 3, 3, 3, 3, 4, 69), (0.65, 0.8, 0.78, 0.7, 0.66, 0.73, 0.81, 0.97)),
     "T = 1.3": Text(CONFIDENCES, (75, 7, 6, 4, 3, 2, 1, 3), (0.66, 0.79, 0.73, 0.64, 0.6, 0.65, 0.8, 0.91)),

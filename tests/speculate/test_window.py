@@ -58,5 +58,6 @@ def test_verification_costs_go_on_as_they_grew_behind_the_first_draft():
     assert [costs.verify_cost(k) for k in (0, 2, 4)] == pytest.approx([1.0, 1.3, 1.7])
     assert CostTable(0.1, (1.0, 1.2, 1.3, 1.3)).verify_cost(5) == pytest.approx(1.4)  # no cost is flat but by chance
     assert CostTable(0.1, (1.0, 1.1)).verify_cost(3) == pytest.approx(1.3)
+    assert CostTable(0.1, (1.0, 2.0, 1.1, 1.2)).verify_cost(16) == 1.2  # a longer one never costs less
     assert CostTable(0.1).verify_cost(5) == 1.0
     assert costs.to_dict() == {"draft": 0.1, "verify": [1.0, 1.1, 1.3]}

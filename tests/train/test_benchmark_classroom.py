@@ -59,6 +59,7 @@ def test_only_whole_words_that_the_pair_wrote_count() -> None:
     assert written_words("The", " cat.", True, words) == ["cat"]
     assert written_words("The cat", " saw a cat and", True, words) == ["cat"]
     assert written_words("The cat", "erpillar saw a cat and", True, words) == ["cat"]
+    assert written_words("The", " catastroph", True, WordList([r"cat\w*"])) == ["catastroph"]  # however it goes on
     assert written_words("A tom", " cat and a dog", True, words) == ["tom cat"]
 
 
