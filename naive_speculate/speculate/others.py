@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 
 from naive_speculate.events.record import Outcome
-from naive_speculate.infer.device import on_device
+from naive_speculate.infer.device import on_device, to_lists
 from naive_speculate.speculate.draft.proposal import Proposal
 from naive_speculate.speculate.judge import Distributions
 from naive_speculate.speculate.rules import overlap
@@ -46,10 +46,11 @@ def add_others(
         if not isinstance(verifier, TypicalAcceptanceSampler):
             kept[strategy] = verifier.count(*given)
             continue
-        verdict, target = verifier.judge(*given), p.probs[:, :-1]
-        kept[strategy] = verdict.num_accepted
-        distances = (1 - overlap(target, verifier.output_probs(target, q, verdict.thresholds))).tolist()  # total variation
-    counts = dict(zip(kept, torch.stack(list(kept.values())).tolist(), strict=True))
+        target = p.probs[:, :-1]
+        thresholds = verifier.thresholds(target)
+        kept[strategy] = verifier.keep(target, draft.token_ids, thresholds, lengths)[0]
+        distances = (1 - overlap(target, verifier.output_probs(target, q, thresholds))).tolist()  # total variation
+    counts = dict(zip(kept, to_lists(*kept.values()), strict=True))
     for place in members:
         row, length = rows[place], len(outcomes[place].draft_token_ids)
         outcomes[place].others = {

@@ -7,6 +7,7 @@ Sources: speculative sampling, Leviathan et al. 2023 (arXiv 2211.17192, Algorith
 typical acceptance, Cai et al. 2024 (Medusa, arXiv 2401.10774, section 3.3.1).
 """
 
+import numpy as np
 import torch
 
 from naive_speculate.infer.device import on_device
@@ -21,6 +22,7 @@ from naive_speculate.speculate.rules import (
     draw_uniform,
     entropy,
     for_numpy,
+    leading_on_host,
     next_token_probs,
     overlap,
     pick,
@@ -187,8 +189,7 @@ class RejectionSampler(_Sampler):
         ratios = [[(1.0 if a >= b else a / b) if b > 0 else 0.0 for a, b in row] for row in places]
         accept_probs = on_device(ratios, dtype=target_probs.dtype)
         kept = (uniforms.numpy() < accept_probs.numpy()).tolist()
-        counts = [[*row[:length], False].index(False) for row, length in zip(kept, lengths.tolist(), strict=True)]
-        return on_device(counts), accept_probs
+        return on_device(leading_on_host(kept, lengths.tolist())), accept_probs
 
     @staticmethod
     def _acceptance(target_probs: torch.Tensor, draft_probs: torch.Tensor, draft_token_ids: torch.Tensor) -> torch.Tensor:
@@ -231,14 +232,27 @@ class TypicalAcceptanceSampler(_Sampler):
         lengths: torch.Tensor,
     ) -> Verdict:
         """Decide about a batch of windows; arguments as in `RejectionSampler.judge`. The bonus token is drawn."""
-        k = draft_token_ids.shape[1]
-        thresholds = self._thresholds(target_probs[:, :k])
-        accepted = pick(target_probs[:, :k], draft_token_ids) > thresholds
-        num_accepted = count_leading(accepted).minimum(lengths)
+        thresholds = self.thresholds(target_probs[:, : draft_token_ids.shape[1]])
+        num_accepted, accept_probs = self.keep(target_probs, draft_token_ids, thresholds, lengths)
         at = target_probs[torch.arange(len(lengths), device=lengths.device), num_accepted]
         best = torch.zeros_like(at).scatter_(-1, argmax(at)[..., None], 1.0)
         next_probs = torch.where((num_accepted == lengths)[:, None], at, best)
-        return Verdict(num_accepted, next_probs, None, accepted.to(target_probs.dtype), thresholds)
+        return Verdict(num_accepted, next_probs, None, accept_probs, thresholds)
+
+    @staticmethod
+    def keep(
+        target_probs: torch.Tensor, draft_token_ids: torch.Tensor, thresholds: torch.Tensor, lengths: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """How many drafts are kept, int64, shape `[batch_size]`, and 1 or 0 for each place by itself, `[batch_size, k]`."""
+        if for_numpy(target_probs, thresholds):
+            p, limits = as_numpy(target_probs), thresholds.tolist()
+            passed = [
+                [p.item(row, i, x) > limits[row][i] for i, x in enumerate(window)]
+                for row, window in enumerate(draft_token_ids.tolist())
+            ]
+            return on_device(leading_on_host(passed, lengths.tolist())), on_device(passed, dtype=target_probs.dtype)
+        accepted = pick(target_probs[:, : draft_token_ids.shape[1]], draft_token_ids) > thresholds
+        return count_leading(accepted).minimum(lengths), accepted.to(target_probs.dtype)
 
     def expected_accept(self, target_probs: torch.Tensor, draft_probs: torch.Tensor, verdict: Verdict) -> torch.Tensor:
         """What the draft gives all tokens above the threshold; see `Verifier.expected_accept`."""
@@ -263,7 +277,7 @@ class TypicalAcceptanceSampler(_Sampler):
 
     def _evaluate_accepted_tokens(self, target_probs: torch.Tensor, draft_token_ids: torch.Tensor) -> torch.Tensor:
         """Judge every place on its own, bool, shape `[batch_size, k]`."""
-        return pick(target_probs, draft_token_ids) > self._thresholds(target_probs)
+        return pick(target_probs, draft_token_ids) > self.thresholds(target_probs)
 
     def _get_recovered_token_ids(self, target_probs: torch.Tensor) -> torch.Tensor:
         """The target's most probable token of every place, int64, shape `[batch_size, k]`."""
@@ -282,13 +296,24 @@ class TypicalAcceptanceSampler(_Sampler):
         Returns:
             torch.Tensor: A distribution of the same shape.
         """
-        thresholds = self._thresholds(target_probs) if thresholds is None else thresholds
+        thresholds = self.thresholds(target_probs) if thresholds is None else thresholds
+        if for_numpy(target_probs, draft_probs, thresholds):
+            p, limits = as_numpy(target_probs), as_numpy(thresholds)[..., None]
+            output = np.where(p > limits, as_numpy(draft_probs), 0)
+            places = output.reshape(-1, output.shape[-1])
+            places[np.arange(len(places)), p.argmax(-1).ravel()] += 1 - places.sum(-1)
+            return torch.from_numpy(output)
         kept = draft_probs.where(target_probs > thresholds[..., None], 0.0)
         refused = 1 - kept.sum(dim=-1, keepdim=True)
         return kept.scatter_add_(-1, argmax(target_probs)[..., None], refused)
 
-    def _thresholds(self, target_probs: torch.Tensor) -> torch.Tensor:
-        return (self._posterior_alpha * torch.exp(-entropy(target_probs))).clamp_max(self._posterior_threshold)
+    def thresholds(self, target_probs: torch.Tensor) -> torch.Tensor:
+        """min(threshold, alpha · exp(−H)) of each place; shape `[..., vocab_size]` to `[...]`."""
+        entropies = entropy(target_probs)
+        if for_numpy(entropies):
+            surprise = self._posterior_alpha * np.exp(-as_numpy(entropies))
+            return torch.from_numpy(np.asarray(np.minimum(surprise, self._posterior_threshold)))
+        return (self._posterior_alpha * torch.exp(-entropies)).clamp_max(self._posterior_threshold)
 
 
 def _shape(name: str, tensor: torch.Tensor, dims: int) -> tuple[int, ...]:

@@ -5,11 +5,22 @@ A verifier is a pure function from distributions and draws to a `Verdict`; see `
 
 from enum import StrEnum
 
+import numpy as np
 import torch
 
 from naive_speculate.infer.device import on_device
 from naive_speculate.sampling.argmax import argmax
-from naive_speculate.speculate.rules import Verdict, count_leading, inside, overlap, pick
+from naive_speculate.sampling.arrays import as_numpy
+from naive_speculate.speculate.rules import (
+    Verdict,
+    count_leading,
+    for_numpy,
+    inside,
+    leading_on_host,
+    next_token_probs,
+    overlap,
+    pick,
+)
 from naive_speculate.speculate.rules import Verifier as Verifier
 from naive_speculate.speculate.samplers import RejectionSampler, TypicalAcceptanceSampler
 
@@ -52,8 +63,8 @@ class GreedyVerifier(Verifier):
         """`judge`, from the target's most probable tokens, `[batch_size][k + 1]`, and without torch: a forward leaves nothing
         of it in the processor's caches, so that each of its functions that a step calls takes up to 50 µs to come back from
         memory."""
-        accepted = [[int(draft == token) for draft, token in zip(*row, strict=False)] for row in zip(drafts, best, strict=True)]
-        counts = [([*row[:length], 0]).index(0) for row, length in zip(accepted, lengths, strict=True)]
+        accepted = [[draft == token for draft, token in zip(*row, strict=False)] for row in zip(drafts, best, strict=True)]
+        counts = leading_on_host(accepted, lengths)
         next_token_ids = [tokens[count] for tokens, count in zip(best, counts, strict=True)]
         return Verdict(on_device(counts), None, on_device(next_token_ids), on_device(accepted, dtype=dtype))
 
@@ -83,24 +94,17 @@ class BlockVerifier(Verifier):
         lengths: torch.Tensor,
     ) -> Verdict:
         """Decide about a batch of windows; arguments as in `RejectionSampler.judge`."""
-        batch_size, k = draft_token_ids.shape
         num_accepted, p, h = self._judge(target_probs, draft_probs, draft_token_ids, uniforms, lengths)
-        if k == 0:
-            return Verdict(num_accepted, target_probs[:, 0], None, h)
-        rows = torch.arange(batch_size, device=lengths.device)
-        at = target_probs[rows, num_accepted]
-        scaled = p[rows, num_accepted][:, None] * at
-        rest = (scaled - draft_probs[rows, num_accepted.clamp_max(k - 1)]).clamp_min(0)
-        total = rest.sum(dim=-1, keepdim=True)
-        rest = torch.where(total > 0, rest / total.where(total > 0, 1.0), at)
-        return Verdict(num_accepted, torch.where((num_accepted == lengths)[:, None], at, rest), None, h)
+        scale = p.gather(1, num_accepted[:, None])[:, 0]
+        return Verdict(num_accepted, next_token_probs(target_probs, draft_probs, num_accepted, lengths, scale), None, h)
 
     def count(self, *given: torch.Tensor) -> torch.Tensor:
         """See `Verifier.count`."""
         return self._judge(*given)[0]
 
-    @staticmethod
+    @classmethod
     def _judge(
+        cls,
         target_probs: torch.Tensor,
         draft_probs: torch.Tensor,
         draft_token_ids: torch.Tensor,
@@ -109,6 +113,8 @@ class BlockVerifier(Verifier):
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """How many drafts are kept, p_0 … p_k and h_1 … h_k."""
         k = draft_token_ids.shape[1]
+        if for_numpy(target_probs, draft_probs, uniforms):
+            return cls._on_host(target_probs, draft_probs, draft_token_ids, uniforms, lengths)
         if k == 0:
             return lengths, target_probs.new_ones(len(lengths), 1), target_probs.new_zeros(len(lengths), 0)
         places = torch.arange(1, k + 1, device=lengths.device)
@@ -120,14 +126,47 @@ class BlockVerifier(Verifier):
         inner = p[:, 1:k]
         excess = (inner[..., None] * target_probs[:, 1:k] - draft_probs[:, 1:]).clamp_min(0).sum(dim=-1)
         denominator = excess + 1 - inner
-        passing = torch.where(denominator > 0, excess / denominator, 1.0).clamp_max(1.0)  # rounding may give more
+        passing = torch.where(denominator <= 0, 1.0, excess / denominator).clamp_max(1.0)  # rounding may give more
         h = torch.where(places == lengths[:, None], p[:, 1:], torch.cat([passing, p[:, k:]], dim=1))
         passed = (uniforms < h) & inside(lengths, k)
         return (passed * places).amax(dim=1), p, h
 
+    @staticmethod
+    def _on_host(
+        target_probs: torch.Tensor,
+        draft_probs: torch.Tensor,
+        draft_token_ids: torch.Tensor,
+        uniforms: torch.Tensor,
+        lengths: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """`_judge` row by row; h is 0 behind a row's window."""
+        target, draft, k = as_numpy(target_probs), as_numpy(draft_probs), draft_token_ids.shape[1]
+        all_p, all_h = [], []
+        for row, (window, length) in enumerate(zip(draft_token_ids.tolist(), lengths.tolist(), strict=True)):
+            p, h = [1.0], [0.0] * k
+            for i, x in enumerate(window[:length]):
+                q = draft.item(row, i, x)
+                p.append(_at_most_1(p[i] * (target.item(row, i, x) / q if q > 0 else 0.0)))
+                h[i] = p[i + 1]
+                if i + 1 < length:
+                    excess = float(np.maximum(target.dtype.type(p[i + 1]) * target[row, i + 1] - draft[row, i + 1], 0).sum())
+                    rest = excess + 1 - p[i + 1]
+                    h[i] = 1.0 if rest <= 0 else _at_most_1(excess / rest)
+            all_p.append(p + [0.0] * (k - length))
+            all_h.append(h)
+        passing = on_device(all_h, dtype=target_probs.dtype).view(len(all_h), k)
+        passed = (uniforms.numpy() < passing.numpy()).tolist()
+        counts = [max((i + 1 for i, stands in enumerate(row) if stands), default=0) for row in passed]
+        return on_device(counts), on_device(all_p, dtype=target_probs.dtype), passing
+
     def expected_accept(self, target_probs: torch.Tensor, draft_probs: torch.Tensor, verdict: Verdict) -> torch.Tensor:
         """What it would be if the place were judged by itself, which it is not: the window is judged as a whole."""
         return overlap(target_probs, draft_probs)
+
+
+def _at_most_1(number: float) -> float:
+    """NaN stays NaN, so that it keeps nothing."""
+    return 1.0 if number >= 1.0 else number
 
 
 VERIFIERS: dict[str, Verifier] = {

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from naive_speculate.speculate import rules, samplers
+from naive_speculate.speculate import rules, samplers, verify
 from naive_speculate.speculate.rules import count_leading, residual
 from naive_speculate.speculate.samplers import RejectionSampler, TypicalAcceptanceSampler
 from naive_speculate.speculate.utils import greedy_match, speculative_sampling
@@ -247,20 +247,46 @@ def test_who_asks_only_how_many_drafts_are_kept_hears_what_the_verdict_says(veri
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("k", [0, 1, 4])
-def test_numpy_decides_as_torch_does(monkeypatch, dtype, k):
+@pytest.mark.parametrize("verifier", [RejectionSampler(), BlockVerifier(), TypicalAcceptanceSampler()], ids=type)
+def test_numpy_decides_as_torch_does(monkeypatch, dtype, k, verifier):
     target, draft = random_probs(256, k + 1, 5, zeros=True).to(dtype), random_probs(256, k, 5, seed=1, zeros=True).to(dtype)
     draft[::4] = target[::4, :k]  # where nothing can be refused
     target[1::8] = torch.nan  # which keeps nothing
     token_ids = torch.randint(5, (256, k), generator=torch.Generator().manual_seed(1))
     uniforms = torch.rand(256, k, generator=torch.Generator().manual_seed(2), dtype=dtype)
-    given = target, draft, token_ids, uniforms, torch.arange(256) % (k + 1)
-    on_host = RejectionSampler().judge(*given)
-    for module in (rules, samplers):
-        monkeypatch.setattr(module, "for_numpy", lambda *tables: False)
-    verdict = RejectionSampler().judge(*given)
-    assert on_host.num_accepted.tolist() == verdict.num_accepted.tolist()
+    lengths = torch.arange(256) % (k + 1)
+    given = target, draft, token_ids, uniforms, lengths
+    on_host, host_count = verifier.judge(*given), verifier.count(*given)
+    on_torch(monkeypatch)
+    verdict = verifier.judge(*given)
+    assert on_host.num_accepted.tolist() == verdict.num_accepted.tolist() == host_count.tolist()
     assert on_host.accept_probs.dtype == verdict.accept_probs.dtype == dtype
-    assert torch.equal(on_host.accept_probs.nan_to_num(-1), verdict.accept_probs.nan_to_num(-1))
+    in_window = rules.inside(lengths, k)
+    torch.testing.assert_close(on_host.accept_probs[in_window], verdict.accept_probs[in_window], equal_nan=True)
     torch.testing.assert_close(on_host.next_probs, verdict.next_probs, equal_nan=True)
     assert not on_host.num_accepted[1::8].any()
     assert len(set(on_host.num_accepted.tolist())) == k + 1
+    if verifier.has_thresholds:
+        torch.testing.assert_close(on_host.thresholds, verdict.thresholds, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(5,), (3, 5), (4, 3, 5)])
+def test_numpy_measures_as_torch_does(monkeypatch, dtype, shape):
+    p, q = random_probs(*shape, zeros=True).to(dtype), random_probs(*shape, seed=1, zeros=True).to(dtype)
+    sampler = TypicalAcceptanceSampler(0.4, 0.9)
+
+    def measured():
+        return rules.entropy(p), rules.overlap(p, q), sampler.thresholds(p), sampler.output_probs(p, q)
+
+    on_host = measured()
+    on_torch(monkeypatch)
+    for found, expected in zip(on_host, measured(), strict=True):
+        assert found.dtype == dtype
+        torch.testing.assert_close(found, expected)
+
+
+def on_torch(monkeypatch):
+    """From now on everything is computed as on a GPU."""
+    for module in (rules, samplers, verify):
+        monkeypatch.setattr(module, "for_numpy", lambda *tables: False)
