@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from ipaddress import ip_address
 from typing import NoReturn
 
 from naive_speculate.arguments import Parser
@@ -16,6 +17,14 @@ def _port(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 0 < int(text[:6]) < 2**16:
         raise argparse.ArgumentTypeError(f"must be a number from 1 to 65535, got {text!r:.20}")
     return int(text)
+
+
+def is_local(host: str) -> bool:
+    """Whether only this machine can visit a page that listens on that address."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:  # another name
+        return False
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
@@ -65,7 +74,8 @@ def main(argv: list[str] | None = None) -> int:
         from ui.page import build_page, launch, open_queue
         from ui.run.runs import Runs
 
-    share_cores()  # with the server, and with a browser where it runs on the same machine
+    if is_local(args.host or os.environ.get("GRADIO_SERVER_NAME") or "localhost"):
+        share_cores()  # with the browser
     counted: list[Counters] = []
 
     def count(run: RunRecord) -> None:

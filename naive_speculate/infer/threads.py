@@ -2,7 +2,8 @@
 
 A thread that loses its core to another process holds up all the others, many times a forward, so too many are far worse than
 too few: one core is left free where there are more than two. Where other programs are busy beside this one (a browser that
-shows the page), half the cores are better still.
+shows the page), half the cores are better still: on two cores one thread decoded 223 tokens a second beside Chromium where two
+decoded 203, and 202 where two decoded 287 with the browser elsewhere.
 """
 
 import math

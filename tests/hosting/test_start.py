@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM
 import app
 from naive_speculate import ModelPair, SpeculativeDecoder
 from naive_speculate.infer import TransformersLanguageModel
+from naive_speculate.infer.threads import THREADS_VARIABLE, num_threads
 from naive_speculate.models import BUNDLED_PAIR
 from naive_speculate.serving import LocalEngine, Request
 from ui.host.catalog import Catalog, ServedPair, Trouble
@@ -51,6 +52,39 @@ def test_the_page_answers_while_the_models_warm_up(monkeypatch, capsys):
     assert app.main(["--device", "cpu"]) == 2
     assert answers == [200]
     assert capsys.readouterr().err.endswith("app.py: nothing decodes\n")
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "half"),
+    [
+        (None, None, True),
+        ("127.0.0.1", "0.0.0.0", True),
+        ("localhost", None, True),
+        ("::1", None, True),
+        (None, "0.0.0.0", False),
+        ("0.0.0.0", None, False),
+        ("::", None, False),
+        ("192.168.0.2", None, False),
+        ("my-machine.local", None, False),
+    ],
+)
+def test_cores_are_shared_with_a_browser_only_where_one_runs_on_them(monkeypatch, capsys, given, environment, half):
+    found: list[int] = []
+
+    def threads_now(*_):
+        found.append(num_threads())
+        raise ValueError("far enough")
+
+    monkeypatch.setenv(THREADS_VARIABLE, "1")  # what `main` sets goes with the test
+    monkeypatch.delenv(THREADS_VARIABLE)
+    monkeypatch.delenv("GRADIO_SERVER_NAME", raising=False)
+    if environment is not None:
+        monkeypatch.setenv("GRADIO_SERVER_NAME", environment)
+    monkeypatch.setattr("naive_speculate.infer.threads.available_cores", lambda: 6)
+    monkeypatch.setattr("ui.host.catalog.load_catalog", threads_now)
+    assert app.main([] if given is None else ["--host", given]) == 2
+    assert found == [3 if half else 5]
+    assert capsys.readouterr().err == "app.py: far enough\n"
 
 
 def test_whoever_ends_the_page_while_it_warms_up_sees_no_traceback(monkeypatch, capsys):
