@@ -13,6 +13,7 @@ from ui.experiments.sweep import cells
 
 KS, TEMPERATURES = ("1", "4"), ("0", "1")
 TEMPERATURE_PLACES = {temperature: place for place, temperature in enumerate(OFFERED)}
+TWO_FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 ROWS = "#explore-table [role=row][data-index]"
 
 
@@ -25,6 +26,7 @@ def open_explore(
 ) -> None:
     page.get_by_role("tab", name="Explore").click()
     page.locator("#explore-run").wait_for()
+    page.evaluate(TWO_FRAMES)  # with the first one Gradio gives a tab's fields their values once more
     page.locator("#explore-prompts textarea").fill(prompts)
     for elem_id, wanted in (("explore-k", ks), ("explore-temperature", temperatures)):
         for box in page.locator(f"#{elem_id} label:has(input[type=checkbox])").all():
