@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import torch
 
+Tokens = torch.Tensor | list[list[int]]
+"""Token ids, int64, `[rows, tokens]`; lists where the host knows them."""
 _NUMPY_TYPES = {torch.int64: np.int64, torch.float32: np.float32, torch.float64: np.float64}
 
 
@@ -20,6 +22,16 @@ def on_device(values: Sequence[Any], device: torch.device | None = None, dtype: 
         return torch.from_numpy(np.array(values, _NUMPY_TYPES[dtype]))
     pinned = device.type == "cuda"
     return torch.tensor(values, dtype=dtype, pin_memory=pinned).to(device, non_blocking=pinned)
+
+
+def tokens_on(device: torch.device, tokens: Tokens) -> torch.Tensor:
+    """Token ids as a tensor there."""
+    return on_device(tokens, device) if isinstance(tokens, list) else tokens
+
+
+def num_new(tokens: Tokens) -> int:
+    """How many tokens there are a row."""
+    return len(tokens[0]) if isinstance(tokens, list) else tokens.shape[1]
 
 
 def to_lists(*tensors: torch.Tensor) -> list[list[Any]]:

@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from naive_speculate.infer.device import on_device
+from naive_speculate.infer.device import Tokens, num_new, tokens_on
 from naive_speculate.infer.forward import forward, forward_with_features
 from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.infer.plain import PlainModel, as_batch_model
 from naive_speculate.infer.protocols import BatchCache, LanguageModel
+from naive_speculate.sampling.arrays import Numbers, as_tensor
 
 PREFILL_CHUNK = 512
 """Prompt tokens a forward, so that a long prompt can be cancelled and needs bounded memory."""
@@ -50,7 +51,7 @@ class Chunk(NamedTuple):
 
     places: list[int]
     starts: list[int]
-    features: list[torch.Tensor]
+    features: list[Numbers]
 
 
 class SlotPool:
@@ -116,13 +117,13 @@ class SlotPool:
         return slots[0].cache.rows([slot.row for slot in slots])
 
     def forward(
-        self, view: Any, query: torch.Tensor, num_logits: int | None = None, lengths: Sequence[int] | None = None
+        self, view: Any, query: Tokens, num_logits: int | None = None, lengths: Sequence[int] | None = None
     ) -> torch.Tensor:
         """One forward; every row of the view gains all tokens of its row of the query.
 
         Args:
             view: See `view`.
-            query: int64, shape `[rows, num_query_tokens]`.
+            query: On the model's device, or lists.
             num_logits: Only the last so many positions' logits; None for all.
             lengths: How many tokens of each row of the query are not padding; a plain model computes only these, a batch one
                 all of them. None where nothing is padding.
@@ -133,21 +134,18 @@ class SlotPool:
         Raises:
             ValueError: If the model does not keep to what `LanguageModel.forward` promises.
         """
-        if isinstance(self.model, PlainModel):
-            return self.model.forward(query, view, num_logits=num_logits, lengths=lengths)
-        if type(self.model) is LlamaLanguageModel:  # which keeps to it
-            return self.model.forward(query, view, num_logits=num_logits)
-        return forward(self.model, query, view, num_logits)
+        return as_tensor(self.compute(view, query, (), lengths, num_logits)[0])
 
-    def forward_with_features(
+    def compute(
         self,
         view: Any,
-        query: torch.Tensor,
+        query: Tokens,
         layers: Sequence[int],
         lengths: Sequence[int] | None = None,
         num_logits: int | None = None,
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """As `forward`, and the hidden states of some layers; see `BatchLanguageModel.forward`.
+    ) -> tuple[Numbers, Numbers | None]:
+        """As `forward`, and the hidden states of some layers (see `BatchLanguageModel.forward`), with numbers as whoever
+        computed them has them.
 
         Returns:
             tuple: Logits of every position or the last `num_logits`, and features, shape `[rows, num_query_tokens,
@@ -156,9 +154,14 @@ class SlotPool:
         Raises:
             ValueError: As `forward`, or if the model cannot return them.
         """
+        if type(self.model) is LlamaLanguageModel:  # which keeps to what it promises
+            return self.model.compute(query, view, num_logits or num_new(query), layers)
+        tokens = tokens_on(self.model.device, query)
         if layers:
-            return forward_with_features(self.model, query, view, layers, num_logits)
-        return self.forward(view, query, num_logits, lengths), None
+            return forward_with_features(self.model, tokens, view, layers, num_logits)
+        if isinstance(self.model, PlainModel):
+            return self.model.forward(tokens, view, num_logits=num_logits, lengths=lengths), None
+        return forward(self.model, tokens, view, num_logits), None
 
     def catch_up(self, slots: Sequence[Slot], token_ids: Sequence[list[int]]) -> None:
         """Feed every slot all tokens of its sequence but the last."""
@@ -176,9 +179,9 @@ class SlotPool:
         chunks = [tokens[slot.num_tokens : len(tokens) - 1][:PREFILL_CHUNK] for slot, tokens in short]
         lengths = list(map(len, chunks))
         width = max(lengths)
-        query = on_device([chunk + [0] * (width - len(chunk)) for chunk in chunks], self.model.device)
+        query = [chunk + [0] * (width - len(chunk)) for chunk in chunks]
         view = self.view([slot for slot, _ in short])
-        _, features = self.forward_with_features(view, query, layers, lengths, num_logits=1)
+        _, features = self.compute(view, query, layers, lengths, num_logits=1)
         for (slot, _), start, length in zip(short, starts, lengths, strict=True):
             slot.keep(start + length)
         kept = [] if features is None else [states[:length] for states, length in zip(features, lengths, strict=True)]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import torch
 
-from naive_speculate.sampling.arrays import as_numpy
+from naive_speculate.sampling.arrays import Numbers, as_numpy, as_tensor
 from naive_speculate.sampling.pipeline import LogitsPipeline
 
 
@@ -16,7 +16,7 @@ def in_float(logits: torch.Tensor) -> torch.Tensor:
 
 def batch_scores(
     pipelines: Sequence[LogitsPipeline],
-    logits: torch.Tensor,
+    logits: Numbers,
     histories: Sequence[list[int]],
     windows: Sequence[list[int]] | None = None,
 ) -> torch.Tensor:
@@ -31,7 +31,7 @@ def batch_scores(
     Returns:
         torch.Tensor: Same shape, float32 or float64.
     """
-    logits = in_float(logits)
+    logits = in_float(as_tensor(logits))
     if all(pipeline.plain for pipeline in pipelines):
         return logits
     windows = windows or [[] for _ in pipelines]
@@ -64,18 +64,19 @@ def usable_probabilities(pipelines: Sequence[LogitsPipeline], scores: torch.Tens
     return probs.nan_to_num_(nan=1 / probs.shape[-1]), ~lost
 
 
-def usable_scores(scores: torch.Tensor) -> tuple[list[list[int]] | None, torch.Tensor | None]:
-    """Each place's most probable token, and which places have one.
-
-    Returns:
-        tuple: The tokens, `[batch_size][places]`, None on a device that would have to be waited for; and bool, shape
-            `[batch_size, places]`, None for all, as above.
-    """
-    if not scores.is_cpu:
-        return None, scores.amax(dim=-1).isfinite()
+def best_on_host(scores: Numbers) -> list[list[int]] | None:
+    """Each place's most probable token, `[batch_size][places]`, of scores on the CPU; None where some place has none, or where
+    NumPy cannot take the scores as they are."""
+    if isinstance(scores, torch.Tensor) and not (scores.is_cpu and scores.dtype in (torch.float32, torch.float64)):
+        return None
     numbers = as_numpy(scores)
     best: list[list[int]] = numbers.argmax(-1).tolist()  # NaN counts as the largest
-    values = [[numbers.item(row, place, token) for place, token in enumerate(tokens)] for row, tokens in enumerate(best)]
-    if all(math.isfinite(value) for row in values for value in row):
-        return best, None
-    return best, torch.tensor(values).isfinite()
+    values = (numbers.item(row, place, token) for row, tokens in enumerate(best) for place, token in enumerate(tokens))
+    return best if all(map(math.isfinite, values)) else None
+
+
+def usable_scores(scores: torch.Tensor) -> torch.Tensor | None:
+    """Which places have a most probable token: bool, shape `[batch_size, places]`; None for all, where that is known without
+    waiting for the device."""
+    usable = scores.amax(dim=-1).isfinite()
+    return None if scores.is_cpu and bool(usable.all()) else usable

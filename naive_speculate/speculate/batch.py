@@ -12,7 +12,6 @@ from naive_speculate.pair import ModelPair
 from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.step import step
-from naive_speculate.speculate.stopwatch import Stopwatch
 from naive_speculate.speculate.workspace import Workspace
 from naive_speculate.text import Vocabulary
 
@@ -61,7 +60,7 @@ class Batch:
             ValueError: If a row is not of this batch.
         """
         records = {} if records is None else records
-        self.workspace.watch = Stopwatch(self.workspace.device)
+        self.workspace.watch.begin()
         grads = torch.no_grad() if torch.is_grad_enabled() else nullcontext()
         threads = one_torch_thread() if self._beside_torch and torch.get_num_threads() > 1 else nullcontext()
         with grads, threads:

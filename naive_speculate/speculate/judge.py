@@ -8,7 +8,8 @@ import torch
 
 from naive_speculate.infer.device import on_device
 from naive_speculate.sampling.argmax import argmax
-from naive_speculate.sampling.distributions import batch_scores, usable_probabilities, usable_scores
+from naive_speculate.sampling.arrays import Numbers, as_tensor
+from naive_speculate.sampling.distributions import batch_scores, best_on_host, in_float, usable_probabilities, usable_scores
 from naive_speculate.speculate.draft.proposal import Proposal
 from naive_speculate.speculate.rules import Verdict, count_leading
 from naive_speculate.speculate.sequence import SequenceState
@@ -23,13 +24,11 @@ class Distributions(NamedTuple):
         probs: Same shape; None where the order of the scores is all that is asked for.
         num_places: int64, shape `[batch_size]`: how many places, from the first on, have a distribution; None where all have.
             Windows are judged up to there, and a row that keeps as many drafts has nothing to draw its next token from.
-        best: Each place's most probable token, `[batch_size][k + 1]`; None where that was not looked for on the host.
     """
 
     scores: torch.Tensor
     probs: torch.Tensor | None
     num_places: torch.Tensor | None
-    best: list[list[int]] | None = None
 
     @property
     def best_known(self) -> torch.Tensor:
@@ -37,27 +36,42 @@ class Distributions(NamedTuple):
         return self.scores if self.probs is None else self.probs
 
 
-def distributions(rows: Sequence[SequenceState], logits: torch.Tensor, draft: Proposal) -> Distributions:
+class Best(NamedTuple):
+    """The same where drafts are compared with the target's most probable tokens, no more is asked for, and the host has found
+    them: each place's, `[batch_size][k + 1]`."""
+
+    token_ids: list[list[int]]
+
+
+class Decided(NamedTuple):
+    """The `Verdict` of such a comparison: how many drafts each row keeps, and the token after them."""
+
+    num_accepted: list[int]
+    next_token_ids: list[int]
+
+
+def distributions(rows: Sequence[SequenceState], logits: Numbers, draft: Proposal) -> Distributions | Best:
     """The target's distributions under each row's parameters; logits `[batch_size, k + 1, vocab_size]`."""
     pipelines = [row.pipeline for row in rows]
-    if all(pipeline.plain for pipeline in pipelines):
-        scores = batch_scores(pipelines, logits, [])
-    else:
-        windows = [window[:length] for window, length in zip(draft.token_ids.tolist(), draft.lengths, strict=True)]
+    scores = logits
+    if not all(pipeline.plain for pipeline in pipelines):
+        windows = [window[:length] for window, length in zip(draft.on_host(), draft.lengths, strict=True)]
         scores = batch_scores(pipelines, logits, [row.output_token_ids for row in rows], windows)
-    probs: torch.Tensor | None = None
-    best: list[list[int]] | None = None
+    if all(type(row.verifier) is GreedyVerifier and not row.needs_probs for row in rows):
+        best = best_on_host(scores)
+        if best is not None:
+            return Best(best)
+    in_order = in_float(as_tensor(scores))
     if any(row.needs_probs for row in rows):
-        probs, usable = usable_probabilities(pipelines, scores)
+        probs, usable = usable_probabilities(pipelines, in_order)
     else:
-        best, usable = usable_scores(scores)
-    return Distributions(scores, probs, None if usable is None else count_leading(usable), best)
+        probs, usable = None, usable_scores(in_order)
+    return Distributions(in_order, probs, None if usable is None else count_leading(usable))
 
 
-def uniforms(rows: Sequence[SequenceState], lengths: Sequence[int], p: Distributions) -> list[list[float]]:
+def uniforms(rows: Sequence[SequenceState], lengths: Sequence[int], p: Distributions | Best) -> list[list[float]]:
     """A uniform draw for each draft whose verifier wants one, by row; 0 elsewhere."""
-    k = p.scores.shape[1] - 1
-    if k == 0:
+    if isinstance(p, Best) or (k := p.scores.shape[1] - 1) == 0:
         return [[] for _ in rows]
     drawn = [length if row.verifier.needs_uniforms else 0 for row, length in zip(rows, lengths, strict=True)]
     draws = [[row.random.uniform() for _ in range(count)] for row, count in zip(rows, drawn, strict=True)]
@@ -66,14 +80,14 @@ def uniforms(rows: Sequence[SequenceState], lengths: Sequence[int], p: Distribut
     return [row + [0.0] * (k - len(row)) for row in draws]
 
 
-def judge(rows: Sequence[SequenceState], p: Distributions, draft: Proposal, r: list[list[float]]) -> Verdict:
+def judge(rows: Sequence[SequenceState], p: Distributions | Best, draft: Proposal, r: list[list[float]]) -> Verdict | Decided:
     """Each row's verifier on its window."""
+    if isinstance(p, Best):
+        _, num_accepted, next_token_ids = GreedyVerifier.on_host(p.token_ids, draft.on_host(), draft.lengths)
+        return Decided(num_accepted, next_token_ids)
     k, device = draft.token_ids.shape[1], p.scores.device
     if k == 0:
         return _next_tokens(rows, p, draft)
-    if p.best is not None and all(type(row.verifier) is GreedyVerifier for row in rows):
-        lengths = draft.lengths if p.num_places is None else list(map(min, draft.lengths, p.num_places.tolist()))
-        return GreedyVerifier.on_host(p.best, draft.token_ids.tolist(), lengths, p.scores.dtype)
     table, limits = on_device(r, device, p.best_known.dtype), on_device(draft.lengths, device)
     if p.num_places is not None:
         limits = torch.minimum(limits, p.num_places)
@@ -88,8 +102,10 @@ def judge(rows: Sequence[SequenceState], p: Distributions, draft: Proposal, r: l
     return verdicts[0] if len(verdicts) == 1 else _merge(verdicts, list(places.values()), p.scores.shape[-1])
 
 
-def draw(rows: Sequence[SequenceState], verdict: Verdict) -> torch.Tensor:
+def draw(rows: Sequence[SequenceState], verdict: Verdict | Decided) -> torch.Tensor | list[int]:
     """The token after each row's kept drafts, int64, shape `[batch_size]`."""
+    if isinstance(verdict, Decided):
+        return verdict.next_token_ids
     known = verdict.next_token_ids
     if verdict.next_probs is None:
         assert known is not None
@@ -106,9 +122,7 @@ def draw(rows: Sequence[SequenceState], verdict: Verdict) -> torch.Tensor:
 def _next_tokens(rows: Sequence[SequenceState], p: Distributions, draft: Proposal) -> Verdict:
     """Where nothing was drafted there is nothing to judge: the next token is the target's."""
     drawn = [not row.verifier.greedy for row in rows]
-    best = None if p.best is None else on_device([tokens[0] for tokens in p.best])
-    if best is None and not all(drawn):
-        best = argmax(p.scores[:, 0])
+    best = None if all(drawn) else argmax(p.scores[:, 0])
     nothing = on_device([0] * len(rows), p.scores.device)
     return Verdict(nothing, p.best_known[:, 0] if any(drawn) else None, best, draft.token_ids, None, drawn)
 

@@ -8,9 +8,9 @@ import torch
 from naive_speculate.events.event import TopTokens
 from naive_speculate.events.record import Outcome
 from naive_speculate.infer.device import to_lists
-from naive_speculate.sampling.arrays import as_numpy
+from naive_speculate.sampling.arrays import Numbers, as_numpy, as_tensor
 from naive_speculate.speculate.draft.proposal import Proposal
-from naive_speculate.speculate.judge import Distributions
+from naive_speculate.speculate.judge import Best, Decided, Distributions
 from naive_speculate.speculate.logprobs import raw_logprobs
 from naive_speculate.speculate.others import add_others
 from naive_speculate.speculate.rules import Verdict, entropy, pick
@@ -26,11 +26,11 @@ def to_host(
     workspace: Workspace,
     rows: Sequence[SequenceState],
     draft: Proposal,
-    logits: torch.Tensor,
-    p: Distributions,
+    logits: Numbers,
+    p: Distributions | Best,
     r: list[list[float]],
-    verdict: Verdict,
-    next_token_ids: torch.Tensor,
+    verdict: Verdict | Decided,
+    next_token_ids: torch.Tensor | list[int],
 ) -> list[Outcome]:
     """Outcomes of a batch's step, with as much as each row's `detail` asks for.
 
@@ -44,37 +44,54 @@ def to_host(
         verdict: What the verifiers decided.
         next_token_ids: int64, shape `[batch_size]`.
     """
-    all_places = draft.token_ids.shape[1] + 1
-    windows, counts, chosen, *known = to_lists(
-        draft.token_ids, verdict.num_accepted, next_token_ids, *([] if p.num_places is None else [p.num_places])
-    )
-    outcomes = []
-    for place, (row, drafts, length) in enumerate(zip(rows, windows, draft.lengths, strict=True)):
-        kept, num_places = counts[place], known[0][place] if known else all_places
-        if not 0 <= kept <= min(length, num_places):
-            name = type(row.verifier).__name__
-            raise ValueError(f"verifier {name} kept {kept} drafts of a window of {min(length, num_places)}")
-        obstacle = None
-        if kept == num_places:  # what comes next has no distribution, so nothing was drawn from it
-            history = row.output_token_ids + drafts[:kept]
-            why = row.pipeline.why_none(logits[place, kept], history)
-            obstacle = f"no token can be chosen at position {len(history)}: {why}"
-        drafts = drafts[: min(length, num_places)]
-        outcomes.append(Outcome(drafts, kept, chosen[place], obstacle, row.verifier.judges_all))
-        outcomes[-1].copied_from = None if draft.copied_from is None else draft.copied_from[place]
-    if p.probs is not None and any(row.detail != "none" for row in rows):
-        _add_probs(outcomes, rows, draft, verdict, next_token_ids, r, p.probs)
-        if any(row.detail == "full" for row in rows):
-            _add_tops(outcomes, rows, draft, verdict, p.probs, workspace.vocabulary)
-            add_others(outcomes, rows, draft, p, r)
+    if isinstance(verdict, Decided):
+        outcomes = _outcomes(rows, draft, logits, draft.on_host(), verdict.num_accepted, verdict.next_token_ids)
+    else:
+        assert isinstance(p, Distributions)
+        assert isinstance(next_token_ids, torch.Tensor)
+        more = [] if p.num_places is None else [p.num_places]
+        known = to_lists(draft.token_ids, verdict.num_accepted, next_token_ids, *more)
+        outcomes = _outcomes(rows, draft, logits, *known)
+        if p.probs is not None and any(row.detail != "none" for row in rows):
+            _add_probs(outcomes, rows, draft, verdict, next_token_ids, r, p.probs)
+            if any(row.detail == "full" for row in rows):
+                _add_tops(outcomes, rows, draft, verdict, p.probs, workspace.vocabulary)
+                add_others(outcomes, rows, draft, p, r)
     for place, (row, outcome) in enumerate(zip(rows, outcomes, strict=True)):
         if row.wants_logprobs:
             tokens = outcome.token_ids
-            scores = logits[place, : len(tokens)]
+            scores = as_tensor(logits[place, : len(tokens)])
             outcome.logprobs = raw_logprobs(scores, tokens, row.params.logprobs or 0, workspace.vocabulary)
     seconds = workspace.watch.stop()
     for outcome in outcomes:
         outcome.draft_seconds, outcome.verify_seconds, outcome.total_seconds = seconds
+    return outcomes
+
+
+def _outcomes(
+    rows: Sequence[SequenceState],
+    draft: Proposal,
+    logits: Numbers,
+    windows: list[list[int]],
+    num_accepted: list[int],
+    next_token_ids: list[int],
+    num_places: list[int] | None = None,
+) -> list[Outcome]:
+    """What every step tells; `num_places` as in `Distributions`."""
+    outcomes = []
+    for place, (row, drafts, length) in enumerate(zip(rows, windows, draft.lengths, strict=True)):
+        kept, usable = num_accepted[place], len(drafts) + 1 if num_places is None else num_places[place]
+        if not 0 <= kept <= min(length, usable):
+            name = type(row.verifier).__name__
+            raise ValueError(f"verifier {name} kept {kept} drafts of a window of {min(length, usable)}")
+        obstacle = None
+        if kept == usable:  # what comes next has no distribution, so nothing was drawn from it
+            history = row.output_token_ids + drafts[:kept]
+            why = row.pipeline.why_none(as_tensor(logits[place, kept]), history)
+            obstacle = f"no token can be chosen at position {len(history)}: {why}"
+        drafts = drafts[: min(length, usable)]
+        outcomes.append(Outcome(drafts, kept, next_token_ids[place], obstacle, row.verifier.judges_all))
+        outcomes[-1].copied_from = None if draft.copied_from is None else draft.copied_from[place]
     return outcomes
 
 

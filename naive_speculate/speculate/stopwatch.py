@@ -23,6 +23,10 @@ class Stopwatch:
 
     def __init__(self, device: torch.device) -> None:
         self._cuda = device.type == "cuda"
+        self.begin()
+
+    def begin(self) -> None:
+        """A step begins."""
         self._began = time.perf_counter()
         self._draft = self._verify = self._now()
 

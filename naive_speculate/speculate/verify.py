@@ -52,21 +52,30 @@ class GreedyVerifier(Verifier):
         """See `RejectionSampler.judge`; scores do as well as probabilities, only their order matters."""
         best = argmax(target_probs)
         if best.device.type == "cpu" and target_probs.dtype in (torch.float32, torch.float64):
-            return self.on_host(best.tolist(), draft_token_ids.tolist(), lengths.tolist(), target_probs.dtype)
+            kept, counts, next_token_ids = self.on_host(best.tolist(), draft_token_ids.tolist(), lengths.tolist())
+            return Verdict(on_device(counts), None, on_device(next_token_ids), on_device(kept, dtype=target_probs.dtype))
         k = draft_token_ids.shape[1]
         accepted = draft_token_ids == best[:, :k]
         num_accepted = count_leading(accepted).minimum(lengths)
         return Verdict(num_accepted, None, pick(best, num_accepted), accepted.to(target_probs.dtype))
 
     @staticmethod
-    def on_host(best: list[list[int]], drafts: list[list[int]], lengths: list[int], dtype: torch.dtype) -> Verdict:
-        """`judge`, from the target's most probable tokens, `[batch_size][k + 1]`, and without torch: a forward leaves nothing
-        of it in the processor's caches, so that each of its functions that a step calls takes up to 50 µs to come back from
-        memory."""
+    def on_host(
+        best: list[list[int]], drafts: list[list[int]], lengths: list[int]
+    ) -> tuple[list[list[bool]], list[int], list[int]]:
+        """`judge` without tensors.
+
+        Args:
+            best: The target's most probable tokens, `[batch_size][k + 1]`.
+            drafts: `[batch_size][k]`.
+            lengths: Drafts in each row.
+
+        Returns:
+            tuple: Which drafts are those tokens, how many each row keeps, and the token after them.
+        """
         accepted = [[draft == token for draft, token in zip(*row, strict=False)] for row in zip(drafts, best, strict=True)]
         counts = leading_on_host(accepted, lengths)
-        next_token_ids = [tokens[count] for tokens, count in zip(best, counts, strict=True)]
-        return Verdict(on_device(counts), None, on_device(next_token_ids), on_device(accepted, dtype=dtype))
+        return accepted, counts, [tokens[count] for tokens, count in zip(best, counts, strict=True)]
 
     def expected_accept(self, target_probs: torch.Tensor, draft_probs: torch.Tensor, verdict: Verdict) -> torch.Tensor:
         """1 or 0: both sides are certain of their token, and nothing is drawn."""

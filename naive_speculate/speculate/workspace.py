@@ -9,9 +9,10 @@ import torch
 from naive_speculate.events.event import FinishReason
 from naive_speculate.events.record import StepRecord
 from naive_speculate.infer import slots
-from naive_speculate.infer.device import on_device
+from naive_speculate.infer.device import Tokens, on_device
 from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.pair import ModelPair
+from naive_speculate.sampling.arrays import Numbers, as_tensor
 from naive_speculate.speculate.draft import OWN_DRAFTERS, BatchDrafter, Proposal, check_proposal, drafter_for, merge
 from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
 from naive_speculate.speculate.logprobs import raw_logprobs
@@ -27,6 +28,7 @@ class Workspace:
         slots: Each row's place in the target's cache.
         drafters: By name, those that any row has asked for.
         drafter_of: What drafts for a row; rows that are decoded plainly are not in it.
+        on_cpu: Whether the target computes on the CPU.
         watch: Times the step that is being made.
     """
 
@@ -37,6 +39,7 @@ class Workspace:
         self.earlier = earlier
         self.target = SlotPool(pair.target)
         self.device = self.target.model.device
+        self.on_cpu = self.device.type == "cpu"
         self.watch = Stopwatch(self.device)
         self._no_drafts: dict[int, torch.Tensor] = {}
         self.drafters: dict[str, BatchDrafter] = {}
@@ -128,7 +131,7 @@ class Workspace:
                 parts.append(self._proposal(drafter, [rows[place] for place in places], [limits[place] for place in places]))
         return parts[0] if len(parts) == 1 else merge(parts, list(groups.values()), self.vocab_size)
 
-    def score(self, rows: Sequence[SequenceState], draft: Proposal) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def score(self, rows: Sequence[SequenceState], draft: Proposal) -> tuple[Numbers, Numbers | None]:
         """One forward of the target over each row's last token and its drafts.
 
         Args:
@@ -142,13 +145,12 @@ class Workspace:
         """
         self.watch.verify()
         places = self.target.view([self.slots[row] for row in rows])
-        query = self._query(rows, draft.token_ids)
         lengths = [1 + length for length in draft.lengths]
-        logits, features = self.target.forward_with_features(places, query, self._layers(rows), lengths)
+        logits, features = self.target.compute(places, self._query(rows, draft), self._layers(rows), lengths)
         return logits if logits.shape[-1] == self.vocab_size else logits[..., : self.vocab_size], features
 
     def commit(
-        self, rows: Sequence[SequenceState], records: Mapping[SequenceState, StepRecord], features: torch.Tensor | None
+        self, rows: Sequence[SequenceState], records: Mapping[SequenceState, StepRecord], features: Numbers | None
     ) -> None:
         """Roll the caches back to what is committed, and tell the drafters what that is.
 
@@ -164,7 +166,7 @@ class Workspace:
             if places:
                 members, seen = [rows[place] for place in places], None
                 if features is not None:
-                    own = features if len(places) == len(rows) else features[on_device(places, features.device)]
+                    own = features if len(places) == len(rows) else features[places]
                     seen = self._seen(drafter, rows, own)
                 self._tell(members, partial(drafter.commit, members, [records[row] for row in members], seen))
 
@@ -187,7 +189,7 @@ class Workspace:
                     row.end(FinishReason.ERROR, f"drafter {row.drafter!r} failed: {type(error).__name__}: {error}")
 
     def _show(
-        self, fed: Sequence[SequenceState], rows: Sequence[SequenceState], starts: list[int], features: list[torch.Tensor]
+        self, fed: Sequence[SequenceState], rows: Sequence[SequenceState], starts: list[int], features: Sequence[Numbers]
     ) -> None:
         """Hand hidden states of the rows that the target was fed a chunk of to the drafters that want to see them (`Chunk`);
         `rows` are those whose drafters' layers were asked for."""
@@ -198,14 +200,15 @@ class Workspace:
                 seen = [self._seen(drafter, rows, features[place]) for place in places]
                 self._tell(members, partial(drafter.observe, members, [starts[place] for place in places], seen))
 
-    def _seen(self, drafter: BatchDrafter, rows: Sequence[SequenceState], features: torch.Tensor) -> Any:
-        """A drafter's own layers of those that the rows' drafters want to see; None where it wants none."""
+    def _seen(self, drafter: BatchDrafter, rows: Sequence[SequenceState], features: Numbers) -> Any:
+        """A drafter's own layers of those that the rows' drafters want to see; None where it wants none. Drafters of others get
+        tensors."""
         if not drafter.layers:
             return None
         wanted = self._layers(rows)
         if list(drafter.layers) == wanted:
-            return features
-        by_layer = features.chunk(len(wanted), dim=-1)
+            return features if type(drafter) in OWN_DRAFTERS else as_tensor(features)
+        by_layer = as_tensor(features).chunk(len(wanted), dim=-1)
         return torch.cat([by_layer[wanted.index(layer)] for layer in drafter.layers], dim=-1)
 
     def _layers(self, rows: Sequence[SequenceState]) -> list[int]:
@@ -215,19 +218,18 @@ class Workspace:
         drafters = {drafter for row in rows if (drafter := self.drafter_of.get(row)) is not None}
         return sorted({layer for drafter in drafters for layer in drafter.layers})
 
-    def _query(self, rows: Sequence[SequenceState], token_ids: torch.Tensor) -> torch.Tensor:
+    def _query(self, rows: Sequence[SequenceState], draft: Proposal) -> Tokens:
         """Each row's last token and its drafts."""
-        if token_ids.device.type == "cpu":
-            drafts = token_ids.tolist()
-            return on_device([[row.token_ids[-1], *window] for row, window in zip(rows, drafts, strict=True)])
-        last = on_device([[row.token_ids[-1]] for row in rows], token_ids.device)
-        return torch.cat([last, token_ids], dim=1) if token_ids.shape[1] else last
+        if self.on_cpu:
+            return [[row.token_ids[-1], *window] for row, window in zip(rows, draft.on_host(), strict=True)]
+        last = on_device([[row.token_ids[-1]] for row in rows], self.device)
+        return torch.cat([last, draft.token_ids], dim=1) if draft.token_ids.shape[1] else last
 
     def _nothing(self, count: int) -> Proposal:
         """Empty windows of so many rows."""
         if count not in self._no_drafts:
             self._no_drafts[count] = torch.zeros(count, 0, dtype=torch.int64, device=self.device)
-        return Proposal(self._no_drafts[count], None, [0] * count)
+        return Proposal(self._no_drafts[count], None, [0] * count, None, [[] for _ in range(count)])
 
     def _proposal(self, drafter: BatchDrafter, rows: list[SequenceState], limits: list[int]) -> Proposal:
         proposal = drafter.propose(rows, limits)
@@ -251,10 +253,9 @@ class Workspace:
         known = len(found) - 1
         slot.keep(known)
         if chunk := prompt[known:-1][: slots.PREFILL_CHUNK]:
-            query, layers = on_device([chunk], self.device), self._layers([row])
-            logits, features = self.target.forward_with_features(self.target.view([slot]), query, layers)
+            logits, features = self.target.compute(self.target.view([slot]), [list(chunk)], self._layers([row]))
             following = prompt[known + 1 : known + 1 + len(chunk)]
-            scores = logits[0, :, : self.vocab_size]
+            scores = as_tensor(logits)[0, :, : self.vocab_size]
             found += raw_logprobs(scores, following, row.params.prompt_logprobs or 0, self.vocabulary)
             if features is not None:
                 self._show([row], [row], [known], [features[0]])

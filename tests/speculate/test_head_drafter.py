@@ -225,7 +225,7 @@ def patched(patch, batch, fails, row):
     head, calls = batch.workspace.pair.head, []
     forward, commit = head.forward, type(row).commit
     if fails == "score":
-        patch.setattr(batch.workspace.target, "forward_with_features", fail)
+        patch.setattr(batch.workspace.target, "compute", fail)
     elif fails == "propose":
         patch.setattr(head, "forward", lambda *args: fail() if len(calls) == 2 else (calls.append(1), forward(*args))[1])
     else:

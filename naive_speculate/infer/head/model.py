@@ -5,14 +5,16 @@ from typing import Any, Protocol, cast
 
 import torch
 
+from naive_speculate.infer.device import Tokens, num_new
 from naive_speculate.infer.head.torch import TorchHead
 from naive_speculate.infer.head.weights import HeadWeights
 from naive_speculate.infer.llama.weights import LlamaShape, RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
+from naive_speculate.sampling.arrays import Array, Numbers, as_tensor
 
 
 class _Forward(Protocol):
-    def fuse(self, features: torch.Tensor) -> torch.Tensor: ...
+    def fuse(self, features: Any) -> torch.Tensor: ...
 
     def forward(
         self, token_ids: torch.Tensor, states: torch.Tensor, rows: CacheRows, last: Sequence[int]
@@ -70,7 +72,7 @@ class DraftHead:
         """An empty cache for `batch_size` rows."""
         return RaggedKVCache(batch_size)
 
-    def fuse(self, features: torch.Tensor) -> torch.Tensor:
+    def fuse(self, features: Numbers) -> torch.Tensor:
         """One hidden state of the head's width from the target's hidden states.
 
         Args:
@@ -109,16 +111,16 @@ class DraftHead:
 
     def draft_window(
         self,
-        token_ids: torch.Tensor,
-        states: torch.Tensor,
+        query: Tokens,
+        states: Numbers,
         rows: CacheRows,
         last: Sequence[int],
         k: int,
         vocab_size: int,
-        race: tuple[torch.Tensor, torch.Tensor] | None,
+        race: tuple[Numbers, Numbers] | None,
         with_probs: bool,
         fuses: bool = False,
-    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
+    ) -> tuple[Array, Array | None, Array]:
         """Choose k tokens, one after the other, in one call, which begins as `forward` does, or with `fuses` as `fuse` and
         `forward` do; see `OnnxHead.draft`. The drafts take the place of padding."""
         self._require(rows)
@@ -126,18 +128,20 @@ class DraftHead:
             states = self._checked(states)
         ends = [length + at + k for length, at in zip(rows.lengths, last, strict=True)]
         found = self._forward.draft(  # type: ignore[attr-defined]
-            token_ids, states, rows, last, k, vocab_size, race, with_probs, fuses
+            query, states, rows, last, k, vocab_size, race, with_probs, fuses
         )
-        rows.advance(token_ids.shape[1] + k - 1)
+        rows.advance(num_new(query) + k - 1)
         for row, end in zip(rows.indices, ends, strict=True):
             rows.cache.keep(row, end)
-        return cast(tuple[torch.Tensor, torch.Tensor | None, torch.Tensor], found)
+        return cast(tuple[Array, Array | None, Array], found)
 
-    def _checked(self, features: torch.Tensor) -> torch.Tensor:
+    def _checked(self, features: Numbers) -> Numbers:
         """The target's hidden states where and as the head reads them."""
         if features.shape[-1] != (width := len(self.layers) * self.target_hidden_size):
             raise ValueError(f"head {self.name!r} reads hidden states {width} wide, got {features.shape[-1]}")
-        return features.to(self.device, self.dtype)
+        if self.executor == "torch":
+            features = as_tensor(features)
+        return features.to(self.device, self.dtype) if isinstance(features, torch.Tensor) else features
 
     def _require(self, rows: CacheRows) -> None:
         """Make sure that the rows' cache is one of this head's."""

@@ -6,13 +6,13 @@ import numpy as np
 import torch
 from onnx import TensorProto, helper
 
+from naive_speculate.infer.device import Tokens
 from naive_speculate.infer.head.weights import HeadWeights
 from naive_speculate.infer.llama.onnx import MAX_WINDOWED, OnnxSession, Windows, make_session, token_array
-from naive_speculate.infer.llama.onnx_binding import Array
 from naive_speculate.infer.llama.onnx_graph import GraphBuilder, has_fast_form, residual
 from naive_speculate.infer.llama.weights import LlamaShape, RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows
-from naive_speculate.sampling.arrays import as_numpy
+from naive_speculate.sampling.arrays import Array, Numbers, as_numpy
 
 
 class HeadGraph(GraphBuilder):
@@ -98,14 +98,14 @@ class OnnxHead(OnnxSession):
         """Whether `draft` works for this head: it has no other tokens than its target."""
         return bool(self._windows)
 
-    def fuse(self, features: torch.Tensor) -> torch.Tensor:
+    def fuse(self, features: Numbers) -> torch.Tensor:
         """See `TorchHead.fuse`, which takes half as long again: these threads are awake after the target's forward."""
         given = as_numpy(features)
         (fused,) = self._fuse.run(None, {"features": given.reshape(-1, given.shape[-1])})
         return torch.from_numpy(fused.reshape(*given.shape[:-1], fused.shape[-1]))
 
     def forward(
-        self, token_ids: torch.Tensor, states: torch.Tensor, rows: CacheRows, last: Sequence[int]
+        self, token_ids: Tokens, states: Numbers, rows: CacheRows, last: Sequence[int]
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See `TorchHead.forward`."""
         state, logits = self._state(len(token_ids)), np.empty((len(token_ids), 1, self.shape.vocab_size), np.float32)
@@ -114,16 +114,16 @@ class OnnxHead(OnnxSession):
 
     def draft(
         self,
-        token_ids: torch.Tensor,
-        states: torch.Tensor,
+        token_ids: Tokens,
+        states: Numbers,
         rows: CacheRows,
         last: Sequence[int],
         k: int,
         vocab_size: int,
-        race: tuple[torch.Tensor, torch.Tensor] | None,
+        race: tuple[Numbers, Numbers] | None,
         with_probs: bool,
         fuses: bool,
-    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
+    ) -> tuple[Array, Array | None, Array]:
         """As `OnnxLlama.draft`, from hidden states beside the tokens, padded as for `forward`; with `fuses` they are the
         target's, not fused yet.
 
@@ -132,11 +132,11 @@ class OnnxHead(OnnxSession):
         """
         state, inputs = self._state(len(token_ids)), _inputs(token_ids, "features" if fuses else "states", states, last)
         drafts, probs = self._windows[fuses].draft(inputs, rows, k, vocab_size, race, with_probs, {self._state_name: state})
-        return drafts, probs, torch.from_numpy(state)
+        return drafts, probs, state
 
     def _state(self, count: int) -> Array:
         return np.empty((count, 1, self.shape.hidden_size), np.float32)
 
 
-def _inputs(token_ids: torch.Tensor, name: str, states: torch.Tensor, last: Sequence[int]) -> dict[str, Array]:
-    return {"token_ids": token_array(token_ids), name: states.numpy(), "at": np.array(last, np.int64)[:, None, None]}
+def _inputs(token_ids: Tokens, name: str, states: Numbers, last: Sequence[int]) -> dict[str, Array]:
+    return {"token_ids": token_array(token_ids), name: as_numpy(states), "at": np.array(last, np.int64)[:, None, None]}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, overload
 import torch
 from packaging.version import Version
 
+from naive_speculate.infer.device import Tokens, num_new, tokens_on
 from naive_speculate.infer.forward import check_layers, check_query
 from naive_speculate.infer.llama.cuda_graphs import GraphLlama
 from naive_speculate.infer.llama.stored import StoredLlama
@@ -16,6 +17,7 @@ from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, Rotary
 from naive_speculate.infer.protocols import KVCache, KVState
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
 from naive_speculate.infer.threads import computes_beside_torch, one_torch_thread
+from naive_speculate.sampling.arrays import Array, Numbers, as_tensor
 
 if TYPE_CHECKING:  # its import takes longer than loading a small model
     from transformers import PreTrainedModel
@@ -37,8 +39,8 @@ class _Forward(Protocol):
     device: torch.device
 
     def forward(
-        self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int, layers: Sequence[int] = ()
-    ) -> tuple[torch.Tensor, torch.Tensor | None]: ...
+        self, token_ids: Any, rows: CacheRows, num_logits: int, layers: Sequence[int] = ()
+    ) -> tuple[Numbers, Numbers | None]: ...
 
 
 class LlamaLanguageModel:
@@ -161,29 +163,47 @@ class LlamaLanguageModel:
                 there is no such layer, or the cache belongs to a model of another shape.
         """
         check_query(query_token_ids)
-        batch_size, num_new = query_token_ids.shape
+        batch_size, count = query_token_ids.shape
         if num_logits is None:
-            num_logits = num_new
-        elif not 1 <= num_logits <= num_new:
-            raise ValueError(f"num_logits must be between 1 and the query's {num_new} tokens, got {num_logits}")
+            num_logits = count
+        elif not 1 <= num_logits <= count:
+            raise ValueError(f"num_logits must be between 1 and the query's {count} tokens, got {num_logits}")
         rows = kv_cache if isinstance(kv_cache, CacheRows) else _rows_of(kv_cache, batch_size)
         if len(rows.indices) != batch_size:
             raise ValueError(f"query_token_ids has {batch_size} rows, kv_cache has {len(rows.indices)}")
-        forward = self._forward
         if layers:
-            check_layers(layers, forward.shape.num_layers)
+            check_layers(layers, self._forward.shape.num_layers)
+        if query_token_ids.device != self.device:
+            query_token_ids = query_token_ids.to(self.device)
+        found, features = self.compute(query_token_ids, rows, num_logits, layers)
+        if not isinstance(kv_cache, (RaggedKVCache, CacheRows)):
+            states = rows.get_kv_states()
+            kv_cache.update([KVState(s.keys[:, :, -count:], s.values[:, :, -count:]) for s in states])
+        logits = as_tensor(found)
+        return logits if features is None else (logits, as_tensor(features))
+
+    def compute(
+        self, query: Tokens, rows: CacheRows, num_logits: int, layers: Sequence[int] = ()
+    ) -> tuple[Numbers, Numbers | None]:
+        """`forward` for those who keep to its rules, with numbers as the executor has them: arrays of ONNX Runtime's.
+
+        Args:
+            query: On the model's device, or lists.
+            rows, num_logits, layers: As for `forward`.
+
+        Returns:
+            tuple: Logits, and the hidden states; None where there are no layers.
+        """
+        forward = self._forward
         if rows.cache.filled_by is not forward:
             shape = forward.shape
             rows.cache.require(shape.num_layers, shape.num_kv_heads, shape.head_dim, forward.dtype, forward.device)
             rows.cache.filled_by = forward
-        if query_token_ids.device != forward.device:
-            query_token_ids = query_token_ids.to(forward.device)
-        logits, features = forward.forward(query_token_ids, rows, num_logits, layers)
-        rows.advance(num_new)
-        if not isinstance(kv_cache, (RaggedKVCache, CacheRows)):
-            states = rows.get_kv_states()
-            kv_cache.update([KVState(s.keys[:, :, -num_new:], s.values[:, :, -num_new:]) for s in states])
-        return logits if features is None else (logits, features)
+        if self.executor != "onnx":
+            query = tokens_on(forward.device, query)
+        found = forward.forward(query, rows, num_logits, layers)
+        rows.advance(num_new(query))
+        return found
 
     @property
     def drafts_windows(self) -> bool:
@@ -192,13 +212,13 @@ class LlamaLanguageModel:
 
     def draft_window(
         self,
-        query_token_ids: torch.Tensor,
+        query: Tokens,
         rows: CacheRows,
         k: int,
         vocab_size: int,
-        race: tuple[torch.Tensor, torch.Tensor] | None = None,
+        race: tuple[Numbers, Numbers] | None = None,
         with_probs: bool = False,
-    ) -> tuple[torch.Tensor, torch.Tensor | None] | None:
+    ) -> tuple[Array, Array | None] | None:
         """Choose k tokens, one after the other, in one call, as far as the executor can; see `OnnxLlama.draft`.
 
         Returns:
@@ -209,9 +229,9 @@ class LlamaLanguageModel:
             return None
         if rows.cache.filled_by is not forward:  # nothing of this model is in there yet
             return None
-        found = forward.draft(query_token_ids, rows, k, vocab_size, race, with_probs)  # type: ignore[attr-defined]
-        rows.advance(query_token_ids.shape[1] + k - 1)
-        return cast(tuple[torch.Tensor, torch.Tensor | None], found)
+        found = forward.draft(query, rows, k, vocab_size, race, with_probs)  # type: ignore[attr-defined]
+        rows.advance(num_new(query) + k - 1)
+        return cast(tuple[Array, Array | None], found)
 
 
 def _choose(executor: str, device: torch.device, dtype: torch.dtype) -> str:

@@ -14,12 +14,14 @@ import numpy as np
 import onnxruntime
 import torch
 
-from naive_speculate.infer.llama.onnx_binding import Array, Binding, bind_array, bind_input, bind_output, bind_output_array
+from naive_speculate.infer.device import Tokens
+from naive_speculate.infer.llama.onnx_binding import Binding, bind_array, bind_input, bind_output, bind_output_array
 from naive_speculate.infer.llama.onnx_graph import GraphBuilder, LlamaGraph, has_fast_form, residual
 from naive_speculate.infer.llama.onnx_threads import session_options
 from naive_speculate.infer.llama.onnx_window import WindowGraph
 from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
+from naive_speculate.sampling.arrays import Array, Numbers, as_numpy
 
 _LOWEST = np.finfo(np.float32).min
 _SEEN = np.float32(0)
@@ -169,12 +171,14 @@ class OnnxSession:
             io.bind_cpu_input(name, array)
 
 
-def token_array(token_ids: torch.Tensor) -> Array:
+def token_array(token_ids: Tokens) -> Array:
     """Token ids as a session takes them.
 
     Raises:
-        ValueError: If they are not int64, whose memory would be read as if they were.
+        ValueError: If they are a tensor that is not int64, whose memory would be read as if they were.
     """
+    if isinstance(token_ids, list):
+        return np.array(token_ids, np.int64)
     if token_ids.dtype != torch.int64:
         raise ValueError(f"query_token_ids must be int64, got {token_ids.dtype}")
     return token_ids.numpy()
@@ -209,10 +213,10 @@ class Windows:
         rows: CacheRows,
         k: int,
         vocab_size: int,
-        race: tuple[torch.Tensor, torch.Tensor] | None,
+        race: tuple[Numbers, Numbers] | None,
         with_probs: bool,
         given_out: Mapping[str, Array] | None = None,
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    ) -> tuple[Array, Array | None]:
         """As `OnnxLlama.draft`; `inputs` are those of the first forward, `given_out` values of the last, to be filled in."""
         count, num_new = inputs["token_ids"].shape
         padded = count > 1 and num_new > 1 and "at" in inputs and int(inputs["at"].min()) + 1 < num_new
@@ -222,12 +226,11 @@ class Windows:
         outputs: dict[str, Array] = {"drafts": np.empty((count, k), np.int64)}
         outputs |= {f"{k - 1}/{name}": array for name, array in (given_out or {}).items()}
         if race is not None:
-            inputs = {**inputs, "temperature": race[0].numpy(), "noise": race[1].numpy()}
+            inputs = {**inputs, "temperature": as_numpy(race[0]), "noise": as_numpy(race[1])}
         if race is not None or with_probs:
             outputs["probs"] = np.empty((count, k, vocab_size), np.float32)
         session.run(inputs, rows, outputs)
-        probs = outputs.get("probs")
-        return torch.from_numpy(outputs["drafts"]), None if probs is None else torch.from_numpy(probs)
+        return outputs["drafts"], outputs.get("probs")
 
     def _session(self, form: tuple[bool, int, int, bool, bool]) -> OnnxSession:
         """The session of this form, k, vocabulary, drawn tokens or not, and whether probabilities are wanted."""
@@ -271,17 +274,17 @@ class OnnxLlama(OnnxSession):
 
     def draft(
         self,
-        token_ids: torch.Tensor,
+        token_ids: Tokens,
         rows: CacheRows,
         k: int,
         vocab_size: int,
-        race: tuple[torch.Tensor, torch.Tensor] | None,
+        race: tuple[Numbers, Numbers] | None,
         with_probs: bool,
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    ) -> tuple[Array, Array | None]:
         """Choose k tokens, one after the other, in one call; writes keys and values as k forwards would.
 
         Args:
-            token_ids: int64, shape `[rows, num_query_tokens]`, which the first forward takes.
+            token_ids: Shape `[rows, num_query_tokens]`, which the first forward takes.
             rows: As for `forward`.
             k: How many.
             vocab_size: How many tokens may be chosen.
@@ -297,12 +300,12 @@ class OnnxLlama(OnnxSession):
         return self._windows.draft({"token_ids": token_array(token_ids)}, rows, k, vocab_size, race, with_probs)
 
     def forward(
-        self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int, layers: Sequence[int] = ()
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        self, token_ids: Tokens, rows: CacheRows, num_logits: int, layers: Sequence[int] = ()
+    ) -> tuple[Array, Array | None]:
         """Compute logits and write keys and values after the rows' ends, without moving the ends.
 
         Args:
-            token_ids: int64, shape `[rows, num_query_tokens]`.
+            token_ids: Shape `[rows, num_query_tokens]`.
             rows: Rows of a cache of this model.
             num_logits: The last so many positions' logits.
             layers: After how many decoder layers hidden states are wanted.
@@ -314,18 +317,20 @@ class OnnxLlama(OnnxSession):
         Raises:
             ValueError: If a token is not in the vocabulary, or tokens are not int64.
         """
-        count, num_new = token_ids.shape
-        outputs: dict[str, Array] = {"logits": np.empty((count, num_logits, self.shape.vocab_size), np.float32)}
+        query = token_array(token_ids)
+        count, num_new = query.shape
+        logits = np.empty((count, num_logits, self.shape.vocab_size), np.float32)
+        outputs: dict[str, Array] = {"logits": logits}
+        if not layers:
+            self._session_for(rows, num_new).run({"token_ids": query}, rows, outputs)
+            return logits, None
         wanted = sorted(set(layers))
         states = np.empty((count, num_new, len(wanted), self.shape.hidden_size), np.float32)
         outputs |= {residual(layer): states[:, :, place] for place, layer in enumerate(wanted)}
-        self._session_for(rows, num_new).run({"token_ids": token_array(token_ids)}, rows, outputs)
-        logits = torch.from_numpy(outputs["logits"])
-        if not layers:
-            return logits, None
+        self._session_for(rows, num_new).run({"token_ids": query}, rows, outputs)
         if list(layers) != wanted:
             states = states[:, :, [wanted.index(layer) for layer in layers]]
-        return logits, torch.from_numpy(states.reshape(count, num_new, -1))
+        return logits, states.reshape(count, num_new, -1)
 
     def _session_for(self, rows: CacheRows, num_new: int) -> OnnxSession:
         """What runs a query of so many tokens a row."""

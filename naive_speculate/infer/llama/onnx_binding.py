@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from naive_speculate.sampling.arrays import Array
+
 HELD_BYTES = 2**20
 """Largest array, in bytes, that a binding keeps to copy a forward's own from or to. To bind costs about as much as to copy 100
 kilobytes; beyond some times that, a forward computes for so long that neither matters, and memory does."""
-Array = np.ndarray[Any, Any]
 _NUMPY_TYPES = {torch.int64: np.int64, torch.float32: np.float32}
 
 

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 
-from naive_speculate.infer.device import on_device
+from naive_speculate.sampling.arrays import Array, as_tensor
 from naive_speculate.sampling.random_source import SeededRandom, num_noises, winner
 from naive_speculate.speculate.draft.proposal import Proposal
 from naive_speculate.speculate.sequence import SequenceState
@@ -17,13 +16,13 @@ _LONGEST = 16
 
 
 def draft_in_few_calls(
-    model: Any, query: torch.Tensor, places: Any, rows: Sequence[SequenceState], limits: Sequence[int], vocab_size: int
+    model: Any, query: list[list[int]], places: Any, rows: Sequence[SequenceState], limits: Sequence[int], vocab_size: int
 ) -> Proposal | None:
     """The rows' windows; None, and nothing has changed, where they must be drawn token by token.
 
     Args:
         model: What drafts; one that can has `draft_window`.
-        query: What it has not seen of the rows, int64, shape `[batch_size, num_query_tokens]`.
+        query: What it has not seen of the rows, `[batch_size][num_query_tokens]`.
         places: The rows' places in its cache.
         rows, limits: As for `BatchDrafter.propose`.
         vocab_size: How many tokens may be drafted.
@@ -31,21 +30,21 @@ def draft_in_few_calls(
     draft_window = getattr(type(model), "draft_window", None)  # not by way of a wrapper, which may change the logits
     if draft_window is None or not _alike(rows):
         return None
-    longest = max(places.lengths) + query.shape[1] + max(2 * MAX_AUTO_WINDOW, *limits)
+    longest = max(places.lengths) + len(query[0]) + max(2 * MAX_AUTO_WINDOW, *limits)
     if model.max_positions is not None and longest > model.max_positions:
         return None
     adaptive = any(row.window.adaptive for row in rows)
     before = places.lengths
     drawing = _Drawing(rows, limits, vocab_size)
-    parts: list[tuple[torch.Tensor, torch.Tensor | None]] = []
+    parts: list[tuple[Array, Array | None]] = []
     while drawing.goes_on:
         if parts:
-            query = parts[-1][0][:, -1:]
+            query = parts[-1][0][:, -1:].tolist()
         k = drawing.next_call()
         with_probs = adaptive or any(row.needs_probs for row in rows)
         race = drawing.race()
         found = draft_window(model, query, places, k, vocab_size, race, with_probs)
-        lost = found is None or (found[1] is not None and bool(np.isnan(found[1].numpy()[..., 0]).any()))
+        lost = found is None or (found[1] is not None and bool(np.isnan(found[1][..., 0]).any()))
         banned = found is not None and not lost and not drawing.filter(found[0], found[1], race)
         if lost or banned:
             if banned or not parts:  # let the host draw from what has no distribution, or what is left of it
@@ -63,11 +62,13 @@ def draft_in_few_calls(
     probs = [part for _, part in parts if part is not None] if any(row.needs_probs for row in rows) else []
     lengths = drawing.settle()
     k = max(lengths)  # nothing behind all windows' ends is verified
-    return Proposal(_joined([drafts for drafts, _ in parts])[:, :k], _joined(probs)[:, :k] if probs else None, lengths)
+    drafts = _joined([drafts for drafts, _ in parts])[:, :k]
+    known = as_tensor(_joined(probs)[:, :k]) if probs else None
+    return Proposal(as_tensor(drafts), known, lengths, None, drafts.tolist())
 
 
-def _joined(parts: list[torch.Tensor]) -> torch.Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+def _joined(parts: list[Array]) -> Array:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
 
 def _alike(rows: Sequence[SequenceState]) -> bool:
@@ -103,7 +104,7 @@ class _Drawing:
         self._k = min(_LONGEST, max(wanted))
         return self._k
 
-    def race(self) -> tuple[torch.Tensor, torch.Tensor] | None:
+    def race(self) -> tuple[Array, Array] | None:
         """Temperatures and noise of the next call; None where nothing is drawn."""
         if self._greedy:
             return None
@@ -113,12 +114,9 @@ class _Drawing:
                 count = min(self._k, limit - self._drafted)
                 self._drawn[place] += count
                 noise[place, :count] = row.random.noise(count, self._vocab_size)  # type: ignore[attr-defined]
-        temperatures = on_device([[row.params.temperature] for row in self._rows], dtype=torch.float32)
-        return temperatures, torch.from_numpy(noise)
+        return np.array([[row.params.temperature] for row in self._rows], np.float32), noise
 
-    def filter(
-        self, token_ids: torch.Tensor, probs: torch.Tensor | None, race: tuple[torch.Tensor, torch.Tensor] | None
-    ) -> bool:
+    def filter(self, token_ids: Array, probs: Array | None, race: tuple[Array, Array] | None) -> bool:
         """Take what the rows' word filters ban out of what a call returned.
 
         Args:
@@ -144,14 +142,13 @@ class _Drawing:
                     left = probs[place, step]
                     left[tokens] = 0
                     left /= left.sum()
-                    if race is not None and winner(left.numpy(), race[1][place, step].numpy()) != token:
+                    if race is not None and winner(left, race[1][place, step]) != token:
                         return False
         return True
 
-    def take(self, token_ids: torch.Tensor, probs: torch.Tensor | None) -> None:
+    def take(self, token_ids: Array, probs: Array | None) -> None:
         """Look for windows' ends in what a call has drafted."""
-        adaptive = probs is not None and any(row.window.adaptive for row in self._rows)
-        numbers = probs.numpy() if adaptive and probs is not None else None
+        numbers = probs if any(row.window.adaptive for row in self._rows) else None
         for place, (row, limit, drafts) in enumerate(zip(self._rows, self._limits, token_ids.tolist(), strict=True)):
             for step, token in enumerate(drafts):
                 if self._ends[place] is not None:

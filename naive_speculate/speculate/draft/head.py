@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
@@ -13,6 +14,7 @@ from naive_speculate.infer.head.model import DraftHead
 from naive_speculate.infer.plain import PlainModel, as_batch_model
 from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.pair import ModelPair
+from naive_speculate.sampling.arrays import Array, Numbers, as_tensor
 from naive_speculate.speculate.draft.few_calls import draft_in_few_calls
 from naive_speculate.speculate.draft.model import DrawnWindow
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal
@@ -37,7 +39,7 @@ class _History:
 
     slot: Slot
     start: int
-    states: torch.Tensor
+    states: Numbers
 
     @property
     def end(self) -> int:
@@ -99,7 +101,7 @@ class HeadDrafter(BatchDrafter):
     def ready(self, row: SequenceState) -> bool:
         return len(self.histories[row].states) <= _MAX_QUERY
 
-    def observe(self, rows: Sequence[SequenceState], starts: Sequence[int], features: Sequence[torch.Tensor]) -> None:
+    def observe(self, rows: Sequence[SequenceState], starts: Sequence[int], features: Sequence[Numbers]) -> None:
         for row, start, states in zip(rows, starts, features, strict=True):
             self._append(row, start, states)
 
@@ -140,7 +142,7 @@ class HeadDrafter(BatchDrafter):
                 return window.proposal()
             logits, own = self.head.forward(token_ids[:, None], own[:, None], view, [0] * len(rows))
 
-    def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
+    def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: Numbers | None) -> None:
         assert features is not None
         for row, record, states in zip(rows, records, features, strict=True):
             if row.ended:  # it leaves, and may have kept less than was accepted
@@ -154,7 +156,7 @@ class HeadDrafter(BatchDrafter):
         for row in rows:
             self.histories[row].settle(0)
 
-    def _append(self, row: SequenceState, start: int, states: torch.Tensor) -> None:
+    def _append(self, row: SequenceState, start: int, states: Numbers) -> None:
         """Keep the target's states at the places from `start` on, which those kept reach up to."""
         history = self.histories[row]
         if not history.start <= start <= history.end:
@@ -162,21 +164,22 @@ class HeadDrafter(BatchDrafter):
                 f"hidden states from place {start} on do not follow those of places {history.start} to {history.end}"
             )
         known = history.states[: start - history.start]
-        history.states = torch.cat([known, states]) if len(known) else states
+        history.states = _joined(known, states) if len(known) else states
 
     def _read(
-        self, rows: Sequence[SequenceState], counts: Sequence[int], token_ids: torch.Tensor, states: torch.Tensor
+        self, rows: Sequence[SequenceState], counts: Sequence[int], token_ids: list[list[int]], states: Numbers
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Let the head read so many of each row's states, as `_query` gives them; returns logits and its own states after the
         last of them."""
         histories = [self.histories[row] for row in rows]
         view = self.pool.view([history.slot for history in histories])
-        found = self.head.forward(token_ids, self.head.fuse(states), view, [count - 1 for count in counts])
+        query = on_device(token_ids, self.head.device)
+        found = self.head.forward(query, self.head.fuse(states), view, [count - 1 for count in counts])
         for history, count in zip(histories, counts, strict=True):
             history.slot.keep(history.start + count)  # what was padded is forgotten
         return found
 
-    def _query(self, rows: Sequence[SequenceState], counts: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
+    def _query(self, rows: Sequence[SequenceState], counts: Sequence[int]) -> tuple[list[list[int]], Numbers]:
         """So many of each row's states that are not in the cache for good, padded, and before them the tokens beside them; what
         was in the cache beyond is forgotten."""
         histories, width = [self.histories[row] for row in rows], max(counts)
@@ -186,8 +189,14 @@ class HeadDrafter(BatchDrafter):
             tokens = row.token_ids[history.start + 1 : history.start + 1 + count]
             token_ids.append(tokens + [0] * (width - count))
         states = [history.states[:count] for history, count in zip(histories, counts, strict=True)]
-        beside = states[0][None] if len(states) == 1 else pad_sequence(states, batch_first=True)
-        return on_device(token_ids, self.head.device), beside
+        beside = states[0][None] if len(states) == 1 else pad_sequence(list(map(as_tensor, states)), batch_first=True)
+        return token_ids, beside
+
+
+def _joined(first: Numbers, rest: Numbers) -> Numbers:
+    if isinstance(first, torch.Tensor):
+        return torch.cat([first, as_tensor(rest)])
+    return np.concatenate([first, rest])
 
 
 class _Beginning:
@@ -196,18 +205,18 @@ class _Beginning:
 
     max_positions = None
 
-    def __init__(self, head: DraftHead, states: torch.Tensor, last: Sequence[int]) -> None:
+    def __init__(self, head: DraftHead, states: Numbers, last: Sequence[int]) -> None:
         self._head, self._states, self._last, self._fuses = head, states, last, True
 
     def draft_window(
         self,
-        query: torch.Tensor,
+        query: list[list[int]],
         places: Any,
         k: int,
         vocab_size: int,
-        race: tuple[torch.Tensor, torch.Tensor] | None,
+        race: tuple[Array, Array] | None,
         with_probs: bool,
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    ) -> tuple[Array, Array | None]:
         """As `LlamaLanguageModel.draft_window`."""
         token_ids, probs, self._states = self._head.draft_window(
             query, self._states, places, self._last, k, vocab_size, race, with_probs, self._fuses

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 
 from naive_speculate.events.record import StepRecord
-from naive_speculate.infer.device import on_device
+from naive_speculate.infer.device import Tokens, num_new
 from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.argmax import argmax
@@ -87,13 +87,14 @@ class ModelDrafter(BatchDrafter):
         return Proposal(found.token_ids[back], probs, [found.lengths[place] for place in back])
 
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
-        query = self._first_query(rows)
+        query: Tokens
+        query = first = self._first_query(rows)
         places = self.pool.view([self.slots[row] for row in rows])
-        if self.several_a_call and (found := draft_in_few_calls(self.pool.model, query, places, rows, limits, self.vocab_size)):
+        if self.several_a_call and (found := draft_in_few_calls(self.pool.model, first, places, rows, limits, self.vocab_size)):
             return found
         window = DrawnWindow(rows, limits, self.vocab_size)
         while True:
-            lengths = [query.shape[1] if drawing else 0 for drawing in window.drawing]
+            lengths = [num_new(query) if drawing else 0 for drawing in window.drawing]
             logits = self.pool.forward(places, query, num_logits=1, lengths=lengths)
             token_ids = window.draw(self._in_target_tokens(logits[:, -1]))
             if window.full:
@@ -118,7 +119,7 @@ class ModelDrafter(BatchDrafter):
     def _missing(self, row: SequenceState) -> int:
         return len(self.history(row)) - self.slots[row].num_tokens
 
-    def _first_query(self, rows: Sequence[SequenceState]) -> torch.Tensor:
+    def _first_query(self, rows: Sequence[SequenceState]) -> list[list[int]]:
         """The tokens that the draft model has not seen; as many for every row, so that all end in the same column."""
         missing = [self._missing(row) for row in rows]
         width = max((count for count in missing if count <= _MAX_QUERY), default=1)
@@ -128,7 +129,7 @@ class ModelDrafter(BatchDrafter):
         self.pool.catch_up([self.slots[row] for row in late], [self.history(row) for row in late])
         for row in rows:
             self.slots[row].keep(len(self.history(row)) - width)  # a row that is further ahead sees one token again
-        return on_device([self.history(row)[-width:] for row in rows], self.pool.model.device)
+        return [self.history(row)[-width:] for row in rows]
 
 
 class DrawnWindow:

@@ -25,12 +25,18 @@ class Proposal(NamedTuple):
         lengths: Drafts in each row, 0 to k.
         copied_from: Where in each row's prompt and output its window was copied from, token by token; None in it for a row that
             was not, and None for all.
+        windows: `token_ids` as lists, where the host has them anyway.
     """
 
     token_ids: torch.Tensor
     probs: torch.Tensor | None
     lengths: list[int]
     copied_from: list[int | None] | None = None
+    windows: list[list[int]] | None = None
+
+    def on_host(self) -> list[list[int]]:
+        """`token_ids` as lists."""
+        return self.token_ids.tolist() if self.windows is None else self.windows
 
 
 class BatchDrafter:
@@ -141,7 +147,7 @@ def check_proposal(
     Raises:
         ValueError: Naming the drafter and what is wrong.
     """
-    token_ids, probs, lengths, copied_from = proposal
+    token_ids, probs, lengths, copied_from, _ = proposal
     if probs is None and any(length > 0 and not row.greedy for length, row in zip(lengths, rows, strict=False)):
         raise ValueError(f"drafter {name!r} proposed with probs=None, which only greedy decoding can do without")
     if not whole:
