@@ -3,7 +3,8 @@
     python benchmarks/llamacpp.py FOLDER [--target M --draft M] [--threads N] [--quick] [--out FILE]
 
 FOLDER holds llama.cpp's programs `llama-bench` and `llama-speculative-simple`. The pair is written as GGUF, float32 as this
-decoder computes it, and half precision as a row of its own; that needs the package gguf (`pip install gguf`). Everything is
+decoder computes it, and half precision, as it is stored, for rows of their own; that needs the package gguf (`pip install
+gguf`). Where the extra `gguf` is installed, this decoder computes those files, too (`load_pair("target.gguf")`). Everything is
 measured in one run and in turn, in alternating order, so that a busy machine slows all alike; a ratio is the median over the
 turns. Greedy. The prompt is left out of this decoder's times, as it is of llama.cpp's; transformers' include it, some 0.5% of
 them. A forward gives the logits of its last token.
@@ -19,6 +20,7 @@ llama-cpp-python llama-cpp-python`, unpack), in `vendor/llama.cpp`:
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import re
@@ -146,6 +148,13 @@ def copies_a_second(num_bytes: int, threads: int) -> float:
         seconds.append(time.perf_counter() - began)
     torch.set_num_threads(before)
     return 2 / median(seconds)
+
+
+def on_gguf(target: Path, draft: Path) -> SpeculativeDecoder | None:
+    """This decoder on llama.cpp's kernels, as the extra `gguf` has them; None without it."""
+    if importlib.util.find_spec("llama_cpp") is None:
+        return None
+    return SpeculativeDecoder(load_pair(target, draft, device="cpu"))
 
 
 def random_llama(shape: str, like: Any, vocab_size: int) -> LlamaForCausalLM:
@@ -279,21 +288,26 @@ def measure(options: argparse.Namespace) -> list[Table]:
         return measured
 
     with tempfile.TemporaryDirectory() as folder:
-        files = {name: Path(folder) / f"{name}.gguf" for name in ("target", "draft", "target half")}
+        files = {name: Path(folder) / f"{name}.gguf" for name in ("target", "draft", "target half", "draft half")}
         export(target, pair.tokenizer, files["target"], "float32")
         export(draft, pair.tokenizer, files["draft"], "float32")
         export(target, pair.tokenizer, files["target half"], "float16")
+        export(draft, pair.tokenizer, files["draft half"], "float16")
         ours = {k: f"ours, k = {k}" if k else "ours, plain" for k in (0, *options.windows)}
         theirs = {k: f"llama.cpp, k = {k}" if k else "llama.cpp, plain" for k in (0, *options.windows)}
         ways: dict[str, Measure] = {name: decoding(our_way(decoder, k, 0.0, tokens)) for k, name in ours.items()}
         ways[theirs[0]] = engine.plain(files["target"], tokens)
         for k in options.windows:
             ways[theirs[k]] = engine.speculative(files["target"], files["draft"], k, prompts, tokens)
-        ways["llama.cpp, plain, half precision"] = engine.plain(files["target half"], tokens)
+        halves = {k: f"ours on GGUF, half precision, {f'k = {k}' if k else 'plain'}" for k in (0, options.windows[0])}
+        half_peer = "llama.cpp, plain, half precision"
+        ways[half_peer] = engine.plain(files["target half"], tokens)
+        if (gguf := on_gguf(files["target half"], files["draft half"])) is not None:
+            ways |= {name: decoding(our_way(gguf, k, 0.0, tokens)) for k, name in halves.items()}
         ways |= {way.name: decoding(way) for way in (peer.way(k, 0.0) for k in (0, *options.windows))}
         rates = in_turn(ways, options.turns, tick)
         best_peer = best(rates, [theirs[k] for k in options.windows])
-        peers = {ours[0]: theirs[0]} | {ours[k]: best_peer for k in options.windows}
+        peers = {ours[0]: theirs[0], halves[0]: half_peer} | {ours[k]: best_peer for k in options.windows}
         targets = {Path(options.target).name: (target, pair.target, files["target"])}
         for shape in options.shapes:
             made = random_llama(shape, target.config, target.config.vocab_size)

@@ -1,0 +1,84 @@
+"""What a step costs beside the models' forwards: the time that is the decoder's own.
+
+    python -m benchmarks.steps [--tokens 200] [--runs 9]
+
+Prints for the bundled pair, computed by ONNX Runtime, medians of milliseconds a step: outside ONNX Runtime's calls and inside.
+The same steps with the draft model as the target tell how much of it is work, and how much is coming back to processor caches
+that a larger target's weights have swept.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import onnxruntime
+
+from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, load_pair
+from naive_speculate.infer.threads import leave_cores_to, num_threads
+from naive_speculate.models import BUNDLED_PAIR
+from ui.host.measuring import machine_name
+
+PROMPT = "Once upon a time there was a king"
+KINDS = [("none", 0, 0.0), ("none", 4, 0.0), ("full", 4, 0.0), ("none", 0, 1.0), ("none", 4, 1.0), ("full", 4, 1.0)]
+"""Detail of the events, drafts a step, temperature."""
+
+
+@contextmanager
+def stopwatch() -> Iterator[list[float]]:
+    """Seconds of each call of ONNX Runtime's."""
+    seconds: list[float] = []
+    run = onnxruntime.InferenceSession.run_with_iobinding
+
+    def timed(session: Any, *given: Any) -> None:
+        began = time.perf_counter()
+        run(session, *given)
+        seconds.append(time.perf_counter() - began)
+
+    onnxruntime.InferenceSession.run_with_iobinding = timed
+    try:
+        yield seconds
+    finally:
+        onnxruntime.InferenceSession.run_with_iobinding = run
+
+
+def step(decoder: SpeculativeDecoder, tokens: int, detail: str, k: int, temperature: float) -> tuple[float, float]:
+    """Milliseconds a step of one run, outside ONNX Runtime and inside; from the first step's end to the last one's."""
+    params = SamplingParams(max_tokens=tokens, temperature=temperature, seed=1, ignore_eos=True)
+    ends, inside = [], []
+    with stopwatch() as seconds:
+        for event in decoder.stream(PROMPT, params, num_draft_tokens=k, detail=detail, drafter="model"):  # type: ignore[arg-type]
+            if event.kind == "step":
+                ends.append(time.perf_counter())
+                inside.append(sum(seconds))
+    count, called = len(ends) - 1, (inside[-1] - inside[0]) * 1e3
+    return ((ends[-1] - ends[0]) * 1e3 - called) / count, called / count
+
+
+def measure(title: str, pair: ModelPair, tokens: int, runs: int) -> None:
+    """Print a line for each kind of step."""
+    leave_cores_to(pair.target)
+    decoder = SpeculativeDecoder(pair)
+    print(f"\n{title}")
+    for detail, k, temperature in KINDS:
+        found = [step(decoder, tokens, detail, k, temperature) for _ in range(runs + 1)][1:]
+        own, called = (statistics.median(values) for values in zip(*found, strict=True))
+        print(f"detail {detail:5} k = {k}  temperature {temperature:.0f}   own {own:.2f} ms   models {called:.2f} ms")
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="benchmarks.steps")
+    parser.add_argument("--tokens", type=int, default=200)
+    parser.add_argument("--runs", type=int, default=9)
+    options = parser.parse_args()
+    print(f"{machine_name('cpu')}, {num_threads()} threads, medians of {options.runs} runs of {options.tokens} tokens")
+    measure("the bundled pair", load_pair(device="cpu"), options.tokens, options.runs)
+    draft = BUNDLED_PAIR / "draft"
+    measure("its draft model as target and draft", load_pair(draft, draft, device="cpu"), options.tokens, options.runs)
+
+
+if __name__ == "__main__":
+    main()
