@@ -1,6 +1,6 @@
 """This decoder beside llama.cpp and transformers, on the same weights in the same number of threads.
 
-    python benchmarks/llamacpp.py FOLDER [--target M --draft M] [--threads N] [--quick] [--out FILE]
+    python benchmarks/llamacpp.py FOLDER [--target M --draft M --head M] [--threads N] [--quick] [--out FILE]
 
 FOLDER holds llama.cpp's programs `llama-bench` and `llama-speculative-simple`. The pair is written as GGUF, float32 as this
 decoder computes it, and half precision, as it is stored, for rows of their own; that needs the package gguf (`pip install
@@ -237,6 +237,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, help="where llama.cpp's programs are")
     parser.add_argument("--target", default=str(BUNDLED_PAIR / "target"), help="a local folder (default: the bundled pair's)")
     parser.add_argument("--draft", default=str(BUNDLED_PAIR / "draft"))
+    parser.add_argument("--head", help="a draft head for a row of its own (default: the bundled one, for the bundled target)")
     parser.add_argument("--threads", type=int, default=num_threads(), help="for all (default: %(default)s)")
     parser.add_argument("--windows", type=int, nargs="+", default=[2, 3, 4, 5, 6, 8])
     parser.add_argument("--shapes", nargs="*", default=["12x512"], help="more targets for the forwards (default: 12x512)")
@@ -245,6 +246,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="three turns of 100 tokens with k = 4 and 5")
     parser.add_argument("--out", type=Path, help="save the tables there as well")
     options = parser.parse_args(argv)
+    if options.head is None and Path(options.target) == BUNDLED_PAIR / "target":
+        options.head = str(BUNDLED_PAIR / "head")
     if options.quick:
         options.turns, options.new_tokens, options.windows = 3, 100, [4, 5]
     missing = [name for name in (BENCH, SPECULATIVE) if not (options.folder / name).is_file()]
@@ -270,7 +273,7 @@ def measure(options: argparse.Namespace) -> list[Table]:
         print(line, file=sys.stderr, flush=True)
 
     engine = LlamaCpp(options.folder, options.threads)
-    pair = load_pair(options.target, options.draft, device="cpu", dtype="float32")
+    pair = load_pair(options.target, options.draft, options.head, device="cpu", dtype="float32")
     sources = load_pair(options.target, options.draft, device="cpu", dtype="float32", executor="transformers")
     target, draft = (getattr(model, "model") for model in (sources.target, sources.draft))  # noqa: B009
     decoder, tokens = SpeculativeDecoder(pair), options.new_tokens
@@ -295,7 +298,9 @@ def measure(options: argparse.Namespace) -> list[Table]:
         export(draft, pair.tokenizer, files["draft half"], "float16")
         ours = {k: f"ours, k = {k}" if k else "ours, plain" for k in (0, *options.windows)}
         theirs = {k: f"llama.cpp, k = {k}" if k else "llama.cpp, plain" for k in (0, *options.windows)}
+        heads = {k: f"ours, draft head, k = {k}" for k in options.windows if options.head}
         ways: dict[str, Measure] = {name: decoding(our_way(decoder, k, 0.0, tokens)) for k, name in ours.items()}
+        ways |= {name: decoding(our_way(decoder, k, 0.0, tokens, drafter="head")) for k, name in heads.items()}
         ways[theirs[0]] = engine.plain(files["target"], tokens)
         for k in options.windows:
             ways[theirs[k]] = engine.speculative(files["target"], files["draft"], k, prompts, tokens)
@@ -307,7 +312,8 @@ def measure(options: argparse.Namespace) -> list[Table]:
         ways |= {way.name: decoding(way) for way in (peer.way(k, 0.0) for k in (0, *options.windows))}
         rates = in_turn(ways, options.turns, tick)
         best_peer = best(rates, [theirs[k] for k in options.windows])
-        peers = {ours[0]: theirs[0], halves[0]: half_peer} | {ours[k]: best_peer for k in options.windows}
+        drafting = [*(ours[k] for k in options.windows), *heads.values()]
+        peers = {ours[0]: theirs[0], halves[0]: half_peer} | dict.fromkeys(drafting, best_peer)
         targets = {Path(options.target).name: (target, pair.target, files["target"])}
         for shape in options.shapes:
             made = random_llama(shape, target.config, target.config.vocab_size)
@@ -321,7 +327,7 @@ def measure(options: argparse.Namespace) -> list[Table]:
                 forwards[name].append((our_forwards(model), engine.forwards(path), limit))
                 tick(f"forwards, turn {turn + 1} of {options.turns}: {name}")
     limit = copies_a_second(weight_bytes(target), options.threads)
-    best_ours = best(rates, [ours[k] for k in options.windows])
+    best_ours = best(rates, drafting)
     slow = best(rates, [name for name in rates if name.startswith("transformers")])
     said = [
         f"best: {best_ours} ÷ {best_peer} = {ratio(rates, best_ours, best_peer):.2f}, "

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from naive_speculate.infer.device import on_device
@@ -53,7 +54,7 @@ class Decided(NamedTuple):
 def distributions(rows: Sequence[SequenceState], logits: Numbers, draft: Proposal) -> Distributions | Best:
     """The target's distributions under each row's parameters; logits `[batch_size, k + 1, vocab_size]`."""
     pipelines = [row.pipeline for row in rows]
-    scores = logits
+    scores: Numbers = logits if isinstance(logits, np.ndarray) else in_float(logits)
     if not all(pipeline.plain for pipeline in pipelines):
         windows = [window[:length] for window, length in zip(draft.on_host(), draft.lengths, strict=True)]
         scores = batch_scores(pipelines, logits, [row.output_token_ids for row in rows], windows)
@@ -61,12 +62,12 @@ def distributions(rows: Sequence[SequenceState], logits: Numbers, draft: Proposa
         best = best_on_host(scores)
         if best is not None:
             return Best(best)
-    in_order = in_float(as_tensor(scores))
+    scores = as_tensor(scores)
     if any(row.needs_probs for row in rows):
-        probs, usable = usable_probabilities(pipelines, in_order)
+        probs, usable = usable_probabilities(pipelines, scores)
     else:
-        probs, usable = None, usable_scores(in_order)
-    return Distributions(in_order, probs, None if usable is None else count_leading(usable))
+        probs, usable = None, usable_scores(scores)
+    return Distributions(scores, probs, None if usable is None else count_leading(usable))
 
 
 def uniforms(rows: Sequence[SequenceState], lengths: Sequence[int], p: Distributions | Best) -> list[list[float]]:
