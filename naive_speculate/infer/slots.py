@@ -63,6 +63,8 @@ class SlotPool:
 
     def __init__(self, model: LanguageModel) -> None:
         self.model = as_batch_model(model)
+        # Ours keeps to what it promises, unless somebody has put a `forward` of their own before its own.
+        self._ours = type(model) is LlamaLanguageModel and "forward" not in vars(model)
         self._cache: BatchCache | None = None
         self._free: list[int] = []
 
@@ -154,7 +156,8 @@ class SlotPool:
         Raises:
             ValueError: As `forward`, or if the model cannot return them.
         """
-        if type(self.model) is LlamaLanguageModel:  # which keeps to what it promises
+        if self._ours:
+            assert isinstance(self.model, LlamaLanguageModel)
             return self.model.compute(query, view, num_logits or num_new(query), layers)
         tokens = tokens_on(self.model.device, query)
         if layers:

@@ -11,7 +11,7 @@ from naive_speculate.infer.device import on_device
 from naive_speculate.sampling.argmax import argmax
 from naive_speculate.sampling.arrays import Numbers, as_tensor
 from naive_speculate.sampling.distributions import batch_scores, best_on_host, in_float, usable_probabilities, usable_scores
-from naive_speculate.speculate.draft.proposal import Proposal
+from naive_speculate.speculate.draft.proposal import Draft
 from naive_speculate.speculate.rules import Verdict, count_leading
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.verify import GreedyVerifier, Verifier
@@ -38,26 +38,26 @@ class Distributions(NamedTuple):
 
 
 class Best(NamedTuple):
-    """The same where drafts are compared with the target's most probable tokens, no more is asked for, and the host has found
-    them: each place's, `[batch_size][k + 1]`."""
+    """In place of `Distributions` where drafts are compared with the target's most probable tokens, no more is wanted, and the
+    host has found them: each place's, `[batch_size][k + 1]`."""
 
     token_ids: list[list[int]]
 
 
 class Decided(NamedTuple):
-    """The `Verdict` of such a comparison: how many drafts each row keeps, and the token after them."""
+    """In place of a `Verdict`, what comes of such a comparison: how many drafts each row keeps, and the token after them."""
 
     num_accepted: list[int]
     next_token_ids: list[int]
 
 
-def distributions(rows: Sequence[SequenceState], logits: Numbers, draft: Proposal) -> Distributions | Best:
+def distributions(rows: Sequence[SequenceState], logits: Numbers, draft: Draft) -> Distributions | Best:
     """The target's distributions under each row's parameters; logits `[batch_size, k + 1, vocab_size]`."""
     pipelines = [row.pipeline for row in rows]
     scores: Numbers = logits if isinstance(logits, np.ndarray) else in_float(logits)
     if not all(pipeline.plain for pipeline in pipelines):
-        windows = [window[:length] for window, length in zip(draft.on_host(), draft.lengths, strict=True)]
-        scores = batch_scores(pipelines, logits, [row.output_token_ids for row in rows], windows)
+        windows = [window[:length] for window, length in zip(draft.as_lists(), draft.lengths, strict=True)]
+        scores = batch_scores(pipelines, scores, [row.output_token_ids for row in rows], windows)
     if all(type(row.verifier) is GreedyVerifier and not row.needs_probs for row in rows):
         best = best_on_host(scores)
         if best is not None:
@@ -81,10 +81,10 @@ def uniforms(rows: Sequence[SequenceState], lengths: Sequence[int], p: Distribut
     return [row + [0.0] * (k - len(row)) for row in draws]
 
 
-def judge(rows: Sequence[SequenceState], p: Distributions | Best, draft: Proposal, r: list[list[float]]) -> Verdict | Decided:
+def judge(rows: Sequence[SequenceState], p: Distributions | Best, draft: Draft, r: list[list[float]]) -> Verdict | Decided:
     """Each row's verifier on its window."""
     if isinstance(p, Best):
-        _, num_accepted, next_token_ids = GreedyVerifier.on_host(p.token_ids, draft.on_host(), draft.lengths)
+        _, num_accepted, next_token_ids = GreedyVerifier.compare(p.token_ids, draft.as_lists(), draft.lengths)
         return Decided(num_accepted, next_token_ids)
     k, device = draft.token_ids.shape[1], p.scores.device
     if k == 0:
@@ -104,7 +104,7 @@ def judge(rows: Sequence[SequenceState], p: Distributions | Best, draft: Proposa
 
 
 def draw(rows: Sequence[SequenceState], verdict: Verdict | Decided) -> torch.Tensor | list[int]:
-    """The token after each row's kept drafts, int64, shape `[batch_size]`."""
+    """The token after each row's kept drafts, int64, shape `[batch_size]`; a list where the host has decided."""
     if isinstance(verdict, Decided):
         return verdict.next_token_ids
     known = verdict.next_token_ids
@@ -120,7 +120,7 @@ def draw(rows: Sequence[SequenceState], verdict: Verdict | Decided) -> torch.Ten
     return on_device([int(token) for token in tokens]) if on_cpu else torch.stack(tokens)
 
 
-def _next_tokens(rows: Sequence[SequenceState], p: Distributions, draft: Proposal) -> Verdict:
+def _next_tokens(rows: Sequence[SequenceState], p: Distributions, draft: Draft) -> Verdict:
     """Where nothing was drafted there is nothing to judge: the next token is the target's."""
     drawn = [not row.verifier.greedy for row in rows]
     best = None if all(drawn) else argmax(p.scores[:, 0])

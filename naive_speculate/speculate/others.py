@@ -6,7 +6,7 @@ import torch
 
 from naive_speculate.events.record import Outcome
 from naive_speculate.infer.device import on_device, to_lists
-from naive_speculate.speculate.draft.proposal import Proposal
+from naive_speculate.speculate.draft.proposal import Draft
 from naive_speculate.speculate.judge import Distributions
 from naive_speculate.speculate.rules import overlap
 from naive_speculate.speculate.samplers import TypicalAcceptanceSampler
@@ -17,7 +17,7 @@ DIGITS = 6
 
 
 def add_others(
-    outcomes: Sequence[Outcome], rows: Sequence[SequenceState], draft: Proposal, p: Distributions, r: list[list[float]]
+    outcomes: Sequence[Outcome], rows: Sequence[SequenceState], draft: Draft, p: Distributions, r: list[list[float]]
 ) -> None:
     """Let every strategy judge the windows of rows that sample and tell everything, with the draws of the step; their outcomes
     gain `others` and `typical_distances`.

@@ -9,7 +9,7 @@ from naive_speculate.events.event import TopTokens
 from naive_speculate.events.record import Outcome
 from naive_speculate.infer.device import to_lists
 from naive_speculate.sampling.arrays import Numbers, as_numpy, as_tensor
-from naive_speculate.speculate.draft.proposal import Proposal
+from naive_speculate.speculate.draft.proposal import Draft
 from naive_speculate.speculate.judge import Best, Decided, Distributions
 from naive_speculate.speculate.logprobs import raw_logprobs
 from naive_speculate.speculate.others import add_others
@@ -25,7 +25,7 @@ TOP_TOKENS = 8
 def to_host(
     workspace: Workspace,
     rows: Sequence[SequenceState],
-    draft: Proposal,
+    draft: Draft,
     logits: Numbers,
     p: Distributions | Best,
     r: list[list[float]],
@@ -42,10 +42,10 @@ def to_host(
         p: The target's distributions.
         r: The draws that the verdict compared, by row.
         verdict: What the verifiers decided.
-        next_token_ids: int64, shape `[batch_size]`.
+        next_token_ids: What `draw` gave.
     """
     if isinstance(verdict, Decided):
-        outcomes = _outcomes(rows, draft, logits, draft.on_host(), verdict.num_accepted, verdict.next_token_ids)
+        outcomes = _outcomes(rows, draft, logits, draft.as_lists(), verdict.num_accepted, verdict.next_token_ids)
     else:
         assert isinstance(p, Distributions)
         assert isinstance(next_token_ids, torch.Tensor)
@@ -70,7 +70,7 @@ def to_host(
 
 def _outcomes(
     rows: Sequence[SequenceState],
-    draft: Proposal,
+    draft: Draft,
     logits: Numbers,
     windows: list[list[int]],
     num_accepted: list[int],
@@ -98,7 +98,7 @@ def _outcomes(
 def _add_probs(
     outcomes: list[Outcome],
     rows: Sequence[SequenceState],
-    draft: Proposal,
+    draft: Draft,
     verdict: Verdict,
     next_token_ids: torch.Tensor,
     r: list[list[float]],
@@ -123,7 +123,7 @@ def _add_probs(
 def _columns(
     outcomes: Sequence[Outcome],
     rows: Sequence[SequenceState],
-    draft: Proposal,
+    draft: Draft,
     verdict: Verdict,
     next_token_ids: torch.Tensor,
     probs: torch.Tensor,
@@ -183,7 +183,7 @@ def _expected(rows: Sequence[SequenceState], p: torch.Tensor, q: torch.Tensor | 
 def _add_tops(
     outcomes: list[Outcome],
     rows: Sequence[SequenceState],
-    draft: Proposal,
+    draft: Draft,
     verdict: Verdict,
     probs: torch.Tensor,
     vocabulary: Vocabulary,

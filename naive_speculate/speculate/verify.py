@@ -52,7 +52,7 @@ class GreedyVerifier(Verifier):
         """See `RejectionSampler.judge`; scores do as well as probabilities, only their order matters."""
         best = argmax(target_probs)
         if best.device.type == "cpu" and target_probs.dtype in (torch.float32, torch.float64):
-            kept, counts, next_token_ids = self.on_host(best.tolist(), draft_token_ids.tolist(), lengths.tolist())
+            kept, counts, next_token_ids = self.compare(best.tolist(), draft_token_ids.tolist(), lengths.tolist())
             return Verdict(on_device(counts), None, on_device(next_token_ids), on_device(kept, dtype=target_probs.dtype))
         k = draft_token_ids.shape[1]
         accepted = draft_token_ids == best[:, :k]
@@ -60,7 +60,7 @@ class GreedyVerifier(Verifier):
         return Verdict(num_accepted, None, pick(best, num_accepted), accepted.to(target_probs.dtype))
 
     @staticmethod
-    def on_host(
+    def compare(
         best: list[list[int]], drafts: list[list[int]], lengths: list[int]
     ) -> tuple[list[list[bool]], list[int], list[int]]:
         """`judge` without tensors.

@@ -13,7 +13,7 @@ from naive_speculate.infer.device import Tokens, on_device
 from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.arrays import Numbers, as_tensor
-from naive_speculate.speculate.draft import OWN_DRAFTERS, BatchDrafter, Proposal, check_proposal, drafter_for, merge
+from naive_speculate.speculate.draft import OWN_DRAFTERS, BatchDrafter, Draft, Proposal, check_proposal, drafter_for, merge
 from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
 from naive_speculate.speculate.logprobs import raw_logprobs
 from naive_speculate.speculate.sequence import SequenceState
@@ -28,7 +28,6 @@ class Workspace:
         slots: Each row's place in the target's cache.
         drafters: By name, those that any row has asked for.
         drafter_of: What drafts for a row; rows that are decoded plainly are not in it.
-        on_cpu: Whether the target computes on the CPU.
         watch: Times the step that is being made.
     """
 
@@ -39,7 +38,7 @@ class Workspace:
         self.earlier = earlier
         self.target = SlotPool(pair.target)
         self.device = self.target.model.device
-        self.on_cpu = self.device.type == "cpu"
+        self._on_cpu = self.device.type == "cpu"
         self.watch = Stopwatch(self.device)
         self._no_drafts: dict[int, torch.Tensor] = {}
         self.drafters: dict[str, BatchDrafter] = {}
@@ -111,11 +110,15 @@ class Workspace:
         self.target.pack([self.slots[row] for row in rows])
         return sorted(rows, key=lambda row: self.slots[row].row)
 
-    def propose(self, rows: Sequence[SequenceState]) -> Proposal:
+    def propose(self, rows: Sequence[SequenceState]) -> Draft:
         """Let each row's drafter propose; rows with nothing to draft get an empty window."""
         self.watch.draft()
         if not self.drafter_of:
-            return self._nothing(len(rows))
+            return Draft(*self._nothing(len(rows)), [[] for _ in rows])
+        found = self._proposed(rows)
+        return Draft(*found, found.token_ids.tolist() if self._on_cpu else None)
+
+    def _proposed(self, rows: Sequence[SequenceState]) -> Proposal:
         groups: dict[BatchDrafter | None, list[int]] = {}
         limits = [0] * len(rows)
         for place, row in enumerate(rows):
@@ -131,7 +134,7 @@ class Workspace:
                 parts.append(self._proposal(drafter, [rows[place] for place in places], [limits[place] for place in places]))
         return parts[0] if len(parts) == 1 else merge(parts, list(groups.values()), self.vocab_size)
 
-    def score(self, rows: Sequence[SequenceState], draft: Proposal) -> tuple[Numbers, Numbers | None]:
+    def score(self, rows: Sequence[SequenceState], draft: Draft) -> tuple[Numbers, Numbers | None]:
         """One forward of the target over each row's last token and its drafts.
 
         Args:
@@ -166,7 +169,7 @@ class Workspace:
             if places:
                 members, seen = [rows[place] for place in places], None
                 if features is not None:
-                    own = features if len(places) == len(rows) else features[places]
+                    own = features if len(places) == len(rows) else _of_rows(features, places)
                     seen = self._seen(drafter, rows, own)
                 self._tell(members, partial(drafter.commit, members, [records[row] for row in members], seen))
 
@@ -218,10 +221,10 @@ class Workspace:
         drafters = {drafter for row in rows if (drafter := self.drafter_of.get(row)) is not None}
         return sorted({layer for drafter in drafters for layer in drafter.layers})
 
-    def _query(self, rows: Sequence[SequenceState], draft: Proposal) -> Tokens:
+    def _query(self, rows: Sequence[SequenceState], draft: Draft) -> Tokens:
         """Each row's last token and its drafts."""
-        if self.on_cpu:
-            return [[row.token_ids[-1], *window] for row, window in zip(rows, draft.on_host(), strict=True)]
+        if draft.windows is not None:
+            return [[row.token_ids[-1], *window] for row, window in zip(rows, draft.windows, strict=True)]
         last = on_device([[row.token_ids[-1]] for row in rows], self.device)
         return torch.cat([last, draft.token_ids], dim=1) if draft.token_ids.shape[1] else last
 
@@ -229,7 +232,7 @@ class Workspace:
         """Empty windows of so many rows."""
         if count not in self._no_drafts:
             self._no_drafts[count] = torch.zeros(count, 0, dtype=torch.int64, device=self.device)
-        return Proposal(self._no_drafts[count], None, [0] * count, None, [[] for _ in range(count)])
+        return Proposal(self._no_drafts[count], None, [0] * count)
 
     def _proposal(self, drafter: BatchDrafter, rows: list[SequenceState], limits: list[int]) -> Proposal:
         proposal = drafter.propose(rows, limits)
@@ -253,10 +256,14 @@ class Workspace:
         known = len(found) - 1
         slot.keep(known)
         if chunk := prompt[known:-1][: slots.PREFILL_CHUNK]:
-            logits, features = self.target.compute(self.target.view([slot]), [list(chunk)], self._layers([row]))
+            logits, features = self.target.compute(self.target.view([slot]), [chunk], self._layers([row]))
             following = prompt[known + 1 : known + 1 + len(chunk)]
             scores = as_tensor(logits)[0, :, : self.vocab_size]
             found += raw_logprobs(scores, following, row.params.prompt_logprobs or 0, self.vocabulary)
             if features is not None:
                 self._show([row], [row], [known], [features[0]])
         row.prompt_logprobs = found
+
+
+def _of_rows(features: Numbers, places: list[int]) -> Numbers:
+    return features[on_device(places, features.device)] if isinstance(features, torch.Tensor) else features[places]

@@ -9,7 +9,7 @@ from naive_speculate.events import Event, EventKind
 from naive_speculate.events.event import FinishReason
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.decoder import SpeculativeDecoder
-from naive_speculate.speculate.draft import Proposal
+from naive_speculate.speculate.draft import Draft
 from naive_speculate.speculate.request import Request
 from naive_speculate.speculate.rules import pick
 from naive_speculate.speculate.sequence import SequenceState
@@ -86,17 +86,17 @@ class _Watched(Workspace):
         self.source = source
         self.hint = ""
 
-    def propose(self, rows: Sequence[SequenceState]) -> Proposal:
+    def propose(self, rows: Sequence[SequenceState]) -> Draft:
         before, self.source.drafting = len(self.source.asked), True
         try:
-            proposal = super().propose(rows)
+            draft = super().propose(rows)
         finally:
             self.source.drafting = False
-        if proposal.probs is not None and len(self.source.asked) == before and proposal.lengths[0]:
-            stated = pick(proposal.probs, proposal.token_ids)[0, : proposal.lengths[0]]
+        if draft.probs is not None and len(self.source.asked) == before and draft.lengths[0]:
+            stated = pick(draft.probs, draft.token_ids)[0, : draft.lengths[0]]
             if bool((stated < 1 - 1e-6).any()):
                 self.hint = f"the drafter states q = {numbers(stated.tolist())}, but drew nothing from the row's random source"
-        return proposal
+        return draft
 
 
 class Path:

@@ -9,7 +9,7 @@ from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.infer.llama import onnx
 from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.sampling.random_source import SeededRandom, num_noises
-from naive_speculate.speculate.draft import ModelDrafter
+from naive_speculate.speculate.draft import DRAFTERS, ModelDrafter
 from tests.tiny import tiny_llama
 
 
@@ -158,3 +158,22 @@ def test_a_draft_with_padded_logits_never_drafts_the_padding():
         drafts = [event.token_id for event in trace if event.kind == "proposed"]
         assert drafts
         assert max(drafts) < pair.vocab_size
+
+
+def test_what_a_drafter_puts_in_the_place_of_such_a_window_is_what_the_target_reads(pairs, monkeypatch):
+    decoder, params = SpeculativeDecoder(pairs[0]), SamplingParams(temperature=0, max_tokens=20)
+    known = decoder.generate([1, 2, 3], params, num_draft_tokens=0).token_ids
+
+    class Knows(ModelDrafter):
+        """Drafts what the target will write."""
+
+        def propose(self, rows, limits):
+            made = super().propose(rows, limits)
+            done = len(rows[0].output_token_ids)
+            token_ids = torch.tensor([(known + [0] * 20)[done : done + made.token_ids.shape[1]]])
+            return made._replace(token_ids=token_ids)
+
+    monkeypatch.setitem(DRAFTERS, "knows", Knows)
+    result = decoder.generate([1, 2, 3], params, num_draft_tokens=4, drafter="knows", detail="none")
+    assert result.token_ids == known
+    assert result.metrics.draft_acceptance_rate == 1

@@ -143,6 +143,20 @@ def test_who_wants_no_hidden_states_costs_none(pair, register, monkeypatch):
     assert not any(asked)
 
 
+@pytest.mark.parametrize("layer", [-1, 9])
+def test_a_layer_that_the_target_does_not_have_is_refused_in_words(pair, register, layer):
+    register("recorder", (layer,), {(1, 2): [1, 2, 3, 4, 1, 2, 3, 4] * 3})
+    with pytest.raises(ValueError, match=rf"layers must be between 0 \(the embeddings\) and \d, got {layer}"):
+        SpeculativeDecoder(pair).generate([1, 2], SamplingParams(max_tokens=8, seed=1), drafter="recorder", num_draft_tokens=2)
+
+
+def test_a_forward_that_somebody_has_put_before_the_targets_own_is_called(pair, monkeypatch):
+    forward, calls = pair.target.forward, []
+    monkeypatch.setattr(pair.target, "forward", lambda *args, **options: (calls.append(1), forward(*args, **options))[1])
+    SpeculativeDecoder(pair).generate([1, 2, 3], SamplingParams(max_tokens=5, seed=1, ignore_eos=True), num_draft_tokens=0)
+    assert len(calls) >= 5
+
+
 def test_a_plain_target_refuses_such_a_drafter_in_words(register):
     decoder = SpeculativeDecoder(ModelPair(ToyModel(5, 1, zeros=False)))
     register("recorder", (1,), {(1, 2): [1, 2, 3, 4, 1, 2, 3, 4] * 3})

@@ -171,8 +171,6 @@ class LlamaLanguageModel:
         rows = kv_cache if isinstance(kv_cache, CacheRows) else _rows_of(kv_cache, batch_size)
         if len(rows.indices) != batch_size:
             raise ValueError(f"query_token_ids has {batch_size} rows, kv_cache has {len(rows.indices)}")
-        if layers:
-            check_layers(layers, self._forward.shape.num_layers)
         if query_token_ids.device != self.device:
             query_token_ids = query_token_ids.to(self.device)
         found, features = self.compute(query_token_ids, rows, num_logits, layers)
@@ -185,7 +183,7 @@ class LlamaLanguageModel:
     def compute(
         self, query: Tokens, rows: CacheRows, num_logits: int, layers: Sequence[int] = ()
     ) -> tuple[Numbers, Numbers | None]:
-        """`forward` for those who keep to its rules, with numbers as the executor has them: arrays of ONNX Runtime's.
+        """`forward` for those who keep to its rules, with numbers as the executor has them: NumPy arrays from ONNX Runtime.
 
         Args:
             query: On the model's device, or lists.
@@ -193,8 +191,13 @@ class LlamaLanguageModel:
 
         Returns:
             tuple: Logits, and the hidden states; None where there are no layers.
+
+        Raises:
+            ValueError: If a token is not in the vocabulary, or there is no such layer.
         """
         forward = self._forward
+        if layers:
+            check_layers(layers, forward.shape.num_layers)
         if rows.cache.filled_by is not forward:
             shape = forward.shape
             rows.cache.require(shape.num_layers, shape.num_kv_heads, shape.head_dim, forward.dtype, forward.device)

@@ -321,13 +321,12 @@ class OnnxLlama(OnnxSession):
         count, num_new = query.shape
         logits = np.empty((count, num_logits, self.shape.vocab_size), np.float32)
         outputs: dict[str, Array] = {"logits": logits}
-        if not layers:
-            self._session_for(rows, num_new).run({"token_ids": query}, rows, outputs)
-            return logits, None
-        wanted = sorted(set(layers))
-        states = np.empty((count, num_new, len(wanted), self.shape.hidden_size), np.float32)
-        outputs |= {residual(layer): states[:, :, place] for place, layer in enumerate(wanted)}
+        if wanted := sorted(set(layers)):
+            states = np.empty((count, num_new, len(wanted), self.shape.hidden_size), np.float32)
+            outputs |= {residual(layer): states[:, :, place] for place, layer in enumerate(wanted)}
         self._session_for(rows, num_new).run({"token_ids": query}, rows, outputs)
+        if not wanted:
+            return logits, None
         if list(layers) != wanted:
             states = states[:, :, [wanted.index(layer) for layer in layers]]
         return logits, states.reshape(count, num_new, -1)

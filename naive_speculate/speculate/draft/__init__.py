@@ -5,7 +5,7 @@ from naive_speculate.speculate.draft.given import GIVEN, GivenDrafter, Translate
 from naive_speculate.speculate.draft.head import HeadDrafter
 from naive_speculate.speculate.draft.model import ModelDrafter
 from naive_speculate.speculate.draft.prompt_lookup import PromptLookupDrafter
-from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal, check_proposal, merge
+from naive_speculate.speculate.draft.proposal import BatchDrafter, Draft, Proposal, check_proposal, merge
 from naive_speculate.speculate.draft.suffix import SuffixDrafter
 from naive_speculate.speculate.draft.translated import TranslatedDrafter
 
@@ -35,6 +35,7 @@ __all__ = [
     "GIVEN",
     "OWN_DRAFTERS",
     "BatchDrafter",
+    "Draft",
     "HeadDrafter",
     "ModelDrafter",
     "PromptLookupDrafter",

@@ -64,7 +64,7 @@ def draft_in_few_calls(
     k = max(lengths)  # nothing behind all windows' ends is verified
     drafts = _joined([drafts for drafts, _ in parts])[:, :k]
     known = as_tensor(_joined(probs)[:, :k]) if probs else None
-    return Proposal(as_tensor(drafts), known, lengths, None, drafts.tolist())
+    return Proposal(as_tensor(drafts), known, lengths)
 
 
 def _joined(parts: list[Array]) -> Array:

@@ -1,6 +1,7 @@
 """Drafting with a model: a smaller one with the same tokens, all rows in one batch (Leviathan et al. 2023, section 2)."""
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 
@@ -87,12 +88,11 @@ class ModelDrafter(BatchDrafter):
         return Proposal(found.token_ids[back], probs, [found.lengths[place] for place in back])
 
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
-        query: Tokens
-        query = first = self._first_query(rows)
+        first = self._first_query(rows)
         places = self.pool.view([self.slots[row] for row in rows])
         if self.several_a_call and (found := draft_in_few_calls(self.pool.model, first, places, rows, limits, self.vocab_size)):
             return found
-        window = DrawnWindow(rows, limits, self.vocab_size)
+        window, query = DrawnWindow(rows, limits, self.vocab_size), cast(Tokens, first)
         while True:
             lengths = [num_new(query) if drawing else 0 for drawing in window.drawing]
             logits = self.pool.forward(places, query, num_logits=1, lengths=lengths)

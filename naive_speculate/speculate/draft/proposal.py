@@ -25,23 +25,37 @@ class Proposal(NamedTuple):
         lengths: Drafts in each row, 0 to k.
         copied_from: Where in each row's prompt and output its window was copied from, token by token; None in it for a row that
             was not, and None for all.
-        windows: `token_ids` as lists, where the host has them anyway.
     """
 
     token_ids: torch.Tensor
     probs: torch.Tensor | None
     lengths: list[int]
     copied_from: list[int | None] | None = None
-    windows: list[list[int]] | None = None
 
-    def on_host(self) -> list[list[int]]:
-        """`token_ids` as lists."""
+
+class Draft(NamedTuple):
+    """A step's windows: the proposals of all its drafters, as one.
+
+    Attributes:
+        token_ids, probs, lengths, copied_from: As in `Proposal`.
+        windows: `token_ids` as lists; None on a device that would have to be waited for.
+    """
+
+    token_ids: torch.Tensor
+    probs: torch.Tensor | None
+    lengths: list[int]
+    copied_from: list[int | None] | None
+    windows: list[list[int]] | None
+
+    def as_lists(self) -> list[list[int]]:
+        """`token_ids` as lists, whatever is to be waited for."""
         return self.token_ids.tolist() if self.windows is None else self.windows
 
 
 class BatchDrafter:
     """Drafts for the rows of one batch. It owns its history: whatever it remembers of a row begins with `admit`, follows
-    `commit` and ends with `release`.
+    `commit` and ends with `release`. Hidden states come as tensors; only drafters of this package may get arrays of NumPy's,
+    where the target has given these.
 
     Args:
         pair: The models.
@@ -147,7 +161,7 @@ def check_proposal(
     Raises:
         ValueError: Naming the drafter and what is wrong.
     """
-    token_ids, probs, lengths, copied_from, _ = proposal
+    token_ids, probs, lengths, copied_from = proposal
     if probs is None and any(length > 0 and not row.greedy for length, row in zip(lengths, rows, strict=False)):
         raise ValueError(f"drafter {name!r} proposed with probs=None, which only greedy decoding can do without")
     if not whole:
