@@ -8,7 +8,6 @@ from naive_speculate.events.record import Outcome
 from naive_speculate.infer.device import on_device, to_lists
 from naive_speculate.speculate.draft.proposal import Draft
 from naive_speculate.speculate.judge import Distributions
-from naive_speculate.speculate.rules import overlap
 from naive_speculate.speculate.samplers import TypicalAcceptanceSampler
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.verify import VERIFIERS, VerifyStrategy
@@ -47,9 +46,11 @@ def add_others(
             kept[strategy] = verifier.count(*given)
             continue
         target = p.probs[:, :-1]
-        thresholds = verifier.thresholds(target)
+        known = [(outcome.target_entropies or [])[: len(outcome.draft_token_ids)] for outcome in outcomes]
+        entropies = [row + [0.0] * (target.shape[1] - len(row)) for row in known]  # behind a window nothing is told
+        thresholds = verifier.thresholds(target, on_device(entropies, p.probs.device, p.probs.dtype))
         kept[strategy] = verifier.keep(target, draft.token_ids, thresholds, lengths)[0]
-        distances = (1 - overlap(target, verifier.output_probs(target, q, thresholds))).tolist()  # total variation
+        distances = verifier.distance(target, q, thresholds).tolist()
     counts = dict(zip(kept, to_lists(*kept.values()), strict=True))
     for place in members:
         row, length = rows[place], len(outcomes[place].draft_token_ids)

@@ -307,9 +307,31 @@ class TypicalAcceptanceSampler(_Sampler):
         refused = 1 - kept.sum(dim=-1, keepdim=True)
         return kept.scatter_add_(-1, argmax(target_probs)[..., None], refused)
 
-    def thresholds(self, target_probs: torch.Tensor) -> torch.Tensor:
-        """min(threshold, alpha · exp(−H)) of each place; shape `[..., vocab_size]` to `[...]`."""
-        entropies = entropy(target_probs)
+    def distance(self, target_probs: torch.Tensor, draft_probs: torch.Tensor, thresholds: torch.Tensor) -> torch.Tensor:
+        """Total variation between the target's distribution and `output_probs` of the same; shape `[...]`.
+
+        On the CPU only the tokens above the threshold are looked at, mostly a few, and the target's most probable one.
+        """
+        if not for_numpy(target_probs, draft_probs, thresholds):
+            return 1 - overlap(target_probs, self.output_probs(target_probs, draft_probs, thresholds))
+        vocab_size = target_probs.shape[-1]
+        p, q = as_numpy(target_probs).reshape(-1, vocab_size), as_numpy(draft_probs).reshape(-1, vocab_size)
+        limits, rows = as_numpy(thresholds).reshape(-1), np.arange(len(p))
+        places, tokens = np.divmod(np.flatnonzero(p > limits[:, None]), vocab_size)
+        kept = q[places, tokens]
+        refused = 1 - np.bincount(places, kept, len(p))  # goes to the most probable token
+        common = np.bincount(places, np.minimum(p[places, tokens], kept), len(p))
+        best = p.argmax(-1)
+        most, drafted = p[rows, best], np.where(p[rows, best] > limits, q[rows, best], 0)
+        common = (
+            common + np.minimum(most, drafted + refused) - np.minimum(most, drafted)
+        )  # of no tokens, `bincount` has integers
+        return torch.from_numpy((1 - np.minimum(common, 1)).astype(p.dtype)).view(thresholds.shape)
+
+    def thresholds(self, target_probs: torch.Tensor, entropies: torch.Tensor | None = None) -> torch.Tensor:
+        """min(threshold, alpha · exp(−H)) of each place; shape `[..., vocab_size]` to `[...]`. H is worked out where it is not
+        given."""
+        entropies = entropy(target_probs) if entropies is None else entropies
         if for_numpy(entropies):
             surprise = self._posterior_alpha * np.exp(-as_numpy(entropies))
             return torch.from_numpy(np.asarray(np.minimum(surprise, self._posterior_threshold)))

@@ -157,10 +157,11 @@ class BlockVerifier(Verifier):
                 q = draft.item(row, i, x)
                 p.append(_at_most_1(p[i] * (target.item(row, i, x) / q if q > 0 else 0.0)))
                 h[i] = p[i + 1]
-                if i + 1 < length:
-                    excess = float(np.maximum(target.dtype.type(p[i + 1]) * target[row, i + 1] - draft[row, i + 1], 0).sum())
-                    rest = excess + 1 - p[i + 1]
-                    h[i] = 1.0 if rest <= 0 else _at_most_1(excess / rest)
+            scale = np.array(p[1:length], target.dtype)[:, None]
+            excess = np.maximum(scale * target[row, 1:length] - draft[row, 1:length], 0).sum(-1).tolist()
+            for i, more in enumerate(excess):
+                rest = more + 1 - p[i + 1]
+                h[i] = 1.0 if rest <= 0 else _at_most_1(more / rest)
             all_p.append(p + [0.0] * (k - length))
             all_h.append(h)
         passing = on_device(all_h, dtype=target_probs.dtype).view(len(all_h), k)

@@ -270,14 +270,16 @@ def test_numpy_decides_as_torch_does(monkeypatch, dtype, k, verifier):
         torch.testing.assert_close(on_host.thresholds, verdict.thresholds, equal_nan=True)
 
 
+@pytest.mark.parametrize("threshold", [0.4, 1.0])  # above some tokens, and above all
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("shape", [(5,), (3, 5), (4, 3, 5)])
-def test_numpy_measures_as_torch_does(monkeypatch, dtype, shape):
+def test_numpy_measures_as_torch_does(monkeypatch, dtype, shape, threshold):
     p, q = random_probs(*shape, zeros=True).to(dtype), random_probs(*shape, seed=1, zeros=True).to(dtype)
-    sampler = TypicalAcceptanceSampler(0.4, 0.9)
+    sampler = TypicalAcceptanceSampler(threshold, 0.9 if threshold < 1 else 100.0)
 
     def measured():
-        return rules.entropy(p), rules.overlap(p, q), sampler.thresholds(p), sampler.output_probs(p, q)
+        limits = sampler.thresholds(p)
+        return rules.entropy(p), rules.overlap(p, q), limits, sampler.output_probs(p, q), sampler.distance(p, q, limits)
 
     on_host = measured()
     on_torch(monkeypatch)
