@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from naive_speculate.sampling.argmax import argmax
-from naive_speculate.sampling.arrays import as_numpy
+from naive_speculate.sampling.arrays import Array, as_numpy
 
 _LEAST = 1e-30
 
@@ -73,7 +73,7 @@ class SeededRandom:
         """Whether `noise` is what decides its draws."""
         return self._noise is not None
 
-    def noise(self, count: int, vocab_size: int) -> np.ndarray[Any, Any]:
+    def noise(self, count: int, vocab_size: int) -> Array:
         """The random numbers of the next `count` categorical draws, for somebody who runs the races elsewhere.
 
         Returns:
@@ -103,7 +103,7 @@ class SeededRandom:
             self._noise.bit_generator.state = noise
 
 
-def winner(runners: np.ndarray[Any, Any], noise: np.ndarray[Any, Any]) -> int:
+def winner(runners: Array, noise: Array) -> int:
     """Who wins the race of these probabilities, shape `[vocab_size]`, with a draw's numbers of `SeededRandom.noise`."""
     size = math.isqrt(len(runners))
     blocks = np.add.reduceat(runners, np.arange(0, len(runners), size), dtype=np.float64)

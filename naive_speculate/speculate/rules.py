@@ -4,13 +4,13 @@ Sources: speculative sampling, Leviathan et al. 2023 (arXiv 2211.17192, Algorith
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
 
 from naive_speculate.sampling.argmax import argmax
-from naive_speculate.sampling.arrays import as_numpy
+from naive_speculate.sampling.arrays import Array, as_numpy
 
 Generators = Mapping[int, torch.Generator] | None
 """Random generators by row; rows without one use torch's global generator."""
@@ -147,7 +147,7 @@ def residual(target_probs: torch.Tensor, draft_probs: torch.Tensor, scale: torch
     return torch.where(total > 0, left / total, target_probs)
 
 
-def _residual(p: np.ndarray[Any, Any], q: np.ndarray[Any, Any], scale: float) -> np.ndarray[Any, Any]:
+def _residual(p: Array, q: Array, scale: float) -> Array:
     """`residual` of one place, shape `[vocab_size]`."""
     left = np.maximum((p if scale == 1.0 else p.dtype.type(scale) * p) - q, 0)
     total = left.sum()

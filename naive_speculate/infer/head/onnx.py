@@ -105,7 +105,7 @@ class OnnxHead(OnnxSession):
         return torch.from_numpy(fused.reshape(*given.shape[:-1], fused.shape[-1]))
 
     def forward(
-        self, token_ids: Tokens, states: Numbers, rows: CacheRows, last: Sequence[int]
+        self, token_ids: torch.Tensor, states: torch.Tensor, rows: CacheRows, last: Sequence[int]
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See `TorchHead.forward`."""
         state, logits = self._state(len(token_ids)), np.empty((len(token_ids), 1, self.shape.vocab_size), np.float32)

@@ -1,7 +1,6 @@
 """Drafting with a model: a smaller one with the same tokens, all rows in one batch (Leviathan et al. 2023, section 2)."""
 
 from collections.abc import Sequence
-from typing import cast
 
 import torch
 
@@ -92,7 +91,8 @@ class ModelDrafter(BatchDrafter):
         places = self.pool.view([self.slots[row] for row in rows])
         if self.several_a_call and (found := draft_in_few_calls(self.pool.model, first, places, rows, limits, self.vocab_size)):
             return found
-        window, query = DrawnWindow(rows, limits, self.vocab_size), cast(Tokens, first)
+        window = DrawnWindow(rows, limits, self.vocab_size)
+        query: Tokens = first
         while True:
             lengths = [num_new(query) if drawing else 0 for drawing in window.drawing]
             logits = self.pool.forward(places, query, num_logits=1, lengths=lengths)
