@@ -1,4 +1,1 @@
-"""How the bundled target and draft models are made: tokenizer, stories, target, distilled draft, export.
-
-One command does all of it: ``python -m train --corpus FOLDER --work FOLDER --out assets/pair``.
-"""
+"""Trains drafters for any target: `data.py`, then `head.py` or `model.py` in `loop.py`, then `export.py`."""

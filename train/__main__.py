@@ -1,173 +1,114 @@
-"""Make a pair: ``python -m train --corpus FOLDER --work FOLDER --out assets/pair [--minutes N] [--preset gpu]``."""
+"""Train a drafter for any target: `python -m train drafter --target M --kind head --work FOLDER --out FOLDER`."""
 
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
 
-from train import card
-from train.config import HEADS, PRESETS, TOGETHER, HeadRecipe
-from train.data import open_tokens, save_json
-from train.distil import LESSONS, begin_draft, train_draft
+from naive_speculate import load_pair
+from naive_speculate.arguments import Parser, positive
+from train.batches import frequencies, split
+from train.data import Source, collect, parts, source_of
 from train.errors import TrainingError
-from train.export import export
-from train.head import STAGES, HeadModel, begin_head, export_head, train_head
-from train.legs import FILE as LEGS_FILE
-from train.legs import joint_leg, this_leg
-from train.loop import Budget
-from train.pipeline import Workshop, prepare, train_target
-from train.together import NAME as TOGETHER_NAME
-from train.together import Trio, train_together
+from train.export import export_head, export_model
+from train.head import HeadModel, shape_of
+from train.loop import Loss, Recipe, Training
+from train.model import DraftModel
+from train.report import report
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(prog="python -m train", description="Train a target and a draft model for it.")
-    found.add_argument(
-        "--corpus", type=Path, required=True, nargs="+", help="text files (.txt, .txt.xz, UTF-8) or folders of them"
-    )
-    found.add_argument("--valid", type=Path, help="held-out text file; without it 1 %% of the corpus is held out")
-    found.add_argument("--work", type=Path, required=True, help="checkpoints and logs; run again to resume")
-    found.add_argument("--out", type=Path, required=True, help="where the finished pair goes")
-    found.add_argument("--minutes", type=float, default=60.0, help="training time of the target (default 60)")
-    found.add_argument("--tokens", type=float, help="train the target on so many tokens, in place of --minutes (such as 2e7)")
-    found.add_argument("--draft-minutes", type=float, help="training time of the draft (default a quarter of --minutes)")
-    found.add_argument("--head-minutes", type=float, default=0.0, help="training time of a draft head (default 0: none)")
-    found.add_argument(
-        "--together-minutes", type=float, default=0.0,
-        help="training time of target, draft and head together, afterwards (default 0: none)",
-    )  # fmt: skip
-    found.add_argument("--preset", choices=sorted(PRESETS), default="cpu", help="sizes and rates (default cpu)")
-    found.add_argument("--init", type=Path, help="an exported target to go on from, with its tokenizer; it may be smaller")
-    found.add_argument("--init-draft", type=Path, help="an exported draft to distil further; it may be smaller")
-    found.add_argument("--init-head", type=Path, help="an exported head of the shape of the preset's draft, to distil further")
-    found.add_argument("--seed", type=int, default=1)
-    found.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, …")
-    found.add_argument("--threads", type=int, help="CPU threads (default: all cores)")
-    found.add_argument("--no-compile", action="store_true", help="do not use torch.compile")
+    """The command line."""
+    found = Parser(prog="python -m train", description="Train a drafter for a target.")
+    commands = found.add_subparsers(dest="command", required=True, parser_class=Parser, metavar="COMMAND")
+    drafter = commands.add_parser("drafter", help="train a draft head or a draft model")
+    add, add_group = drafter.add_argument, drafter.add_mutually_exclusive_group
+    add("--target", required=True, help="a named pair, Hub id, local folder or GGUF file")
+    add("--kind", choices=("head", "model"), default="head", help="an EAGLE-3 head, or a small Llama (default: head)")
+    add("--work", type=Path, required=True, help="data and checkpoints; the same command resumes")
+    add("--out", type=Path, required=True, help="where the drafter is written")
+    add("--answer-tokens", type=positive, default=2_000_000, help="size of the data (default: %(default)s)")
+    length = add_group(required=False).add_argument
+    length("--minutes", type=positive, default=240, help="training time, over all runs together (default: %(default)s)")
+    length("--seconds", type=positive, help="the same in seconds")
+    add("--given", type=Path, help="JSON lines with token ids in prompt and answer, used first")
+    add("--text", type=Path, nargs="+", default=[], help="text files; some conversations are about passages of them")
+    add("--layers", type=int, nargs="+", help="target layers that a head reads (default: 2, n / 2 and n - 3 of n)")
+    add("--vocabulary", type=positive, default=6_144, help="tokens that a head can draft (default: %(default)s)")
+    add("--mlp", type=positive, help="width of the drafter's MLP (default: twice the target's width)")
+    add("--width", type=positive, default=192, help="width of a draft model (default: %(default)s)")
+    add("--depth", type=positive, default=3, help="layers of a draft model (default: %(default)s)")
+    add("--steps", type=positive, default=Recipe.num_steps, help="draft steps simulated in training (default: %(default)s)")
+    add("--batch-tokens", type=positive, default=Recipe.batch_tokens, help="tokens per update (default: %(default)s)")
+    add("--seed", type=int, default=0)
+    add("--device", default="auto", help="auto, cpu, cuda, cuda:1 …")
     return found
 
 
-def choose_device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the three stages; 2 for bad input, 130 when interrupted."""
+    given = parser().parse_args(arguments)
     try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise TrainingError(f"unknown --device: {name}") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise TrainingError(f"--device {name}: CUDA is not available here")
-    return device
-
-
-def make_pair(arguments: argparse.Namespace) -> None:
-    for name in ("minutes", "draft_minutes", "head_minutes", "together_minutes"):
-        if (getattr(arguments, name) or 0) < 0:
-            raise TrainingError(f"--{name.replace('_', '-')} must not be negative")
-    if arguments.together_minutes and not arguments.head_minutes and not arguments.init_head:
-        raise TrainingError("--together-minutes trains a head too: give --head-minutes or --init-head")
-    if arguments.tokens is not None and not arguments.tokens > 0:
-        raise TrainingError("--tokens must be above 0")
-    if arguments.threads is not None:
-        if arguments.threads < 1:
-            raise TrainingError("--threads must be at least 1")
-        torch.set_num_threads(arguments.threads)
-    shop = Workshop(
-        recipe=replace(PRESETS[arguments.preset], seed=arguments.seed),
-        work=arguments.work,
-        device=choose_device(arguments.device),
-        compile=arguments.preset != "tiny" and not arguments.no_compile,
-        init=arguments.init,
-        init_draft=arguments.init_draft,
-        init_head=arguments.init_head,
-    )
-    prepare(shop, arguments.corpus, arguments.valid)
-    beginning = begin_draft(shop)  # a wrong --init-draft is told now, not after the target's hours
-    recipe, head = HEADS[arguments.preset], None
-    if arguments.head_minutes or arguments.together_minutes:  # and a wrong --init-head
-        head = begin_head(shop, beginning, recipe)
-    target, target_step = train_target(shop, Budget(minutes=arguments.minutes, tokens=arguments.tokens))
-    draft_minutes = arguments.minutes / 4 if arguments.draft_minutes is None else arguments.draft_minutes
-    draft = beginning
-    if draft_minutes or not arguments.init_draft:
-        draft = train_draft(shop, target, target_step, draft_minutes)
-    if arguments.head_minutes:
-        head = train_head(shop, target, draft, target_step, recipe, arguments.head_minutes)
-    if arguments.together_minutes and head is not None:
-        joint = TOGETHER[arguments.preset]
-        train_together(shop, Trio(target, draft, head), target_step, recipe, joint, arguments.together_minutes)
-    tokenizer = shop.tokenizer()
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    export(target, tokenizer, arguments.out / "target")
-    export(draft, tokenizer, arguments.out / "draft")
-    if head is not None:
-        export_head(head, recipe, arguments.out / "head")
-    finish(shop, arguments.out, target_step, arguments.preset)
-    if head is not None:
-        finish_head(shop, arguments.out, target_step, head, recipe)
-
-
-def finish(shop: Workshop, out: Path, target_step: int, preset: str) -> None:
-    """Measure the exported pair and write its model card and loss curve."""
-    folder = shop.work / f"draft-of-{target_step:07d}"
-    logs = {
-        "target": shop.work / "target.csv",
-        "draft before distillation": shop.work / "draft-pretrain.csv",
-        f"target + {TOGETHER[preset].weight:g} × variation": folder / f"{TOGETHER_NAME}.csv",
-    }
-    data = shop.data_card()
-    room = shop.recipe.positions - 32
-    measured = card.measure(out, shop.tokens("valid"), data["valid_bytes"], new_tokens=min(128, room))
-    parameters = {name: sum(p.numel() for p in card.load(out / name).parameters()) for name in ("target", "draft")}
-    target_run, draft_run = together([logs["target"]]), together([folder / "draft.csv", folder / "draft-polish.csv"])
-    draft_run["lessons"] = len(open_tokens(folder / LESSONS)) if (folder / LESSONS).exists() else 0
-    going_on, recipe = shop.init_draft is not None, asdict(shop.recipe) | {"preset": preset}
-    legs, joint_run = [*data["earlier_legs"]], together([folder / f"{TOGETHER_NAME}.csv"])
-    if target_run["tokens"] or not joint_run["tokens"]:
-        legs.append(this_leg(recipe, data, target_run))
-    if joint_run["tokens"]:
-        legs.append(joint_leg(recipe, TOGETHER[preset], data, joint_run))
-    text = card.model_card(recipe, data, measured, parameters, legs, draft_run, card.samples(out), going_on)
-    (out / "README.md").write_text(text, encoding="utf-8")
-    save_json(legs, out / LEGS_FILE)
-    if not card.plot_losses(logs, out / "loss-curve.png"):
-        print("matplotlib is not installed: no loss curve drawn", file=sys.stderr)
-    for name, loss in (("target", measured.target_loss), ("draft", measured.draft_loss)):
-        print(f"{name}: {loss:.3f} nats per token, {measured.bits_per_byte(loss):.3f} bits per byte on held-out text")
-    for name, acceptance in (("greedy", measured.greedy), ("temperature 1", measured.sampled)):
-        print(f"{name}: mean accepted length {acceptance.mean_length:.2f}, accepted ÷ drafted {acceptance.rate:.2f}")
-
-
-def finish_head(shop: Workshop, out: Path, target_step: int, head: HeadModel, recipe: HeadRecipe) -> None:
-    """Measure the exported head and tell of it in the model card."""
-    folder, told = shop.work / f"draft-of-{target_step:07d}", out / "README.md"
-    lengths = card.measure_head(out, shop.tokens("valid"))
-    for name, length in lengths.items():
-        print(f"head, {name}: {length:.2f} tokens a target forward")
-    trained = sum(parameter.numel() for parameter in head.parameters() if parameter.requires_grad)
-    run, going_on = together([folder / f"{name}.csv" for name in STAGES]), shop.init_head is not None
-    text = card.with_head(told.read_text(encoding="utf-8"), asdict(recipe), trained, lengths, run, going_on)
-    told.write_text(text, encoding="utf-8")
-
-
-def together(logs: Sequence[Path]) -> dict[str, int]:
-    """Steps, tokens and seconds of runs that followed one another, by the last lines of their logs."""
-    ends = [rows[-1] for rows in map(card.read_log, logs) if rows]
-    return {key: int(sum(float(end[key]) for end in ends)) for key in ("step", "tokens", "seconds")}
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    try:
-        make_pair(parser().parse_args(argv))
-    except TrainingError as error:
-        print(f"error: {error}", file=sys.stderr)
+        train_drafter(given)
+    except (TrainingError, ValueError, OSError) as error:
+        print(f"python -m train: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("interrupted; the same command resumes from the last checkpoint", file=sys.stderr)
+        print("python -m train: interrupted; the same command resumes", file=sys.stderr)
         return 130
     return 0
+
+
+def train_drafter(given: argparse.Namespace) -> None:
+    """Collect data, train, export and measure."""
+    pair = load_pair(given.target, device=given.device)
+    model: Any = pair.target
+    depth = getattr(model, "num_layers", 0)
+    layers = given.layers or [min(2, depth), depth // 2, max(0, depth - 3)]
+    source = source_of(pair, given.target, layers)
+    collect(pair, source, given.work, given.answer_tokens, given.given, given.text, given.seed)
+    recipe = replace(Recipe(), num_steps=given.steps, batch_tokens=given.batch_tokens, seed=given.seed)
+    torch.manual_seed(given.seed)
+    embeddings = model.input_embeddings.detach().float().cpu()
+    if given.kind == "head":
+        output = getattr(model, "output_embeddings", model.input_embeddings).detach().float().cpu()
+        head = _begin_head(embeddings, output, source, given)
+        _train("head", head, lambda batch: head.loss(batch, recipe.num_steps, recipe.variation), recipe, source, given)
+        export_head(head, source, given.out)
+    else:
+        draft = DraftModel(embeddings, given.width, given.depth, model.eos_token_ids, model.max_positions)
+        _train("model", draft, lambda batch: draft.loss(batch, recipe.variation), recipe, source, given)
+        export_model(draft.llama, pair.tokenizer, given.out)
+    report(given.target, given.kind, given.out, split(parts(given.work))[1], given.device)
+
+
+def _begin_head(embeddings: Tensor, output: Tensor, source: Source, given: argparse.Namespace) -> HeadModel:
+    """A head that knows the tokens which the target's answers need most; the choice is kept for later runs."""
+    path = given.work / f"known-{given.vocabulary}.safetensors"
+    if not path.exists():
+        counts = frequencies(split(parts(given.work))[0], source.vocab_size)
+        known = counts.topk(min(given.vocabulary, source.vocab_size)).indices.sort().values
+        save_file({"known": known}, path)
+    known = load_file(path)["known"]
+    shape = shape_of(source.hidden_size, source.vocab_size, 2_048, given.mlp)
+    head = HeadModel(shape, embeddings, len(source.layers), known)
+    head.begin(output)
+    return head
+
+
+def _train(name: str, model: Any, loss: Loss, recipe: Recipe, source: Source, given: argparse.Namespace) -> None:
+    """Stage 2, on the device that was asked for."""
+    device = torch.device(
+        "cuda" if given.device == "auto" and torch.cuda.is_available() else given.device.replace("auto", "cpu")
+    )
+    shape = {key: getattr(given, key) for key in ("mlp", "vocabulary", "width", "depth")}
+    Training(name, model.to(device), loss, recipe, given.work, source._asdict() | shape, device).run(given.seconds or 60 * given.minutes)
 
 
 if __name__ == "__main__":

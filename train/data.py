@@ -1,87 +1,376 @@
-"""Tokens on disk (uint16, memory-mapped) and the order in which training reads them."""
+"""Stage 1: conversations that the target writes, and what it computed at each of their tokens.
 
+A drafter learns best from the target's own text. An instruction-tuned target writes both sides of a conversation: after its
+template's user header it continues with a user turn (Xu et al. 2024, arXiv 2406.08464, "Magpie"), and then it answers, half of
+the time greedily. A base target continues passages of given text. The hidden states and the likeliest next tokens are kept
+while the target writes, so that training needs no further forward of the target.
+
+Results are parts of `PART_SIZE` conversations, `part-00000.safetensors` and so on. An interrupted run continues after the last
+whole part.
+"""
+
+import hashlib
 import json
+import lzma
 import random
-from collections.abc import Iterable, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO, Any, NamedTuple
 
-import numpy as np
 import torch
-from tokenizers import Tokenizer
-from torch import Tensor
-from tqdm import tqdm
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 
-from train.config import END_OF_TEXT_ID
+from naive_speculate import ModelPair
+from train.errors import TrainingError
+from train.progress import Progress
 
-TokenArray = np.ndarray[tuple[int], np.dtype[np.uint16]]
+PART_SIZE = 64
+LIKELIEST = 64
+"""Next tokens kept per position; the rest of the distribution counts as one token."""
+ROW_TOKENS = 16_384
+"""Cached tokens of all rows together: long conversations run in narrower batches."""
+MAX_TURN, MAX_ANSWER, MAX_PASSAGE = 96, 192, 320
+GIVEN_BATCH_TOKENS = 2_048
 
-
-def encode(passages: Iterable[str], tokenizer: Tokenizer) -> list[TokenArray]:
-    """One token array for each passage, each ending with the end-of-text token."""
-    arrays: list[TokenArray] = []
-    rest = iter(tqdm(passages, desc="encode", unit=" passages"))
-    while batch := list(islice(rest, 256)):
-        found = tokenizer.encode_batch(batch, add_special_tokens=False)
-        arrays += (np.array([*encoding.ids, END_OF_TEXT_ID], dtype=np.uint16) for encoding in found)
-    return arrays
-
-
-def write_tokens(arrays: Sequence[TokenArray], path: Path, seed: int) -> int:
-    """Shuffle the passages, write them one after another, and return the number of tokens."""
-    order = list(range(len(arrays)))
-    random.Random(seed).shuffle(order)
-    partial = path.with_suffix(".partial")
-    with partial.open("wb") as file:
-        for index in order:
-            arrays[index].tofile(file)
-    partial.replace(path)
-    return sum(len(array) for array in arrays)
+OPENINGS = (
+    "Translate to French: ", "Translate German to English: ", "Translate to Spanish: ", "Write a Python function that ",
+    "Solve this problem step by step: ", "What is ", "Who ", "Why ", "When ", "How many ", "How do I ", "Explain ", "List ",
+    "Write a short story about ", "Write an email ", "Pretend to be ", "Give me advice on ", "Compare ",
+    "Rewrite this sentence: ", "If ", "Tom has ", "Imagine ", "Describe ", "Where ",
+)  # fmt: skip
+"""First words of some user turns, so that every kind of task occurs."""
+PASSAGE_TASKS = (
+    "Summarize the following text:\n\n{}", "{}\n\nSummarize this in a few sentences.", "Text: {}\n\nWhat happens in this text?",
+    "Use the context to answer the question.\n\nContext: {}\n\nQuestion: Who is mentioned, and what do they do?",
+    "Answer from this passage only.\n\n{}\n\nQuestion: What is it about?", "Continue this story:\n\n{}",
+)  # fmt: skip
 
 
-def open_tokens(path: Path) -> TokenArray:
-    return np.memmap(path, dtype=np.uint16, mode="r")
+class Source(NamedTuple):
+    """What the data was made from; a work folder belongs to one source."""
+
+    target: str
+    vocab_size: int
+    hidden_size: int
+    layers: list[int]
+    tokenizer: str
 
 
-def save_json(value: object, path: Path) -> None:
-    """Write whole or not at all."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    partial.replace(path)
+@dataclass
+class Conversation:
+    """Tokens of one conversation while the target writes it.
 
-
-class TokenStream:
-    """Endless windows over a token array, each epoch in a new random order.
-
-    The place in the stream is one number, ``position`` (tokens read so far): the order of an epoch depends only on
-    the seed, the epoch and the window length, so that a resumed run reads on where the interrupted one stopped.
+    Attributes:
+        tokens: All tokens known so far: given ones and sampled ones.
+        answer_start: Index of the answer's first token; None while the user turn is being written.
+        limit: Length at which the turn or the answer being written ends.
+        temperature: Of the answer; 0 is greedy.
+        states: The target's hidden states at the tokens fed so far, float16 `[len(layers) * hidden_size]` each.
+        likeliest: For each token fed so far, token ids and log-probabilities of the likeliest next tokens.
     """
 
-    def __init__(self, tokens: TokenArray, seed: int, position: int = 0) -> None:
-        self.tokens = tokens
-        self.seed = seed
-        self.position = position
-        self._order_key: tuple[int, int] | None = None
-        self._order: np.ndarray = np.empty(0, dtype=np.int64)
+    tokens: list[int]
+    answer_start: int | None
+    limit: int
+    temperature: float
+    states: list[torch.Tensor] = field(default_factory=list)
+    likeliest: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
 
-    def next_start(self, length: int) -> int:
-        """Where the next window begins."""
-        count = (len(self.tokens) - 1) // length
-        if count < 1:
-            raise ValueError(f"{len(self.tokens)} tokens are too few for a window of {length} + 1")
-        epoch, index = divmod(self.position // length, count)
-        if self._order_key != (epoch, length):
-            self._order_key = (epoch, length)
-            self._order = np.random.default_rng((self.seed, epoch, length)).permutation(count)
-        self.position += length
-        return int(self._order[index]) * length
 
-    def next_window(self, length: int) -> TokenArray:
-        """The next ``length + 1`` tokens: inputs and, shifted by one, what is to be predicted."""
-        start = self.next_start(length)
-        return self.tokens[start : start + length + 1]
+class Template(NamedTuple):
+    """The token ids around a user turn: `before` it, and `between` it and the answer."""
 
-    def next_batch(self, rows: int, length: int, device: torch.device) -> Tensor:
-        """``(rows, length + 1)`` int64 token ids."""
-        windows = np.stack([self.next_window(length) for _ in range(rows)])
-        return torch.from_numpy(windows.astype(np.int64)).to(device)
+    before: list[int]
+    between: list[int]
+
+
+def chat_template(tokenizer: Any) -> Template | None:
+    """Split the tokenizer's chat template around a user turn; None for a base model without one."""
+    if not getattr(tokenizer, "chat_template", None):
+        return None
+    mark = "<<user turn>>"
+    text = tokenizer.apply_chat_template([{"role": "user", "content": mark}], tokenize=False, add_generation_prompt=True)
+    before, found, between = text.partition(mark)
+    if not found:
+        raise TrainingError("the chat template does not contain the user's words unchanged")
+    return Template(*(tokenizer(part, add_special_tokens=False).input_ids for part in (before, between)))
+
+
+def source_of(pair: ModelPair, target: str, layers: Sequence[int]) -> Source:
+    """Describe the target, or raise a `TrainingError` if no drafter can be trained for it."""
+    model: Any = pair.target
+    if pair.tokenizer is None:
+        raise TrainingError(f"--target {target}: it has no tokenizer")
+    if not hasattr(model, "num_layers") or not hasattr(model, "hidden_size"):
+        raise TrainingError(f"--target {target}: {type(model).__name__} returns no hidden states, and a head reads those")
+    if max(layers) > model.num_layers or min(layers) < 0:
+        raise TrainingError(f"--layers {' '.join(map(str, layers))}: the target has {model.num_layers} layers")
+    tokens = json.dumps(sorted(pair.tokenizer.get_vocab().items())).encode()
+    digest = hashlib.sha256(tokens).hexdigest()[:16]
+    return Source(target, model.vocab_size, model.hidden_size, list(layers), digest)
+
+
+def open_work(work: Path, source: Source) -> None:
+    """Create the work folder, or check that it holds data of the same source."""
+    path = work / "data.json"
+    if not path.exists():
+        work.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(source._asdict(), indent=1) + "\n", encoding="utf-8")
+        return
+    found = json.loads(path.read_text(encoding="utf-8"))
+    for name, wanted in source._asdict().items():
+        if name != "target" and found.get(name) != wanted:
+            raise TrainingError(f"--work {work}: its data has {name} {found.get(name)}, the target has {wanted}")
+
+
+def parts(work: Path) -> list[Path]:
+    """The finished parts, oldest first."""
+    return sorted(work.glob("part-[0-9]*.safetensors"))
+
+
+def answer_tokens(paths: Iterable[Path]) -> int:
+    """Number of answer tokens in some parts."""
+    total = 0
+    for path in paths:
+        part = load_file(path)
+        total += int((part["lengths"] - part["answer_starts"]).sum())
+    return total
+
+
+class Writer:
+    """Collects finished conversations into parts."""
+
+    def __init__(self, work: Path) -> None:
+        self.work, self.kept = work, list[Conversation]()
+        self.next = len(parts(work))
+
+    def add(self, done: Conversation) -> None:
+        """Keep a conversation; every `PART_SIZE` of them become a part."""
+        self.kept.append(done)
+        if len(self.kept) == PART_SIZE:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was kept, whole or not at all."""
+        if not self.kept:
+            return
+        starts = [c.answer_start or 0 for c in self.kept]
+        # The state at the answer's first token predicts its second one, so the tops start one token before the answer.
+        tops = [top for c, start in zip(self.kept, starts, strict=True) for top in c.likeliest[start - 1 : len(c.states)]]
+        tensors = {
+            "tokens": torch.tensor([t for c in self.kept for t in c.tokens[: len(c.states)]], dtype=torch.int32),
+            "lengths": torch.tensor([len(c.states) for c in self.kept], dtype=torch.int32),
+            "answer_starts": torch.tensor(starts, dtype=torch.int32),
+            "states": torch.stack([state for c in self.kept for state in c.states]),
+            "top_ids": torch.stack([ids for ids, _ in tops]),
+            "top_log_probs": torch.stack([log_probs for _, log_probs in tops]),
+        }
+        path = self.work / f"part-{self.next:05d}.safetensors"
+        partial = path.with_suffix(".partial")
+        try:
+            save_file(tensors, partial)
+        except (OSError, SafetensorError) as error:
+            partial.unlink(missing_ok=True)
+            raise TrainingError(f"--work {self.work}: cannot be written: {error}") from None
+        partial.replace(path)
+        self.kept, self.next = [], self.next + 1
+
+
+class Collector:
+    """Lets the target write conversations, many rows at once."""
+
+    def __init__(self, pair: ModelPair, source: Source, seed: int) -> None:
+        self.target: Any = pair.target
+        self.tokenizer = pair.tokenizer
+        self.layers = source.layers
+        self.template = chat_template(self.tokenizer)
+        self.ends = set(getattr(self.target, "eos_token_ids", ()))
+        self.random = random.Random(seed)
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def write(self, passages: Sequence[list[int]], longest: int) -> Iterator[Conversation]:
+        """Conversations without end; with passages, each is about one of them."""
+        count = max(4, min(PART_SIZE, ROW_TOKENS // longest))
+        cache = self.target.new_cache(count)
+        rows = [self._begin(passages) for _ in range(count)]
+        while True:
+            self._step(rows, cache)
+            for index, row in enumerate(rows):
+                if self._finished(row):
+                    if row.answer_start is not None and len(row.states) - row.answer_start >= 8:
+                        yield row
+                    rows[index] = self._begin(passages)
+                    cache.clear_row(index)
+
+    def _begin(self, passages: Sequence[list[int]]) -> Conversation:
+        temperature = self.random.choice((0.0, 0.0, 0.8, 1.0))
+        passage = self.random.choice(passages) if passages else []
+        if self.template is None:
+            start = passage[:32]
+            return Conversation(start, len(start), len(start) + MAX_ANSWER, temperature)
+        if passage:
+            turn = self.random.choice(PASSAGE_TASKS).format(self.tokenizer.decode(passage))
+            tokens = [*self.template.before, *self._encode(turn), *self.template.between]
+            return Conversation(tokens, len(tokens), len(tokens) + MAX_ANSWER, temperature)
+        opening = self.random.choice(OPENINGS) if self.random.random() < 0.4 else ""
+        tokens = [*self.template.before, *self._encode(opening)]
+        return Conversation(tokens, None, len(tokens) + MAX_TURN, temperature)
+
+    def _encode(self, text: str) -> list[int]:
+        return list(self.tokenizer(text.rstrip(" "), add_special_tokens=False).input_ids)
+
+    @torch.inference_mode()
+    def _step(self, rows: Sequence[Conversation], cache: Any) -> None:
+        """Feed one token of every row, keep what the target computed, and sample where no token is given."""
+        query = torch.tensor([[row.tokens[len(row.states)]] for row in rows])
+        logits, states = self.target.forward(query, cache.rows(range(len(rows))), num_logits=1, layers=self.layers)
+        log_probs, ids = likeliest(logits[:, -1])
+        states = states[:, -1].half().cpu()
+        writing = torch.tensor([row.answer_start is None for row in rows])
+        temperature = torch.tensor([1.0 if row.answer_start is None else row.temperature for row in rows])
+        chosen = sample(ids, log_probs, temperature, torch.where(writing, 0.95, 1.0), self.generator).tolist()
+        kept_ids, kept_log_probs = ids.to(torch.int32), log_probs.half()
+        for index, row in enumerate(rows):
+            row.states.append(states[index])
+            row.likeliest.append((kept_ids[index], kept_log_probs[index]))
+            if len(row.states) == len(row.tokens):
+                self._append(row, chosen[index])
+
+    def _append(self, row: Conversation, token: int) -> None:
+        """Add a sampled token; after a user turn, the template's answer header follows."""
+        if row.answer_start is not None:
+            row.tokens.append(token)
+        elif token in self.ends or len(row.tokens) >= row.limit:
+            assert self.template is not None
+            row.tokens.extend(self.template.between)
+            row.answer_start = len(row.tokens)
+            row.limit = len(row.tokens) + MAX_ANSWER
+        else:
+            row.tokens.append(token)
+
+    def _finished(self, row: Conversation) -> bool:
+        if row.answer_start is None or len(row.states) <= row.answer_start:
+            return False
+        return len(row.states) >= row.limit or row.tokens[len(row.states) - 1] in self.ends
+
+
+def likeliest(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Log-probabilities and ids of the `LIKELIEST` next tokens, from logits `[…, vocab_size]`."""
+    logits = logits.float()
+    top = logits.topk(min(LIKELIEST, logits.shape[-1]))
+    return (top.values - logits.logsumexp(-1, keepdim=True)).cpu(), top.indices.cpu()
+
+
+def sample(
+    ids: torch.Tensor, log_probs: torch.Tensor, temperature: torch.Tensor, top_p: torch.Tensor, generator: torch.Generator
+) -> torch.Tensor:
+    """One token per row from its likeliest ones (descending, `[rows, n]`), at its own temperature and top-p; 0 is greedy."""
+    scaled = torch.softmax(log_probs / temperature.clamp_min(1e-3)[:, None], -1)
+    before = scaled.cumsum(-1) - scaled
+    kept = scaled.masked_fill(before >= top_p[:, None], 0.0)
+    drawn = torch.multinomial(kept, 1, generator=generator)
+    chosen = torch.where(temperature[:, None] == 0, 0, drawn)
+    return ids.gather(-1, chosen)[:, 0]
+
+
+@torch.inference_mode()
+def score(target: Any, layers: Sequence[int], batch: Sequence[tuple[list[int], list[int]]]) -> list[Conversation]:
+    """Given conversations (prompt and answer token ids), each with what the target computes there, in one forward."""
+    rows = [prompt + answer for prompt, answer in batch]
+    width = max(map(len, rows))
+    query = torch.tensor([row + [0] * (width - len(row)) for row in rows])
+    cache = target.new_cache(len(rows))
+    logits, states = target.forward(query, cache.rows(range(len(rows))), layers=layers)
+    found = []
+    for index, ((prompt, _), tokens) in enumerate(zip(batch, rows, strict=True)):
+        log_probs, ids = likeliest(logits[index, : len(tokens)])
+        tops = list(zip(ids.to(torch.int32), log_probs.half(), strict=True))
+        kept = list(states[index, : len(tokens)].half().cpu())
+        found.append(Conversation(tokens, len(prompt), len(tokens), 0.0, kept, tops))
+    return found
+
+
+def _opened(path: Path) -> IO[str]:
+    return lzma.open(path, "rt", encoding="utf-8") if path.suffix == ".xz" else path.open(encoding="utf-8")
+
+
+def read_given(path: Path, vocab_size: int) -> list[tuple[list[int], list[int]]]:
+    """Conversations of a JSON-lines file with `prompt` and `answer` token ids; `.xz` files are unpacked."""
+    found = []
+    with _opened(path) as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                told = json.loads(line)
+                prompt, answer = list(map(int, told["prompt"])), list(map(int, told["answer"]))
+            except (ValueError, KeyError, TypeError):
+                raise TrainingError(f"--given {path}: line {number} has no token ids in prompt and answer") from None
+            if prompt and max(prompt + answer) >= vocab_size:
+                raise TrainingError(
+                    f"--given {path}: line {number} has token {max(prompt + answer)}, the target has {vocab_size}"
+                )
+            if len(prompt) > 1 and len(answer) > 1:
+                found.append((prompt, answer))
+    return found
+
+
+def read_passages(paths: Sequence[Path], tokenizer: Any, seed: int, count: int = 4_000) -> list[list[int]]:
+    """Up to `count` passages of `MAX_PASSAGE` tokens at most, from random places of text files (`.xz` files are unpacked)."""
+    chooser, found = random.Random(seed), []
+    for path in paths:
+        with _opened(path) as file:
+            text = file.read()
+        for _ in range(count // len(paths)):
+            at = chooser.randrange(max(1, len(text) - 3_000))
+            start = text.find("\n", at) + 1
+            end = start + chooser.randrange(400, 1_600)
+            passage = text[start : text.find(".", end) + 1].replace("<|endoftext|>", "").strip()
+            ids = tokenizer(passage, add_special_tokens=False).input_ids[:MAX_PASSAGE]
+            if len(ids) > 40:
+                found.append(list(ids))
+    return found
+
+
+def collect(
+    pair: ModelPair, source: Source, work: Path, wanted: int, given: Path | None, texts: Sequence[Path], seed: int
+) -> None:
+    """Write parts until the work folder holds `wanted` answer tokens: given conversations first, then the target's own.
+
+    With texts, every sixth part of an instruction-tuned target is about passages of them.
+    """
+    open_work(work, source)
+    writer = Writer(work)
+    progress = Progress("data", wanted, "answer tokens", answer_tokens(parts(work)))
+    if given is not None:
+        _score_given(pair, source, writer, read_given(given, source.vocab_size), progress)
+    collector = Collector(pair, source, seed + writer.next)
+    if collector.template is None and not texts:
+        raise TrainingError("--text is needed: the target has no chat template, so it continues given text")
+    passages = read_passages(texts, pair.tokenizer, seed + writer.next) if texts else []
+    own = collector.write([] if collector.template else passages, 320)
+    about = collector.write(passages, 640) if passages and collector.template else own
+    while progress.done < wanted:
+        stream = about if writer.next % 6 == 5 else own
+        for _ in range(PART_SIZE):
+            row = next(stream)
+            progress.add(len(row.states) - (row.answer_start or 0))
+            writer.add(row)
+    progress.finish()
+
+
+def _score_given(pair: ModelPair, source: Source, writer: Writer, found: list[Any], progress: Progress) -> None:
+    """Score given conversations, in parts of similar lengths; those of earlier runs are skipped."""
+    order = sorted(range(len(found)), key=lambda index: len(found[index][0]) + len(found[index][1]))
+    chunks = [order[at : at + PART_SIZE] for at in range(0, len(order), PART_SIZE)]
+    random.Random(0).shuffle(chunks)
+    for chunk in chunks[writer.next :]:
+        at = 0
+        while at < len(chunk):
+            longest = len(found[chunk[-1]][0]) + len(found[chunk[-1]][1])
+            size = max(1, GIVEN_BATCH_TOKENS // longest)
+            for row in score(pair.target, source.layers, [found[index] for index in chunk[at : at + size]]):
+                progress.add(len(row.states) - (row.answer_start or 0))
+                writer.add(row)
+            at += size
+        writer.flush()

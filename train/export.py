@@ -1,40 +1,91 @@
-"""Save a model with its tokenizer as ``transformers`` loads them: float16, small safetensors shards."""
+"""Stage 3: write a trained drafter in a layout that this library, vLLM and SGLang load."""
 
-import copy
+import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from tokenizers import Tokenizer
-from transformers import GenerationConfig, LlamaForCausalLM
+import torch
+from safetensors.torch import save_file
+from transformers import LlamaForCausalLM
 
-from train.config import END_OF_TEXT_ID
-from train.tokenizer import for_transformers
+from train.data import Source
+from train.errors import TrainingError
+from train.head import HeadModel
 
 MAX_SHARD_SIZE = "9MB"
 
 
-def export(model: LlamaForCausalLM, tokenizer: Tokenizer, folder: Path) -> None:
-    half = copy.deepcopy(model).half()
-    half.generation_config = GenerationConfig(bos_token_id=END_OF_TEXT_ID, eos_token_id=END_OF_TEXT_ID, do_sample=False)
-    with written_anew(folder) as partial:
-        half.save_pretrained(partial, max_shard_size=MAX_SHARD_SIZE)
-        for_transformers(tokenizer, model.config.max_position_embeddings).save_pretrained(partial)
-        for path in partial.iterdir():
-            path.chmod(0o644)
-
-
 @contextmanager
-def written_anew(folder: Path) -> Iterator[Path]:
-    """A folder to write to; what was in ``folder`` is replaced by it only once everything is written, and else nothing is."""
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """A folder to write into; it replaces `folder` once everything is written."""
     partial = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
     try:
-        yield partial
-    except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
-        raise
-    shutil.rmtree(folder, ignore_errors=True)
-    partial.rename(folder)
+        partial.mkdir(parents=True)
+        yield partial
+        shutil.rmtree(folder, ignore_errors=True)
+        partial.rename(folder)
+    except OSError as error:
+        raise TrainingError(f"--out {folder}: cannot be written: {error}") from None
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def export_head(head: HeadModel, source: Source, folder: Path) -> None:
+    """Write a head in float16, in the layout of EAGLE-3's authors (SafeAILab/EAGLE, `cnets.py`).
+
+    The layers' numbers stand in the configuration twice: at the top as vLLM reads them (states that enter layer i), and in
+    `eagle_config` as SGLang reads them (states that leave layer i).
+    """
+    tensors = {name: tensor.detach().half().contiguous() for name, tensor in head.state_dict().items()}
+    known, vocab_size = head.known, head.config.vocab_size
+    if len(known) < vocab_size:
+        tensors["d2t"] = known - torch.arange(len(known))
+        tensors["t2d"] = torch.zeros(vocab_size, dtype=torch.bool).index_fill_(0, known, True)
+    ids = "eagle_aux_hidden_state_layer_ids"
+    config: dict[str, Any] = head.config.to_dict() | {
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "draft_vocab_size": len(known),
+        "target_hidden_size": source.hidden_size,
+        ids: source.layers,
+        "eagle_config": {ids: [layer - 1 for layer in source.layers], "use_aux_hidden_state": True},
+        "dtype": "float16",
+    }
+    with whole_folder(folder) as partial:
+        _save_shards(tensors, partial)
+        (partial / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+
+def _save_shards(tensors: dict[str, torch.Tensor], folder: Path) -> None:
+    """Safetensors files of at most 9 MB, with an index if there are several."""
+    shards: list[dict[str, torch.Tensor]] = [{}]
+    size = 0
+    for name, tensor in tensors.items():
+        num_bytes = tensor.numel() * tensor.element_size()
+        if shards[-1] and size + num_bytes > 9_000_000:
+            shards.append({})
+            size = 0
+        shards[-1][name] = tensor
+        size += num_bytes
+    if len(shards) == 1:
+        save_file(shards[0], folder / "model.safetensors", {"format": "pt"})
+        return
+    weight_map = {}
+    for number, shard in enumerate(shards, 1):
+        file = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
+        save_file(shard, folder / file, {"format": "pt"})
+        weight_map |= dict.fromkeys(shard, file)
+    total = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+    index = {"metadata": {"total_size": total}, "weight_map": weight_map}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+
+
+def export_model(model: LlamaForCausalLM, tokenizer: Any, folder: Path) -> None:
+    """Write a draft model in float16 with the target's tokenizer, as transformers loads it."""
+    with whole_folder(folder) as partial:
+        model.half().save_pretrained(partial, max_shard_size=MAX_SHARD_SIZE)
+        model.float()
+        tokenizer.save_pretrained(partial)

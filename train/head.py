@@ -1,291 +1,164 @@
-"""Train a draft head for a target, by distillation, on the target's own text and books: the draft, which learns to read the
-target's hidden states as well.
+"""An EAGLE-3 draft head (Li et al. 2025, arXiv 2503.01840) for training.
 
-The states of three of the target's layers are fused as in EAGLE-3 (Li et al. 2025, arXiv 2503.01840), and added to the next
-token's embedding, as in a module for multi-token prediction (DeepSeek-AI 2024, arXiv 2412.19437, section 2.2). A window's later
-steps are simulated ("training-time test", EAGLE-3's section 3.2): in step j a place reads, in place of the target's states,
-what the head itself gave out at the place before in step j - 1, and attends to the target's states only up to j places back. So
-it learns from its own mistakes. The head may know the most frequent tokens only.
+The states of some of the target's layers are fused into one. At position i the head's only layer reads the embedding of token
+i + 1 and the fused state of token i, and predicts token i + 2. When it drafts further, the target's state is not known yet: the
+head's own output of the position before takes its place. Training simulates that ("training-time test", section 3.2): in step j
+position i reads the head's output of step j - 1 at position i - 1, and attends to the target's states up to i - j only.
+The head knows the most frequent tokens, which keeps its largest matrix small.
 """
 
-import json
-import math
-from dataclasses import asdict, replace
-from pathlib import Path
-from typing import NamedTuple
-
-import numpy as np
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm, LlamaRotaryEmbedding, apply_rotary_pos_emb
 
-from naive_speculate.infer.llama.stored import REQUIRED
-from train.checkpoint import CheckpointFolder, differences
-from train.config import HeadRecipe
-from train.data import TokenStream, save_json
-from train.distil import (
-    SMALLEST,
-    TOTAL_VARIATION_WEIGHT,
-    distance,
-    for_drafts,
-    log_with_rest,
-    teacher_and_text,
-    with_rest,
-)
-from train.errors import TrainingError
-from train.export import written_anew
-from train.loop import Budget, LossFunction, Training
-from train.pipeline import Workshop, compiled
-from train.precision import half_precision
-from train.teacher import LIKELIEST, Lesson, Lessons, hidden_states, keep_states, likeliest
+from train.batches import Batch
+from train.losses import token_loss
 
-STEP_DECAY = 0.8  # weight of a simulated step's loss, times that of the one before
-VALID_WINDOWS = 16
-
-
-class Stage(NamedTuple):
-    """A part of the training."""
-
-    share: float  # of the minutes
-    steps: int | None  # of a window, simulated; None for the recipe's
-    tv_weight: float  # of total variation
-    decay_share: float  # of the stage, in which the rates fall
-
-
-STAGES = {
-    "head-first": Stage(0.2, 1, TOTAL_VARIATION_WEIGHT, 0.0),
-    "head": Stage(0.4, None, TOTAL_VARIATION_WEIGHT, 0.0),
-    "head-polish": Stage(0.4, None, 1.0, 1.0),
-}
-"""By name. With one step alone a text is read four times as fast, and what is learned from that serves all."""
+STEP_DECAY = 0.8
+"""Weight of a simulated step's loss, relative to the step before."""
+KeysValues = tuple[Tensor, Tensor]
 
 
 class HeadAttention(nn.Module):
-    """Attention of a simulated step; weights under transformers' names."""
+    """Attention over the target's states and over the head's own earlier drafts of the same window."""
 
     def __init__(self, config: LlamaConfig) -> None:
         super().__init__()
-        self.head_dim = config.head_dim or config.hidden_size // config.num_attention_heads
-        width = config.num_attention_heads * self.head_dim
-        self.q_proj, self.k_proj, self.v_proj = (nn.Linear(config.hidden_size, width, bias=False) for _ in range(3))
-        self.o_proj = nn.Linear(width, config.hidden_size, bias=False)
+        d, self.head_dim = config.hidden_size, config.head_dim
+        self.groups = config.num_attention_heads // config.num_key_value_heads
+        queries, keys = config.num_attention_heads * self.head_dim, config.num_key_value_heads * self.head_dim
+        self.q_proj, self.k_proj = nn.Linear(2 * d, queries, bias=False), nn.Linear(2 * d, keys, bias=False)
+        self.v_proj, self.o_proj = nn.Linear(2 * d, keys, bias=False), nn.Linear(queries, d, bias=False)
 
-    def forward(self, normed: Tensor, rotation: tuple[Tensor, Tensor], steps: list[tuple[Tensor, Tensor]]) -> Tensor:
-        """``normed`` ``(rows, places, d)``; ``steps``: keys and values of the steps before, to which this one's are added.
+    def forward(self, read: Tensor, rotation: KeysValues, steps: list[KeysValues]) -> Tensor:
+        """Attend in simulated step `len(steps)`.
 
-        In step j, place i sees the target's places up to i - j, and of each later step m its own window's place, i - j + m.
+        Args:
+            read: Embeddings and states side by side, `[rows, positions, 2 * d]`.
+            rotation: Cosines and sines of the positions.
+            steps: Keys and values of the earlier steps; this step's are appended.
         """
-        queries, keys, values = (
-            layer(normed).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
-            for layer in (self.q_proj, self.k_proj, self.v_proj)
-        )
+        parts = (layer(read).unflatten(-1, (-1, self.head_dim)) for layer in (self.q_proj, self.k_proj, self.v_proj))
+        queries, keys, values = (part.transpose(1, 2) for part in parts)
         queries, keys = apply_rotary_pos_emb(queries, keys, *rotation)
-        steps.append((keys, values))
-        step, places = len(steps) - 1, normed.shape[1]
+        steps.append((keys.repeat_interleave(self.groups, 1), values.repeat_interleave(self.groups, 1)))
+        step, positions = len(steps) - 1, torch.arange(read.shape[1], device=read.device)
         first_keys, first_values = steps[0]
-        back = torch.arange(places, device=normed.device)
-        hidden = back[None] > back[:, None] - step
-        scores = (queries @ first_keys.transpose(2, 3)).float().masked_fill(hidden, -torch.inf)
-        window = [tuple(_later(states, step - m) for states in steps[m]) for m in range(1, step + 1)]
-        own = [(queries * k).sum(-1, keepdim=True).float() for k, _ in window]
-        weights = torch.softmax(torch.cat([scores, *own], -1) * self.head_dim**-0.5, -1).to(values.dtype)
-        attended = weights[..., :places] @ first_values
+        unseen = positions[None] > positions[:, None] - step
+        # In step 0 position i sees all up to itself; later it sees the target's up to i - step, and one state per step since.
+        scores = (queries @ first_keys.transpose(2, 3)).masked_fill(unseen, -torch.inf)
+        window = [(later(steps[m][0], step - m, 2), later(steps[m][1], step - m, 2)) for m in range(1, step + 1)]
+        own = [(queries * k).sum(-1, keepdim=True) for k, _ in window]
+        weights = torch.softmax(torch.cat([scores, *own], -1) * self.head_dim**-0.5, -1)
+        attended = weights[..., : len(positions)] @ first_values
         for m, (_, v) in enumerate(window):
-            attended = attended + weights[..., places + m, None] * v
+            attended = attended + weights[..., len(positions) + m, None] * v
         result: Tensor = self.o_proj(attended.transpose(1, 2).flatten(2))
         return result
 
 
 class HeadLayer(nn.Module):
-    """A decoder layer of the head."""
+    """The head's decoder layer, named as in the authors' checkpoints."""
 
     def __init__(self, config: LlamaConfig) -> None:
         super().__init__()
+        d, epsilon = config.hidden_size, config.rms_norm_eps
+        self.hidden_norm, self.input_layernorm = LlamaRMSNorm(d, eps=epsilon), LlamaRMSNorm(d, eps=epsilon)
         self.self_attn, self.mlp = HeadAttention(config), LlamaMLP(config)
-        self.input_layernorm, self.post_attention_layernorm = (
-            LlamaRMSNorm(config.hidden_size, eps=config.rms_norm_eps) for _ in range(2)
-        )
+        self.post_attention_layernorm = LlamaRMSNorm(d, eps=epsilon)
 
-    def forward(self, hidden: Tensor, rotation: tuple[Tensor, Tensor], steps: list[tuple[Tensor, Tensor]]) -> Tensor:
-        hidden = hidden + self.self_attn(self.input_layernorm(hidden), rotation, steps)
+    def forward(self, embedded: Tensor, states: Tensor, rotation: KeysValues, steps: list[KeysValues]) -> Tensor:
+        """The head's output, `[rows, positions, d]`."""
+        read = torch.cat([self.input_layernorm(embedded), self.hidden_norm(states)], -1)
+        hidden = states + self.self_attn(read, rotation, steps)
         result: Tensor = hidden + self.mlp(self.post_attention_layernorm(hidden))
         return result
 
 
 class HeadModel(nn.Module):
-    """A head, of whose target's tokens it knows some, ascending.
+    """A draft head whose embeddings are the target's and stay fixed.
 
-    It begins as the draft: nothing of the target's states reaches its layers yet, and of the same tokens it says the same.
+    Args:
+        config: Shape of the layer; `vocab_size` is the target's.
+        embeddings: The target's, `[vocab_size, d]`.
+        num_layers: Of the target, whose states it reads.
+        known: The target's ids of the tokens that it can draft, ascending, int64 `[known]`.
     """
 
-    d2t: Tensor
-    t2d: Tensor
-
-    def __init__(self, recipe: HeadRecipe, draft: LlamaForCausalLM, target_hidden_size: int, known: Tensor) -> None:
+    def __init__(self, config: LlamaConfig, embeddings: Tensor, num_layers: int, known: Tensor) -> None:
         super().__init__()
-        self.config = draft.config
-        d, vocab_size, epsilon = self.config.hidden_size, self.config.vocab_size, self.config.rms_norm_eps
-        self.embed_tokens = nn.Embedding(vocab_size, d)
-        self.fc = nn.Linear(len(recipe.layers) * target_hidden_size, d, bias=False)
-        self.hidden_norm = LlamaRMSNorm(d, eps=epsilon)
-        self.state_proj = nn.Linear(d, d, bias=False)
-        self.layers = nn.ModuleList(HeadLayer(self.config) for _ in range(self.config.num_hidden_layers))
-        self.norm = LlamaRMSNorm(d, eps=epsilon)
+        d = config.hidden_size
+        self.config = config
+        self.fc = nn.Linear(num_layers * d, d, bias=False)
+        self.midlayer = HeadLayer(config)
+        self.norm = LlamaRMSNorm(d, eps=config.rms_norm_eps)
         self.lm_head = nn.Linear(d, len(known), bias=False)
-        self.rotary = LlamaRotaryEmbedding(self.config)
-        self.register_buffer("d2t", known - torch.arange(len(known)))
-        self.register_buffer("t2d", torch.zeros(vocab_size, dtype=torch.bool).index_fill_(0, known, True))
-        nn.init.zeros_(self.state_proj.weight)
-        self.layers.load_state_dict(draft.model.layers.state_dict())
-        self.norm.load_state_dict(draft.model.norm.state_dict())
-        with torch.no_grad():
-            self.embed_tokens.weight.copy_(draft.model.embed_tokens.weight)
-            self.lm_head.weight.copy_(draft.lm_head.weight.cpu()[known])
+        self.rotary = LlamaRotaryEmbedding(config)
+        self.register_buffer("known", known, persistent=False)
+        self.register_buffer("embeddings", embeddings.float(), persistent=False)
+        index = torch.full((config.vocab_size,), -1, dtype=torch.int64)
+        self.register_buffer("index_of", index.index_copy_(0, known, torch.arange(len(known))), persistent=False)
 
-    @property
-    def known(self) -> Tensor:
-        """The target's ids of the tokens among the logits, ascending, int64 ``(known,)``."""
-        return self.d2t + torch.arange(len(self.d2t), device=self.d2t.device)
+    known: Tensor
+    embeddings: Tensor
+    index_of: Tensor
 
-    def forward(self, tokens: Tensor, features: Tensor, num_steps: int) -> list[Tensor]:
-        """Logits of each simulated step, ``(rows, places, known)``; those of step j mean something from place j on.
+    @torch.no_grad()
+    def begin(self, output: Tensor) -> None:
+        """Start from the target's output matrix `[vocab_size, d]`, and let the target's last layer pass through `fc`."""
+        self.lm_head.weight.copy_(output[self.known])
+        d = self.config.hidden_size
+        self.fc.weight.mul_(0.5)
+        self.fc.weight[:, -d:] += torch.eye(d) * 0.1
+        for matrix in (self.midlayer.self_attn.o_proj, self.midlayer.mlp.down_proj):
+            matrix.weight.mul_(0.5)
 
-        ``tokens`` ``(rows, places)`` stand beside the target's ``features`` at the tokens before them.
+    def loss(self, batch: Batch, num_steps: int, variation: float) -> tuple[Tensor, list[Tensor]]:
+        """The mean loss over simulated steps, and for each step the accepted share at temperature 1 and at 0.
+
+        Args:
+            batch: Conversations.
+            num_steps: Simulated steps.
+            variation: Weight of the total variation; see `token_loss`.
         """
-        states, embedded = self.fc(features), self.embed_tokens(tokens)
-        places = torch.arange(tokens.shape[1], device=tokens.device)[None]
-        rotation = self.rotary(embedded, places)  # in float32, as when it decodes
-        steps: list[list[tuple[Tensor, Tensor]]] = [[] for _ in self.layers]
-        found = []
-        for _ in range(num_steps):
-            hidden = embedded + self.state_proj(self.hidden_norm(states))
-            for layer, before in zip(self.layers, steps, strict=True):
-                hidden = layer(hidden, rotation, before)
-            found.append(self.lm_head(self.norm(hidden)))
-            states = _later(hidden, 1, dim=1)
-        return found
+        states, embedded = self.fc(batch.states[:, :-1]), F.embedding(batch.tokens[:, 1:], self.embeddings)
+        rotation = self.rotary(embedded, torch.arange(embedded.shape[1], device=embedded.device)[None])
+        steps: list[KeysValues] = []
+        total, weights, accepted = states.new_zeros(()), 0.0, []
+        for step in range(num_steps):
+            states = self.midlayer(embedded, states, rotation, steps)
+            logits = self.lm_head(self.norm(states[batch.rows, batch.positions]))
+            loss, share = token_loss(logits, batch, self.index_of, variation)
+            total, weights = total + STEP_DECAY**step * loss, weights + STEP_DECAY**step
+            accepted.append(share)
+            states = later(states, 1, 1)
+        return total / weights, accepted
 
 
-def head_loss(head: HeadModel, recipe: HeadRecipe, tv_weight: float, num_steps: int | None = None) -> LossFunction:
-    """Total variation and forward KL of all simulated steps from what a ``Lesson`` says of the target, as for a draft."""
-    steps, place = num_steps or recipe.steps, head.t2d.cumsum(0) - 1  # of a known token among the logits
-
-    def loss(lesson: Lesson) -> Tensor:
-        assert lesson.states is not None
-        told, p = lesson.likeliest[:, 1:], with_rest(lesson.probs[:, 1:])
-        known = head.t2d[told]
-        ids = torch.where(known, place[told], 0)
-        total, weight = p.new_zeros(()), 0.0
-        for step, logits in enumerate(head(lesson.tokens[:, 1:], lesson.states[:, :-1], steps)):
-            log_q = torch.log_softmax(logits[:, step:].float(), -1).gather(-1, ids[:, step:])
-            log_q = log_with_rest(log_q.masked_fill(~known[:, step:], math.log(SMALLEST)))
-            total = total + STEP_DECAY**step * distance(p[:, step:], log_q, tv_weight)
-            weight += STEP_DECAY**step
-        return total / weight
-
-    return loss
-
-
-def frequent_tokens(shop: Workshop, count: int | None) -> Tensor:
-    """The ``count`` most frequent tokens of the training text, ascending; all for None."""
-    size = shop.recipe.vocab_size
-    if count is None or count >= size:
-        return torch.arange(size)
-    frequencies = np.bincount(shop.tokens("train"), minlength=size)
-    return torch.from_numpy(np.sort(np.argsort(-frequencies, kind="stable")[:count]).astype(np.int64))
-
-
-def begin_head(shop: Workshop, draft: LlamaForCausalLM, recipe: HeadRecipe) -> HeadModel:
-    """A head that begins as the draft, or one with the weights of an exported one.
-
-    Raises:
-        TrainingError: If there is no such head, or it has another shape.
-    """
-    torch.manual_seed(shop.recipe.seed)
-    known = frequent_tokens(shop, recipe.known_tokens)
-    head = HeadModel(recipe, draft, shop.recipe.target.hidden, known).to(shop.device)
-    if shop.init_head is not None:
-        path = shop.init_head / "model.safetensors"
-        if not path.is_file():
-            raise TrainingError(f"--init-head: no exported head in {shop.init_head}")
-        own, given = head.state_dict(), load_file(path)
-        if bool(head.t2d.all()):  # then `export_head` leaves these out
-            given |= {name: own[name] for name in ("d2t", "t2d")}
-        there, here = ({name: list(tensor.shape) for name, tensor in tensors.items()} for tensors in (given, own))
-        if found := differences(there, here):
-            raise TrainingError(f"--init-head: {shop.init_head} is of another shape ({'; '.join(found)})")
-        head.load_state_dict(given)
-    return head
-
-
-def train_head(
-    shop: Workshop, target: LlamaForCausalLM, draft: LlamaForCausalLM, target_step: int, recipe: HeadRecipe, minutes: float
-) -> HeadModel:
-    """Distil a head from the target, in `STAGES`."""
-    head = begin_head(shop, draft, recipe)
-    teacher, folder, text = teacher_and_text(shop, target, target_step)
-    keep_states(shop, teacher, text, recipe.layers)
-    lessons = Lessons(text, shop.recipe.sequence_length, shop.recipe.seed + 5, recipe.layers)
-    schedule = replace(for_drafts(shop.recipe), muon_rate=recipe.muon_rate, adam_rate=recipe.adam_rate)
-    settings = {
-        "recipe": asdict(shop.recipe), "head": json.loads(json.dumps(asdict(recipe))),
-        "data": shop.data_card()["source"], "target_step": target_step,
-        "likeliest": LIKELIEST, "stages": {name: list(stage) for name, stage in STAGES.items()},
-        "init_head": shop.init_head.name if shop.init_head else None,
-    }  # fmt: skip
-    for name, stage in STAGES.items():
-        Training(
-            name=name, model=head, loss=compiled(shop, head_loss(head, recipe, stage.tv_weight, stage.steps)), stream=lessons,
-            recipe=replace(schedule, decay_share=stage.decay_share), checkpoints=CheckpointFolder(folder, name, settings),
-            log_path=folder / f"{name}.csv", validate=lambda: held_out_variation(shop, teacher, head, recipe),
-        ).run(Budget(minutes=minutes * stage.share))  # fmt: skip
-    return head
-
-
-@torch.no_grad()
-def held_out_variation(shop: Workshop, teacher: LlamaForCausalLM, head: HeadModel, recipe: HeadRecipe) -> float:
-    """Mean total variation of all simulated steps on held-out text, as far as the likeliest tokens tell: what is accepted at
-    temperature 1 is one minus it at most."""
-    tokens, length = TokenStream(shop.tokens("valid"), shop.recipe.seed), shop.recipe.sequence_length
-    loss = head_loss(head, recipe, 1.0)
-    head.eval()
-    total = 0.0
-    rows = max(1, min(VALID_WINDOWS, shop.recipe.micro_tokens // length))
-    for _ in range(passes := max(1, VALID_WINDOWS // rows)):
-        with half_precision(shop.device):
-            batch = tokens.next_batch(rows, length, shop.device)[:, :-1]
-            total += loss(Lesson(batch, *likeliest(teacher, batch), hidden_states(teacher, batch, recipe.layers))).item()
-    head.train()
-    return total / passes
-
-
-def export_head(head: HeadModel, recipe: HeadRecipe, folder: Path) -> None:
-    """Write ``folder`` anew, float16, as ``load_pair(…, head=folder)`` loads it."""
-    tensors = {name: tensor.detach().cpu() for name, tensor in head.state_dict().items() if not name.startswith("rotary")}
-    if bool(head.t2d.all()):
-        tensors = {name: tensor for name, tensor in tensors.items() if name not in ("d2t", "t2d")}
-    halves = {name: (t.half() if t.is_floating_point() else t).contiguous() for name, t in tensors.items()}
-    told = head.config.to_dict()  # of it, what `load_pair` needs to read the head without transformers' model classes
-    layer = {"model_type": "llama", **{name: told[name] for name in REQUIRED}, "dtype": "float16", "tie_word_embeddings": False}
-    config = {
-        "architectures": ["Eagle3AddingHead"],
-        "draft_vocab_size": head.lm_head.out_features,
-        "target_hidden_size": head.fc.in_features // len(recipe.layers),
-        "eagle_aux_hidden_state_layer_ids": list(recipe.layers),
-        "transformer_layer_config": layer,
-    }
-    with written_anew(folder) as partial:
-        save_file(halves, partial / "model.safetensors", {"format": "pt"})
-        save_json(config, partial / "config.json")
-
-
-def _later(states: Tensor, count: int, dim: int = 2) -> Tensor:
-    """Each place's states ``count`` places later; zeros before."""
+def later(states: Tensor, count: int, dim: int) -> Tensor:
+    """Each position's states, `count` positions later along `dim`; zeros before."""
     if not count:
         return states
-    places = states.shape[dim]
     padding = [0, 0] * (states.dim() - 1 - dim) + [count, 0]
-    return F.pad(states, padding).narrow(dim, 0, places)
+    return F.pad(states, padding).narrow(dim, 0, states.shape[dim])
+
+
+def shape_of(hidden_size: int, vocab_size: int, max_positions: int | None, mlp: int | None) -> LlamaConfig:
+    """The shape of a head: one layer as wide as the target, heads of 64, up to four queries per key, an MLP of its own."""
+    head_dim = next(width for width in (64, 32, 16, 8, 4, 2, 1) if hidden_size % width == 0)
+    heads = hidden_size // head_dim
+    return LlamaConfig(
+        hidden_size=hidden_size,
+        intermediate_size=mlp or 2 * hidden_size,
+        num_hidden_layers=1,
+        num_attention_heads=heads,
+        num_key_value_heads=heads // max(groups for groups in (1, 2, 3, 4) if heads % groups == 0),
+        head_dim=head_dim,
+        vocab_size=vocab_size,
+        max_position_embeddings=max_positions or 2_048,
+        rms_norm_eps=1e-5,
+        rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
+        tie_word_embeddings=False,
+    )

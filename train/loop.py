@@ -1,171 +1,182 @@
-"""The training loop that target and draft share: micro-batches, schedule, checkpoints, a CSV of the losses."""
+"""Stage 2: the training loop of all drafters, with checkpoints, held-out figures and the time left."""
 
 import csv
-import math
+import os
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from tqdm import tqdm
 
-from train.checkpoint import CheckpointFolder
-from train.config import Recipe
-from train.data import TokenArray
-from train.optim import PairOptimizer, rate_factor
-from train.precision import half_precision
+from train.batches import Batch, batches, split
+from train.data import parts
+from train.errors import TrainingError
+from train.optimizer import optimizers
+from train.progress import Progress
 
-LOG_EVERY, VALID_EVERY, SAVE_EVERY_SECONDS = 10, 100, 600.0
-
-LossFunction = Callable[[Any], Tensor]  # a stream's batch → scalar mean loss
-
-
-class Stream(Protocol):
-    """Where batches come from; a run that goes on sets ``position`` to what it was."""
-
-    position: int
-
-    def next_batch(self, rows: int, length: int, device: torch.device) -> Any:
-        """Token ids ``(rows, length + 1)``, or those and more, as the loss takes them."""
+CHECKPOINT_SECONDS = 600.0
+MOST_HELD_OUT = 24
+"""Held-out batches per measurement."""
 
 
 @dataclass(frozen=True)
-class Budget:
-    """How long to train: optimizer steps, else tokens, else minutes of training time, each counted across interruptions."""
+class Recipe:
+    """How a drafter is trained.
 
-    steps: int | None = None
-    minutes: float | None = None
-    tokens: float | None = None
+    Attributes:
+        muon_rate, adam_rate: Learning rates of the two optimizers.
+        warmup: Updates during which the rates rise.
+        decay: Last share of the time, in which the rates fall to zero.
+        batch_tokens: Tokens per update, prompts and padding included.
+        num_steps: Draft steps simulated in training.
+        variation: Weight of the total variation in the loss.
+        seed: Of the order of conversations and of new weights.
+    """
 
-    def progress(self, step: int, tokens: int, seconds: float) -> float:
-        if self.steps is not None:
-            return step / self.steps
-        if self.tokens is not None:
-            return tokens / self.tokens
-        return seconds / (60 * self.minutes) if self.minutes else 1.0
-
-
-def next_token_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Mean cross-entropy in nats; logits ``(rows, length, vocab)``, labels ``(rows, length)``."""
-    return F.cross_entropy(logits.reshape(-1, logits.shape[-1]).float(), labels.reshape(-1))
-
-
-def model_logits(model: nn.Module, tokens: Tensor) -> Tensor:
-    logits: Tensor = model(input_ids=tokens, use_cache=False).logits
-    return logits
+    muon_rate: float = 0.01
+    adam_rate: float = 0.0006
+    warmup: int = 30
+    decay: float = 0.5
+    batch_tokens: int = 3_072
+    num_steps: int = 4
+    variation: float = 0.5
+    seed: int = 0
 
 
-@torch.no_grad()
-def mean_loss(model: nn.Module, tokens: TokenArray, length: int, rows: int, max_windows: int | None = None) -> float:
-    """Mean next-token loss (nats) over consecutive windows of held-out text."""
-    device = next(model.parameters()).device
-    count = (len(tokens) - 1) // length
-    windows_read = min(count, max_windows or count)
-    starts = [index * count // windows_read * length for index in range(windows_read)]
-    model.eval()
-    total = 0.0
-    for first in range(0, len(starts), rows):
-        windows = [torch.from_numpy(tokens[s : s + length + 1].astype("int64")) for s in starts[first : first + rows]]
-        batch = torch.stack(windows).to(device)
-        with half_precision(device):
-            logits = model_logits(model, batch[:, :-1])
-        total += next_token_loss(logits, batch[:, 1:]).item() * len(windows)
-    model.train()
-    return total / len(starts)
+Loss = Callable[[Batch], tuple[Tensor, list[Tensor]]]
 
 
-class LossLog:
-    """``step, tokens, seconds, rate, train_loss, valid_loss`` in a CSV; what lies after a resumed step is dropped."""
-
-    FIELDS = ("step", "tokens", "seconds", "rate", "train_loss", "valid_loss")
-
-    def __init__(self, path: Path, resumed_step: int) -> None:
-        self.path = path
-        kept: list[list[str]] = []
-        if path.exists():
-            with path.open(newline="") as file:
-                kept = [row for row in list(csv.reader(file))[1:] if row and int(row[0]) <= resumed_step]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w", newline="") as file:
-            csv.writer(file).writerows([list(self.FIELDS), *kept])
-
-    def add(self, step: int, tokens: int, seconds: float, rate: float, train: float, valid: float | None) -> None:
-        with self.path.open("a", newline="") as file:
-            shown = "" if valid is None else f"{valid:.4f}"
-            csv.writer(file).writerow([step, tokens, f"{seconds:.1f}", f"{rate:.4f}", f"{train:.4f}", shown])
-
-
-@dataclass
 class Training:
-    """One model's training run; ``run`` returns when the budget is spent."""
+    """Trains one model for a given time, over all runs together.
 
-    name: str
-    model: nn.Module
-    loss: LossFunction
-    stream: Stream
-    recipe: Recipe
-    checkpoints: CheckpointFolder
-    log_path: Path
-    validate: Callable[[], float]
-    shares: Mapping[str, float] = field(default_factory=dict)  # of the rates, by how parameters' names begin
+    Args:
+        name: Of its checkpoint and its CSV file.
+        model: What is trained.
+        loss: The loss of a batch, and per draft step the accepted shares at temperatures 1 and 0.
+        recipe: How.
+        work: Folder of the data and the checkpoint.
+        settings: What a checkpoint must agree with.
+        device: Where the model is.
+    """
 
-    def run(self, budget: Budget) -> int:
-        """Train until the budget is spent; the number of steps made in all."""
-        recipe, device = self.recipe, next(self.model.parameters()).device
-        optimizer = PairOptimizer(self.model, recipe.muon_rate, recipe.adam_rate, self.shares)
-        step, tokens, seconds = 0, 0, 0.0
-        state = self.checkpoints.latest()
-        if state is not None:
-            self.model.load_state_dict(state["model"])
-            optimizer.load_state_dict(state["optimizer"])
-            step, tokens, seconds = state["step"], state["tokens"], state["seconds"]
-            self.stream.position = state["position"]
-        first_step = step
-        log = LossLog(self.log_path, step)
+    def __init__(
+        self,
+        name: str,
+        model: nn.Module,
+        loss: Loss,
+        recipe: Recipe,
+        work: Path,
+        settings: dict[str, Any],
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.device = torch.device(device)
+        self.name, self.model, self.loss, self.recipe, self.work = name, model, loss, recipe, work
+        self.settings = settings | {"recipe": asdict(recipe)}
+        self.optimizers = optimizers(model, recipe.muon_rate, recipe.adam_rate)
+        self.rates = [optimizer.param_groups[0]["lr"] for optimizer in self.optimizers]
+        self.updates, self.epoch, self.tokens, self.seconds = 0, 0, 0, 0.0
+        self.path = work / f"{name}.pt"
 
-        def snapshot() -> dict[str, object]:
-            return {
-                "model": self.model.state_dict(), "optimizer": optimizer.state_dict(), "step": step,
-                "tokens": tokens, "seconds": seconds, "position": self.stream.position,
-            }  # fmt: skip
+    def run(self, wanted: float) -> dict[str, Any]:
+        """Train until `wanted` seconds are used up, over all runs, and return the last held-out figures."""
+        self.resume()
+        progress = Progress(self.name, int(wanted), "seconds", int(self.seconds))
+        saved = time.monotonic()
+        while self.seconds < wanted:
+            train, _ = split(parts(self.work))
+            if not train:
+                raise TrainingError(f"--work {self.work}: it holds no data")
+            for batch in batches(train, self.recipe.batch_tokens, self.recipe.seed + self.epoch):
+                began = time.monotonic()
+                loss = self.update(batch, self.seconds / wanted)
+                took = time.monotonic() - began
+                self.seconds += took
+                progress.done = int(self.seconds)
+                progress.add(0, f"{self.updates} updates, {self.tokens:,} answer tokens, loss {loss:.3f}")
+                if time.monotonic() - saved >= CHECKPOINT_SECONDS:
+                    self.save()
+                    saved = time.monotonic()
+                    self.measure(loss)
+                if self.seconds >= wanted:
+                    break
+            else:
+                self.epoch += 1
+        self.save()
+        return self.measure(0.0)
 
-        decaying = recipe.decay_share >= 1 or budget.progress(step, tokens, seconds) > 1 - recipe.decay_share
-        saved_at = time.monotonic()
-        self.model.train()
-        bar = tqdm(desc=self.name, unit="tok", unit_scale=True, initial=tokens, mininterval=1.0)
-        while (progress := budget.progress(step, tokens, seconds)) < 1:
-            started = time.monotonic()
-            if progress > 1 - recipe.decay_share and not decaying:
-                decaying = True
-                self.checkpoints.write(snapshot(), self.checkpoints.folder / f"{self.name}-stable.pt")
-            length = recipe.positions if decaying else recipe.sequence_length
-            rows = max(1, recipe.micro_tokens // length)
-            passes = max(1, recipe.batch_tokens // (rows * length))
-            rate = rate_factor(step, progress, recipe.warmup_steps, recipe.decay_share)
-            optimizer.set_rate(rate)
-            total = 0.0
-            for _ in range(passes):
-                loss = self.loss(self.stream.next_batch(rows, length, device)) / passes
-                loss.backward()
-                total += loss.item()
-            if not math.isfinite(total):
-                raise FloatingPointError(f"{self.name}: the loss at step {step} is {total}")
+    def update(self, batch: Batch, spent: float) -> float:
+        """One update; `spent` is the used share of the time."""
+        warm = min(1.0, (self.updates + 1) / self.recipe.warmup)
+        factor = warm * min(1.0, (1 - spent) / self.recipe.decay)
+        for optimizer, rate in zip(self.optimizers, self.rates, strict=True):
+            for group in optimizer.param_groups:
+                group["lr"] = rate * factor
+        loss, _ = self.loss(batch.to(self.device))
+        if not torch.isfinite(loss):
+            raise TrainingError(f"{self.name}: the loss is {loss.item()} after {self.updates} updates; try lower rates")
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self.optimizers[1].param_groups[0]["params"], 1.0)
+        for optimizer in self.optimizers:
             optimizer.step()
-            step, tokens = step + 1, tokens + passes * rows * length
-            seconds += time.monotonic() - started
-            bar.update(passes * rows * length)
-            bar.set_postfix(step=step, loss=f"{total:.3f}", rate=f"{rate:.2f}", refresh=False)
-            if step % LOG_EVERY == 0:
-                log.add(step, tokens, seconds, rate, total, self.validate() if step % VALID_EVERY == 0 else None)
-            if time.monotonic() - saved_at > SAVE_EVERY_SECONDS:
-                self.checkpoints.save(snapshot(), step)
-                saved_at = time.monotonic()
-        bar.close()
-        if step > first_step:
-            log.add(step, tokens, seconds, 0.0, total, self.validate())
-            self.checkpoints.save(snapshot(), step)
-        return step
+            optimizer.zero_grad(set_to_none=True)
+        self.updates += 1
+        self.tokens += len(batch.rows)
+        return loss.item()
+
+    @torch.no_grad()
+    def measure(self, loss: float) -> dict[str, Any]:
+        """Accepted shares per draft step on held-out conversations, and the tokens per step that they promise."""
+        _, held_out = split(parts(self.work))
+        shares, weight = [], 0
+        for number, batch in enumerate(batches(held_out, self.recipe.batch_tokens, 0)):
+            if number == MOST_HELD_OUT:
+                break
+            shares.append(torch.stack(self.loss(batch.to(self.device))[1]) * len(batch.rows))
+            weight += len(batch.rows)
+        mean = torch.stack(shares).sum(0) / weight
+        promised = 1 + mean.cumprod(0).sum(0)
+        found = {
+            "updates": self.updates, "answer_tokens": self.tokens, "minutes": round(self.seconds / 60, 1),
+            "loss": round(loss, 4),
+            "sampled": [round(x, 4) for x in mean[:, 0].tolist()], "greedy": [round(x, 4) for x in mean[:, 1].tolist()],
+            "sampled_tokens_per_step": round(promised[0].item(), 3), "greedy_tokens_per_step": round(promised[1].item(), 3),
+        }  # fmt: skip
+        print(f"{self.name}: held out: {found}", flush=True)
+        with (self.work / f"{self.name}.csv").open("a", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerow(found.values())
+        return found
+
+    def save(self) -> None:
+        """Write the checkpoint, whole or not at all."""
+        state = {
+            "settings": self.settings, "model": self.model.state_dict(), "updates": self.updates, "epoch": self.epoch + 1,
+            "tokens": self.tokens, "seconds": self.seconds, "optimizers": [o.state_dict() for o in self.optimizers],
+        }  # fmt: skip
+        partial = self.path.with_suffix(".partial")
+        try:
+            torch.save(state, partial)
+            with partial.open("rb") as file:
+                os.fsync(file.fileno())
+        except (OSError, RuntimeError) as error:
+            partial.unlink(missing_ok=True)
+            raise TrainingError(f"--work {self.work}: the checkpoint cannot be written: {error}") from None
+        partial.replace(self.path)
+
+    def resume(self) -> None:
+        """Continue from the checkpoint, if there is one."""
+        if not self.path.exists():
+            return
+        try:
+            state = torch.load(self.path, map_location="cpu", weights_only=True)
+        except Exception as error:
+            raise TrainingError(f"{self.path} is no readable checkpoint ({type(error).__name__})") from None
+        for name, wanted in self.settings.items():
+            if state["settings"].get(name) != wanted and name != "recipe":
+                raise TrainingError(f"{self.path} was trained with {name} {state['settings'].get(name)}, not {wanted}")
+        self.model.load_state_dict(state["model"])
+        for optimizer, stored in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(stored)
+        self.updates, self.epoch, self.tokens, self.seconds = (state[k] for k in ("updates", "epoch", "tokens", "seconds"))

@@ -1,0 +1,144 @@
+"""`python -m train drafter` on tiny targets of three families, from data to an exported drafter that decodes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import (
+    AutoModelForCausalLM,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
+from tests.tokenizers_of_tests import byte_level
+from train.__main__ import main
+from train.batches import read_part
+from train.data import parts
+
+SHAPE: dict[str, Any] = {
+    "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4, "num_attention_heads": 2, "num_key_value_heads": 1,
+    "head_dim": 16, "max_position_embeddings": 1024, "bos_token_id": None, "pad_token_id": None, "eos_token_id": 0,
+    "initializer_range": 0.2,
+}  # fmt: skip
+TEMPLATE = "{% for m in messages %}[user]{{ m.content }}[/user]{% endfor %}{% if add_generation_prompt %}[answer]{% endif %}"
+
+
+def target(family: str) -> PreTrainedModel:
+    torch.manual_seed(1)
+    shape = SHAPE | {"vocab_size": len(byte_level())}
+    if family == "gemma":
+        return Gemma3ForCausalLM(Gemma3TextConfig(**shape, sliding_window=16))
+    return LlamaForCausalLM(LlamaConfig(**shape)) if family == "llama" else Qwen3ForCausalLM(Qwen3Config(**shape))
+
+
+def saved(family: str, folder: Path, template: str | None = TEMPLATE) -> Path:
+    target(family).save_pretrained(folder)
+    tokenizer = byte_level()
+    tokenizer.chat_template = template
+    tokenizer.save_pretrained(folder)
+    tokenizer.chat_template = None
+    return folder
+
+
+def command(folder: Path, work: Path, out: Path, *more: str) -> list[str]:
+    sizes = ["--answer-tokens", "6000", "--vocabulary", "300", "--batch-tokens", "1024", "--layers", "1", "2", "4"]
+    return ["drafter", "--target", str(folder), "--work", str(work), "--out", str(out), *sizes, *more]
+
+
+def accepted(folder: Path, **drafter: Path) -> float:
+    """Accepted draft tokens per step, greedily, over a few prompts; the texts must be those of plain decoding."""
+    decoder, greedy = SpeculativeDecoder(load_pair(folder, **drafter)), SamplingParams(temperature=0, max_tokens=40)
+    prompts = ["The little fox", "def f(x):", "The old king opened", "Who are you?"]
+    found = decoder.generate(prompts, greedy, num_draft_tokens=3, drafter=next(iter(drafter)).replace("draft", "model"))
+    assert [r.token_ids for r in found] == [r.token_ids for r in decoder.generate(prompts, greedy, num_draft_tokens=0)]
+    return sum(r.metrics.num_accepted_draft_tokens for r in found) / sum(r.metrics.num_spec_steps for r in found)
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen", "gemma"])
+def test_a_trained_head_drafts_better_than_an_untrained_one(family: str, tmp_path: Path) -> None:
+    folder, work = saved(family, tmp_path / "target"), tmp_path / "work"
+    assert main(command(folder, work, tmp_path / "untrained", "--seconds", "1")) == 0
+    assert main(command(folder, work, tmp_path / "trained", "--seconds", "25")) == 0
+    assert accepted(folder, head=tmp_path / "trained") > accepted(folder, head=tmp_path / "untrained") + 0.1
+
+
+def test_a_trained_draft_model_loads_in_transformers_and_drafts(tmp_path: Path) -> None:
+    folder = saved("llama", tmp_path / "target")
+    more = ("--kind", "model", "--width", "32", "--depth", "1", "--seconds", "20")
+    assert main(command(folder, tmp_path / "work", tmp_path / "draft", *more)) == 0
+    assert AutoModelForCausalLM.from_pretrained(tmp_path / "draft").config.vocab_size == len(byte_level())
+    assert accepted(folder, draft=tmp_path / "draft") > 0.1
+
+
+def test_data_is_what_the_target_computes(tmp_path: Path) -> None:
+    """Tokens that the target wrote greedily, their hidden states and distributions are those of a forward in transformers."""
+    folder, work = saved("llama", tmp_path / "target"), tmp_path / "work"
+    assert main(command(folder, work, tmp_path / "head", "--seconds", "1")) == 0
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    for c in read_part(parts(work)[0])[:8]:
+        with torch.no_grad():
+            seen = model(c.tokens[None].long(), output_hidden_states=True)
+        for index, layer in enumerate((1, 2)):
+            assert torch.allclose(c.states[:, 32 * index : 32 * index + 32].float(), seen.hidden_states[layer][0], atol=2e-2)
+        log_probs = torch.log_softmax(seen.logits[0, c.answer_start - 1 :], -1)
+        assert torch.allclose(c.top_log_probs.float(), log_probs.gather(-1, c.top_ids.long()), atol=2e-2)
+
+
+def test_given_conversations_are_used_and_a_base_target_continues_text(tmp_path: Path) -> None:
+    folder, work = saved("llama", tmp_path / "target", template=None), tmp_path / "work"
+    given, text = tmp_path / "given.jsonl", tmp_path / "text.txt"
+    given.write_text(json.dumps({"prompt": [5, 6, 7], "answer": [8, 9, 10, 11]}) + "\n", encoding="utf-8")
+    text.write_text("The little fox lived in the forest with her mother. " * 200, encoding="utf-8")
+    assert main(command(folder, work, tmp_path / "head", "--seconds", "1", "--given", str(given), "--text", str(text))) == 0
+    first, *rest = [c for path in parts(work) for c in read_part(path)]
+    assert first.tokens.tolist() == [5, 6, 7, 8, 9, 10, 11] and first.answer_start == 3
+    assert len(rest) >= 32
+
+
+def test_the_exported_head_has_the_public_layout(tmp_path: Path) -> None:
+    folder = saved("llama", tmp_path / "target")
+    assert main(command(folder, tmp_path / "work", tmp_path / "head", "--seconds", "1")) == 0
+    config = json.loads((tmp_path / "head" / "config.json").read_text(encoding="utf-8"))
+    assert config["architectures"] == ["LlamaForCausalLMEagle3"] and config["draft_vocab_size"] == 300
+    assert config["eagle_aux_hidden_state_layer_ids"] == [1, 2, 4]
+    tensors = load_file(tmp_path / "head" / "model.safetensors")
+    assert tensors["d2t"].shape == (300,) and int(tensors["t2d"].sum()) == 300
+    assert tensors["midlayer.self_attn.q_proj.weight"].shape[1] == 64 and tensors["fc.weight"].shape == (32, 96)
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (["--layers", "1", "9"], "--layers 1 9: the target has 4 layers"),
+        (["--given", "missing.jsonl"], "missing.jsonl"),
+        (["--kind", "tree"], "invalid choice: 'tree'"),
+        (["--answer-tokens", "0"], "must be a positive whole number"),
+    ],
+)
+def test_bad_input_is_one_line(change: list[str], line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = saved("llama", tmp_path / "target")
+    try:
+        status = main(command(folder, tmp_path / "work", tmp_path / "out", *change))
+    except SystemExit as ended:
+        status = ended.code if isinstance(ended.code, int) else 1
+    assert status == 2
+    said = capsys.readouterr().err.strip().splitlines()[-1:]
+    assert said and line in said[0]
+
+
+def test_data_of_another_tokenizer_is_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, work = saved("llama", tmp_path / "target"), tmp_path / "work"
+    assert main(command(folder, work, tmp_path / "head", "--seconds", "1")) == 0
+    told = json.loads((work / "data.json").read_text(encoding="utf-8")) | {"tokenizer": "another"}
+    (work / "data.json").write_text(json.dumps(told), encoding="utf-8")
+    assert main(command(folder, work, tmp_path / "head", "--seconds", "1")) == 2
+    assert "its data has tokenizer another" in capsys.readouterr().err

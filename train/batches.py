@@ -1,0 +1,115 @@
+"""Batches of conversations from the parts that `data.py` wrote."""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+HELD_OUT = 25
+"""Every 25th part is held out, to measure."""
+POOL = 4
+"""Parts whose conversations are mixed before they are sorted by length."""
+
+
+@dataclass
+class Batch:
+    """Conversations side by side.
+
+    Attributes:
+        tokens: int64 `[rows, length]`, zeros after a conversation's end.
+        states: The target's hidden states at the tokens, float32 `[rows, length, layers * d]`.
+        rows, positions: Where the head predicts an answer's token: at `positions[n]` of `rows[n]`, from the state there and the
+            next token's embedding.
+        top_ids, top_probs: The target's likeliest tokens for what is predicted there, `[num_positions, likeliest]`.
+    """
+
+    tokens: Tensor
+    states: Tensor
+    rows: Tensor
+    positions: Tensor
+    top_ids: Tensor
+    top_probs: Tensor
+
+    def to(self, device: torch.device) -> "Batch":
+        """The same on a device."""
+        return Batch(*(tensor.to(device) for tensor in vars(self).values()))
+
+
+@dataclass
+class _Kept:
+    tokens: Tensor
+    states: Tensor
+    answer_start: int
+    top_ids: Tensor
+    top_log_probs: Tensor
+
+
+def split(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+    """Parts to train on, and parts to measure on."""
+    held_out = list(paths[HELD_OUT - 1 :: HELD_OUT]) or list(paths[-1:])
+    return [path for path in paths if path not in held_out] or list(paths), held_out
+
+
+def read_part(path: Path) -> list[_Kept]:
+    """A part's conversations."""
+    part, found, at, top_at = load_file(path), [], 0, 0
+    for length, start in zip(part["lengths"].tolist(), part["answer_starts"].tolist(), strict=True):
+        num_tops = length - start + 1
+        tops = slice(top_at, top_at + num_tops)
+        piece = slice(at, at + length)
+        found.append(
+            _Kept(part["tokens"][piece], part["states"][piece], start, part["top_ids"][tops], part["top_log_probs"][tops])
+        )
+        at, top_at = at + length, top_at + num_tops
+    return found
+
+
+def batches(paths: Sequence[Path], batch_tokens: int, seed: int | None) -> Iterator[Batch]:
+    """All conversations once, in batches of similar lengths; in random order with a seed."""
+    order = list(paths)
+    chooser = random.Random(seed)
+    if seed is not None:
+        chooser.shuffle(order)
+    for at in range(0, len(order), POOL):
+        kept = sorted((c for path in order[at : at + POOL] for c in read_part(path)), key=lambda c: len(c.tokens))
+        groups: list[list[_Kept]] = [[]]
+        for conversation in kept:
+            if groups[-1] and (len(groups[-1]) + 1) * len(conversation.tokens) > batch_tokens:
+                groups.append([])
+            groups[-1].append(conversation)
+        if seed is not None:
+            chooser.shuffle(groups)
+        yield from map(_joined, groups)
+
+
+def _joined(group: Sequence[_Kept]) -> Batch:
+    length = max(len(c.tokens) for c in group)
+    tokens = torch.zeros(len(group), length, dtype=torch.int64)
+    states = torch.zeros(len(group), length, group[0].states.shape[1])
+    rows, positions, ids, log_probs = [], [], [], []
+    for row, c in enumerate(group):
+        tokens[row, : len(c.tokens)] = c.tokens
+        states[row, : len(c.tokens)] = c.states
+        # At position i the head predicts token i + 2, for which the target's distribution is that at i + 1.
+        first = max(0, c.answer_start - 2)
+        count = len(c.tokens) - 1 - first
+        skipped = first + 1 - (c.answer_start - 1)
+        rows.append(torch.full((count,), row))
+        positions.append(torch.arange(first, first + count))
+        ids.append(c.top_ids[skipped : skipped + count])
+        log_probs.append(c.top_log_probs[skipped : skipped + count])
+    joined = torch.cat(rows), torch.cat(positions), torch.cat(ids).long(), torch.cat(log_probs).float().exp()
+    return Batch(tokens, states, *joined)
+
+
+def frequencies(paths: Sequence[Path], vocab_size: int) -> Tensor:
+    """How much probability the target gave each token in the answers, `[vocab_size]`."""
+    found = torch.zeros(vocab_size)
+    for path in paths:
+        part = load_file(path)
+        found.index_add_(0, part["top_ids"].flatten().long(), part["top_log_probs"].float().exp().flatten())
+    return found

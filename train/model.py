@@ -1,0 +1,61 @@
+"""A small Llama that drafts for the target, distilled from the target's distributions.
+
+It reads tokens only, so it serves any engine. Its embeddings begin as the target's, projected onto their main directions.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from train.batches import Batch
+from train.losses import token_loss
+
+
+class DraftModel(nn.Module):
+    """A draft model with tied embeddings, for training.
+
+    Args:
+        embeddings: The target's, `[vocab_size, d]`.
+        width, depth: Of the draft model.
+        eos_token_ids: The target's end tokens.
+        max_positions: How many tokens it may read; None for 2,048.
+    """
+
+    def __init__(
+        self, embeddings: Tensor, width: int, depth: int, eos_token_ids: Sequence[int], max_positions: int | None
+    ) -> None:
+        super().__init__()
+        heads, vocab_size = max(1, width // 64), len(embeddings)
+        config = LlamaConfig(
+            hidden_size=width,
+            intermediate_size=3 * width,
+            num_hidden_layers=depth,
+            num_attention_heads=heads,
+            num_key_value_heads=heads,
+            head_dim=width // heads,
+            vocab_size=vocab_size,
+            max_position_embeddings=max_positions or 2_048,
+            bos_token_id=None,
+            eos_token_id=list(eos_token_ids) or None,
+            pad_token_id=None,
+            rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
+            tie_word_embeddings=True,
+        )
+        self.llama = LlamaForCausalLM(config)
+        self.register_buffer("index_of", torch.arange(vocab_size), persistent=False)
+        with torch.no_grad():
+            _, _, directions = torch.pca_lowrank(embeddings.float(), q=width, niter=2)
+            projected = embeddings.float() @ directions
+            self.llama.model.embed_tokens.weight[:, : projected.shape[1]] = projected
+
+    index_of: Tensor
+
+    def loss(self, batch: Batch, variation: float) -> tuple[Tensor, list[Tensor]]:
+        """As `HeadModel.loss`, of one step: the model drafts any position from the tokens before it."""
+        hidden = self.llama.model(input_ids=batch.tokens).last_hidden_state
+        # The batch's positions are a head's, which reads the next token as well.
+        logits = self.llama.lm_head(hidden[batch.rows, batch.positions + 1])
+        loss, share = token_loss(logits, batch, self.index_of, variation)
+        return loss, [share]

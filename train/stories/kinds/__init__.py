@@ -1,1 +1,0 @@
-"""What is told beside the tales: each function makes one text, ``KINDS`` says how often."""
