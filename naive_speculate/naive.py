@@ -145,7 +145,7 @@ def speculative_decode(
         logits = pair.target.forward(_lacking(tokens + x.tolist(), target_cache, device), target_cache)
         p = sampler.probs(logits[0, -len(x) - 1 :])
 
-        # 3. Verify. Accept x₁ … x_n, and take t from p_{n+1}: after a rejection from norm(max(0, p_{n+1} − q_{n+1})).
+        # 3. Verify. Accept x₁ … x_n. After a rejection t ~ norm(max(0, p_{n+1} − q_{n+1})), otherwise t ~ p_{γ+1}.
         n, t = greedy_match(p, x) if temperature == 0 else speculative_sampling(p, q, x, random)
 
         # 4. Roll back. Both caches forget the tokens after x_n. After γ accepted tokens, the draft's cache lacks x_γ.
