@@ -2,6 +2,7 @@
 
 import torch
 
+from naive_speculate.sampling.random_source import RandomSource
 from naive_speculate.speculate.rules import draw
 from naive_speculate.speculate.samplers import RejectionSampler
 from naive_speculate.speculate.verify import GreedyVerifier
@@ -29,7 +30,10 @@ def greedy_match(target_dists: torch.Tensor, candidate_tokens: torch.Tensor) -> 
 
 
 def speculative_sampling(
-    target_dists: torch.Tensor, proposal_dists: torch.Tensor, candidate_tokens: torch.Tensor
+    target_dists: torch.Tensor,
+    proposal_dists: torch.Tensor,
+    candidate_tokens: torch.Tensor,
+    random: RandomSource | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Verify candidate tokens by speculative sampling (Leviathan et al. 2023, arXiv 2211.17192, Algorithm 1).
 
@@ -37,6 +41,7 @@ def speculative_sampling(
         target_dists: Probabilities, shape `[num_draft_tokens + 1, vocab_size]`.
         proposal_dists: Probabilities that the candidates were drawn from, shape `[num_draft_tokens, vocab_size]`.
         candidate_tokens: int64, shape `[num_draft_tokens]`.
+        random: The source of all draws: one uniform draw per candidate, then the token. None for torch's global generator.
 
     Returns:
         tuple: `rejected_idx`, an int64 scalar from 0 to num_draft_tokens, which means that none was rejected; and
@@ -51,10 +56,15 @@ def speculative_sampling(
         expected = [len(candidate_tokens), target_dists.shape[1]]
         raise ValueError(f"proposal_dists must have shape {expected}, got {list(proposal_dists.shape)}")
     lengths = torch.full((1,), len(candidate_tokens), device=candidate_tokens.device)
-    uniforms = torch.rand(1, len(candidate_tokens), device=target_dists.device, dtype=target_dists.dtype)
+    if random is None:
+        uniforms = torch.rand(1, len(candidate_tokens), device=target_dists.device, dtype=target_dists.dtype)
+    else:  # in float64, since a draw just below 1 would round to 1 in float32
+        draws = [random.uniform() for _ in candidate_tokens]
+        uniforms = torch.tensor([draws], device=target_dists.device, dtype=torch.float64)
     verdict = RejectionSampler().judge(target_dists[None], proposal_dists[None], candidate_tokens[None], uniforms, lengths)
     assert verdict.next_probs is not None
-    return verdict.num_accepted[0], draw(verdict.next_probs)[0]
+    resampled = draw(verdict.next_probs)[0] if random is None else random.categorical(verdict.next_probs[0])
+    return verdict.num_accepted[0], resampled
 
 
 def _check(target_dists: torch.Tensor, candidate_tokens: torch.Tensor) -> None:
