@@ -35,7 +35,7 @@ class Admission:
         vocabulary: Its tokenizer.
         vocab_size: Number of token ids that can be generated.
         device: Where the target computes.
-        eos_token_ids: The target's end-of-sequence tokens.
+        eos_token_ids: The target's end-of-sequence tokens, those that it can generate.
         max_positions: How many tokens a sequence may have; None for no limit.
     """
 
@@ -46,7 +46,7 @@ class Admission:
         self.vocab_size = pair.vocab_size
         self.device = target.device
         self.max_positions = target.max_positions
-        self.eos_token_ids = eos_token_ids(pair.target)
+        self.eos_token_ids = tuple(token for token in eos_token_ids(pair.target) if 0 <= token < self.vocab_size)
         self._grammars: GrammarCompiler | None = None
         self._filters: dict[WordList, FilterTable] = {}
 
