@@ -2,14 +2,17 @@
 
 import json
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
+from safetensors import SafetensorError
 from transformers import PreTrainedTokenizerFast
 
 from naive_speculate.costs import read_costs
+from naive_speculate.infer.damage import damaged_file
 from naive_speculate.infer.gguf.metadata import is_gguf
 from naive_speculate.infer.head.checkpoint import is_head, load_head
 from naive_speculate.infer.llama.model import LlamaLanguageModel
@@ -25,7 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["BUNDLED_PAIR", "EXECUTORS", "ModelPair", "load_pair", "wrap"]
 
 COSTS_FILE = "costs.json"
-_FAILURES = (OSError, ValueError, KeyError, TypeError, ArithmeticError, RuntimeError, ImportError, StrictDataclassError)
+_FAILURES = (
+    OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RuntimeError, ImportError, StrictDataclassError,
+    SafetensorError,
+)  # fmt: skip
 """What transformers raises where a folder is not as it expects."""
 EXECUTORS = ("auto", "onnx", "torch", "transformers")
 _log = logging.getLogger(__name__)
@@ -107,9 +113,16 @@ def _load_model(
     try:
         config = AutoConfig.from_pretrained(name, trust_remote_code=False)
         found = _dtype(dtype, device, getattr(config, "dtype", None))
-        model = AutoModelForCausalLM.from_pretrained(
-            name, dtype=found, trust_remote_code=False, use_safetensors=True, device_map=device_map
+        model, report = AutoModelForCausalLM.from_pretrained(
+            name,
+            dtype=found,
+            trust_remote_code=False,
+            use_safetensors=True,
+            device_map=device_map,
+            ignore_mismatched_sizes=True,  # they are refused here, by name
+            output_loading_info=True,
         )
+        _refuse_if_incomplete(report)
     except _FAILURES as error:
         raise _load_error(argument, name, error) from None
     if device_map is not None:  # its layers are where they belong, and only transformers' own forward walks over them
@@ -119,6 +132,16 @@ def _load_model(
     except torch.OutOfMemoryError as error:
         raise ValueError(f"{argument}={name!r} does not fit on {device}: {_one_line(error)}") from None
     return wrap(model, executor)
+
+
+def _refuse_if_incomplete(report: Mapping[str, Any]) -> None:
+    """Raise a `ValueError` where transformers had to make up weights that the files lack, or have in other shapes."""
+    missing, misshapen = sorted(report["missing_keys"]), sorted(report["mismatched_keys"])
+    if missing:
+        raise ValueError(f"its safetensors files lack {missing[0]}" + (f" and {len(missing) - 1} more" if missing[1:] else ""))
+    if misshapen:
+        name, stored, wanted = misshapen[0]
+        raise ValueError(f"{name} is {list(stored)}, its configuration says {list(wanted)}")
 
 
 def _read_lean(argument: str, name: str, device: torch.device, dtype: str) -> StoredLlama | None:
@@ -188,7 +211,7 @@ def _load_tokenizer(argument: str, source: str | Path) -> Any:
         from transformers import AutoTokenizer
 
         tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-    except _FAILURES as error:
+    except Exception as error:  # of tokenizers', which have no class of their own
         raise _load_error(argument, name, error) from None
     if not hasattr(tokenizer, "backend_tokenizer"):
         raise ValueError(f"{argument}={name!r} has a tokenizer without a fast backend, which is needed here")
@@ -217,10 +240,13 @@ def _draft_tokenizer(tokenizer: Any, draft: str | Path) -> Any:
 def _load_error(argument: str, name: str, error: Exception) -> ValueError:
     if name.startswith((".", "/", "~")) and not Path(name).exists():
         return ValueError(f"{argument}={name!r}: there is no such {'file' if is_gguf(name) else 'folder'}")
-    return ValueError(f"{argument}={name!r} cannot be loaded: {_one_line(error)}")
+    damaged = None if is_gguf(name) else damaged_file(name)
+    return ValueError(f"{argument}={name!r} cannot be loaded: {damaged or _one_line(error)}")
 
 
 def _one_line(error: Exception) -> str:
+    if isinstance(error, KeyError):
+        return f"{error.args[0]} is missing"
     return " ".join(str(error).split())[:300]
 
 

@@ -84,13 +84,12 @@ class ModelPair:
     @cached_property
     def vocab_size(self) -> int:
         """Number of token ids that can be generated: all of the target's, or without the padding that no token of the tokenizer
-        uses, by which the embeddings of one family may differ."""
+        uses, by which the embeddings of one family may differ. The tokenizer may have tokens that the target does not know, as
+        Gemma 3's has for images."""
         size = _vocab_size(self.target)
         if self.tokenizer is None:
             return size
-        used = max(self.tokenizer.get_vocab().values(), default=-1) + 1
-        if used > size:
-            raise ValueError(f"tokenizer has token {used - 1}, but the target's logits end at {size - 1}")
+        used = min(size, max(self.tokenizer.get_vocab().values(), default=-1) + 1)
         return size if self.draft is None or self.translation is not None else max(used, min(size, _vocab_size(self.draft)))
 
     @cached_property

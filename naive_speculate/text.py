@@ -9,6 +9,7 @@ from typing import Any
 from tokenizers.decoders import DecodeStream
 
 _CONTEXT_TOKENS = 6
+_REPLACEMENT = "\ufffd"
 MAX_LABEL = 24
 _SIGNS = {"\n": "⏎", "\r": "␍", "\t": "⇥", "\u00a0": "⍽"}
 _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # controls, direction marks, surrogates, private and unassigned
@@ -26,7 +27,7 @@ class Vocabulary:
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
         self.backend: Any = None if tokenizer is None else tokenizer.backend_tokenizer
-        self.special_ids = frozenset(() if tokenizer is None else tokenizer.all_special_ids)
+        self.special_ids = frozenset(() if tokenizer is None else special_ids(tokenizer))
         self.piece = lru_cache(maxsize=None)(self._piece)
         self.text_of = lru_cache(maxsize=None)(self._text_of)
 
@@ -64,9 +65,12 @@ class Vocabulary:
 
 
 class TextStream:
-    """Incremental detokenization of one sequence; a leading space of the first token is kept, whatever the prompt.
+    """Incremental detokenization of one sequence: the prompt's text and all pieces joined are the text of all tokens decoded
+    together.
 
-    A token inside a multi-byte character gives "", and the token that completes it gives the character.
+    A token inside a multi-byte character gives "", and the token that completes it gives the character, also one that begins
+    in the prompt. Only where byte tokens make no character does decoding together differ: it also replaces the letters that
+    byte tokens right before them gave.
     """
 
     def __init__(
@@ -82,9 +86,22 @@ class TextStream:
         self._stream = DecodeStream(skip_special_tokens=skip_special_tokens)
         self._after_special = False
         self._undecided: list[int] = []
-        for token in prompt_token_ids[-_CONTEXT_TOKENS:]:
+        self._shown = ""  # of a character that the prompt begins
+        for token in self._context(prompt_token_ids):
             self.append(token)
-        self.flush()
+        if self._undecided:
+            self._shown = vocabulary.backend.decode(self._undecided, skip_special_tokens=skip_special_tokens)
+
+    def _context(self, prompt_token_ids: Sequence[int]) -> Sequence[int]:
+        """The prompt's end, from where it decodes whole and to some text, as in vLLM's `v1/engine/detokenizer.py`: a decoder
+        strips spaces at the beginning of a text, and replaces what begins within a character."""
+        backend, count = self._vocabulary.backend, _CONTEXT_TOKENS
+        while backend is not None and count < len(prompt_token_ids):
+            text = backend.decode(list(prompt_token_ids[-count:]), skip_special_tokens=self._skip)
+            if text.strip() and _REPLACEMENT not in text:
+                return prompt_token_ids[-count:]
+            count *= 2
+        return prompt_token_ids
 
     def append(self, token_id: int) -> str:
         """The text that a token adds."""
@@ -102,10 +119,16 @@ class TextStream:
             text = ""
         else:
             self._undecided.clear()
+            text = self._new(text)
             if self._spaces and special and self._after_special:
                 text = " " + text
         self._after_special = special
         return text
+
+    def _new(self, text: str) -> str:
+        """The text without what the prompt's text ends in, where a character that it begins shows as replacement characters."""
+        shown, self._shown = self._shown, ""
+        return text.removeprefix(shown if text.startswith(shown) else shown.rstrip(_REPLACEMENT))
 
     def _begin_again(self, token_id: int) -> str:
         """The text that a token adds after bytes without the rest of their character, shown as replacement characters."""
@@ -121,13 +144,19 @@ class TextStream:
         text = self._vocabulary.backend.decode(self._undecided, skip_special_tokens=self._skip)
         self._undecided.clear()
         self._stream = DecodeStream(skip_special_tokens=self._skip)
-        return text
+        return self._new(text)
 
     def fork(self) -> "TextStream":
         """A copy, to see what drafted tokens would add."""
         twin = copy.copy(self)
         twin._stream, twin._undecided = copy.copy(self._stream), list(self._undecided)
         return twin
+
+
+def special_ids(tokenizer: Any) -> set[int]:
+    """The tokens that decoding skips: those that have a role, and those that were added as special."""
+    added = tokenizer.added_tokens_decoder.items()
+    return {*tokenizer.all_special_ids, *(token for token, entry in added if entry.special)}
 
 
 class StopStrings:

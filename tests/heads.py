@@ -40,9 +40,11 @@ def head_tensors(
     own_embeddings: bool = False,
     adds: bool = False,
     normed_input: bool = False,
+    normed_layers: bool = False,
 ) -> Tensors:
     """Random weights by their bare names; `known` of the target's tokens, all for None. `adds`: states are added to
-    embeddings, and not read beside them. `normed_input`: the target's states are normed before they are fused."""
+    embeddings, and not read beside them. `normed_input`: the target's states are normed before they are fused, `normed_layers`:
+    those of each layer."""
     generator = torch.Generator().manual_seed(seed)
     d, vocab = config["hidden_size"], config["vocab_size"]
     head_dim = config.get("head_dim", d // config["num_attention_heads"])
@@ -75,6 +77,8 @@ def head_tensors(
         tensors["state_proj.weight"] = random(d, d)
     if normed_input:
         tensors["input_norm.weight"] = random(3 * TARGET_WIDTH)
+    if normed_layers:
+        tensors |= {f"fc_norm.{index}.weight": random(TARGET_WIDTH) for index in range(3)}
     if known is not None:
         tokens = torch.randperm(vocab, generator=generator)[:known].sort().values
         tensors["d2t"] = tokens - torch.arange(known)
@@ -120,6 +124,9 @@ def eager_fused(tensors: Tensors, config: dict[str, Any], features: torch.Tensor
     """The target's states as one of the head's width."""
     if "input_norm.weight" in tensors:
         features = rms(features, tensors["input_norm.weight"].to(features.dtype), config["rms_norm_eps"])
+    if "fc_norm.0.weight" in tensors:
+        parts = zip(features.chunk(3, dim=-1), (tensors[f"fc_norm.{index}.weight"] for index in range(3)), strict=True)
+        features = torch.cat([rms(part, norm.to(part.dtype), config["rms_norm_eps"]) for part, norm in parts], dim=-1)
     return features @ tensors["fc.weight"].to(features.dtype).T
 
 
@@ -178,6 +185,14 @@ def eager_logits(tensors: Tensors, config: dict[str, Any], hidden: torch.Tensor)
     return found
 
 
+def eager_fed_back(tensors: Tensors, config: dict[str, Any], hidden: torch.Tensor, **options: Any) -> torch.Tensor:
+    """The state that the next draft token reads, of the last layer's output."""
+    nested = options.get("eagle_config", {})
+    if not (options.get("norm_output") or nested.get("norm_output")):
+        return hidden
+    return rms(hidden, tensors["norm.weight"].to(hidden.dtype), config["rms_norm_eps"])
+
+
 def eager_window(
     tensors: Tensors,
     config: dict[str, Any],
@@ -199,5 +214,5 @@ def eager_window(
     for draft in drafts:
         out = eager_layers(tensors, config, embedding, read, states, **options)[-1:]
         found.append(eager_logits(tensors, config, out[0]))
-        states, read = torch.cat([states, out]), [*read, draft]
+        states, read = torch.cat([states, eager_fed_back(tensors, config, out, **options)]), [*read, draft]
     return torch.stack(found)

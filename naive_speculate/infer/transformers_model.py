@@ -9,6 +9,7 @@ from torch.nn.functional import pad
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import Cache, LinearAttentionCacheLayerMixin
 
+from naive_speculate.infer.end_tokens import end_tokens
 from naive_speculate.infer.forward import check_query
 from naive_speculate.infer.hidden_states import hidden_states
 from naive_speculate.infer.protocols import KVCache, KVState
@@ -76,17 +77,15 @@ class TransformersLanguageModel:
 
     @property
     def eos_token_id(self) -> int:
-        """The (first) end-of-sequence token of the configuration; a `ValueError` if it has none."""
+        """The (first) end-of-sequence token; a `ValueError` if there is none."""
         if not self.eos_token_ids:
             raise ValueError(f"eos_token_id: the configuration of {self.name} has none")
         return self.eos_token_ids[0]
 
     @property
     def eos_token_ids(self) -> tuple[int, ...]:
-        """All end-of-sequence tokens of the configuration; empty where it has none."""
-        told = (config.eos_token_id for config in (self.config, self.model.config))
-        ids = next((ids for ids in told if ids is not None), ())
-        return tuple(ids) if isinstance(ids, Sequence) else (ids,)
+        """All end-of-sequence tokens, see `end_tokens`; empty where there are none."""
+        return end_tokens(getattr(self.model, "generation_config", None), self.model.config, self.name)
 
     @property
     def device(self) -> torch.device:

@@ -58,6 +58,7 @@ class LogitsPipeline:
         self._vocab_size = vocab_size
         self._stops = [token for token in stop_token_ids if token < vocab_size]
         self._grammar = grammar
+        bad_words = [word for word in bad_words if max(word) < vocab_size]  # others are never generated
         self._bad_sequences = [list(word) for word in bad_words if len(word) > 1]
         self._processors: list[tuple[Any, bool]] = [(f, _takes_prompt(f)) for f in params.logits_processors or ()]
         self._bias = self._static_bias([word[0] for word in bad_words if len(word) == 1])

@@ -23,6 +23,9 @@ from naive_speculate.speculate.window import AutoWindow, FixedWindow
 from naive_speculate.text import StopStrings, TextStream, Vocabulary
 from naive_speculate.translation import token_bytes
 
+_MANY_TOKENS = 2**31
+"""No tokenizer has so many, and none can be asked about more."""
+
 MakeRandom = Callable[[int, int], RandomSource]
 """Makes a row's random source from the request's seed and the row's number among its siblings."""
 
@@ -35,7 +38,7 @@ class Admission:
         vocabulary: Its tokenizer.
         vocab_size: Number of token ids that can be generated.
         device: Where the target computes.
-        eos_token_ids: The target's end-of-sequence tokens.
+        eos_token_ids: The target's end-of-sequence tokens, those that it can generate.
         max_positions: How many tokens a sequence may have; None for no limit.
     """
 
@@ -46,7 +49,7 @@ class Admission:
         self.vocab_size = pair.vocab_size
         self.device = target.device
         self.max_positions = target.max_positions
-        self.eos_token_ids = eos_token_ids(pair.target)
+        self.eos_token_ids = tuple(token for token in eos_token_ids(pair.target) if 0 <= token < self.vocab_size)
         self._grammars: GrammarCompiler | None = None
         self._filters: dict[WordList, FilterTable] = {}
 
@@ -74,6 +77,7 @@ class Admission:
         if by_hand:
             self._drafter("model", drafts=True)  # which draws what the hand leaves to it
         token_ids = self.encode(self._as_chat(request.prompt) if request.chat else request.prompt, params)
+        self._checked("stop_token_ids", params.stop_token_ids or ())
         seed = params.seed if params.seed is not None else fresh_seed()
         costs, given = self.pair.costs(drafter), None
         if request.given_draft is not None:
@@ -150,9 +154,8 @@ class Admission:
             if not prompt:
                 raise ValueError("prompt is empty")
             check_unicode("prompt", prompt)
-            token_ids = self.vocabulary.encode(prompt)
-        else:
-            token_ids = self._checked("prompt", prompt)
+            prompt = self.vocabulary.encode(prompt)
+        token_ids = self._checked("prompt", prompt)
         if params is not None and params.truncate_prompt_tokens is not None:
             token_ids = token_ids[-params.truncate_prompt_tokens :]
         if not token_ids:
@@ -170,7 +173,7 @@ class Admission:
         Raises:
             ValueError: If there are none, or they are not in the vocabulary.
         """
-        found = self._continuing(draft, history) if isinstance(draft, str) else self._checked("given_draft", draft)
+        found = self._checked("given_draft", self._continuing(draft, history) if isinstance(draft, str) else draft)
         if not found:
             raise ValueError("given_draft is empty: it has no tokens")
         return found
@@ -189,7 +192,9 @@ class Admission:
         found = list(token_ids)
         for token in found:
             if not isinstance(token, int) or isinstance(token, bool) or not 0 <= token < self.vocab_size:
-                raise ValueError(f"{name} holds {token!r:.80}, expected token ids from 0 to {self.vocab_size - 1}")
+                known = isinstance(token, int) and self.vocab_size <= token < _MANY_TOKENS and self.vocabulary.piece(token)
+                shown = f"{token!r:.80} ({known!r:.80})" if known else f"{token!r:.80}"
+                raise ValueError(f"{name} holds {shown}, expected token ids from 0 to {self.vocab_size - 1}")
         return found
 
     def _as_chat(self, prompt: Prompt) -> list[int]:

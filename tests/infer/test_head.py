@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.infer.head.checkpoint import is_head, load_head
@@ -11,6 +12,7 @@ from tests.heads import (
     LAYOUTS,
     TARGET_WIDTH,
     VOCAB,
+    eager_fed_back,
     eager_fused,
     eager_layers,
     eager_logits,
@@ -31,6 +33,13 @@ KINDS = {
     "three layers": ({"num_hidden_layers": 3}, {}, {}),
     "two layers, norm before residual": ({"num_hidden_layers": 2}, {"known": None}, {"norm_before_residual": True}),
     "states normed": ({}, {"normed_input": True}, {}),
+    "each layer's states normed": ({}, {"normed_layers": True}, {"fc_norm": True}),
+    "normed, and normed output": (
+        {},
+        {"normed_layers": True, "known": None},
+        {"eagle_config": {"fc_norm": True, "norm_output": True}},
+    ),
+    "normed output": ({"num_hidden_layers": 2}, {}, {"norm_output": True}),
     "a sliding layer": ({"num_hidden_layers": 2, "layer_types": SLIDING, "sliding_window": 5}, {}, {}),
     "states added to embeddings": ({}, {"adds": True}, {}),
     "added, and two layers": ({"num_hidden_layers": 2, "hidden_size": 16, "head_dim": 8}, {"known": None, "adds": True}, {}),
@@ -76,26 +85,107 @@ def test_a_head_computes_what_its_definition_says(tmp_path, target, kind, layout
         logits, hidden = head.forward(query, beside, cache.all_rows(), [length - 1 for length in lengths])
         for row, (begin, length) in enumerate(zip(begins, lengths, strict=True)):
             wanted = expected[row][begin + length - 1]
-            torch.testing.assert_close(hidden[row], wanted, atol=2e-4, rtol=2e-4)
+            fed_back = eager_fed_back(tensors, config, wanted, **options)
+            torch.testing.assert_close(hidden[row], fed_back, atol=2e-4, rtol=2e-4)
             torch.testing.assert_close(logits[row], eager_logits(tensors, config, wanted), atol=1e-3, rtol=1e-3)
             cache.keep(row, begin + length)
     assert head.vocab_size == VOCAB
     assert head.target_hidden_size == TARGET_WIDTH
 
 
+IDS = "eagle_aux_hidden_state_layer_ids"
+
+
 @pytest.mark.parametrize(
-    ("layout", "more", "expected"),
+    ("layout", "more", "expected", "why"),
     [
-        ("eagle", {}, (2, 3, 3)),  # 2, n / 2, n - 3 of six layers
-        ("speculators", {}, (2, 3, 3)),
-        ("speculators", {"eagle_aux_hidden_state_layer_ids": [0, 2, 6]}, (0, 2, 6)),
-        ("eagle", {"eagle_config": {"eagle_aux_hidden_state_layer_ids": [1, 2, 4]}}, (2, 3, 5)),  # what leaves layer i
+        ("eagle", {}, (2, 4, 5), None),  # 2, n / 2, n - 3 of eight layers
+        ("speculators", {}, (2, 4, 5), None),
+        ("speculators", {IDS: [0, 2, 8]}, (0, 2, 8), "entered: 8 is the last that there is"),
+        ("speculators", {IDS: [1, 3, 6]}, (1, 3, 6), "entered: they stand at the top level"),
+        ("speculators", {IDS: [1, 3, 4]}, (2, 4, 5), "left: they are SpecForge's default"),
+        ("eagle", {IDS: [2, 4, 6]}, (2, 4, 6), "entered: they stand at the top level"),
+        ("eagle", {IDS: [2, 4, 6], "eagle_config": {IDS: [1, 3, 5]}}, (2, 4, 6), "entered: they stand at the top level"),
+        ("eagle", {IDS: None, "eagle_config": {IDS: [1, 2, 5]}}, (2, 3, 6), "left: the first is 1"),
+        ("eagle", {"eagle_config": {IDS: [1, 3, 4]}}, (2, 4, 5), "left: they are SpecForge's default"),
+        ("eagle", {"eagle_config": {IDS: [2, 4, 5]}}, (2, 4, 5), "entered: the first is 2"),
+        ("eagle", {"eagle_config": {IDS: [3, 5, 7]}}, (3, 5, 7), "entered: the first is 3"),
+        ("eagle", {"eagle_config": {IDS: [1, 4, 8]}}, (1, 4, 8), "entered: 8 is the last that there is"),
     ],
 )
-def test_the_layers_are_those_that_the_configuration_means(tmp_path, target, layout, more, expected):
-    config = head_config()
-    head = loaded(save_head(tmp_path, layout, config, head_tensors(config), **more), target)
+def test_the_layers_are_those_that_the_configuration_means(tmp_path, layout, more, expected, why, caplog):
+    target, config = TransformersLanguageModel(tiny_llama(8, seed=0)), head_config()
+    with caplog.at_level("INFO", "naive_speculate"):
+        head = loaded(save_head(tmp_path, layout, config, head_tensors(config), **more), target)
     assert head.layers == expected
+    logged = [record.getMessage() for record in caplog.records if IDS in record.getMessage()]
+    assert [line.partition("are taken as layers that are ")[2] for line in logged] == ([] if why is None else [why])
+
+
+@pytest.mark.parametrize("ids", ["2, 4, 5", [2, "4", 5], [-1, 2, 3], [True, 2, 3]])
+def test_layer_numbers_that_are_none_are_refused(tmp_path, target, ids):
+    config = head_config()
+    folder = save_head(tmp_path, "eagle", config, head_tensors(config), eagle_config={IDS: ids})
+    with pytest.raises(
+        ValueError, match=r"^head='.*' cannot be loaded: eagle_aux_hidden_state_layer_ids must be a list of layer"
+    ):
+        loaded(folder, target)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("declared", [1, 40, None])
+@pytest.mark.parametrize("stored", [1, 3])
+@pytest.mark.parametrize("architectures", [["LlamaForCausalLM"], ["LlamaForCausalLMEagle3"], None])
+def test_the_tensors_say_what_a_head_is_and_how_deep(tmp_path, target, layout, declared, stored, architectures):
+    """The authors' heads of Llama 3.1 8B are called LlamaForCausalLM, and that of Vicuna 13B declares 40 layers."""
+    config = head_config(num_hidden_layers=stored)
+    folder = save_head(tmp_path, layout, config, head_tensors(config), architectures=architectures)
+    told = json.loads((folder / "config.json").read_text())
+    flat = told.get("transformer_layer_config", told)
+    flat["num_hidden_layers"] = declared
+    (folder / "config.json").write_text(json.dumps(told))
+    assert is_head(folder)
+    head = loaded(folder, target)
+    cache = head.new_cache(1)
+    states, query = torch.randn(1, 4, TARGET_WIDTH, generator=torch.Generator().manual_seed(0)), torch.tensor([[3, 5, 8, 2]])
+    logits, _ = head.forward(query, states, cache.all_rows(), [3])
+    expected = eager_layers(head_tensors(config), config, target.input_embeddings, query[0].tolist(), states[0])[-1]
+    torch.testing.assert_close(logits[0], eager_logits(head_tensors(config), config, expected), atol=1e-3, rtol=1e-3)
+
+
+def test_a_folder_whose_configuration_says_nothing_is_a_head_by_its_tensors(tmp_path):
+    config = head_config()
+    folder = save_head(tmp_path, "eagle", config, head_tensors(config), architectures=["LlamaForCausalLM"])
+    told = json.loads((folder / "config.json").read_text())
+    del told["draft_vocab_size"]
+    (folder / "config.json").write_text(json.dumps(told))
+    assert is_head(folder)
+
+
+def test_a_model_that_is_no_head_is_refused_as_one(tmp_path, target):
+    tiny_llama(1, seed=0).save_pretrained(tmp_path)
+    with pytest.raises(
+        ValueError, match=r"^head='.*' cannot be loaded: it is no EAGLE-3 head and none of .*: it has no fc.weight$"
+    ):
+        loaded(tmp_path, target)
+
+
+def test_a_head_with_the_embeddings_as_its_output_is_loaded(tmp_path, target):
+    config = head_config(tie_word_embeddings=True)
+    tensors = head_tensors(config, known=None)
+    folder = save_head(tmp_path, "eagle", config, tensors)
+    save_file(
+        {
+            k.replace("layer.", "midlayer.", 1) if k.startswith("layer.") else k: t
+            for k, t in tensors.items()
+            if k != "lm_head.weight"
+        },
+        folder / "model.safetensors",
+    )
+    states = torch.randn(1, 1, TARGET_WIDTH, generator=torch.Generator().manual_seed(0))
+    logits, hidden = (head := loaded(folder, target)).forward(torch.tensor([[3]]), states, head.new_cache(1).all_rows(), [0])
+    tied = tensors | {"lm_head.weight": target.input_embeddings}
+    torch.testing.assert_close(logits[0], eager_logits(tied, config, hidden[0]), atol=1e-3, rtol=1e-3)
 
 
 def test_a_head_stored_in_shards_and_in_half_precision_is_loaded(tmp_path, target):
@@ -151,6 +241,12 @@ def spoiled(**changes):
         (spoiled(d2t=lambda t: t[:5]), r"d2t is \[5\], lm_head.weight has 60 tokens"),
         (spoiled(d2t=None), "d2t is missing"),
         (spoiled(extra__weight=torch.ones(2)), "it holds extra.weight, which is not known here"),
+        (spoiled(fc_norm__0__weight=torch.ones(32)), "fc_norm has 1 weights of 32, which do not fit 3 layers"),
+        (spoiled(fc_norm__1__weight=torch.ones(32)), "fc_norm.0.weight is missing"),
+        (
+            spoiled(**{f"fc_norm__{index}__weight": torch.ones(31 + index) for index in range(3)}),
+            r"fc_norm has weights of shapes \[31\], \[32\], \[33\]",
+        ),
         (spoiled(hidden_norm__weight=torch.ones(32)), "it holds hidden_norm.weight, which is not known here"),
         (spoiled(state_proj__weight=torch.ones(32, 32)), "hidden_norm.weight is missing"),
     ],
@@ -168,10 +264,9 @@ def test_a_checkpoint_that_does_not_fit_together_is_told_in_one_line(tmp_path, t
 @pytest.mark.parametrize(
     ("changes", "more", "message"),
     [
-        ({"num_hidden_layers": 2}, {}, "layers.1.input_layernorm.weight is missing"),
+        ({}, {"fc_norm": True}, "fc_norm.0.weight is missing"),
         ({"hidden_act": "gelu"}, {}, "hidden_act is gelu, not silu"),
         ({}, {"speculators_model_type": "dflash"}, "speculators_model_type is 'dflash', not 'eagle3'"),
-        ({}, {"norm_output": True}, "norm_output is True, which is not known here"),
     ],
 )
 def test_a_head_of_another_kind_is_told_in_one_line(tmp_path, target, changes, more, message):
@@ -193,7 +288,7 @@ def test_broken_files_are_told_in_one_line(tmp_path, target):
     folder = save_head(tmp_path, "eagle", config, head_tensors(config))
     weights = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(weights[:300])
-    with pytest.raises(ValueError, match=r"^head='.*' cannot be loaded: model.safetensors is broken"):
+    with pytest.raises(ValueError, match=r"^head='.*' cannot be loaded: model.safetensors is damaged"):
         loaded(folder, target)
     (folder / "model.safetensors").unlink()
     with pytest.raises(ValueError, match=r"^head='.*' cannot be loaded: it has no model.safetensors$"):
@@ -201,8 +296,16 @@ def test_broken_files_are_told_in_one_line(tmp_path, target):
     torch.save({}, folder / "pytorch_model.bin")
     with pytest.raises(ValueError, match=r"it has no model.safetensors \(pytorch_model.bin is not read"):
         loaded(folder, target)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"fc.weight": "model-1.safetensors"}}))
+    with pytest.raises(
+        ValueError, match=r"^head='.*' cannot be loaded: it has no model-1.safetensors, which model.saf.* names$"
+    ):
+        loaded(folder, target)
+    (folder / "model.safetensors.index.json").write_text("[")
+    with pytest.raises(ValueError, match=r"^head='.*' cannot be loaded: model.safetensors.index.json is damaged"):
+        loaded(folder, target)
     (folder / "config.json").write_text("{")
-    with pytest.raises(ValueError, match=r"^head='.*' cannot be loaded: "):
+    with pytest.raises(ValueError, match=r"^head='.*' cannot be loaded: config.json is damaged"):
         loaded(folder, target)
     with pytest.raises(ValueError, match=r"^head='/no/such' cannot be loaded: there is no such folder"):
         loaded("/no/such", target)

@@ -18,10 +18,10 @@ COSTS = CostTable(0.02, (1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6), 0.1)
 PROMPTS = [[1, 2, 3], [7, 8, 9, 10, 11, 3], [5]]
 
 
-def pair_with(folder, known=None, layers=1, adds=False, **how) -> ModelPair:
+def pair_with(folder, known=None, layers=1, adds=False, normed_layers=False, **how) -> ModelPair:
     """A target, whose head drafts windows in one call where its heads are wide enough and it knows all tokens."""
     config = head_config(head_dim=16, num_attention_heads=2, num_key_value_heads=1, num_hidden_layers=layers)
-    tensors = head_tensors(config, known=known, adds=adds)
+    tensors = head_tensors(config, known=known, adds=adds, normed_layers=normed_layers)
     save_head(folder, "speculators", config, tensors, eagle_aux_hidden_state_layer_ids=[0, 1, 1], **how)
     save_model(tiny_llama(1, seed=0), folder / "words")
     target, tokenizer = executed(0), PreTrainedTokenizerFast.from_pretrained(folder / "words")
@@ -42,10 +42,15 @@ def pairs(tmp_path_factory) -> tuple[ModelPair, ModelPair]:
     return fast_and_slow(tmp_path_factory.mktemp("head"))
 
 
-@pytest.fixture(scope="module", params=["normed", "deep", "adding"])
+@pytest.fixture(scope="module", params=["normed", "deep", "adding", "eagle 3.1"])
 def other_pairs(request, tmp_path_factory) -> tuple[ModelPair, ModelPair]:
     """With heads of other kinds: whose residual is the normed state, of three layers, one that adds states to embeddings."""
-    how = {"normed": {"norm_before_residual": True}, "deep": {"layers": 3}, "adding": {"layers": 2, "adds": True}}
+    how = {
+        "normed": {"norm_before_residual": True},
+        "deep": {"layers": 3},
+        "adding": {"layers": 2, "adds": True},
+        "eagle 3.1": {"norm_output": True, "normed_layers": True},
+    }
     return fast_and_slow(tmp_path_factory.mktemp(request.param), **how[request.param])
 
 

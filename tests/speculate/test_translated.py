@@ -184,7 +184,7 @@ def test_a_tokenizer_with_other_ids_gives_step_by_step_what_the_same_tokens_give
             (moved.lm_head, same.lm_head),
         ):
             mine.weight[ids] = theirs.weight.clone()
-    moved.config.eos_token_id = other.eos_token_id
+    moved.generation_config.eos_token_id = other.eos_token_id
     models = [WAYS["torch"](model) for model in (target, same, moved)]
     plain = SpeculativeDecoder(ModelPair(models[0], models[1], tokenizer))
     translated = SpeculativeDecoder(ModelPair(models[0], models[2], tokenizer, draft_tokenizer=other))

@@ -2,11 +2,20 @@
 
 import pytest
 import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from transformers import PreTrainedTokenizerFast
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.infer import TransformersLanguageModel
+from naive_speculate.models import wrap
+from naive_speculate.sampling.guided import GuidedDecodingParams
+from naive_speculate.sampling.words import WordList
+from naive_speculate.speculate.request import GivenDraft
 from tests.speculate.toys import ToyModel, enumerate_outputs, exact_outputs, largest_difference
 from tests.tiny import tiny_llama
+from tests.tokenizers_of_tests import byte_level, llama, shuffled
 
 PROMPT = [1, 4]
 
@@ -77,5 +86,93 @@ def test_only_padding_that_no_token_uses_is_cut(bundled_pair):
     ):
         pair = ModelPair(ToyModel(target_size, 1), ToyModel(draft_size, 2), bundled_pair.tokenizer)
         assert pair.vocab_size == expected
-    with pytest.raises(ValueError, match=f"tokenizer has token {size - 1}, but the target's logits end at {size - 3}"):
-        ModelPair(ToyModel(size - 2, 1), None, bundled_pair.tokenizer).vocab_size  # noqa: B018
+    assert ModelPair(ToyModel(size - 2, 1), None, bundled_pair.tokenizer).vocab_size == size - 2
+
+
+IMAGE = "<image_soft_token>"
+
+
+def tokenizer_with_one_more():
+    """As Gemma 3's, whose token for images has no logits."""
+    words = Tokenizer(WordLevel({f"w{number}": number for number in range(97)}, unk_token="w0"))
+    words.pre_tokenizer = Whitespace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="w0", eos_token="w96")
+    tokenizer.add_tokens([IMAGE], special_tokens=True)
+    tokenizer.chat_template = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+    return tokenizer
+
+
+@pytest.fixture(scope="module")
+def one_more():
+    """Whose draft has one token more than its logits, too."""
+    models = [tiny_llama(2, seed=0), tiny_llama(1, seed=1)]
+    for model in models:
+        model.generation_config.eos_token_id = [1, 97]
+    return SpeculativeDecoder(ModelPair(*map(wrap, models), tokenizer_with_one_more()))
+
+
+def test_a_tokenizer_with_more_tokens_than_logits_decodes(one_more):
+    model, ids = tiny_llama(2, seed=0), torch.tensor([[5, 17, 33]])
+    options = {"attention_mask": torch.ones_like(ids), "do_sample": False, "max_new_tokens": 12, "pad_token_id": 0}
+    expected = model.generate(ids, **options)[0, 3:].tolist()
+    params = SamplingParams(temperature=0, max_tokens=12)
+    assert one_more.admission.vocab_size == 97
+    assert one_more.admission.eos_token_ids == (1,)
+    for drafter in ("model", "suffix"):
+        assert one_more.generate("w5 w17 w33", params, drafter=drafter).token_ids == expected
+    assert one_more.generate("w5 w17 w33", params, chat=True).token_ids == expected
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"bad_words": [IMAGE, f"w5 {IMAGE}"]},
+        {"filter_words": WordList(["w33", "image"])},
+        {"guided_decoding": GuidedDecodingParams(regex="(w2|w3)+")},
+        {"min_tokens": 8, "repetition_penalty": 1.3, "temperature": 1.0},
+        {"logprobs": -1, "prompt_logprobs": 2},
+    ],
+    ids=lambda options: next(iter(options)),
+)
+def test_what_is_built_from_the_tokenizer_fits_the_logits(one_more, options):
+    params = SamplingParams(**{"temperature": 0, "max_tokens": 12, "seed": 1} | options)
+    drafted = one_more.generate("w5 w17 w33", params)
+    assert drafted.finish_reason != "error"
+    if params.temperature == 0:
+        assert drafted.token_ids == one_more.generate("w5 w17 w33", params, num_draft_tokens=0).token_ids
+
+
+REFUSED = r"holds (token 97, but the vocabulary ends at 96|97 \('<image_soft_token>'\), expected token ids from 0 to 96)$"
+
+
+@pytest.mark.parametrize(
+    ("name", "prompt", "options"),
+    [
+        ("prompt", f"w5 {IMAGE}", {}),
+        ("prompt", [5, 97], {}),
+        ("allowed_token_ids", "w5", {"allowed_token_ids": [3, 97]}),
+        ("logit_bias", "w5", {"logit_bias": {97: 1.0}}),
+        ("stop_token_ids", "w5", {"stop_token_ids": [97]}),
+    ],
+)
+def test_only_who_names_a_token_without_logits_is_refused(one_more, name, prompt, options):
+    with pytest.raises(ValueError, match=f"^{name} {REFUSED}"):
+        one_more.generate(prompt, SamplingParams(max_tokens=2, **options))
+    if name == "prompt" and isinstance(prompt, str):
+        with pytest.raises(ValueError, match=f"^{name} {REFUSED}"):
+            one_more.generate(prompt, SamplingParams(max_tokens=2), chat=True)
+        with pytest.raises(ValueError, match=f"^given_draft {REFUSED}"):
+            one_more.generate("w5", given_draft=GivenDraft(IMAGE, 0.5), num_draft_tokens=2)
+
+
+def test_tokenizers_with_more_tokens_than_logits_are_translated():
+    tokenizers = [shuffled(byte_level())[0], byte_level()]
+    models = [llama(tokenizer, seed) for seed, tokenizer in enumerate(tokenizers)]
+    for model in models:
+        model.resize_token_embeddings(len(byte_level()) - 3)
+    pair = ModelPair(*map(wrap, models), tokenizers[0], draft_tokenizer=tokenizers[1])
+    decoder, params = SpeculativeDecoder(pair), SamplingParams(temperature=0, max_tokens=16)
+    known = [token for token in tokenizers[0]("The little fox").input_ids if token < pair.vocab_size]
+    drafted = decoder.generate(known, params)
+    assert drafted.metrics.num_draft_tokens > 0
+    assert drafted.token_ids == decoder.generate(known, params, num_draft_tokens=0).token_ids

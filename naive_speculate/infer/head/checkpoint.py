@@ -4,27 +4,32 @@ The first two store a layer's weights under transformers' names, as `midlayer.*`
 (which may have more layers, as in a Llama), beside `fc.weight`, `norm.weight`, `lm_head.weight`, and for a head with fewer
 tokens than its target `d2t` (offsets: the target's token is `i + d2t[i]`) and `t2d` (which of the target's tokens it
 knows). Where there is no `embed_tokens.weight`, the target's embeddings serve. The authors' configuration is flat;
-speculators' has the layers' numbers in `transformer_layer_config`. A head with `state_proj.weight` adds its states to the
+speculators' has the layer's sizes in `transformer_layer_config`. A head with `state_proj.weight` adds its states to the
 embeddings (see `HeadWeights`); that is our own layout, otherwise as speculators', except that `hidden_norm.weight` stands
-outside the layers.
+outside the layers. The tensors say what a head is and how many layers it has: the authors' configurations call theirs
+`LlamaForCausalLM`, and one declares the 40 layers of its target.
 
-Which hidden states of the target are read: `eagle_aux_hidden_state_layer_ids`, else 2, n / 2 and n - 3 of n layers. In EAGLE's
-`modeling_llama_kv.py` and vLLM's `llama.py` such a number i stands for what *enters* the layer with index i, which is what
-stands after i layers: the same number as in `BatchLanguageModel.forward`. SGLang and SpecForge keep them in `eagle_config`
-instead, and mean what *leaves* layer i (SGLang adds 1 in `set_eagle3_layers_to_capture`).
+EAGLE-3.1 has two options more, which vLLM, SGLang and speculators read: `fc_norm.{i}.weight` norm the hidden state of each of
+the target's layers before `fc.weight`, and `norm_output` feeds back the state after `norm.weight`.
+
+Which hidden states of the target are read: `eagle_aux_hidden_state_layer_ids`, else 2, n / 2 and n - 3 of n layers. The numbers
+come in two conventions; see `_layers`.
 """
 
 import json
+import logging
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from transformers.utils.hub import cached_file
 
+from naive_speculate.infer.damage import damaged_file
 from naive_speculate.infer.head.model import DraftHead
 from naive_speculate.infer.head.weights import HeadWeights
 from naive_speculate.infer.llama.stored import full_config
@@ -36,17 +41,22 @@ if TYPE_CHECKING:
 _IDS = "eagle_aux_hidden_state_layer_ids"
 _IGNORED = ("verifier_norm.weight", "verifier_lm_head.weight", ".self_attn.rotary_emb.inv_freq")
 """Ends of names."""
-_UNKNOWN_OPTIONS = ("fc_norm", "norm_output")
-"""Of later heads; what they change is not computed here."""
+_LAYER = re.compile(r"layers\.(\d+)\.")
+_FC_NORM = re.compile(r"fc_norm\.\d+\.weight")
+_log = logging.getLogger(__name__)
 
 
 def is_head(source: str | Path) -> bool:
-    """Whether a folder's or a Hub repository's configuration says that it is a draft head; False where it cannot be read."""
+    """Whether a folder or a Hub repository holds a draft head; False where that cannot be read.
+
+    Its configuration may say so, by its name or by a `draft_vocab_size`; else its tensors do, if they are in a folder.
+    """
+    name = str(source)
     try:
-        config = _read_config(str(source))
-    except (OSError, ValueError):
+        config = _read_config(name)
+        return _says_head(config) or (_is_path(name) and "fc.weight" in _tensor_names(name))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError):
         return False
-    return _says_head(config)
 
 
 def load_head(
@@ -68,26 +78,27 @@ def load_head(
     name = str(source)
     try:
         config = _read_config(name)
-        if not _says_head(config):
-            raise ValueError("its configuration is not that of an EAGLE-3 head or one of `python -m train`")
         stored = _read_tensors(name)
+        if "fc.weight" not in stored and not _says_head(config):
+            raise ValueError("it is no EAGLE-3 head and none of `python -m train`: it has no fc.weight")
         wanted = stored["fc.weight"].dtype if dtype is None else dtype
         kept = {key: tensor for key, tensor in stored.items() if not key.endswith(_IGNORED)}
         tensors = {key: t.to(device, wanted) if t.is_floating_point() else t for key, t in kept.items()}
-        layer_config = _layer_config(config)
+        layer_config = _layer_config(config, _num_layers(tensors))
         weights = _weights(tensors, config, layer_config, target)
         layers = _layers(config, weights, target)
         shape = _shape(layer_config, weights)
         rotary = _rotary(layer_config, shape.head_dim, device)
     except (OSError, KeyError, ValueError, TypeError, AttributeError, RuntimeError) as error:
-        reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else " ".join(str(error).split())
+        said = f"{error.args[0]} is missing" if isinstance(error, KeyError) else " ".join(str(error).split())
+        reason = damaged_file(name) or said
         raise ValueError(f"head={name!r} cannot be loaded: {reason[:300]}") from None
     return DraftHead(weights, shape, rotary, layers, name, executor)
 
 
 def _says_head(config: Mapping[str, Any]) -> bool:
     names = (config.get("speculators_model_type"), *(config.get("architectures") or ()))
-    return any("eagle3" in str(name).lower() for name in names)
+    return "draft_vocab_size" in config or any("eagle3" in str(name).lower() for name in names)
 
 
 def _read_config(name: str) -> dict[str, Any]:
@@ -100,23 +111,41 @@ def _read_config(name: str) -> dict[str, Any]:
     return found
 
 
-def _read_tensors(name: str) -> dict[str, torch.Tensor]:
-    """All tensors, named as speculators names them."""
+def _tensor_files(name: str) -> list[Path]:
     if (single := _file(name, "model.safetensors")) is not None:
-        files = [single]
-    elif (index := _file(name, "model.safetensors.index.json")) is not None:
-        shards = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-        files = [path for shard in shards if (path := _file(name, shard)) is not None]
-    else:
+        return [single]
+    if (index := _file(name, "model.safetensors.index.json")) is None:
         pickled = " (pytorch_model.bin is not read, since it can hold any program)" if _file(name, "pytorch_model.bin") else ""
         raise ValueError(f"it has no model.safetensors{pickled}")
+    files = []
+    for shard in sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())):
+        if (path := _file(name, shard)) is None:
+            raise ValueError(f"it has no {shard}, which {index.name} names")
+        files.append(path)
+    return files
+
+
+def _tensor_names(name: str) -> set[str]:
+    names = set[str]()
+    for path in _tensor_files(name):
+        with safe_open(path, framework="pt") as file:
+            names.update(map(_as_speculators, file.keys()))
+    return names
+
+
+def _read_tensors(name: str) -> dict[str, torch.Tensor]:
+    """All tensors, named as speculators names them."""
     tensors: dict[str, torch.Tensor] = {}
-    for path in files:
+    for path in _tensor_files(name):
         try:
             tensors |= load_file(path)
         except SafetensorError as error:
-            raise ValueError(f"{path.name} is broken: {error}") from None
-    return {key.removeprefix("model.").replace("midlayer.", "layers.0."): tensor for key, tensor in tensors.items()}
+            raise ValueError(f"{path.name} is damaged: {error}") from None
+    return {_as_speculators(key): tensor for key, tensor in tensors.items()}
+
+
+def _as_speculators(key: str) -> str:
+    return key.removeprefix("model.").replace("midlayer.", "layers.0.")
 
 
 def _file(name: str, file: str) -> Path | None:
@@ -130,14 +159,25 @@ def _is_path(name: str) -> bool:
     return name.startswith((".", "/", "~")) or Path(name).exists()
 
 
-def _layer_config(config: Mapping[str, Any]) -> "PretrainedConfig":
+def _option(config: Mapping[str, Any], name: str) -> Any:
+    """An option at the top level of a configuration, or else in its `eagle_config`."""
+    own, nested = config.get(name), config.get("eagle_config") or {}
+    return nested.get(name) if own is None else own
+
+
+def _num_layers(tensors: Mapping[str, torch.Tensor]) -> int:
+    return 1 + max((int(found[1]) for key in tensors if (found := _LAYER.match(key))), default=0)
+
+
+def _layer_config(config: Mapping[str, Any], num_layers: int) -> "PretrainedConfig":
     kind = config.get("speculators_model_type", "eagle3")
     if kind != "eagle3":
         raise ValueError(f"speculators_model_type is {kind!r}, not 'eagle3'")
-    for option in _UNKNOWN_OPTIONS:
-        if config.get(option):
-            raise ValueError(f"{option} is {config[option]!r}, which is not known here")
     flat = dict(config.get("transformer_layer_config") or config)
+    if (declared := flat.get("num_hidden_layers")) != num_layers:
+        _log.info("the head has %d layers, its configuration says %s", num_layers, declared)
+        flat["num_hidden_layers"] = num_layers
+        flat.pop("layer_types", None)  # they are those of the layers declared
     found: PretrainedConfig | None = full_config(flat)
     if found is None:
         from transformers import CONFIG_MAPPING  # which takes seconds
@@ -171,7 +211,8 @@ def _weights(
 ) -> HeadWeights:
     t2d = tensors.pop("t2d", None)
     adds = "state_proj.weight" in tensors
-    if adds and config.get("norm_before_residual"):
+    before_residual = bool(_option(config, "norm_before_residual"))
+    if adds and before_residual:
         raise ValueError("norm_before_residual is not known here for a head that adds states to embeddings")
     take = _Taker(tensors, _widths(layer, adds))
     embedding = tensors.pop("embed_tokens.weight", None)
@@ -179,7 +220,8 @@ def _weights(
         embedding = _targets_embedding(target, layer.hidden_size).to(tensors["fc.weight"])
     elif embedding.dim() != 2 or embedding.shape[1] != layer.hidden_size:
         raise ValueError(f"embed_tokens.weight is {list(embedding.shape)}, hidden_size is {layer.hidden_size}")
-    head = take("lm_head.weight")
+    tied = layer.tie_word_embeddings and "lm_head.weight" not in tensors
+    head = embedding if tied else take("lm_head.weight")
     token_ids = _token_ids(take.maybe("d2t"), t2d, len(head), len(embedding))
     found = HeadWeights(
         embedding=embedding,
@@ -191,7 +233,9 @@ def _weights(
         norm=take("norm.weight"),
         head=head,
         token_ids=None if token_ids is None else token_ids.to(head.device),
-        norm_before_residual=bool(config.get("norm_before_residual", False)),
+        norm_before_residual=before_residual,
+        layer_norms=_layer_norms(take, bool(_option(config, "fc_norm"))),
+        norm_output=bool(_option(config, "norm_output")),
     )
     if tensors:
         raise ValueError(f"it holds {min(tensors)}, which is not known here")
@@ -267,6 +311,16 @@ def _layer(take: _Taker, prefix: str) -> LlamaLayer:
     )
 
 
+def _layer_norms(take: _Taker, declared: bool) -> torch.Tensor | None:
+    names = sorted((name for name in take.tensors if _FC_NORM.fullmatch(name)), key=lambda name: int(name.split(".")[1]))
+    if not names and not declared:
+        return None
+    norms = [take(f"fc_norm.{index}.weight") for index in range(max(1, len(names)))]
+    if any(norm.dim() != 1 or norm.shape != norms[0].shape for norm in norms):
+        raise ValueError(f"fc_norm has weights of shapes {', '.join(str(list(norm.shape)) for norm in norms)}")
+    return torch.stack(norms)
+
+
 def _targets_embedding(target: Any, width: int) -> torch.Tensor:
     embedding: torch.Tensor | None = getattr(target, "input_embeddings", None)
     if embedding is None:
@@ -295,17 +349,49 @@ def _token_ids(d2t: torch.Tensor | None, t2d: torch.Tensor | None, known: int, v
 
 
 def _layers(config: Mapping[str, Any], weights: HeadWeights, target: Any) -> list[int]:
-    found = config.get(_IDS)
-    if not found and (leaving := (config.get("eagle_config") or {}).get(_IDS)):
-        found = [layer + 1 for layer in leaving]
-    if not found:
-        depth = getattr(target, "num_layers", None)
+    """After how many of the target's layers stand the hidden states that the head reads."""
+    depth: int | None = getattr(target, "num_layers", None)
+    found = _given_layers(config, depth)
+    if found is None:
         if depth is None:
             raise ValueError(f"{_IDS} is missing, and {type(target).__name__} does not say how many layers it has (num_layers)")
         found = [2, depth // 2, depth - 3]
         if min(found) < 0:
             raise ValueError(f"{_IDS} is missing, and a target of {depth} layers has no layer {min(found)}")
-    width, norm = weights.fuse.shape[1], weights.input_norm
+    width, norm, norms = weights.fuse.shape[1], weights.input_norm, weights.layer_norms
     if width % len(found) or (norm is not None and len(norm) != width):
         raise ValueError(f"fc.weight is {list(weights.fuse.shape)}, which does not fit {len(found)} layers")
-    return [int(layer) for layer in found]
+    if norms is not None and norms.shape != (len(found), width // len(found)):
+        raise ValueError(f"fc_norm has {len(norms)} weights of {norms.shape[1]}, which do not fit {len(found)} layers")
+    return found
+
+
+def _given_layers(config: Mapping[str, Any], depth: int | None) -> list[int] | None:
+    """The numbers of a configuration as numbers of layers before a hidden state, whichever convention they follow.
+
+    A number i means what enters the layer with index i, which stands after i layers (EAGLE's `modeling_llama_kv.py`, whose
+    default is 2, n / 2, n - 3; vLLM and speculators), or what leaves it, after i + 1 layers (SpecForge, whose default is
+    1, n / 2 - 1, n - 4; earlier SGLang). The evidence, from the strongest:
+
+    1. Numbers that would lead beyond the last layer cannot be of layers that are left.
+    2. SpecForge's default, wherever it stands, is of layers that are left.
+    3. Numbers at the top level, where vLLM and speculators read them, are of layers that are entered.
+    4. In `eagle_config`, a first number of 1 is of layers that are left, and any other of layers that are entered: no head
+       reads the state after one layer (sgl-project/sglang#25454).
+    """
+    nested = (config.get("eagle_config") or {}).get(_IDS)
+    given = config.get(_IDS) or nested
+    if not given:
+        return None
+    if not isinstance(given, list) or any(type(layer) is not int or layer < 0 for layer in given):
+        raise ValueError(f"{_IDS} must be a list of layer numbers, got {given!r:.80}")
+    if depth is not None and max(given) + 1 > depth:
+        leaves, why = False, f"{max(given)} is the last that there is"
+    elif depth is not None and given == [1, depth // 2 - 1, depth - 4]:
+        leaves, why = True, "they are SpecForge's default"
+    elif config.get(_IDS):
+        leaves, why = False, "they stand at the top level"
+    else:
+        leaves, why = given[0] == 1, f"the first is {given[0]}"
+    _log.info("%s %s are taken as layers that are %s: %s", _IDS, given, "left" if leaves else "entered", why)
+    return [layer + leaves for layer in given]

@@ -23,8 +23,8 @@ class HeadGraph(GraphBuilder):
             `[b, s, t]`, as for `DraftHead.fuse`.
         at: int64 `[b, 1, 1]`, the place of each row whose logits are wanted, in place of `logits_from`.
 
-    Outputs: `logits` float32 `[b, 1, draft_vocab_size]`, the last layer's output `residual(num_layers)` `[b, 1, d]`, and the
-    cache's.
+    Outputs: `logits` float32 `[b, 1, draft_vocab_size]`, the state that the next draft token reads (`state_name`) `[b, 1, d]`,
+    and the cache's.
     """
 
     def __init__(self, shape: LlamaShape, weights: HeadWeights, by_mask: bool | None = None, fuses: bool = False) -> None:
@@ -39,7 +39,7 @@ class HeadGraph(GraphBuilder):
         for index, (layer, next_norm) in enumerate(zip(weights.layers, norms, strict=True)):
             last = index + 1 == len(weights.layers)
             self._layer(index, layer, next_norm, residual(index) if index else stream, "at" if last else None)
-        state = residual(len(weights.layers))
+        state = self.state_name = state_name(weights)
         self.carried = {"states": state, "at": "first"}
         tied = weights.head.data_ptr() == weights.embedding.data_ptr()
         self._linear(f"{len(weights.layers)}.in", weights.head, "embedding" if tied else "head", "logits")
@@ -71,11 +71,26 @@ class FuseGraph(GraphBuilder):
         self._make([value("features", kind, ["n", read])], [value("fused", kind, ["n", width])])
 
 
+def state_name(weights: HeadWeights) -> str:
+    """The state that the next draft token reads: the last layer's output, or what the norm before the logits makes of it."""
+    count = len(weights.layers)
+    return f"{count}.in" if weights.norm_output else residual(count)
+
+
 def _fuse(graph: GraphBuilder, weights: HeadWeights, output: str) -> None:
     """Add what makes one hidden state of the target's, `features`."""
+    read = "features"
     if weights.input_norm is not None:
-        graph._norm("features", weights.input_norm, "input_norm", "features_normed")
-    graph._linear("features" if weights.input_norm is None else "features_normed", weights.fuse, "fuse", output)
+        graph._norm(read, weights.input_norm, "input_norm", "features_normed")
+        read = "features_normed"
+    if weights.layer_norms is not None:
+        count = len(weights.layer_norms)
+        graph._add("Split", [read], [f"feature_{index}" for index in range(count)], axis=-1, num_outputs=count)
+        for index, norm in enumerate(weights.layer_norms):
+            graph._norm(f"feature_{index}", norm, f"layer_norm_{index}", f"feature_{index}_normed")
+        graph._add("Concat", [f"feature_{index}_normed" for index in range(count)], ["features_joined"], axis=-1)
+        read = "features_joined"
+    graph._linear(read, weights.fuse, "fuse", output)
 
 
 class OnnxHead(OnnxSession):
@@ -84,7 +99,7 @@ class OnnxHead(OnnxSession):
     def __init__(self, shape: LlamaShape, weights: HeadWeights, rotary: RotaryTable) -> None:
         super().__init__(graph := HeadGraph(shape, weights), rotary)
         self._fuse = make_session(FuseGraph(shape, weights))
-        self._state_name = residual(shape.num_layers)
+        self._state_name = graph.state_name
         self._windows: dict[bool, Windows] = {}  # by whether they begin with states that are not fused yet
         fast = all(has_fast_form(shape, layer) for layer in range(shape.num_layers))
         if graph.num_weights <= MAX_WINDOWED and weights.token_ids is None and fast:

@@ -25,6 +25,9 @@ class TorchHead:
         """See `DraftHead.fuse`; `features` in the weights' dtype, on their device."""
         if (norm := self._weights.input_norm) is not None:
             features = self._lean.norm(features, norm)
+        if (norms := self._weights.layer_norms) is not None:
+            parts = features.unflatten(-1, norms.shape)
+            features = (F.rms_norm(parts, norms.shape[1:], eps=self.shape.norm_epsilon) * norms).flatten(-2)
         return F.linear(features, self._weights.fuse)
 
     @torch.inference_mode()
@@ -34,7 +37,7 @@ class TorchHead:
         """Compute logits and write keys and values after the rows' ends, without moving the ends; as `DraftHead.forward`.
 
         Returns:
-            tuple: Logits, shape `[rows, draft_vocab_size]`, and the last layer's output, shape `[rows, d]`.
+            tuple: Logits, shape `[rows, draft_vocab_size]`, and the state that the next draft token reads, shape `[rows, d]`.
 
         Raises:
             ValueError: If a token is not in the vocabulary (on the CPU; CUDA ends the process).
@@ -58,4 +61,5 @@ class TorchHead:
                 wanted = on_device(last, lean.device)
                 hidden = hidden[torch.arange(len(wanted), device=lean.device), wanted]
             hidden = hidden + lean.mlp(layer, hidden)
-        return F.linear(lean.norm(hidden, weights.norm), weights.head), hidden
+        normed = lean.norm(hidden, weights.norm)
+        return F.linear(normed, weights.head), normed if weights.norm_output else hidden

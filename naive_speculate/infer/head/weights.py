@@ -17,6 +17,8 @@ class HeadWeights:
     Attributes:
         embedding: Of the target's tokens, `[vocab_size, d]`; the target's own where the head has none.
         input_norm: Norm of the features before they are fused, `[len(layers) * t]`; None where there is none.
+        layer_norms: Norms of the hidden state of each of the target's layers before they are fused, `[len(layers), t]`
+            (EAGLE-3.1's `fc_norm`); None where there are none.
         fuse: From the target's hidden states to one of the head's width, `[d, len(layers) * t]`.
         hidden_norm: Norm of the hidden state before attention, `[d]`.
         state_projection: `[d, d]`; what it makes of the normed hidden state is added to the embedding, and the sum is read by
@@ -28,6 +30,8 @@ class HeadWeights:
         head: `[draft_vocab_size, d]`.
         token_ids: The target's token of each of the head's, int64, `[draft_vocab_size]`; None where they are the same.
         norm_before_residual: Whether the normed hidden state, not the plain one, is the residual stream; of EAGLE-3.
+        norm_output: Whether the state that the next draft token reads is the one after `norm`, not before it (EAGLE-3.1,
+            arXiv 2605.09992).
     """
 
     embedding: torch.Tensor
@@ -40,6 +44,8 @@ class HeadWeights:
     head: torch.Tensor
     token_ids: torch.Tensor | None
     norm_before_residual: bool
+    layer_norms: torch.Tensor | None = None
+    norm_output: bool = False
 
     def as_llama(self) -> LlamaWeights:
         """What is as in a Llama."""

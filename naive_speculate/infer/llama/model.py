@@ -50,7 +50,7 @@ class LlamaLanguageModel:
     Made with `from_transformers`. Its logits are those of transformers up to rounding.
 
     Attributes:
-        eos_token_ids: All end-of-sequence tokens of the configuration; empty where it has none.
+        eos_token_ids: All end-of-sequence tokens, see `end_tokens`; empty where there are none.
         name: Where the model was loaded from, or its class.
         vocab_size: Width of the logits.
         max_positions: How many tokens a sequence may have; None where the configuration has no limit.
@@ -102,10 +102,10 @@ class LlamaLanguageModel:
 
     @property
     def eos_token_id(self) -> int:
-        """The (first) end-of-sequence token of the configuration.
+        """The (first) end-of-sequence token.
 
         Raises:
-            ValueError: If the configuration has none.
+            ValueError: If there is none.
         """
         if not self.eos_token_ids:
             raise ValueError(f"eos_token_id: the configuration of {self.name} has none")

@@ -15,6 +15,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
+from naive_speculate.infer.end_tokens import end_tokens
 from naive_speculate.infer.llama.weights import (
     LlamaShape,
     LlamaWeights,
@@ -83,10 +84,9 @@ def read_llama(folder: Path, device: torch.device, dtype: torch.dtype) -> Stored
     if {name: tuple(tensor.shape) for name, tensor in state.items()} != _expected(config, shape):
         return None
     state = {name: tensor.to(device, dtype) for name, tensor in state.items()}
-    eos = config.eos_token_id
     return StoredLlama(
         name=str(folder),
-        eos_token_ids=() if eos is None else tuple(eos) if isinstance(eos, list) else (eos,),
+        eos_token_ids=end_tokens(_read_json(folder / "generation_config.json"), config, str(folder)),
         vocab_size=shape.vocab_size,
         max_positions=config.max_position_embeddings,
         num_parameters=sum(tensor.numel() for tensor in state.values()),
@@ -100,11 +100,17 @@ def read_llama(folder: Path, device: torch.device, dtype: torch.dtype) -> Stored
 
 
 def _config(folder: Path) -> Any:
+    told = _read_json(folder / "config.json")
+    return full_config(told) if told is not None and told.get("architectures") == ["LlamaForCausalLM"] else None
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    """What a file holds; None where it is missing or damaged, which transformers takes alike."""
     try:
-        told = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        told: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return full_config(told) if isinstance(told, dict) and told.get("architectures") == ["LlamaForCausalLM"] else None
+    return told if isinstance(told, dict) else None
 
 
 def full_config(told: Mapping[str, Any]) -> Any:

@@ -1,0 +1,58 @@
+"""Which tokens end a sequence, by a model's generation configuration or its configuration."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from numbers import Integral
+from typing import Any
+
+_INNER = ("text_config", "decoder", "generator")
+"""Where a composite model's configuration holds that of its language model."""
+_log = logging.getLogger(__name__)
+
+
+def end_tokens(generation_config: Any, config: Any, name: str) -> tuple[int, ...]:
+    """The tokens at which transformers' `generate` ends.
+
+    A generation configuration decides alone, even if it names no end: so does `generate` (transformers 5.23). Without one, the
+    outer configuration decides before the inner one, whose class may have a default of its own.
+
+    Args:
+        generation_config: An object, or what `generation_config.json` holds; None where the model has none.
+        config: The model's configuration, an object or what `config.json` holds.
+        name: The model's name, for messages.
+
+    Raises:
+        ValueError: If they are not token ids.
+    """
+    of_config = _first([config, *(_value(config, key) for key in _INNER)])
+    if generation_config is None:
+        return _as_ids(of_config, name)
+    found = _as_ids(_value(generation_config, "eos_token_id"), name)
+    if not found and of_config is not None:
+        _warn_once(name, str(of_config))
+    return found
+
+
+@lru_cache
+def _warn_once(name: str, ids: str) -> None:
+    said = "%s: its generation configuration names no end token, so none ends a text, as in transformers; its configuration: %s"
+    _log.warning(said, name, ids)
+
+
+def _first(configs: Sequence[Any]) -> Any:
+    found = (_value(config, "eos_token_id") for config in configs if config is not None)
+    return next((ids for ids in found if ids is not None), None)
+
+
+def _value(config: Any, key: str) -> Any:
+    return config.get(key) if isinstance(config, Mapping) else getattr(config, key, None)
+
+
+def _as_ids(given: Any, name: str) -> tuple[int, ...]:
+    ids = () if given is None else given if isinstance(given, (list, tuple)) else (given,)
+    for token in ids:
+        whole = isinstance(token, Integral) or (isinstance(token, float) and token.is_integer())
+        if not whole or isinstance(token, bool):
+            raise ValueError(f"eos_token_id of {name} must be token ids, got {given!r:.80}")
+    return tuple(dict.fromkeys(int(token) for token in ids))

@@ -1,0 +1,118 @@
+"""Damaged files of targets, drafts and heads: one line that names the file, and exit status 2."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from naive_speculate import load_pair
+from tests.heads import head_config, head_tensors, save_head
+from tests.programs import run_program
+from tests.tiny import save_model, tiny_llama
+
+WEIGHTS = "model.safetensors"
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 3\n"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    save_model(tiny_llama(6, seed=0), folder / "model")
+    save_head(folder / "head", "eagle", head_config(), head_tensors(head_config()))
+    return folder
+
+
+def loaded(whole, role, folder):
+    return load_pair(**{"target": whole / "model", "device": "cpu"} | {role: folder})
+
+
+def spoiled(whole, role, folder, file, content):
+    """A copy with one file that holds other bytes, or what a function makes of its own."""
+    shutil.copytree(whole / ("head" if role == "head" else "model"), folder)
+    path = folder / file
+    path.write_bytes(content if isinstance(content, bytes) else content(path.read_bytes()))
+    return folder
+
+
+@pytest.mark.parametrize("role", ["target", "draft", "head"])
+@pytest.mark.parametrize(
+    "content",
+    [lambda own: own[:1000], lambda own: own[:5], lambda own: own[:-100], b"", POINTER, bytes(range(256)) * 50],
+    ids=["cut in its header", "cut in its length", "cut at its end", "empty", "a pointer", "noise"],
+)
+def test_a_damaged_weight_file_is_named_in_one_line(tmp_path, whole, role, content):
+    folder = spoiled(whole, role, tmp_path / "x", WEIGHTS, content)
+    with pytest.raises(ValueError, match=rf"^{role}='.*' cannot be loaded: model.safetensors is damaged.*\)$") as caught:
+        loaded(whole, role, folder)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("role", ["target", "draft"])
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        *(("tokenizer.json", content) for content in (b"", b"{}", b"[]", b'{"added_tokens": null, "model": 3}', b"\0\xff" * 9)),
+        ("tokenizer.json", lambda own: own[:200]),
+        ("tokenizer.json", b'{"version":"1.0","added_tokens":[],"model":{"type":"Nope"}}'),
+        ("tokenizer_config.json", b"{"),
+        ("tokenizer_config.json", b"[]"),
+        ("config.json", b"{"),
+        ("config.json", b"[]"),
+        ("config.json", b"\xff\xfe\0"),
+    ],
+)
+def test_a_damaged_tokenizer_or_configuration_is_named_in_one_line(tmp_path, whole, role, file, content):
+    folder = spoiled(whole, role, tmp_path / "x", file, content)
+    with pytest.raises(ValueError, match=rf"^{role}='.*' cannot be loaded: {file} is damaged \(.*\)$") as caught:
+        loaded(whole, role, folder)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("role", ["target", "draft"])
+def test_weights_that_are_not_those_of_the_configuration_are_refused(tmp_path, whole, role):
+    """transformers makes up what is missing."""
+    folder = tmp_path / "x"
+    shutil.copytree(whole / "model", folder)
+    tensors = load_file(folder / WEIGHTS)
+    save_file({name: tensor for name, tensor in tensors.items() if "layers.3.mlp" not in name}, folder / WEIGHTS)
+    with pytest.raises(ValueError, match=r"its safetensors files lack model.layers.3.mlp.down_proj.weight and 2 more$"):
+        loaded(whole, role, folder)
+    save_file(tensors | {"lm_head.weight": torch.ones(97, 8)}, folder / WEIGHTS)
+    with pytest.raises(ValueError, match=r"lm_head.weight is \[97, 8\], its configuration says \[97, 32\]$"):
+        loaded(whole, role, folder)
+
+
+def test_a_shard_that_is_missing_is_named(tmp_path, whole):
+    shutil.copytree(whole / "model", folder := tmp_path / "x")
+    (folder / WEIGHTS).unlink()
+    (folder / f"{WEIGHTS}.index.json").write_text(json.dumps({"metadata": {}, "weight_map": {"a": "model-1.safetensors"}}))
+    with pytest.raises(ValueError, match=r"^target='.*' cannot be loaded: .*model-1.safetensors"):
+        loaded(whole, "target", folder)
+
+
+@pytest.mark.parametrize(
+    ("role", "file", "content"),
+    [
+        ("target", WEIGHTS, lambda own: own[:1000]),
+        ("draft", WEIGHTS, POINTER),
+        ("head", WEIGHTS, lambda own: own[:-100]),
+        ("target", "tokenizer.json", b"{}"),
+    ],
+)
+def test_the_command_line_prints_one_line_and_ends_with_status_2(tmp_path, whole, role, file, content):
+    folder = spoiled(whole, role, tmp_path / "x", file, content)
+    models = {"--target": whole / "model"} | {f"--{role}": folder}
+    done = run_program("naive_speculate.__main__", ["generate", "w5", *(str(part) for pair in models.items() for part in pair)])
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert f"cannot be loaded: {file} is damaged" in done.stderr
+
+
+def test_a_damaged_gguf_file_is_named_in_one_line(tmp_path):
+    path = tmp_path / "model.gguf"
+    path.write_bytes(b"GGUF\3\0\0\0")
+    done = run_program("naive_speculate.__main__", ["generate", "w5", "--target", str(path)])
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert f"target='{path}' cannot be loaded: it is damaged, or was not copied in full" in done.stderr
