@@ -72,6 +72,7 @@ def main(argv: list[str] | None = None) -> int:
         from ui.host.configuration import read_configuration
         from ui.host.operations import LOGGER, Counters, log_runs, routes, with_queue
         from ui.page import build_page, launch, open_queue
+        from ui.run.replay import traces
         from ui.run.runs import Runs
 
     if is_local(args.host or os.environ.get("GRADIO_SERVER_NAME") or "localhost"):
@@ -107,7 +108,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         launch(
             page,
-            routes(counted[0], load),
+            [traces(runs), *routes(counted[0], load)],
             server_name=args.host,
             server_port=args.port,
             share=args.share,

@@ -18,6 +18,7 @@ from ui.explain.glossary import glossary
 from ui.explain.models import documents
 from ui.host.catalog import Catalog
 from ui.host.errors import Page, hush
+from ui.host.queue import BoundedQueue
 from ui.host.limits import MAX_TRACE_BYTES, server_options
 from ui.notify import QUIET, warn
 from ui.run.api import add_api
@@ -89,6 +90,7 @@ def open_queue(page: gr.Blocks, size: int) -> None:
     By itself it looks a thousand and a hundred times a second, and each time takes the interpreter from the decoder.
     """
     page.queue(max_size=size, api_open=False)  # nobody passes the queue
+    page._queue = BoundedQueue(page, size)
     page._queue.sleep_when_free = 0.02
     page._queue.progress_update_sleep_when_free = 0.05
 
@@ -103,6 +105,7 @@ def launch(page: gr.Blocks, routes: Sequence[BaseRoute] = (), **where: Any) -> s
         head=f"<style>{styles()}</style>",
         footer_links=["api"],
         ssr_mode=False,
+        _frontend=False,  # else Gradio asks for the page itself, and gives up where that takes 3 s
         max_file_size=MAX_TRACE_BYTES,
         app_kwargs=server_options([scripts(), *documents(), *routes], [Middleware(Early, view=view)]),
         **where,

@@ -1,4 +1,6 @@
-"""What the server takes: no uploads, no body larger than the largest trace that the page opens. What it gives is compressed."""
+"""What the server takes: no uploads, no large body but a trace's text, and few of them at once. What it gives is compressed."""
+
+import asyncio
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,8 +18,16 @@ from ui.host.errors import LOGGER, trail, unreadable
 
 MAX_TRACE_BYTES = 32 * 1024 * 1024
 
-MAX_BODY_BYTES = 2 * MAX_TRACE_BYTES + 2**16
-"""A trace crosses as a JSON string, in which every quotation mark takes two bytes."""
+TRACES = "/trace"
+"""The address that takes traces (see `ui.run.replay.traces`)."""
+MAX_BODY_BYTES = 4 * 2**20
+"""Of any other call. JSON takes up to 20 times its length in memory."""
+MAX_BODIES_BYTES = 3 * MAX_TRACE_BYTES
+"""Of all bodies together that are being received."""
+BODY_SECONDS = 60.0
+"""A body that takes longer to come is not waited for."""
+CROWDED = "the server is receiving as much as it can take at once; try again in a moment"
+SLOW = f"the body did not come within {BODY_SECONDS:.0f} seconds"
 
 MIN_ZIPPED_BYTES = 2000
 
@@ -26,41 +36,77 @@ UNUSED = ("/gradio_api/upload", "/gradio_api/process_recording", "/gradio_api/de
 
 
 class Guard:
-    """Around the server's routes: refuses bodies that are too large, and tells of failures without telling what was sent."""
+    """Around the server's routes: refuses bodies that are too large, and reports failures without what was sent."""
 
-    def __init__(self, app: ASGIApp, most: int = MAX_BODY_BYTES) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._most = most
-        self._said = f"the body may have {most} bytes"
+        self._receiving = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        announced = dict(scope["headers"]).get(b"content-length", b"")
-        if announced.isdigit() and int(announced[:20]) > self._most:
-            return await JSONResponse({"detail": self._said}, 413)(scope, receive, send)
-        begun, taken = False, 0
-
-        async def bounded() -> Message:
-            nonlocal taken
-            message = await receive()
-            taken += len(message.get("body", b""))
-            if taken > self._most:
-                raise HTTPException(413, self._said)
-            return message
+        begun = False
 
         async def watched(message: Message) -> None:
             nonlocal begun
             begun = True
             await send(message)
 
+        body = _Body(self, receive, MAX_TRACE_BYTES if scope["path"].endswith(TRACES) else MAX_BODY_BYTES)
+        announced = dict(scope["headers"]).get(b"content-length", b"")
         try:
-            await self._app(scope, bounded, watched)
+            if announced.isdigit():
+                body.check(int(announced[:20]))
+            await self._app(scope, body.receive, watched)
+        except HTTPException as error:
+            if not begun:
+                await JSONResponse({"detail": error.detail}, error.status_code)(scope, receive, send)
         except Exception as error:
             LOGGER.error(trail(error))
             if not begun:
                 await JSONResponse({"detail": "the server could not do this"}, 500)(scope, receive, send)
+        finally:
+            self._receiving -= body.taken
+
+    def room_for(self, size: int) -> bool:
+        """Whether so many bytes more may be received now; they count as received then."""
+        if self._receiving + size > MAX_BODIES_BYTES:
+            return False
+        self._receiving += size
+        return True
+
+
+class _Body:
+    """A request's body, as it comes: `taken` bytes so far."""
+
+    def __init__(self, guard: Guard, receive: Receive, most: int) -> None:
+        self._guard, self._receive, self._most = guard, receive, most
+        self._over = False
+        self._until = asyncio.get_running_loop().time() + BODY_SECONDS
+        self.taken = 0
+
+    def check(self, size: int) -> None:
+        """Refuse a body of this size if it is too large."""
+        if size > self._most:
+            raise HTTPException(413, f"the body may have {self._most} bytes")
+
+    async def receive(self) -> Message:
+        """The next part of it; after its last, the end of the connection."""
+        if self._over:
+            return await self._receive()
+        try:
+            async with asyncio.timeout_at(self._until):
+                message = await self._receive()
+        except TimeoutError:
+            raise HTTPException(408, SLOW) from None
+        size = len(message.get("body", b""))
+        self._over = not message.get("more_body", False)
+        self.check(self.taken + size)
+        if not self._guard.room_for(size):
+            raise HTTPException(503, CROWDED)
+        self.taken += size
+        return message
 
 
 async def _unused(_: HttpRequest) -> Response:
