@@ -114,7 +114,7 @@ export class Controls {
   async open(file) {
     if (!file) return;
     if (file.size > MAX_TRACE_BYTES) return this.trigger("open", {});
-    const address = `${window.gradio_config.root}/trace?${new URLSearchParams({ name: file.name })}`;
+    const address = new URL(`./trace?${new URLSearchParams({ name: file.name })}`, document.baseURI);
     const answer = await answerTo(async () => {
       const said = await fetch(address, { method: "POST", body: file });
       return said.ok ? said.json() : { problem: (await said.json()).detail };

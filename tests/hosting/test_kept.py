@@ -1,4 +1,4 @@
-"""What visitors can make the server keep is bounded in bytes, and the system gets it back: a real process, and its resident memory."""
+"""What visitors can make a real server keep is bounded in bytes, and the system gets it back: its resident memory."""
 
 import json
 import time
@@ -96,7 +96,7 @@ def test_eight_long_traces_take_no_more_than_the_bound_and_are_given_back(own_se
 @pytest.mark.parametrize(
     "trace",
     [
-        long_trace(7, letter="語", characters=1_300_000) + json.dumps({"kind": "bonus", "text": "😀"}).encode() * 3,
+        long_trace(7).replace(b'"}', '😀"}'.encode()),
         json.dumps(STARTED | {"settings": {"x": [[]] * 900_000}}).encode(),
     ],
     ids=["wide characters", "many small objects"],

@@ -1,7 +1,6 @@
 """What the server takes: no uploads, no large body but a trace's text, and few of them at once. What it gives is compressed."""
 
 import asyncio
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +13,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ui.host.calls import MALFORMED, kind_of
 from ui.host.errors import LOGGER, trail, unreadable
+from ui.host.origin import Headers
 
 MAX_TRACE_BYTES = 32 * 1024 * 1024
 
@@ -46,11 +47,14 @@ class Guard:
         """Answer one request."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
+        kind = kind_of(scope["path"])
         begun = False
 
         async def watched(message: Message) -> None:
             nonlocal begun
             begun = True
+            if kind and 400 <= message.get("status", 200) < 500:
+                LOGGER.warning("refused %s %s: %d", scope["method"], kind, message["status"])
             await send(message)
 
         body = _Body(self, receive, MAX_TRACE_BYTES if scope["path"].endswith(TRACES) else MAX_BODY_BYTES)
@@ -59,13 +63,13 @@ class Guard:
             if announced.isdigit():
                 body.check(int(announced[:20]))
             await self._app(scope, body.receive, watched)
-        except HTTPException as error:
-            if not begun:
-                await JSONResponse({"detail": error.detail}, error.status_code)(scope, receive, send)
         except Exception as error:
-            LOGGER.error(trail(error))
+            answer = _refusal(error, kind)
+            if answer is None:
+                LOGGER.error(trail(error))
+                answer = JSONResponse({"detail": "the server could not do this"}, 500)
             if not begun:
-                await JSONResponse({"detail": "the server could not do this"}, 500)(scope, receive, send)
+                await answer(scope, receive, watched)
         finally:
             self._receiving -= body.taken
 
@@ -109,6 +113,15 @@ class _Body:
         return message
 
 
+def _refusal(error: Exception, kind: str) -> Response | None:
+    """The answer to a call that cannot be; None where the failure is the server's."""
+    if isinstance(error, HTTPException):
+        return JSONResponse({"detail": error.detail}, error.status_code)
+    if kind and isinstance(error, MALFORMED):
+        return JSONResponse({"detail": "there is no such function, or it does not take this"}, 404)
+    return None
+
+
 async def _unused(_: HttpRequest) -> Response:
     return JSONResponse({"detail": "this page takes no uploads and keeps no files"}, 403)
 
@@ -131,6 +144,11 @@ def server_options(routes: Sequence[BaseRoute] = (), middleware: Sequence[Middle
     """What Gradio's `launch` takes as `app_kwargs`: these routes and this middleware besides ours."""
     return {
         "routes": [*routes, *(Route(path, _unused, methods=["GET", "POST"]) for path in UNUSED)],  # they win over Gradio's
-        "middleware": [Middleware(Guard), Middleware(Zipped, minimum_size=MIN_ZIPPED_BYTES, compresslevel=6), *middleware],
+        "middleware": [
+            Middleware(Zipped, minimum_size=MIN_ZIPPED_BYTES, compresslevel=6),
+            Middleware(Headers),
+            Middleware(Guard),
+            *middleware,
+        ],
         "exception_handlers": {RequestValidationError: unreadable},
     }

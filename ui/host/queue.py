@@ -8,6 +8,7 @@ from gradio.queueing import Event, Queue
 from gradio.server_messages import EventMessage, ProcessCompletedMessage
 from gradio.utils import LRUCache
 
+from ui.host.calls import MOST_SESSION_CHARACTERS
 from ui.host.weight import TOTAL_BYTES, VISITOR_BYTES, give_back, weight
 
 COUNT_BYTES = 2**20
@@ -63,26 +64,43 @@ class BoundedQueue(Queue):
     """
 
     def __init__(self, page: gr.Blocks, size: int, visitor_bytes: int = VISITOR_BYTES, total_bytes: int = TOTAL_BYTES) -> None:
-        super().__init__(
-            live_updates=True, concurrency_count=page.max_threads, update_intervals=1, max_size=size, blocks=page
-        )
+        super().__init__(live_updates=True, concurrency_count=page.max_threads, update_intervals=1, max_size=size, blocks=page)
         self.visitor_bytes, self.total_bytes = visitor_bytes, total_bytes
         self._waiting: dict[str, int] = {}
         self._sent = 0
         self.pending_messages_per_session: Any = _Sessions(self.pending_messages_per_session.max_size)
 
     async def push(self, body: Any, request: Any, username: Any) -> Any:
-        """Let a call wait (see Gradio's `Queue.push`)."""
+        """Let a call wait (see Gradio's `Queue.push`), unless it cannot be."""
+        if wrong := self._wrong(body):
+            return False, wrong, "error"
         size = weight([body.data, body.event_data])  # 0.2 s for the worst body that `Guard` lets pass
         self._waiting = {name: taken for name, taken in self._waiting.items() if name in self.event_ids_to_events}
         if sum(self._waiting.values()) + size > self.visitor_bytes:
             return False, CROWDED, "queue_full"
-        for session in [session for session in self.pending_event_ids_session if session not in self.pending_messages_per_session]:
+        for session in self.pending_event_ids_session.keys() - self.pending_messages_per_session.keys():
             del self.pending_event_ids_session[session]
         answer = await super().push(body, request, username)
         if answer[0]:
-            self._waiting[answer[1]] = size
+            self._waiting[str(answer[1])] = size
         return answer
+
+    def _wrong(self, body: Any) -> str:
+        """What is wrong with a call; empty where nothing is."""
+        function = self.blocks.fns.get(body.fn_index)
+        if function is None:
+            return "there is no such function"
+        if len(body.session_hash or "") > MOST_SESSION_CHARACTERS:
+            return "the session's name is too long"
+        if body.trigger_id is not None and body.trigger_id not in self.blocks.blocks:
+            return "there is no such trigger"
+        if len(body.data) > len(function.inputs):
+            return f"too many inputs: the call takes {len(function.inputs)}, got {len(body.data)}"
+        try:
+            self.blocks.validate_inputs(function, body.data)
+        except gr.Error as error:
+            return error.message
+        return ""
 
     def send_message(self, event: Event, event_message: EventMessage) -> None:
         """Keep a message until it is read, as far as there is room."""

@@ -44,7 +44,7 @@ def opened(name: object, text: object) -> Run:
 
 
 def traces(runs: Runs) -> Route:
-    """The address that takes a trace file's text and answers with the id of its run, or with `problem`, which says what is wrong.
+    """The address that takes a trace file's text, and answers with its run's id or with the `problem` that it has.
 
     Traces do not go through Gradio, which would keep each in its queue, in its answer, and in the session's state.
     """

@@ -29,8 +29,8 @@ LEFT_SECONDS = 600.0
 """So long the runs of a visitor are kept whose connection has ended: it may have broken."""
 KEPT_RUNS = 200
 WEIGHED_LISTS = 16
-"""Of the lists of events that a decoder delivers, each first one of so many is weighed and stands for the others: they are alike,
-and to weigh them all would cost the decoder 5% of its time."""
+"""Of the lists of events that a decoder delivers, each first one of so many is weighed and stands for the others: they are
+alike, and to weigh them all would cost the decoder 5% of its time."""
 GROWN_BYTES = 2**20
 """A run that has grown by so much may have to make others go."""
 TOO_LARGE = f"The run was ended: its events take more than the {VISITOR_BYTES // 2**20} MB that this page keeps for a visitor."
@@ -223,8 +223,8 @@ class Runs:
             return run
 
     def _make_room(self, new: Run) -> None:
-        """Forget the oldest runs that are over, beginning with the visitor's own. Where that is not enough, end the new one if it
-        alone is too large, else the largest live one."""
+        """Forget the oldest runs that are over, beginning with the visitor's own. Where that is not enough, end the new one if
+        it alone is too large, else the largest live one."""
         own = next(kept for kept in self._of.values() if new in kept)
         everybody = self._runs.values()
 
