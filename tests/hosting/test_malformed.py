@@ -31,7 +31,7 @@ MALFORMED: dict[str, tuple[str, Any]] = {
     "too few inputs": ("call/generate", {"data": []}),
     "too many inputs": ("call/generate", {"data": [1] * 50}),
     "data that are no list": ("call/generate", {"data": {"prompt": "Once"}}),
-    "an unknown trigger": ("call/generate", DATA | {"trigger_id": 99_999}),
+    "an unknown trigger": ("queue/join", {"data": [], "fn_index": 0, "session_hash": "mine", "trigger_id": 99_999}),
     "a session that is a list": ("queue/join", DATA | {"session_hash": [], "fn_index": 0}),
     "a session with a long name": ("call/generate", DATA | {"session_hash": "x" * 5000}),
     "no session": ("queue/join", {"data": [], "fn_index": 0}),

@@ -7,6 +7,7 @@ from urllib.parse import parse_qs
 
 import gradio as gr
 from anyio.to_thread import run_sync
+from gradio.route_utils import FnIndexInferError
 from pydantic import BaseModel, Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request as HttpRequest
@@ -18,7 +19,7 @@ MOST_SESSION_CHARACTERS = 100
 """Gradio keeps the names of thousands of sessions."""
 KINDS = "queue/join|queue/data|call/v2|call|run|api|component_server|cancel|reset|heartbeat|stream"
 CALL = re.compile(rf"/gradio_api/({KINDS})(?=/|$)")
-MALFORMED = (LookupError, TypeError, ValueError, AttributeError, AssertionError)
+MALFORMED = (FnIndexInferError, LookupError, TypeError, ValueError, AttributeError, AssertionError)
 """What Gradio raises where it looks up what a call names. What it calls then raises elsewhere: in its queue (see `Page`)."""
 
 

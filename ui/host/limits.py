@@ -53,6 +53,8 @@ class Guard:
         async def watched(message: Message) -> None:
             nonlocal begun
             begun = True
+            if kind in ("run", "api") and message.get("status") == 500:
+                message["status"] = 400  # Gradio answers so to whatever such a call does wrong; what we do wrong is logged
             if kind and 400 <= message.get("status", 200) < 500:
                 LOGGER.warning("refused %s %s: %d", scope["method"], kind, message["status"])
             await send(message)
