@@ -103,7 +103,7 @@ def test_what_is_not_there_cannot_be_read(own_server, path):
 
 def test_every_function_of_the_page_refuses_nonsense_without_a_trace_in_the_log(own_server):
     config = json.loads(get(own_server.url + "config"))
-    for number in (each["id"] for each in config["dependencies"]):
+    for number in (each["id"] for each in config["dependencies"] if not each["cancels"]):  # Gradio gives these the session
         status, said, lines = answer(own_server, "queue/join", {"data": [1] * 99, "fn_index": number, "session_hash": "mine"})
         assert (400 <= status < 500, len(lines)) == (True, 1), (number, status, said, lines)
         status, said, lines = answer(own_server, "run/nothing", {"data": [1] * 99, "fn_index": number, "session_hash": "mine"})

@@ -59,7 +59,8 @@ class Guard:
                 LOGGER.warning("refused %s %s: %d", scope["method"], kind, message["status"])
             await send(message)
 
-        body = _Body(self, receive, MAX_TRACE_BYTES if scope["path"].endswith(TRACES) else MAX_BODY_BYTES)
+        large = scope["path"].endswith(TRACES) and "/gradio_api/" not in scope["path"]
+        body = _Body(self, receive, MAX_TRACE_BYTES if large else MAX_BODY_BYTES)
         announced = dict(scope["headers"]).get(b"content-length", b"")
         try:
             if announced.isdigit():
@@ -89,7 +90,7 @@ class _Body:
     def __init__(self, guard: Guard, receive: Receive, most: int) -> None:
         self._guard, self._receive, self._most = guard, receive, most
         self._over = False
-        self._until = asyncio.get_running_loop().time() + BODY_SECONDS
+        self._until = 0.0
         self.taken = 0
 
     def check(self, size: int) -> None:
@@ -101,6 +102,7 @@ class _Body:
         """The next part of it; after its last, the end of the connection."""
         if self._over:
             return await self._receive()
+        self._until = self._until or asyncio.get_running_loop().time() + BODY_SECONDS
         try:
             async with asyncio.timeout_at(self._until):
                 message = await self._receive()
