@@ -71,7 +71,9 @@ def main(argv: list[str] | None = None) -> int:
         from ui.host.cluster import cluster_engines
         from ui.host.configuration import read_configuration
         from ui.host.operations import LOGGER, Counters, log_runs, routes, with_queue
+        from ui.host.origin import readable
         from ui.page import build_page, launch, open_queue
+        from ui.run.replay import traces
         from ui.run.runs import Runs
 
     if is_local(args.host or os.environ.get("GRADIO_SERVER_NAME") or "localhost"):
@@ -107,7 +109,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         launch(
             page,
-            routes(counted[0], load),
+            [traces(runs), *readable(routes(counted[0], load), configuration.metrics)],
+            configuration.hosts,
             server_name=args.host,
             server_port=args.port,
             share=args.share,

@@ -74,7 +74,8 @@ def mounting(module: str, *events: str) -> str:
 
 def calling(module: str, function: str, arguments: str) -> str:
     """The JavaScript that calls a function of a module in `assets/js`."""
-    return f"import(`${{window.gradio_config.root}}{folder()}/{module}.js`).then(({{ {function} }}) => {function}({arguments}))"
+    file = f'new URL(".{folder()}/{module}.js", document.baseURI)'  # beside the page, whatever Gradio believes of its address
+    return f"import({file}).then(({{ {function} }}) => {function}({arguments}))"
 
 
 def markup_of(name: str, **parts: str) -> str:

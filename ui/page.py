@@ -1,6 +1,7 @@
 """The page: its tabs, and what happens when it is opened, left, or called by a program."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import gradio as gr
@@ -16,9 +17,12 @@ from ui.experiments.rooms import room_in
 from ui.experiments.yourself import build_yourself
 from ui.explain.glossary import glossary
 from ui.explain.models import documents
+from ui.host.calls import Known, server_functions
 from ui.host.catalog import Catalog
 from ui.host.errors import Page, hush
 from ui.host.limits import MAX_TRACE_BYTES, server_options
+from ui.host.origin import own_names, trust
+from ui.host.queue import BoundedQueue
 from ui.notify import QUIET, warn
 from ui.run.api import add_api
 from ui.run.early import Early, early_view
@@ -89,22 +93,35 @@ def open_queue(page: gr.Blocks, size: int) -> None:
     By itself it looks a thousand and a hundred times a second, and each time takes the interpreter from the decoder.
     """
     page.queue(max_size=size, api_open=False)  # nobody passes the queue
+    page._queue = BoundedQueue(page, size)
     page._queue.sleep_when_free = 0.02
     page._queue.progress_update_sleep_when_free = 0.05
 
 
-def launch(page: gr.Blocks, routes: Sequence[BaseRoute] = (), **where: Any) -> str:
-    """Serve the page with its looks, scripts and limits, and further routes; `where` is for Gradio's `launch`. Returns the
-    page's address."""
+def launch(page: gr.Blocks, routes: Sequence[BaseRoute] = (), names: Iterable[str] = (), **where: Any) -> str:
+    """Serve the page with its looks, scripts and limits, and further routes. Returns the page's address.
+
+    Args:
+        page: The page.
+        routes: Further addresses.
+        names: Names under which visitors know the page, besides this machine's and the Space's.
+        **where: For Gradio's `launch`.
+    """
     hush()
+    trust(own_names(names, where.get("server_name") or os.environ.get("GRADIO_SERVER_NAME")))
     view = early_view(TAGLINE, recorded_run().events)
     _, url, _ = page.launch(
         theme=theme(),
         head=f"<style>{styles()}</style>",
         footer_links=["api"],
+        run_history=False,  # it would keep prompts in the browser, and have the server write to the Hub
         ssr_mode=False,
+        _frontend=False,  # else Gradio asks for the page itself, and gives up where that takes 3 s
         max_file_size=MAX_TRACE_BYTES,
-        app_kwargs=server_options([scripts(), *documents(), *routes], [Middleware(Early, view=view)]),
+        app_kwargs=server_options(
+            [scripts(), server_functions(page), *documents(), *routes],
+            [Middleware(Known, page=page), Middleware(Early, view=view)],
+        ),
         **where,
     )
     return str(url)

@@ -83,7 +83,7 @@ function lost() {
 async function tryAgain() {
   clearTimeout(timer);
   timer = 0;
-  const answer = await ask(`${window.gradio_config.root}/gradio_api/app_id`, { cache: "no-store" }).catch(() => null);
+  const answer = await ask(new URL("./gradio_api/app_id", document.baseURI), { cache: "no-store" }).catch(() => null);
   if (!answer?.ok) {
     wait = Math.min(LATEST_MS, 2 * wait);
     return lost();
@@ -123,6 +123,7 @@ async function results(input, init) {
   };
   try {
     answer = await ask(input, init);
+    if (!answer.ok) throw new Error("the server knows nothing of it"); // another server, perhaps
     reader = answer.body.getReader();
   } catch {
     return new Response(new ReadableStream({ start: cut }));

@@ -1,10 +1,11 @@
 // Legend, replay bar, and saving or opening a trace.
 
+import { answerTo } from "./connection.js";
 import { finder } from "./dom.js";
 import { nameOf } from "./judged.js";
 import { download } from "./take.js";
 
-const MAX_TRACE_BYTES = 32 * 1024 * 1024; // as ui/run/replay.py has it
+const MAX_TRACE_BYTES = 32 * 1024 * 1024; // as ui/host/limits.py has it
 
 export class Controls {
   constructor({ element, trigger, server }, player, wake) {
@@ -112,7 +113,12 @@ export class Controls {
 
   async open(file) {
     if (!file) return;
-    const text = file.size <= MAX_TRACE_BYTES ? await file.text() : null;
-    this.trigger("open", { name: file.name, size: file.size, text });
+    if (file.size > MAX_TRACE_BYTES) return this.trigger("open", {});
+    const address = new URL(`./trace?${new URLSearchParams({ name: file.name })}`, document.baseURI);
+    const answer = await answerTo(async () => {
+      const said = await fetch(address, { method: "POST", body: file });
+      return said.ok ? said.json() : { problem: (await said.json()).detail };
+    });
+    this.trigger("open", answer ?? { problem: "The server does not answer." });
   }
 }

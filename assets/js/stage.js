@@ -118,7 +118,7 @@ class Stage {
       this.find(".ns-said").textContent = `Run finished: ${tokens} tokens in ${rounds.length} rounds` +
         (sums.drafted ? `, ${percent(sums.accepted / sums.drafted)} of the drafts accepted.` : ".");
       if (!this.sums.finished?.speedup) this.measure(false);
-    }
+    } else if (message.over && this.player.length < message.total) this.resync();
     this.link.arrive();
     this.wake();
   }

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -96,8 +96,15 @@ class Trace:
         return "".join(dumps(event) + "\n" for event in self.events)
 
     @classmethod
-    def from_jsonl(cls, text: str, *, max_line: int | None = None) -> "Trace":
-        """Read a trace back; of a stranger's, lines of more than `max_line` characters can be refused.
+    def from_jsonl(
+        cls, text: str, *, max_line: int | None = None, check: Callable[[Event], None] = lambda _: None
+    ) -> "Trace":
+        """Read a trace back.
+
+        Args:
+            text: One JSON object a line.
+            max_line: Longer lines, in characters, are refused: for a stranger's trace.
+            check: Called with each event before the next line is read; may raise ValueError to refuse the trace.
 
         Raises:
             ValueError: Names the line and what is wrong with it, when the text is not a trace of a known version.
@@ -106,7 +113,10 @@ class Trace:
         for number, line in lines:
             if max_line is not None and len(line) > max_line:
                 raise ValueError(f"trace line {number}: {len(line)} characters, at most {max_line} are read")
-        events = [_parse_line(number, line) for number, line in lines]
+        events = []
+        for number, line in lines:
+            events.append(_parse_line(number, line))
+            check(events[-1])
         if not events:
             raise ValueError("trace: there is no event in it")
         if events[0].kind != EventKind.STARTED:

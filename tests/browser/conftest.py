@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Route, expect, sync_playwright
 
 from benchmarks.server import Server
 from ui.assets import ROOT
@@ -19,6 +19,7 @@ CHROMIUM = [
     "--disable-sync",
     # Each window would load the pages of its address bar, which nobody sees here; the rest is Playwright's own list.
     "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,WebUIOmniboxFullPopup,PaintHolding,OptimizationHints,MediaRouter",
+    "--host-resolver-rules=MAP lan.test 127.0.0.1",
     "--js-flags=--single-threaded",  # several collect garbage and compile no sooner where cores are shared, but compute more
 ]
 PATIENCE = 180_000  # milliseconds; a busy machine is slow, and nothing here waits longer than it must
@@ -81,7 +82,8 @@ def tab(chromium: Browser) -> list[Page]:
 
 @pytest.fixture
 def open_page(server: Server, chromium: Browser, tab: list[Page]) -> Iterator:
-    """Opens the page, ready to use and without anything of the test before; fails the test on errors in the page's scripts.
+    """Opens the page, ready to use and without anything of the test before; fails the test on errors in the page's scripts, and
+    on what its content security policy forbids.
 
     A test's second page, and one with other options than size, colours and motion, has a context of its own.
     """
@@ -89,6 +91,10 @@ def open_page(server: Server, chromium: Browser, tab: list[Page]) -> Iterator:
 
     def note(error: object) -> None:
         problems.append(str(error))
+
+    def forbidden(said: ConsoleMessage) -> None:
+        if "Content Security Policy" in said.text:
+            problems.append(said.text)
 
     def open_(
         query: str = "", width: int = 1440, height: int = 900, color_scheme="light", reduced_motion="no-preference", **context
@@ -99,6 +105,7 @@ def open_page(server: Server, chromium: Browser, tab: list[Page]) -> Iterator:
         page.set_viewport_size({"width": width, "height": height})
         page.emulate_media(color_scheme=color_scheme, reduced_motion=reduced_motion)
         page.on("pageerror", note)
+        page.on("console", forbidden)
         page.goto(server.url + query)
         page.wait_for_selector("#tokens [data-step]")
         return page
@@ -113,6 +120,7 @@ def open_page(server: Server, chromium: Browser, tab: list[Page]) -> Iterator:
             page.evaluate("localStorage.clear(), sessionStorage.clear()")
         page.goto("about:blank")  # what it still decodes is cancelled, as by closing it
         page.remove_listener("pageerror", note)
+        page.remove_listener("console", forbidden)
         tab.append(page)
     assert problems == []
 

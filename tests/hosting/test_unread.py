@@ -3,6 +3,7 @@
 import json
 import socket
 import threading
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 
@@ -13,6 +14,8 @@ from naive_speculate.events import Event
 from tests.hosting.http import get
 from ui.host.catalog import load_catalog
 from ui.host.configuration import read_configuration
+from ui.host.queue import CROWDED, UNREAD
+from ui.host.weight import Weighed, weight
 from ui.page import build_page, launch, open_queue
 from ui.run.runs import Runs
 
@@ -62,3 +65,46 @@ def test_events_that_a_program_has_not_read_are_not_written(page, monkeypatch):
     assert [event["kind"] for event in trace][:: len(trace) - 1] == ["started", "finished"]
     assert last == lists[-1], "Gradio repeats the last list as the result"
     assert len(written) == len(trace) + len(last)
+
+
+def generate(page: gr.Blocks, tokens: int) -> str:
+    """Where the events of a call are to be read."""
+    url = f"{page.local_url}gradio_api/call/generate"
+    body = json.dumps({"data": ["Once upon a time", tokens, 0.7, 1.0, 1]}).encode()
+    with urllib.request.urlopen(urllib.request.Request(url, body, {"Content-Type": "application/json"})) as answer:
+        return f"{url}/{json.load(answer)['event_id']}"
+
+
+@pytest.mark.parametrize("bound", ["visitor_bytes", "total_bytes"])
+def test_a_call_whose_events_nobody_reads_is_ended_where_they_take_too_many_bytes(page, monkeypatch, bound):
+    queue, over = page._queue, threading.Event()
+    process = queue.process_events
+
+    async def watched(*args, **kwargs):
+        await process(*args, **kwargs)
+        over.set()
+
+    monkeypatch.setattr(queue, "process_events", watched)
+    monkeypatch.setattr("ui.host.queue.COUNT_BYTES", 0)
+    setattr(queue, bound, 60_000)
+    address = generate(page, 500)
+    assert over.wait(120)
+    assert sum(messages.size for messages in queue.pending_messages_per_session.values()) < 60_000
+    assert not queue.active_jobs[0]
+    said = get(address)
+    assert UNREAD in said
+    assert "finished" not in said
+
+
+def test_a_call_that_would_wait_with_too_many_bytes_is_refused(page):
+    page._queue.visitor_bytes = 1000
+    with pytest.raises(urllib.error.HTTPError, match="503") as refused:
+        generate(page, 10**2000)
+    assert CROWDED in refused.value.read().decode()
+
+
+def test_the_bytes_of_a_value_are_those_of_all_that_it_refers_to_but_no_more():
+    text = "x" * 10_000
+    assert 10_000 < weight([[text, {"key": (text, Event)}]]) < 14_000
+    assert weight([{"known": Weighed(text, 5)}]) < 2000
+    assert weight([["é" * 1000 + str(number)] for number in range(1000)]) > 1_000_000

@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic.dataclasses import dataclass
 
 from ui.checks import first_problem
@@ -14,6 +14,7 @@ from ui.checks import first_problem
 BUNDLED = "bundled"
 PREFIX = "NAIVE_SPECULATE_"
 MAX_TOKENS = 2048
+HOST_NAME = re.compile(r"[\w.-]+|[0-9a-fA-F:.]+", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,15 @@ def _device(name: str) -> str:
     return name
 
 
+def _names(listed: object) -> object:
+    if not isinstance(listed, str):
+        return listed
+    names = tuple(listed.replace(",", " ").split())
+    if not all(HOST_NAME.fullmatch(name) for name in names):
+        raise ValueError("must list names such as page.example.org or 192.168.1.5")
+    return names
+
+
 @dataclass(frozen=True)
 class Configuration:
     """The operator's choice, checked.
@@ -53,6 +63,8 @@ class Configuration:
         concurrency: Most runs decoded together; later ones wait.
         filter_words: Which pairs never generate words that do not belong into a classroom.
         measuring: Whether an ended run is decoded again without drafts, and a guided one without its guide, to tell their gain.
+        hosts: Names under which visitors know the page, besides this machine's and the Space's.
+        metrics: Who may read `/metrics`.
     """
 
     pairs: tuple[PairChoice, ...] = (PairChoice(BUNDLED),)
@@ -64,6 +76,8 @@ class Configuration:
     concurrency: Annotated[int, Field(ge=1, le=256)] = 16
     filter_words: Literal["bundled", "all", "none"] = "bundled"
     measuring: Literal["on", "off"] = "on"
+    hosts: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
+    metrics: Literal["all", "local", "off"] = "all"
 
 
 def read_configuration(environ: Mapping[str, str], options: Mapping[str, Any]) -> Configuration:

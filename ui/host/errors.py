@@ -34,22 +34,26 @@ class Page(gr.Blocks):
         A program may leave out the last ones, as it may in Python: those that an endpoint gained since it was written.
 
         Raises:
-            gr.Error: If there are too few.
+            gr.Error: If there are too few, or too many.
         """
         if block_fn.api_name == ENDPOINT:
             left_out = list(inspect.signature(block_fn.fn).parameters.values())[len(inputs) :]
             inputs += [parameter.default for parameter in left_out if parameter.default is not parameter.empty]
         if len(inputs) < len(block_fn.inputs):
             raise gr.Error(f"not enough inputs: the call takes {len(block_fn.inputs)}, got {len(inputs)}")
+        if len(inputs) > len(block_fn.inputs):
+            raise gr.Error(f"too many inputs: the call takes {len(block_fn.inputs)}, got {len(inputs)}")
 
-    async def process_api(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    async def process_api(self, block_fn: Any, inputs: list[Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Do what was called; every call comes through here, from the page, from programs and from language models.
 
         Raises:
             gr.Error: With what the caller is told.
         """
         try:
-            return await super().process_api(*args, **kwargs)
+            if not (isinstance(block_fn, int) or block_fn.cancels):  # Gradio gives these the session
+                self.validate_inputs(block_fn, inputs)
+            return await super().process_api(block_fn, inputs, *args, **kwargs)
         except Exception as error:
             title = error.title if isinstance(error, gr.Error) else "Error"
             said = in_words(error)

@@ -1,5 +1,6 @@
-"""What the server takes: no uploads, no body larger than the largest trace that the page opens. What it gives is compressed."""
+"""What the server takes: no uploads, no large body but a trace's text, and few of them at once. What it gives is compressed."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,12 +13,22 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ui.host.calls import MALFORMED, kind_of
 from ui.host.errors import LOGGER, trail, unreadable
+from ui.host.origin import Headers
 
 MAX_TRACE_BYTES = 32 * 1024 * 1024
 
-MAX_BODY_BYTES = 2 * MAX_TRACE_BYTES + 2**16
-"""A trace crosses as a JSON string, in which every quotation mark takes two bytes."""
+TRACES = "/trace"
+"""The address that takes traces (see `ui.run.replay.traces`)."""
+MAX_BODY_BYTES = 4 * 2**20
+"""Of any other call. JSON takes up to 20 times its length in memory."""
+MAX_BODIES_BYTES = 3 * MAX_TRACE_BYTES
+"""Of all bodies together that are being received."""
+BODY_SECONDS = 60.0
+"""A body that takes longer to come is not waited for."""
+CROWDED = "the server is receiving as much as it can take at once; try again in a moment"
+SLOW = f"the body did not come within {BODY_SECONDS:.0f} seconds"
 
 MIN_ZIPPED_BYTES = 2000
 
@@ -26,41 +37,93 @@ UNUSED = ("/gradio_api/upload", "/gradio_api/process_recording", "/gradio_api/de
 
 
 class Guard:
-    """Around the server's routes: refuses bodies that are too large, and tells of failures without telling what was sent."""
+    """Around the server's routes: refuses bodies that are too large, and reports failures without what was sent."""
 
-    def __init__(self, app: ASGIApp, most: int = MAX_BODY_BYTES) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._most = most
-        self._said = f"the body may have {most} bytes"
+        self._receiving = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        announced = dict(scope["headers"]).get(b"content-length", b"")
-        if announced.isdigit() and int(announced[:20]) > self._most:
-            return await JSONResponse({"detail": self._said}, 413)(scope, receive, send)
-        begun, taken = False, 0
-
-        async def bounded() -> Message:
-            nonlocal taken
-            message = await receive()
-            taken += len(message.get("body", b""))
-            if taken > self._most:
-                raise HTTPException(413, self._said)
-            return message
+        kind = kind_of(scope["path"])
+        begun = False
 
         async def watched(message: Message) -> None:
             nonlocal begun
             begun = True
+            if kind in ("run", "api") and message.get("status") == 500:
+                message["status"] = 400  # Gradio answers so to whatever such a call does wrong; what we do wrong is logged
+            if kind and 400 <= message.get("status", 200) < 500:
+                LOGGER.warning("refused %s %s: %d", scope["method"], kind, message["status"])
             await send(message)
 
+        large = scope["path"].endswith(TRACES) and "/gradio_api/" not in scope["path"]
+        body = _Body(self, receive, MAX_TRACE_BYTES if large else MAX_BODY_BYTES)
+        announced = dict(scope["headers"]).get(b"content-length", b"")
         try:
-            await self._app(scope, bounded, watched)
+            if announced.isdigit():
+                body.check(int(announced[:20]))
+            await self._app(scope, body.receive, watched)
         except Exception as error:
-            LOGGER.error(trail(error))
+            answer = _refusal(error, kind)
+            if answer is None:
+                LOGGER.error(trail(error))
+                answer = JSONResponse({"detail": "the server could not do this"}, 500)
             if not begun:
-                await JSONResponse({"detail": "the server could not do this"}, 500)(scope, receive, send)
+                await answer(scope, receive, watched)
+        finally:
+            self._receiving -= body.taken
+
+    def room_for(self, size: int) -> bool:
+        """Whether so many bytes more may be received now; they count as received then."""
+        if self._receiving + size > MAX_BODIES_BYTES:
+            return False
+        self._receiving += size
+        return True
+
+
+class _Body:
+    """A request's body, as it comes: `taken` bytes so far."""
+
+    def __init__(self, guard: Guard, receive: Receive, most: int) -> None:
+        self._guard, self._receive, self._most = guard, receive, most
+        self._over = False
+        self._until = 0.0
+        self.taken = 0
+
+    def check(self, size: int) -> None:
+        """Refuse a body of this size if it is too large."""
+        if size > self._most:
+            raise HTTPException(413, f"the body may have {self._most} bytes")
+
+    async def receive(self) -> Message:
+        """The next part of it; after its last, the end of the connection."""
+        if self._over:
+            return await self._receive()
+        self._until = self._until or asyncio.get_running_loop().time() + BODY_SECONDS
+        try:
+            async with asyncio.timeout_at(self._until):
+                message = await self._receive()
+        except TimeoutError:
+            raise HTTPException(408, SLOW) from None
+        size = len(message.get("body", b""))
+        self._over = not message.get("more_body", False)
+        self.check(self.taken + size)
+        if not self._guard.room_for(size):
+            raise HTTPException(503, CROWDED)
+        self.taken += size
+        return message
+
+
+def _refusal(error: Exception, kind: str) -> Response | None:
+    """The answer to a call that cannot be; None where the failure is the server's."""
+    if isinstance(error, HTTPException):
+        return JSONResponse({"detail": error.detail}, error.status_code)
+    if kind and isinstance(error, MALFORMED):
+        return JSONResponse({"detail": "there is no such function, or it does not take this"}, 404)
+    return None
 
 
 async def _unused(_: HttpRequest) -> Response:
@@ -85,6 +148,11 @@ def server_options(routes: Sequence[BaseRoute] = (), middleware: Sequence[Middle
     """What Gradio's `launch` takes as `app_kwargs`: these routes and this middleware besides ours."""
     return {
         "routes": [*routes, *(Route(path, _unused, methods=["GET", "POST"]) for path in UNUSED)],  # they win over Gradio's
-        "middleware": [Middleware(Guard), Middleware(Zipped, minimum_size=MIN_ZIPPED_BYTES, compresslevel=6), *middleware],
+        "middleware": [
+            Middleware(Zipped, minimum_size=MIN_ZIPPED_BYTES, compresslevel=6),
+            Middleware(Headers),
+            Middleware(Guard),
+            *middleware,
+        ],
         "exception_handlers": {RequestValidationError: unreadable},
     }

@@ -3,13 +3,16 @@
 A measurement ends at once when a visitor comes, and is no run: neither the log nor `/health` nor a queue knows of it.
 """
 
+import asyncio
 import os
 import platform
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -30,6 +33,9 @@ BUSY = "Others are decoding. A speed that is shared says nothing of drafts."
 COMPANY = "Others are decoding, and it is decoded only while nobody else does."
 CAME = "Somebody else's run came first, and the measurement made way."
 SHORT = "The text is too short to be timed."
+
+
+_measuring = ThreadPoolExecutor(1, "measuring")
 
 
 class NotMeasured(Exception):
@@ -120,6 +126,26 @@ class Measuring:
         finally:
             self._cancel = self._engine = None
             self._turn.release()
+
+
+async def in_turn(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What the work gives, which measures: done in a thread of its own, one after another. Who waits takes no thread.
+
+    Work that does not begin within `PATIENCE_SECONDS` is not done; then there is a `reason` and whether to ask `again`.
+    """
+    loop, begun = asyncio.get_running_loop(), asyncio.Event()
+
+    def begin() -> dict[str, Any]:
+        loop.call_soon_threadsafe(begun.set)
+        return work()
+
+    result = _measuring.submit(begin)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await begun.wait()
+    if result.cancel():
+        return {"reason": BUSY, "again": True}
+    return await asyncio.wrap_future(result)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from pydantic import BaseModel, model_serializer
 
 from naive_speculate.events import Event
 from ui.host.catalog import DECODING, Catalog
+from ui.host.weight import Weighed
 from ui.run.runs import Run
 from ui.run.settings import Settings, checked
 
@@ -25,16 +26,16 @@ class _Unwritten(BaseModel):
     This one is a single value to it, and what a slow reader has not taken costs nothing while the decoder is at work.
     """
 
-    events: Any  # not to be validated
+    events: Any  # `Weighed`; not to be validated
 
     @model_serializer
     def _values(self) -> list[dict[str, Any]]:
-        return [event.to_dict() for event in self.events]
+        return [event.to_dict() for event in self.events.value]
 
 
-def _unwritten(events: list[Event]) -> Any:
+def _unwritten(events: list[Event], size: int) -> Any:
     """The list of their JSON values, as far as its reader can tell."""
-    return _Unwritten(events=events)
+    return _Unwritten(events=Weighed(events, size))
 
 
 def add_api(catalog: Catalog) -> None:
@@ -66,7 +67,7 @@ def add_api(catalog: Catalog) -> None:
         Yields:
             The list of the events since the last one; all lists joined are the trace.
         """
-        run = Run()
+        run = Run(keeps=False)
         try:
             settings = checked(
                 {
@@ -83,7 +84,7 @@ def add_api(catalog: Catalog) -> None:
             run.start(partial(catalog.start, settings.pair, settings.request()))
             async for _, events in run.batches(SECONDS_A_LIST):
                 if events:
-                    yield _unwritten(events)
+                    yield _unwritten(events, run.weight_of(events))
             if run.error is not None:
                 raise run.error
         except ValueError as error:

@@ -12,6 +12,7 @@ from naive_speculate.events import Event, MeasuredSpeedup
 from naive_speculate.events.trace import Trace
 from naive_speculate.serving.delivery import Inbox
 from naive_speculate.serving.protocol import Deliver
+from ui.host.weight import TOTAL_BYTES, VISITOR_BYTES, give_back, weight
 from ui.run.guided import Kept
 from ui.run.settings import Settings
 
@@ -27,8 +28,13 @@ ABANDONED_SECONDS = 60.0
 LEFT_SECONDS = 600.0
 """So long the runs of a visitor are kept whose connection has ended: it may have broken."""
 KEPT_RUNS = 200
-KEPT_EVENTS = 150_000
-"""Of all runs together, some 400 MB; then the oldest ones that are over are forgotten."""
+WEIGHED_LISTS = 16
+"""Of the lists of events that a decoder delivers, each first one of so many is weighed and stands for the others: they are
+alike, and to weigh them all would cost the decoder 5% of its time."""
+GROWN_BYTES = 2**20
+"""A run that has grown by so much may have to make others go."""
+TOO_LARGE = f"The run was ended: its events take more than the {VISITOR_BYTES // 2**20} MB that this page keeps for a visitor."
+NO_ROOM = "The run was ended: the server keeps as many events as it may. Try again in a moment, or with fewer tokens."
 
 _starting = ThreadPoolExecutor(4, "starting")
 """Requests are checked here: a long prompt takes its time to be tokenized."""
@@ -58,12 +64,30 @@ class Run:
         unguided: Finds how many guesses the same run keeps without its guide; None for a run without one, or not decoded here.
         settings: What was asked for; None for a run that was opened.
         error: Why the run could not be or go on, when it did not end by itself.
+        size: How many bytes its events take.
+        grown: Called with the run when they take `GROWN_BYTES` more.
+
+    Args:
+        size: Of the events, where it is known.
+        keeps: Whether it keeps the events that a decoder delivers; else they go to the reader of `batches` only.
     """
 
-    def __init__(self, events: Iterable[Event] = (), *, id: str | None = None, title: str = "") -> None:
+    def __init__(
+        self,
+        events: Iterable[Event] = (),
+        *,
+        id: str | None = None,
+        title: str = "",
+        size: int | None = None,
+        keeps: bool = True,
+    ) -> None:
         self.id = id or token_urlsafe(16)
         self.serial = _next_serial()
         self.events: list[Event] = list(events)
+        self.size = weight(self.events) if size is None else size
+        self.grown: Callable[[Run], None] = lambda _: None
+        self._keeps = keeps
+        self._weighed, self._mean, self._lists = self.size, 0.0, 0
         self.live = False
         self.title = title
         self.measure: Callable[[], MeasuredSpeedup] | None = None
@@ -77,7 +101,7 @@ class Run:
 
     def copy(self) -> "Run":
         """The same run for another visitor, who keeps it when the first one goes."""
-        run = Run(self.events, title=self.title)
+        run = Run(self.events, title=self.title, size=self.size)
         run.live, run.settings, run.measure, run.unguided = self.live, self.settings, self.measure, self.unguided
         return run
 
@@ -103,15 +127,35 @@ class Run:
     def _take(self, said: list[Event] | Exception | None) -> None:
         """What is delivered by whoever decodes."""
         if isinstance(said, list):
-            self.events += said
+            self._weigh(said)
+            if self._keeps:
+                self.events += said
             self._inbox.deliver(said)
             if self._inbox.lag > ABANDONED_SECONDS:
                 self.cancel.set()
         else:
-            self.error = said
+            self.error = self.error or said
             _live.discard(self.serial)
             self.done.set()
             self._inbox.deliver(None)
+
+    def _weigh(self, events: list[Event]) -> None:
+        if self._lists % WEIGHED_LISTS == 0:
+            self._mean = weight(events) / max(1, len(events))
+        self._lists += 1
+        self.size += self.weight_of(events)
+        if self.size > self._weighed + GROWN_BYTES:
+            self._weighed = self.size
+            self.grown(self)
+
+    def weight_of(self, events: list[Event]) -> int:
+        """How many bytes some of its events take."""
+        return int(self._mean * len(events))
+
+    def end(self, why: str) -> None:
+        """End the decoding for a reason that the visitor is to read."""
+        self.error = ValueError(why)
+        self.cancel.set()
 
     def attend(self) -> None:
         """Somebody has asked for the events in another way than by `batches`: they do not lie unread."""
@@ -135,9 +179,10 @@ class Runs:
     Runs are found by their unguessable id only, so that no visitor can see another's.
     """
 
-    def __init__(self, kept: int = KEPT_RUNS) -> None:
+    def __init__(self, kept: int = KEPT_RUNS, total_bytes: int = TOTAL_BYTES, visitor_bytes: int = VISITOR_BYTES) -> None:
         self._kept = kept
-        self._lock = threading.Lock()
+        self._total_bytes, self._visitor_bytes = total_bytes, visitor_bytes
+        self._lock = threading.RLock()
         self._runs: OrderedDict[str, Run] = OrderedDict()
         self._of: dict[str, list[Run]] = {}
         self._pinned: dict[str, Run] = {}
@@ -157,27 +202,52 @@ class Runs:
                 before.cancel.set()
             own.append(run)
             self._runs[run.id] = run
-            for old in own[:-2]:
-                self._runs.pop(old.id, None)
+            self._forget_runs(own[:-2])
             del own[:-2]
             self._make_room(run)
+        run.grown = self._grown
+
+    def _grown(self, run: Run) -> None:
+        with self._lock:
+            if self._runs.get(run.id) is run:
+                self._make_room(run)
+
+    def adopt(self, session: str, run_id: object) -> Run | None:
+        """Give a run to a visitor that was added under its own id; None where it is not kept, or is somebody's already."""
+        with self._lock:
+            run = self.get(run_id)
+            if run is None or self._of.get(run.id) != [run]:
+                return None
+            del self._of[run.id]
+            self.add(session, run)
+            return run
 
     def _make_room(self, new: Run) -> None:
-        """Forget the oldest runs that are over, beginning with the visitor's own; live ones go on, whatever others bring."""
+        """Forget the oldest runs that are over, beginning with the visitor's own. Where that is not enough, end the new one if
+        it alone is too large, else the largest live one."""
         own = next(kept for kept in self._of.values() if new in kept)
-        over = [run for run in self._runs.values() if run is not new and run.done.is_set()]
-        over.sort(key=lambda run: run not in own)
-        events = sum(len(run.events) for run in self._runs.values())
-        for old in over:
-            if len(self._runs) <= self._kept and events <= KEPT_EVENTS:
+        everybody = self._runs.values()
+
+        def fits() -> bool:
+            return len(everybody) <= self._kept and _size(everybody) <= self._total_bytes
+
+        self._forget_oldest([run for run in own if run is not new], lambda: fits() and _size(own) <= self._visitor_bytes)
+        self._forget_oldest([run for run in everybody if run not in own], fits)
+        if new.size > self._visitor_bytes:
+            new.end(TOO_LARGE)
+        going = [run for run in everybody if not run.done.is_set() and not run.cancel.is_set()]
+        if going and _size(everybody) > self._total_bytes:
+            max(going, key=lambda run: run.size).end(NO_ROOM)
+
+    def _forget_oldest(self, runs: list[Run], enough: Callable[[], bool]) -> None:
+        for old in [run for run in runs if run.done.is_set()]:
+            if enough():
                 return
-            events -= len(old.events)
-            del self._runs[old.id]
-            for session, kept in list(self._of.items()):
-                if old in kept:
-                    kept.remove(old)
-                    if not kept:
-                        del self._of[session]
+            session = next(session for session, kept in self._of.items() if old in kept)
+            self._of[session].remove(old)
+            if not self._of[session]:
+                del self._of[session]
+            self._forget_runs([old])
 
     def drop(self, session: str, run: Run) -> None:
         """Forget a run that never came to anything, so that the one before stays."""
@@ -210,9 +280,15 @@ class Runs:
 
     def _forget(self, session: str) -> None:
         self._left.pop(session, None)
-        for run in self._of.pop(session, []):
+        own = self._of.pop(session, [])
+        for run in own:
             run.cancel.set()
+        self._forget_runs(own)
+
+    def _forget_runs(self, runs: list[Run]) -> None:
+        for run in runs:
             self._runs.pop(run.id, None)
+        give_back(_size(runs))
 
     def leave(self, session: str) -> None:
         """The visitor's connection has ended. Whether for good, nobody knows: the runs are kept for a while."""
@@ -231,3 +307,7 @@ class Runs:
         with self._lock:
             for run in self._runs.values():
                 run.cancel.set()
+
+
+def _size(runs: Iterable[Run]) -> int:
+    return sum(run.size for run in runs)

@@ -118,7 +118,8 @@ def from_query(query: Mapping[str, str]) -> dict[str, Any]:
 
 
 def settings_of(trace: Trace) -> Settings | None:
-    """The settings that a run was made with, as far as its first event tells; None where that is too little to repeat it."""
+    """The settings that a run was made with, as far as its first event tells; None where that is too little to repeat it,
+    or more than the controls take."""
     started = trace.started
     told = dict(trace.settings)
     if started is None or "verify_strategy" not in told:
@@ -131,6 +132,8 @@ def settings_of(trace: Trace) -> Settings | None:
     if guided is None:
         return None
     told |= guided | {"prompt": started.prompt or "".join(started.prompt_texts or []), "seed": started.seed}
+    if any(len(value) > MAX_PROMPT_CHARACTERS for value in told.values() if isinstance(value, str)):
+        return None  # Gradio keeps what the controls hold
     names = {field.name for field in fields(Settings)}
     try:
         return checked({name: value for name, value in told.items() if name in names and value is not None})

@@ -4,6 +4,7 @@ import html
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import gradio as gr
 
@@ -17,6 +18,7 @@ from ui import labels
 from ui.assets import component, markup_of
 from ui.explain.glossary import link
 from ui.explain.inspector import to_json
+from ui.host.measuring import in_turn
 from ui.run.guided import unguided as without_its_guide
 from ui.run.offline import document, offline_page
 from ui.run.runs import Run, Runs
@@ -85,7 +87,7 @@ def _key(name: str, style: Style, *, counted: bool) -> str:
     )
 
 
-def _server_functions(runs: Runs) -> list[Callable[..., str]]:
+def _server_functions(runs: Runs) -> list[Callable[..., Any]]:
     def resync(request: list[object]) -> str:
         """The events that the browser has missed: `[run id, how many it has]` → a message, empty for an unknown run."""
         run = runs.read(request[0]) if isinstance(request, list) and len(request) == 2 else None
@@ -115,17 +117,17 @@ def _server_functions(runs: Runs) -> list[Callable[..., str]]:
                     return to_json(Trace(run.events[:upto]), number)
         return ""
 
-    def unguided(run_id: object) -> str:
+    async def unguided(run_id: object) -> str:
         """How many guesses a guided run keeps without its guide: JSON (see `ui.run.guided`), empty for an unknown run."""
         run = runs.get(run_id)
-        return labels.to_json(without_its_guide(run.unguided)) if run else ""
+        return labels.to_json(await in_turn(lambda: without_its_guide(run.unguided))) if run else ""
 
-    def speedup(request: object) -> str:
+    async def speedup(request: object) -> str:
         """What drafting gained, measured first where it was not: `[run id, whether the visitor asked]` → JSON (see
         `speedup_of`), empty for an unknown run."""
         match request:
             case [run_id, bool(asked)] if run := runs.get(run_id):
-                return labels.to_json(speedup_of(run, asked=asked))
+                return labels.to_json(await in_turn(lambda: speedup_of(run, asked=asked)))
         return ""
 
     def link(run_id: object) -> str:

@@ -31,7 +31,8 @@ RESYNC_EVENTS = 4000
 def batch(run: Run, first: int = 0, most: int | None = None) -> str:
     """One message to the browser: a run's events from number `first` on, at most so many.
 
-    The browser ignores messages of a run older than the one it shows, which `serial` tells.
+    The browser ignores messages of a run older than the one it shows, which `serial` tells. Of a run that is `over` it asks for
+    the events that a message leaves out.
     """
     done = run.done.is_set()  # before the events are looked at: those that come in between are for the next message
     events = run.events[first:] if most is None else run.events[first : first + most]
@@ -42,6 +43,7 @@ def batch(run: Run, first: int = 0, most: int | None = None) -> str:
         "total": len(run.events),
         "events": [event.to_dict(without=HEAVY) for event in events],
         "done": done and first + len(events) == len(run.events),
+        "over": done,
         "live": run.live,
         "title": run.title,
         "warning": warning((run.events[0].settings if run.events else None) or {}),

@@ -22,7 +22,7 @@ from ui.run.guided import kept
 from ui.run.opening import build_opening
 from ui.run.others import build_others
 from ui.run.recorded import START
-from ui.run.replay import opened
+from ui.run.replay import TOO_LARGE
 from ui.run.runs import Run, Runs
 from ui.run.settings import MAX_PROMPT_CHARACTERS, Settings, from_query, settings_of
 from ui.run.speedup import seeded
@@ -31,6 +31,7 @@ from ui.run.stats import title
 from ui.run.wire import batch
 
 NO_RUN = "This run is no longer kept on the server. Press Run to make a new one."
+NO_ROOM = "The server has no room for this trace at the moment. Try again later."
 LOST_LINK = '{"lost": true}'
 """What the stage is told where a link leads nowhere."""
 SETTINGS = '<button type="button" class="ns-settings-open" aria-expanded="false">Settings</button>'
@@ -120,7 +121,7 @@ class Workbench:
         if kept is not None and kept.done.is_set():
             run = kept.copy()
             self._runs.add(session, run)
-            yield batch(run)
+            yield batch(run, most=0)
             return
         try:
             settings = from_query(linked(event))
@@ -171,17 +172,18 @@ class Workbench:
         self._runs.cancel(request.session_hash or "")
 
     def _open(self, event: gr.EventData, request: gr.Request) -> Any:
-        """Replay a dropped trace file, and set the controls as its run had them."""
+        """Replay a trace file that the page has sent (see `ui.run.replay.traces`), and set the controls as its run had them.
+
+        The event carries the server's answer: the `run`, or the `problem`; neither for a file that is too large to be sent.
+        """
         asked = _asked(event)
-        try:
-            run = opened(asked.get("name"), asked.get("text"))
-        except ValueError as error:
-            warn(error)
+        run = self._runs.adopt(request.session_hash or "", asked.get("run"))
+        if run is None:
+            warn(asked.get("problem") or (NO_ROOM if asked.get("run") else TOO_LARGE))
             return [gr.skip()] * (1 + len(self.settings))
-        self._runs.add(request.session_hash or "", run)
         settings = settings_of(run.trace)
         values = [getattr(settings, field.name) if settings else gr.skip() for field in fields(Settings)]
-        return [batch(run), *values]
+        return [batch(run, most=0), *values]
 
     def _link(self, *values: Any) -> Any:
         try:

@@ -1,5 +1,6 @@
 """A guide: from its controls to the library and back, and what it did to acceptance."""
 
+import asyncio
 import json
 import threading
 from dataclasses import replace
@@ -120,6 +121,6 @@ def test_the_page_is_told_the_figure_or_why_there_is_none():
     mine.unguided = lambda: Kept(3, 4)
     runs.add("visitor", mine)
     tell = next(function for function in _server_functions(runs) if function.__name__ == "unguided")
-    assert json.loads(tell(mine.id)) == {"kept": 3, "judged": 4, "cut": False}
-    assert tell("another") == tell(None) == ""
+    assert json.loads(asyncio.run(tell(mine.id))) == {"kept": 3, "judged": 4, "cut": False}
+    assert asyncio.run(tell("another")) == asyncio.run(tell(None)) == ""
     assert mine.copy().unguided is mine.unguided

@@ -5,10 +5,11 @@ import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from naive_speculate.events import Event, EventKind
 from naive_speculate.serving.delivery import pump
-from ui.run import runs as runs_module
-from ui.run.runs import Run, Runs
+from ui.run.runs import NO_ROOM, TOO_LARGE, Run, Runs
 
 
 def collect(run: Run) -> list[tuple[int, list[Event]]]:
@@ -153,13 +154,13 @@ def test_only_so_many_runs_are_kept_and_each_visitor_s_last_two():
     assert [runs.get(run.id) is not None for run in made] == [False, False, True, True, True]
 
 
-def test_what_a_visitor_opens_ends_nobody_s_run_and_is_itself_forgotten(monkeypatch):
-    monkeypatch.setattr("ui.run.runs.KEPT_EVENTS", 100)
-    runs, live, finished = Runs(), Run(), Run([Event(EventKind.BONUS)] * 10)
+def test_what_a_visitor_opens_ends_nobody_s_run_and_is_itself_forgotten():
+    live, finished = Run(), Run(events_of(10))
+    runs = Runs(total_bytes=10 * finished.size)
     live.start(decoding(silent))
     runs.add("somebody", live)
     runs.add("another", finished)
-    opened = [Run([Event(EventKind.BONUS)] * 80) for _ in range(3)]
+    opened = [Run(events_of(80)) for _ in range(3)]
     for run in opened:
         runs.add("visitor", run)
     assert not live.cancel.is_set()
@@ -194,12 +195,50 @@ def test_a_pinned_run_stays():
     assert runs.get("recorded") is run
 
 
-def test_long_runs_push_out_old_ones(monkeypatch):
-    monkeypatch.setattr(runs_module, "KEPT_EVENTS", 10)
-    runs = Runs()
-    first, second, third = (Run([Event(EventKind.STEP)] * 6) for _ in range(3))
-    for session, run in zip("abc", (first, second, third), strict=True):
+def events_of(count: int) -> list[Event]:
+    return [Event(EventKind.BONUS, text=f"token {number} ") for number in range(count)]
+
+
+def test_few_long_texts_push_out_old_runs_as_many_short_ones_do():
+    made = [Run([Event(EventKind.BONUS, text="é" * 50_000 + str(number))]) for number in range(3)]
+    assert all(50_000 < run.size < 70_000 for run in made)
+    runs = Runs(total_bytes=150_000)
+    for session, run in zip("abc", made, strict=True):
         runs.add(session, run)
-    assert runs.get(first.id) is None
-    assert runs.get(second.id) is None
-    assert runs.get(third.id) is third
+    assert [runs.get(run.id) is not None for run in made] == [False, True, True]
+
+
+def test_a_visitor_has_so_many_bytes():
+    before, after, others = (Run(events_of(100)) for _ in range(3))
+    runs = Runs(visitor_bytes=before.size * 3 // 2)
+    runs.add("another", others)
+    runs.add("visitor", before)
+    runs.add("visitor", after)
+    assert [runs.get(run.id) is not None for run in (before, after, others)] == [False, True, True]
+
+
+@pytest.mark.parametrize(("limits", "said"), [({"visitor_bytes": 2**21}, TOO_LARGE), ({"total_bytes": 2**21}, NO_ROOM)])
+def test_a_live_run_that_grows_too_large_is_ended_and_says_so(limits, said):
+    runs, run = Runs(**limits), Run()
+
+    def begin(cancel, deliver):
+        while not cancel.is_set():
+            deliver(events_of(1000))
+        deliver(None)
+
+    runs.add("visitor", run)
+    run.start(begin)
+    assert run.done.wait(60)
+    assert str(run.error) == said
+    assert run.size < 2**22
+
+
+def test_an_opened_run_is_given_to_one_visitor_only():
+    runs, run, mine = Runs(), Run(events_of(3)), Run(events_of(3))
+    runs.add(run.id, run)
+    runs.add("visitor", mine)
+    assert runs.adopt("visitor", run.id) is run
+    assert [runs.adopt("another", asked) for asked in (run.id, mine.id, "visitor", None, {})] == [None] * 5
+    runs.add("visitor", Run())
+    runs.add("visitor", Run())
+    assert runs.get(run.id) is None

@@ -39,7 +39,7 @@ def test_the_palette_reaches_the_style_sheet_for_both_themes():
 
 def test_scripts_are_served_as_modules_at_an_address_of_their_version():
     client = TestClient(Starlette(routes=[scripts()]))
-    address = re.search(r"root\}(.+?)`", mounting("stage"))[1]
+    address = re.search(r'URL\("\.(.+?)"', mounting("stage"))[1]
     answer = client.get(address)
     assert answer.headers["content-type"].startswith("text/javascript")
     for module in re.findall(r'from "\./(.+?)"', answer.text):

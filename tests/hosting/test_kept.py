@@ -1,0 +1,105 @@
+"""What visitors can make a real server keep is bounded in bytes, and the system gets it back: its resident memory."""
+
+import json
+import time
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+import pytest
+
+from benchmarks.server import Server
+from tests.hosting.http import get
+from ui.host.weight import TOTAL_BYTES, VISITOR_BYTES
+
+MEGABYTE = 2**20
+STARTED = {"kind": "started", "schema_version": 1, "prompt": "Once", "settings": {}}
+VISITORS = [f"visitor{number}" for number in range(8)]
+
+
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[Server]:
+    """A server whose memory nobody else uses."""
+    with Server(NAIVE_SPECULATE_MEASURING="off") as running:
+        running.wait_for("Running on local URL")
+        yield running
+
+
+def resident(server: Server) -> int:
+    return psutil.Process(server.process.pid).memory_info().rss
+
+
+def post(url: str, body: Any) -> Any:
+    sent = body if isinstance(body, bytes) else json.dumps(body).encode()
+    with urllib.request.urlopen(urllib.request.Request(url, sent, {"Content-Type": "application/json"}), timeout=120) as answer:
+        return json.load(answer)
+
+
+def long_trace(texts: int, letter: str = "a", characters: int = 3_900_000) -> bytes:
+    """Few events with long texts."""
+    events = [STARTED, *({"kind": "bonus", "step": n, "position": n, "text": letter * characters} for n in range(texts))]
+    return "\n".join(json.dumps(event, ensure_ascii=False) for event in events).encode()
+
+
+def event_of(url: str, target: str) -> tuple[int, int]:
+    """The number of the stage's event of that name, and the stage's own."""
+    config = json.loads(get(url + "config"))
+    stage = next(part["id"] for part in config["components"] if part["props"].get("elem_id") == "stage")
+    return next(each["id"] for each in config["dependencies"] if [stage, target] in each["targets"]), stage
+
+
+def opened(server: Server, session: str, trace: bytes) -> dict[str, Any]:
+    """What the page gets that opens a trace: the message for its stage, or the toast."""
+    number, _ = event_of(server.url, "open")
+    answer = post(f"{server.url}trace?name=long.jsonl", trace)
+    call = {"data": [], "event_data": answer, "fn_index": number, "session_hash": session}
+    post(server.url + "gradio_api/queue/join", call)
+    said = get(f"{server.url}gradio_api/queue/data?session_hash={session}")
+    messages = [json.loads(line.removeprefix("data: ")) for line in said.splitlines() if line.startswith("data: ")]
+    if toasts := [message["log"] for message in messages if message["msg"] == "log"]:
+        return {"toast": toasts[0]}
+    stage = next(message["output"]["data"][0] for message in messages if message["msg"] == "process_completed")
+    return json.loads(stage)
+
+
+def of_stage(server: Server, function: str, data: Any, session: str) -> str:
+    body = {"data": data, "fn_name": function, "component_id": event_of(server.url, "open")[1], "session_hash": session}
+    return post(server.url + "gradio_api/component_server", body)
+
+
+def settled(server: Server, most: int) -> int:
+    """The resident memory, as soon as it is at most so much, or after a minute."""
+    until = time.monotonic() + 60
+    while resident(server) > most and time.monotonic() < until:
+        get(server.url + "health")
+    return resident(server)
+
+
+def test_eight_long_traces_take_no_more_than_the_bound_and_are_given_back(own_server):
+    opened(own_server, VISITORS[0], long_trace(1, characters=10))
+    before = resident(own_server)
+    runs = {session: opened(own_server, session, long_trace(7))["run"] for session in VISITORS}
+    full = settled(own_server, before + TOTAL_BYTES)
+    assert full <= before + TOTAL_BYTES + 64 * MEGABYTE
+    kept = [session for session in VISITORS if of_stage(own_server, "resync", [runs[session], 0], session)]
+    assert kept == VISITORS[-len(kept) :], "the oldest goes first"
+    assert 7 <= len(kept) <= 8
+    for session in VISITORS:
+        for _ in range(2):
+            opened(own_server, session, long_trace(1, characters=10))
+    after = settled(own_server, before + 32 * MEGABYTE)
+    print(f"resident MB: {before >> 20} before, {full >> 20} with eight traces, {after >> 20} after")
+    assert after <= before + 32 * MEGABYTE
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        long_trace(7).replace(b'"}', '😀"}'.encode()),
+        json.dumps(STARTED | {"settings": {"x": [[]] * 900_000}}).encode(),
+    ],
+    ids=["wide characters", "many small objects"],
+)
+def test_a_trace_that_takes_more_memory_than_a_visitor_may_have_is_refused(own_server, trace):
+    assert f"more than the {VISITOR_BYTES // MEGABYTE} MB" in opened(own_server, "large", trace)["toast"]

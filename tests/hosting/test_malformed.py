@@ -1,0 +1,111 @@
+"""A call that cannot be is answered 4xx, in one line of the log, whatever is wrong with it."""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from benchmarks.server import Server
+from tests.hosting.http import get
+
+JSON = {"Content-Type": "application/json"}
+DATA: dict[str, Any] = {"data": ["Once", 3], "session_hash": "mine"}
+SERVER: dict[str, Any] = {"data": "recorded", "component_id": 1, "fn_name": "trace", "session_hash": "mine"}
+MALFORMED: dict[str, tuple[str, Any]] = {
+    "an unknown function": ("queue/join", DATA | {"fn_index": 99_999}),
+    "no function": ("queue/join", DATA),
+    "a negative function": ("queue/join", DATA | {"fn_index": -1}),
+    "an endless function": ("queue/join", DATA | {"fn_index": 10**40}),
+    "a function that is a text": ("queue/join", DATA | {"fn_index": "generate"}),
+    "an unknown function, past the queue": ("run/predict", DATA | {"fn_index": 99_999}),
+    "an unknown name, past the queue": ("run/nothing", DATA),
+    "an unknown name by the old address": ("api/nothing", DATA),
+    "an unknown name": ("call/nothing", DATA),
+    "an unknown name of version 2": ("call/v2/nothing", {"prompt": "Once"}),
+    "an unknown argument": ("call/v2/generate", {"prompt": "Once", "nothing": 1}),
+    "no argument": ("call/v2/generate", {}),
+    "a list where arguments should be": ("call/v2/generate", [1]),
+    "too few inputs": ("call/generate", {"data": []}),
+    "too many inputs": ("call/generate", {"data": [1] * 50}),
+    "data that are no list": ("call/generate", {"data": {"prompt": "Once"}}),
+    "an unknown trigger": ("queue/join", {"data": [], "fn_index": 0, "session_hash": "mine", "trigger_id": 99_999}),
+    "a session that is a list": ("queue/join", DATA | {"session_hash": [], "fn_index": 0}),
+    "a session with a long name": ("call/generate", DATA | {"session_hash": "x" * 5000}),
+    "no session": ("queue/join", {"data": [], "fn_index": 0}),
+    "an unknown component": ("component_server", SERVER | {"component_id": 99_999}),
+    "a component that is a list": ("component_server", SERVER | {"component_id": []}),
+    "a component without functions": ("component_server", SERVER | {"component_id": 1}),
+    "a function that is none for visitors": ("component_server", SERVER | {"fn_name": "__init__"}),
+    "a function that is a number": ("component_server", SERVER | {"fn_name": 3}),
+    "no function of the server": ("component_server", {"data": 1}),
+    "a list, to the server": ("component_server", [1]),
+    "an endless list, to the server": ("component_server", b"[" * 100_000),
+    "a session of the server with a long name": ("component_server", SERVER | {"session_hash": "x" * 5000}),
+    "nothing to be cancelled": ("cancel", {}),
+    "a number to be reset": ("reset", {"event_id": 3}),
+    "an unknown stream": ("stream/nothing", DATA),
+    "an unknown stream to be closed": ("stream/nothing/close", {}),
+    "no JSON": ("queue/join", b"{"),
+    "no text": ("call/generate", b"\xff\xfe"),
+    "nothing": ("run/generate", b""),
+}
+READING = {
+    "the results of an unknown session": "queue/data?session_hash=nobody",
+    "the results of no session": "queue/data",
+    "the results of an unknown call": "call/generate/nothing",
+    "the results of an unknown call of version 2": "call/v2/generate/nothing",
+    "the heartbeat of a session with a long name": "heartbeat/" + "x" * 5000,
+}
+
+
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[Server]:
+    """A server whose log nobody else writes."""
+    with Server(NAIVE_SPECULATE_MEASURING="off") as running:
+        running.wait_for("To create a public link")
+        yield running
+
+
+def answer(server: Server, path: str, body: Any = None) -> tuple[int, str, list[str]]:
+    """The status of a call, what it is answered, and the lines that the log has of it."""
+    before = len(server.log)
+    sent = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+    request = urllib.request.Request(f"{server.url}gradio_api/{path}", sent, JSON)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as given:
+            status, said = given.status, given.read().decode()
+    except urllib.error.HTTPError as error:
+        status, said = error.code, error.read().decode()
+    mark = json.dumps({"data": ["Once", 1, 0, 1, before]}).encode()  # once the log has this run, it has what came before
+    urllib.request.urlopen(urllib.request.Request(f"{server.url}gradio_api/call/generate", mark, JSON)).read()
+    server.wait_for(f'"seed": {before}', 60)
+    return status, said, [line for line in server.log[before:].splitlines() if '"outcome"' not in line]
+
+
+@pytest.mark.parametrize(("path", "body"), MALFORMED.values(), ids=MALFORMED)
+def test_a_call_that_cannot_be_is_refused_in_one_line(own_server, path, body):
+    status, said, lines = answer(own_server, path, body)
+    assert 400 <= status < 500, (status, said)
+    assert len(said) < 1000
+    assert lines == [f"refused POST {'/'.join(path.split('/')[: 2 if path.startswith(('queue', 'call/v2')) else 1])}: {status}"]
+
+
+@pytest.mark.parametrize("path", READING.values(), ids=READING)
+def test_what_is_not_there_cannot_be_read(own_server, path):
+    status, said, lines = answer(own_server, path)
+    assert 400 <= status < 500, (status, said)
+    assert len(lines) == 1
+    assert lines[0].endswith(f": {status}")
+
+
+def test_every_function_of_the_page_refuses_nonsense_without_a_trace_in_the_log(own_server):
+    config = json.loads(get(own_server.url + "config"))
+    for number in (each["id"] for each in config["dependencies"] if not each["cancels"]):  # Gradio gives these the session
+        status, said, lines = answer(own_server, "queue/join", {"data": [1] * 99, "fn_index": number, "session_hash": "mine"})
+        assert (400 <= status < 500, len(lines)) == (True, 1), (number, status, said, lines)
+        status, said, lines = answer(own_server, "run/nothing", {"data": [1] * 99, "fn_index": number, "session_hash": "mine"})
+        assert status < 500, (number, status, said)
+        assert len(lines) <= 1, (number, lines)

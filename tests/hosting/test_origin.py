@@ -1,0 +1,114 @@
+"""No header of a visitor's decides where scripts come from; the usual headers are sent; the host decides on `/metrics`."""
+
+import json
+import urllib.error
+import urllib.request
+from typing import Any
+
+import pytest
+from gradio import route_utils
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from tests.hosting.http import get
+from ui.host.configuration import read_configuration
+from ui.host.origin import own_names, policy, readable, trust
+
+
+def ask(url: str, **headers: str) -> tuple[int, str, dict[str, str]]:
+    request = urllib.request.Request(url, headers={name.replace("_", "-"): value for name, value in headers.items()})
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, answer.read().decode(), dict(answer.headers)
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode(), dict(error.headers)
+
+
+HOSTILE: dict[str, dict[str, str]] = {
+    "Host": {"Host": "evil.example"},
+    "a forwarded host": {"X_Forwarded_Host": "evil.example"},
+    "a forwarded host among others": {"X_Forwarded_Host": "evil.example, 127.0.0.1"},
+    "a forwarded host with a user": {"X_Forwarded_Host": "127.0.0.1@evil.example"},
+    "a forwarded host with a path": {"X_Forwarded_Host": "evil.example/127.0.0.1"},
+    "Gradio's own": {"X_Gradio_Server": "https://evil.example"},
+    "no address": {"X_Gradio_Server": "::::"},
+    "no host": {"Host": "::::"},
+    "no forwarded host": {"X_Forwarded_Host": "[::::"},
+}
+
+
+@pytest.mark.parametrize("path", ["", "config", "gradio_api/info", "gradio_api/openapi.json", "?embed=1"])
+@pytest.mark.parametrize("headers", HOSTILE.values(), ids=HOSTILE)
+def test_no_header_reaches_the_address_that_scripts_come_from(server, path, headers):
+    status, said, _ = ask(server.url + path, **headers)
+    assert status == 200
+    assert "evil.example" not in said
+    assert "::::" not in said
+
+
+def test_the_page_s_own_address_is_told_where_its_name_is_known(server):
+    assert json.loads(get(server.url + "config"))["root"] == server.url.rstrip("/")
+    assert json.loads(ask(server.url + "config", Host="lan.example")[1])["root"] == ""
+
+
+@pytest.mark.parametrize("path", ["", "config", "health", "no/such/page", "gradio_api/upload"])
+def test_every_answer_says_what_a_browser_may_do_with_it(server, path):
+    _, _, headers = ask(server.url + path)
+    found = {name.lower(): value for name, value in headers.items()}
+    assert found["x-content-type-options"] == "nosniff"
+    assert found["referrer-policy"] == "same-origin"
+    assert "frame-ancestors 'self' https://huggingface.co" in found["content-security-policy"]
+    assert "'unsafe-inline'" not in found["content-security-policy"].split("style-src")[0]
+
+
+def test_anybody_s_slides_may_frame_an_embedded_page_and_no_other(server):
+    framed = {query: ask(f"{server.url}?{query}")[2]["content-security-policy"] for query in ("embed=1", "embed=", "a=embed=1")}
+    assert ["frame-ancestors" in said for said in framed.values()] == [False, True, True]
+
+
+def test_names_are_this_machine_s_the_space_s_and_the_operator_s(monkeypatch):
+    monkeypatch.setenv("SPACE_HOST", "me-page.hf.space")
+    monkeypatch.setattr(route_utils, "get_root_url", None)
+    trust(own_names(read_configuration({"NAIVE_SPECULATE_HOSTS": "Page.example, 192.168.1.5"}, {}).hosts, "0.0.0.0"))
+    roots = {
+        "localhost:7860": "http://localhost:7860",
+        "page.example": "http://page.example",
+        "192.168.1.5:8000": "http://192.168.1.5:8000",
+        "[::1]:7860": "http://[::1]:7860",
+        "me-page.hf.space": "http://me-page.hf.space",
+        "other.hf.space": "",
+        "192.168.1.6": "",
+    }
+    assert {host: root(host) for host in roots} == roots
+    assert root("x", ("x-forwarded-host", "page.example"), ("x-forwarded-proto", "https")) == "https://page.example"
+    assert root("localhost", root_path="/deeper/") == "http://localhost/deeper"
+    assert root("other", root_path="/deeper/") == "/deeper"
+    assert root("other", root_path="https://page.example/deeper/") == "https://page.example/deeper"
+    assert "img-src 'self' data: blob: https://huggingface.co" in policy("n")
+    with pytest.raises(ValueError, match="NAIVE_SPECULATE_HOSTS"):
+        read_configuration({"NAIVE_SPECULATE_HOSTS": "http://page.example/"}, {})
+
+
+def root(host: str, *more: tuple[str, str], root_path: str = "") -> str:
+    headers = [(name.encode(), value.encode()) for name, value in (("host", host), *more)]
+    scope = {"type": "http", "method": "GET", "scheme": "http", "path": "/", "query_string": b"", "headers": headers}
+    return route_utils.get_root_url(Request(scope), "/", root_path)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "near", "far", "passed_on"), [("all", 200, 200, 200), ("local", 200, 403, 403), ("off", 404, 404, 404)]
+)
+def test_the_host_decides_who_reads_the_counters(metrics, near, far, passed_on):
+    async def answer(_: Request) -> Any:
+        return PlainTextResponse("counters")
+
+    routes = readable([Route("/health", answer), Route("/metrics", answer)], metrics)
+    here = TestClient(Starlette(routes=routes), client=("127.0.0.1", 5))
+    there = TestClient(Starlette(routes=routes), client=("192.0.2.7", 5))
+    assert here.get("/metrics").status_code == near
+    assert there.get("/metrics").status_code == far
+    assert here.get("/metrics", headers={"X-Forwarded-For": "192.0.2.7"}).status_code == passed_on
+    assert there.get("/health").status_code == 200

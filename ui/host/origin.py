@@ -1,0 +1,145 @@
+"""The page's own address, which no visitor's headers decide, and what its pages may load and who may frame them."""
+
+import os
+import re
+from collections.abc import Iterable
+from ipaddress import ip_address
+from secrets import token_urlsafe
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from gradio import route_utils
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+OURS = frozenset({"localhost", "127.0.0.1", "::1"})
+HOST = re.compile(r"([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d{1,5})?", re.ASCII)
+HUGGING_FACE = "https://huggingface.co https://*.huggingface.co https://*.hf.space"
+POLICY = {
+    "default-src": "'self'",
+    # Gradio makes functions of text (`js=`, `js_on_load`).
+    "script-src": "'self' 'unsafe-eval' 'nonce-{nonce}'",
+    "style-src": "'self' 'unsafe-inline'",
+    "img-src": "'self' data: blob:",
+    "font-src": "'self' data:",
+    "connect-src": "'self' data: blob:",
+    "worker-src": "'self' blob:",
+    "object-src": "'none'",
+    "base-uri": "'self'",
+    "form-action": "'self'",
+    "frame-ancestors": f"'self' {HUGGING_FACE}",
+}
+"""What a page may load, and who may frame it."""
+ON_A_SPACE = ("img-src", "connect-src")
+"""Gradio's bar for Spaces asks the Hub."""
+INLINE = re.compile(rb"<script(?=[\s>])")
+
+
+def own_names(listed: Iterable[str] = (), host: str | None = None) -> frozenset[str]:
+    """The names under which visitors may know the page: this machine's, the Space's, and those that the operator listed.
+
+    Args:
+        listed: The operator's.
+        host: The address that the server listens on.
+    """
+    names = {*OURS, *listed, host or "", os.environ.get("SPACE_HOST", "")}
+    return frozenset(name.lower() for name in names if name)
+
+
+def trust(names: frozenset[str]) -> None:
+    """Have Gradio derive the page's address from these names only.
+
+    It would believe `Host`, `X-Forwarded-Host` and `X-Gradio-Server`. Under any other name the address is relative, which
+    browsers complete by the address that they have the page from.
+    """
+
+    def root_of(request: HttpRequest, route_path: str, root_path: str | None) -> str:
+        path = (root_path or "").rstrip("/")
+        if path.startswith(("http://", "https://")):
+            return path
+        asked = request.headers.get("x-forwarded-host") or request.headers.get("host") or ""
+        host = asked.split(",")[0].strip().lower()
+        if not HOST.fullmatch(host) or urlsplit(f"//{host}").hostname not in names:
+            return path
+        secure = request.headers.get("x-forwarded-proto", request.url.scheme).split(",")[0].strip() == "https"
+        return f"http{'s' * secure}://{host}{path}"
+
+    route_utils.get_root_url = root_of
+
+
+class Headers:
+    """Around the server's routes: says in each answer what a browser may do with it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        nonce = token_urlsafe(16)
+        html = False
+
+        async def marked(message: Message) -> None:
+            nonlocal html
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                html = headers.get("content-type", "").startswith("text/html")
+                headers["X-Content-Type-Options"] = "nosniff"
+                headers["Referrer-Policy"] = "same-origin"
+                headers["Content-Security-Policy"] = policy(nonce, embedded=bool(parse_qs(scope["query_string"]).get(b"embed")))
+                if html and "content-length" in headers:
+                    del headers["content-length"]
+            elif html:
+                marks = b'<script nonce="%s"' % nonce.encode()
+                message = {**message, "body": INLINE.sub(marks, message.get("body", b""))}
+            await send(message)
+
+        await self._app(scope, receive, marked)
+
+
+def policy(nonce: str, *, embedded: bool = False) -> str:
+    """The content security policy of an answer.
+
+    Args:
+        nonce: That of its scripts.
+        embedded: Whether the page was asked for by somebody's slides, which may be anywhere, also in a file.
+    """
+    parts: dict[str, Any] = dict(POLICY)
+    if embedded:
+        del parts["frame-ancestors"]
+    if os.environ.get("SPACE_HOST"):
+        parts |= {name: f"{parts[name]} {HUGGING_FACE}" for name in ON_A_SPACE}
+    return "; ".join(f"{name} {value}" for name, value in parts.items()).replace("{nonce}", nonce)
+
+
+def readable(routes: Iterable[BaseRoute], metrics: str) -> list[BaseRoute]:
+    """The operator's addresses, with `/metrics` for those who may read it: `all`, `local` or `off`."""
+    given = [route for route in routes if metrics != "off" or not _is_metrics(route)]
+    return [_local(route) if metrics == "local" and _is_metrics(route) else route for route in given]
+
+
+def _is_metrics(route: BaseRoute) -> bool:
+    return isinstance(route, Route) and route.path == "/metrics"
+
+
+def _local(route: Any) -> Route:
+    async def answer(request: HttpRequest) -> Response:
+        forwarded = "x-forwarded-for" in request.headers or "forwarded" in request.headers
+        if forwarded or request.client is None or not _is_loopback(request.client.host):
+            return Response(status_code=403)
+        response: Response = await route.endpoint(request)
+        return response
+
+    return Route(route.path, answer)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,132 @@
+"""Gradio's queue with bounds in bytes: on what waits in it, and on the messages that nobody has read yet."""
+
+import asyncio
+from typing import Any
+
+import gradio as gr
+from gradio.queueing import Event, Queue
+from gradio.server_messages import EventMessage, ProcessCompletedMessage
+from gradio.utils import LRUCache
+
+from ui.host.calls import MOST_SESSION_CHARACTERS
+from ui.host.weight import TOTAL_BYTES, VISITOR_BYTES, give_back, weight
+
+COUNT_BYTES = 2**20
+"""After so many bytes of messages, all that are unread are counted."""
+UNREAD = "Nobody read what this call gave, and the server keeps no more of it. The call was ended."
+CROWDED = "So many calls wait that the server has no room for this one. Try again in a moment."
+
+
+class Messages(asyncio.Queue[EventMessage]):
+    """A visitor's unread messages, which take `size` bytes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.size = 0
+        self._sizes: list[int] = []
+
+    def _put(self, item: EventMessage) -> None:
+        self._sizes.append(weight([getattr(item, "output", None)]))
+        self.size += self._sizes[-1]
+        super()._put(item)
+
+    def _get(self) -> EventMessage:
+        self.size -= self._sizes.pop(0)
+        item: EventMessage = super()._get()
+        return item
+
+    @property
+    def last(self) -> int:
+        """The bytes of the newest one."""
+        return self._sizes[-1] if self._sizes else 0
+
+    def clear(self) -> None:
+        """Forget them all."""
+        while not self.empty():
+            self.get_nowait()
+
+
+class _Sessions(LRUCache[str, Messages]):
+    """The messages of each session; the oldest session is forgotten where there are too many."""
+
+    def __setitem__(self, session: str, _: Any) -> None:
+        super().__setitem__(session, Messages())
+
+
+class BoundedQueue(Queue):
+    """Ends calls whose results nobody reads, once these take too many bytes, and refuses calls that would wait with too many.
+
+    Args:
+        page: Whose calls they are.
+        size: Most calls that may wait.
+        visitor_bytes: Of a visitor's unread messages, and of all calls that wait.
+        total_bytes: Of all unread messages.
+    """
+
+    def __init__(self, page: gr.Blocks, size: int, visitor_bytes: int = VISITOR_BYTES, total_bytes: int = TOTAL_BYTES) -> None:
+        super().__init__(live_updates=True, concurrency_count=page.max_threads, update_intervals=1, max_size=size, blocks=page)
+        self.visitor_bytes, self.total_bytes = visitor_bytes, total_bytes
+        self._waiting: dict[str, int] = {}
+        self._sent = 0
+        self.pending_messages_per_session: Any = _Sessions(self.pending_messages_per_session.max_size)
+
+    async def push(self, body: Any, request: Any, username: Any) -> Any:
+        """Let a call wait (see Gradio's `Queue.push`), unless it cannot be."""
+        if wrong := self._wrong(body):
+            return False, wrong, "error"
+        size = weight([body.data, body.event_data])  # 0.2 s for the worst body that `Guard` lets pass
+        self._waiting = {name: taken for name, taken in self._waiting.items() if name in self.event_ids_to_events}
+        if sum(self._waiting.values()) + size > self.visitor_bytes:
+            return False, CROWDED, "queue_full"
+        for session in self.pending_event_ids_session.keys() - self.pending_messages_per_session.keys():
+            del self.pending_event_ids_session[session]
+        answer = await super().push(body, request, username)
+        if answer[0]:
+            self._waiting[str(answer[1])] = size
+        return answer
+
+    def _wrong(self, body: Any) -> str:
+        """What is wrong with a call; empty where nothing is."""
+        function = self.blocks.fns.get(body.fn_index)
+        if function is None:
+            return "there is no such function"
+        if len(body.session_hash or "") > MOST_SESSION_CHARACTERS:
+            return "the session's name is too long"
+        if body.trigger_id is not None and body.trigger_id not in self.blocks.blocks:
+            return "there is no such trigger"
+        if function.cancels:  # Gradio gives these the session
+            return ""
+        try:
+            self.blocks.validate_inputs(function, body.data)
+        except gr.Error as error:
+            return error.message
+        return ""
+
+    def send_message(self, event: Event, event_message: EventMessage) -> None:
+        """Keep a message until it is read, as far as there is room."""
+        super().send_message(event, event_message)
+        unread = self.pending_messages_per_session
+        mine = unread[event.session_hash]
+        if mine.size > self.visitor_bytes:
+            self._drop(event.session_hash)
+        self._sent += mine.last
+        if self._sent > COUNT_BYTES:
+            self._sent = 0
+            total = sum(messages.size for messages in unread.values())
+            for session, messages in list(unread.items()):
+                if total <= self.total_bytes:
+                    return
+                total -= messages.size
+                self._drop(session)
+
+    def _drop(self, session: str) -> None:
+        """Forget a session's messages, and end its calls."""
+        messages = self.pending_messages_per_session[session]
+        if not messages.size:
+            return
+        messages.clear()
+        for event in [event for job in self.active_jobs if job for event in job if event.session_hash == session]:
+            event.alive = False
+        for name in self.pending_event_ids_session.get(session, ()):
+            messages.put_nowait(ProcessCompletedMessage(output={"error": UNREAD}, success=False, event_id=name))
+        give_back(self.visitor_bytes)
