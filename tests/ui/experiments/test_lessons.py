@@ -17,7 +17,9 @@ from ui.experiments.lessons.lesson import Trial, end_of, showing
 from ui.experiments.lessons.places import ABOUT_A_THIRD, OPEN
 from ui.experiments.lessons.tally import Tally
 from ui.experiments.lessons.text import filled, inline, parse, read_steps, to_html
+from ui.experiments.lossless import OTHERS
 from ui.host.catalog import Catalog, ServedPair
+from ui.labels import percent
 from ui.run.settings import Settings
 
 NUMBERS = [lesson.number for lesson in LESSONS]
@@ -138,6 +140,27 @@ def test_what_was_recorded_is_at_places_that_teach():
     kinds = [draft["kind"] for draft in recorded_lesson(2)["rounds"][0]["drafts"]]
     assert kinds.count("accepted") >= 2
     assert kinds.count("rejected") == 1
+
+
+def test_what_the_draft_overrates_is_said_of_its_whole_distribution():
+    fork = recorded_lesson(4)
+    said = unchanged.words(fork)["overrates"]
+    named = {str(entry["token_id"]) for entry in fork["target"]}
+    outside = sum(prob for token, prob in fork["draft"].items() if token not in named)
+    assert outside > 0.2
+    assert f"q = {percent(outside)}, p = 0% together. There the draft overrates most." in said
+    assert "Of the tokens shown by name it overrates “shore” most: q = 14%, but p = 12%." in said
+    inside = {**fork, "draft": {token: prob / (1 - outside) for token, prob in fork["draft"].items() if token in named}}
+    assert unchanged.words(inside)["overrates"].startswith("The draft overrates “")
+
+
+def test_the_table_of_a_rejection_sums_to_1():
+    shown = accept.markup(recorded_lesson(3))
+    rows = re.findall(r"<tr.*?</tr>", shown.partition("<tbody>")[2])
+    assert OTHERS in rows[-1]
+    for kind in ("proposed", "bonus", "resampled"):
+        cells = re.findall(rf'data-kind="{kind}" style="--share:([\d.]+)"', "".join(rows))
+        assert sum(map(float, cells)) == pytest.approx(1, abs=1e-3)
 
 
 def test_another_refusal_is_another_token(catalog):
