@@ -2,7 +2,7 @@
 // alone: a draft token is drawn from q, then u decides, then a rejected one is resampled. What comes out fills up to p.
 
 import { hold, make } from "./dom.js";
-import { number, percent } from "./format.js";
+import { number, two } from "./format.js";
 import { edge } from "./judged.js";
 
 const AT_ONCE = 1000;
@@ -155,7 +155,7 @@ export class Roll {
     const alpha = this.bins.reduce((total, [, , , shared]) => total + shared, 0);
     const [[text, p, q], { drafted, kept: own }] = [this.bins[0], counts[0]];
     this.said.textContent = `${rolled.toLocaleString("en")} new draws at this position: ${kept.toLocaleString("en")} draft tokens accepted, ` +
-      `${(rolled - kept).toLocaleString("en")} rejected and resampled (exact α here: ${percent(alpha)}). The drafter proposed “${text}” ` +
+      `${(rolled - kept).toLocaleString("en")} rejected and resampled (exact α here: ${two(alpha)}). The drafter proposed “${text}” ` +
       `${drafted.toLocaleString("en")} times, and ${own.toLocaleString("en")} of these were accepted (min(1, p/q) = ${number(Math.min(1, p / q))}). What comes out follows the target's p.`;
   }
 }

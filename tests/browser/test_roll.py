@@ -148,16 +148,16 @@ def test_where_a_die_alone_decides_nothing_it_is_said_and_not_offered(page, tmp_
     choose(page, event)
     expect(page.locator(".ns-roll-why")).to_have_text(UNRECORDED)
     expect(page.locator(".ns-die > input")).to_be_visible()  # its own p, q and u are known
-    expect(page.locator("#chart-positions")).to_have_attribute("aria-label", re.compile("Kept when reached"))
+    expect(page.locator("#chart-positions")).to_have_attribute("aria-label", re.compile("Accepted when reached: α = "))
 
 
 def test_luck_is_told_from_skill_beside_what_was_seen(page, recorded):
     ended(page)
     figures = recorded.expected_acceptance
-    said = f"This draft's α is {figures.alpha:.2f} ± {figures.deviation:.2f}; you saw {figures.observed:.2f}"
+    said = f"This draft's exact α is {figures.alpha:.2f} ± {figures.deviation:.2f}; observed {figures.observed:.2f}"
     expect(page.locator(".ns-chart", has=page.locator("#chart-positions"))).to_contain_text(said)
     expect(page.locator("#stats")).to_contain_text(
-        f"To be expected of this draft: {figures.alpha:.0%} ± {figures.deviation:.0%}"
+        f"Expected for this draft: {figures.alpha:.2f} ± {figures.deviation:.2f}"
     )
     expect(page.locator("#chart-speedup")).to_have_attribute("aria-label", re.compile(f"α = {figures.alpha:.2f}"))
     page.locator("#chart-speedup").scroll_into_view_if_needed()

@@ -106,11 +106,11 @@ def _overrates(census: Census) -> str:
     own = f"most: q = {percent(census.draft.get(most.token_id, 0.0))}, but p = {percent(most.prob)}."
     if not q and not p:
         return f"The draft overrates {one} {own}"
-    rest = f"All others, the last bar, are the tokens outside the target's {len(census.target)} most probable: "
+    rest = f"The last bar is all tokens outside the target's {len(census.target)} most probable: "
     rest += f"q = {percent(q)}, p = {percent(p)} together."
     if q - p <= excess:
         return f"{rest} The draft overrates {one} {own}"
-    return f"{rest} There the draft overrates most. Of the tokens shown by name it overrates {one} {own}"
+    return f"{rest} The draft overrates these most. Of the tokens with a bar of their own it overrates {one} {own}"
 
 
 def right(_data: Data) -> list[int]:
