@@ -161,7 +161,7 @@ def test_lengths_are_the_metrics_histogram_as_shares(chart):
     (bars,) = figure.data
     assert list(bars.customdata) == trace.metrics.acceptance_histogram == [1, 1, 1, 1, 1]
     assert sum(bars.y) == pytest.approx(1)
-    assert f"{trace.metrics.mean_acceptance_length:.2f} tokens a round" in note(figure)
+    assert f"{trace.metrics.mean_acceptance_length:.2f} tokens per target pass" in note(figure)
 
 
 def test_timing_stacks_to_the_steps_whole_time(chart):

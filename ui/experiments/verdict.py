@@ -66,8 +66,8 @@ def _against_plain(plain: Trace, drafting: Trace) -> list[str]:
     if longer < 1 + DRAW:
         return [first, numbers]
     why = (
-        f"A pass with drafts gave {b.mean_acceptance_length:.1f} tokens but took {longer:.1f} times as long as a plain one: "
-        "the guesses must be made, and checking several tokens takes longer than writing one."
+        f"A step with drafts gave {b.num_generated_tokens / b.num_spec_steps:.2f} tokens but took {longer:.2f} times as long as a plain "
+        "one: tokens must be drafted, and verifying several takes longer than decoding one."
     )
     return [first, numbers, why]
 

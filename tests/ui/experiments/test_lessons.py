@@ -274,13 +274,13 @@ def test_what_lesson_5_reckons_with_alpha_is_reckoned_with_the_alpha_that_it_sho
     bars, powers = guesses.views(data)[1]["figure"]["data"]
     assert powers["y"] == pytest.approx([float(shown["alpha"]) ** n for n in range(1, 1 + len(powers["y"]))])
     below = sum(bar < power for bar, power in zip(bars["y"], powers["y"], strict=True))
-    assert shown["line"].startswith(f"{below} of the {len(bars['y'])} bars lie below the line")
-    assert f"Of all steps, {percent(bars['y'][0])} accepted the first draft token, not {percent(float(shown['alpha']))}" in shown["line"]
+    assert shown["line"].startswith(f"{below} of {len(bars['y'])} bars lie below the line. ")
+    assert f"of all steps, {percent(bars['y'][0])} accepted the first draft token, not {percent(float(shown['alpha']))}" in shown["line"]
     widest = data["known"][shown["many"]]
     missing = int(shown["many"]) * widest["rounds"] - widest["drafted"]
     assert f"{missing} of {int(shown['many']) * widest['rounds']} draft tokens were never proposed" in shown["line"]
     high = {**data["known"], shown["many"]: {**widest, "kept_at": [widest["rounds"]] * 12}}
-    assert guesses.words({"known": high})["line"] == "Here 0 of the 12 bars lie below the line."
+    assert guesses.words({"known": high})["line"] == "0 of 12 bars lie below the line."
 
 
 def test_lesson_5_draws_every_k_as_far_from_0_as_it_is_large():

@@ -87,18 +87,15 @@ def _line(data: Data) -> str:
     many = max(gains(data))
     below = sum(share < a**place for place, share in enumerate(found, start=1))
     missing, full = many * run["rounds"] - run["drafted"], many * run["rounds"]
-    said = f"{below} of the {len(found)} bars lie below the line"
-    reasons = []
-    if found and found[0] < a:
-        reasons.append(
-            "α is a mean over judged draft tokens, and an easy passage has more of these than a hard one, where each step "
-            f"ends at its first rejection. Of all steps, {percent(found[0])} accepted the first draft token, not {percent(a)}"
+    said = f"{below} of {len(found)} bars lie below the line."
+    if below and found[0] < a:
+        said += (
+            " α is a mean over judged draft tokens, and an easy passage has more of them than a hard one, where each step ends at "
+            f"its first rejection: of all steps, {percent(found[0])} accepted the first draft token, not {percent(a)}."
         )
-    if missing > 0:
-        reasons.append(f"at the end of a text windows are shorter: {missing} of {full} draft tokens were never proposed")
-    if not below or not reasons:
-        return f"Here {said}."
-    return f"{said}, for acceptance is not independent of the text. {'; and '.join(reasons)}."
+    if below and missing:
+        said += f" And windows are shorter at the end of a text: {missing} of {full} draft tokens were never proposed."
+    return said
 
 
 def words(data: Data) -> dict[str, str]:
@@ -121,7 +118,7 @@ def words(data: Data) -> dict[str, str]:
         "few": str(few),
         "beside": ", and ".join(f"k\u00a0=\u00a0{k} was {found[k]:.2f} times as fast" for k in (few, many) if k != top),
         "beyond": ", which here may lie beyond what was tried" if top == many else "",
-        "alike": f"k = {', '.join(others)} cannot be told from it: some of their runs were as fast."
+        "alike": f"k = {', '.join(others)} {'is' if len(others) == 1 else 'are'} a statistical tie: some runs were as fast."
         if others
         else "The others are clearly slower.",
     }
