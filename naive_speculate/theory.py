@@ -33,8 +33,8 @@ def expected_tokens(alpha: float, k: int) -> float:
 
 
 def expected_accepted(ratios: Sequence[float], *, block: bool = False) -> float:
-    """Expected number of accepted draft tokens of one window, over the draws: a sum over its positions i of the probability that
-    at least the first i draft tokens are accepted, given these.
+    """Expected number of accepted draft tokens of one window: the sum over its positions i of the probability that at least the
+    first i draft tokens are accepted, given these.
 
     Speculative sampling: Π_{j ≤ i} min(1, r_j). Block verification: p_i = min(1, p_{i−1} r_i), p_0 = 1 (Sun et al. 2024, arXiv
     2403.10444). Whether position i stands also depends on the draft tokens after it; these are averaged out, which takes no

@@ -242,8 +242,8 @@ def test_the_headline_says_what_the_metrics_say(show):
         ("200", "this run, including prompt processing"),
         (
             "1.60× (1.45 to 1.84)",
-            "Measured after the run, excluding prompt processing: 100 tokens per second plain, 160 with drafts (3.10 tokens per "
-            "target pass). a machine",
+            "Measured after the run, excluding prompt processing: 100 tokens per second plain, 160 with drafts (3.10 tokens "
+            "per target pass). a machine",
         ),
     ]
     assert "proposed 8 draft tokens; the target model accepted 4, rejected 1 and discarded 3:" in show(trace).sentence
@@ -265,7 +265,8 @@ def test_what_comes_after_the_end_of_the_text_is_counted_as_in_the_legend(show):
         assert shown.numbers[0][1].startswith(said)
         assert shown.numbers[0][0] == percent(trace.metrics.draft_acceptance_rate)
     assert "α = 0.88 of the 8 judged" in shown.numbers[0][1]
-    assert shown.numbers[1] == (f"{trace.metrics.mean_acceptance_length:.2f}", "with 2 tokens after the end of the text; plain decoding: 1")
+    pace = f"{trace.metrics.mean_acceptance_length:.2f}"
+    assert shown.numbers[1] == (pace, "with 2 tokens after the end of the text; plain decoding: 1")
 
 
 def test_block_verification_reaches_every_draft(show):

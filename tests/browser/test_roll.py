@@ -156,9 +156,7 @@ def test_luck_is_told_from_skill_beside_what_was_seen(page, recorded):
     figures = recorded.expected_acceptance
     said = f"This draft's exact α is {figures.alpha:.2f} ± {figures.deviation:.2f}; observed {figures.observed:.2f}"
     expect(page.locator(".ns-chart", has=page.locator("#chart-positions"))).to_contain_text(said)
-    expect(page.locator("#stats")).to_contain_text(
-        f"Expected for this draft: {figures.alpha:.2f} ± {figures.deviation:.2f}"
-    )
+    expect(page.locator("#stats")).to_contain_text(f"Expected for this draft: {figures.alpha:.2f} ± {figures.deviation:.2f}")
     expect(page.locator("#chart-speedup")).to_have_attribute("aria-label", re.compile(f"α = {figures.alpha:.2f}"))
     page.locator("#chart-speedup").scroll_into_view_if_needed()
     expect(page.locator("#chart-speedup .main-svg").first).to_be_attached()

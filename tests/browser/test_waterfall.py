@@ -111,7 +111,7 @@ def test_the_recorded_run_carries_its_figure_and_sliders_need_no_server(page):
     expect(page.locator(f"{SPEEDUP} b")).to_contain_text(f"{recorded.value:.2f}×")
     expect(page.locator(SPEEDUP)).to_contain_text(recorded.machine)
     board = page.locator("#waterfall")
-    expect(board.locator("figcaption")).to_contain_text(f"the measurement's {recorded.tokens_per_round:.2f} tokens per target pass")
+    expect(board.locator("figcaption")).to_contain_text(f"measurement's {recorded.tokens_per_round:.2f} tokens per target")
     see_chart(page, "chart-waterfall")
     asked = []
     page.on("request", lambda request: asked.append(request.url))

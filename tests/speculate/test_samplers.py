@@ -228,8 +228,8 @@ def test_block_verification_never_keeps_fewer_drafts_on_average(vocab_size, k, s
 
 
 def accepted_with_each_number(verifier, p, q, drafts) -> list[float]:
-    """Over all draws: the probability that a window's first 0, 1, 2 … draft tokens are accepted and no more. Each position's draw
-    is once just below its acceptance probability, and once that itself."""
+    """Over all draws: the probability that a window's first 0, 1, 2 … draft tokens are accepted and no more. Each position's
+    draw is once just below its acceptance probability, and once that itself."""
     k = len(drafts)
     ids, lengths = torch.tensor([drafts]), torch.tensor([k])
     h = verifier.judge(p[None], q[None], ids, torch.zeros(1, k, dtype=torch.float64), lengths).accept_probs[0]

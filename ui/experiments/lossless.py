@@ -137,8 +137,8 @@ def _count(census: Census, events: Iterable[Event]) -> None:
 
 
 def shares(census: Census | None) -> Figure:
-    """Counted shares, stacked from accepted and resampled tokens, with p and q as marks. All tokens outside the target's list are
-    the last bar, so that p and q both sum to 1."""
+    """Counted shares, stacked from accepted and resampled tokens, with p and q as marks. All tokens outside the target's list
+    are the last bar, so that p and q both sum to 1."""
     if census is None or not census.draws:
         return empty(NOT_DRAWN_YET, height=298)
     tokens = census.target

@@ -65,10 +65,8 @@ def _against_plain(plain: Trace, drafting: Trace) -> list[str]:
     longer = (b.total_seconds / b.num_spec_steps) / (a.total_seconds / a.num_spec_steps) if a.total_seconds else 0.0
     if longer < 1 + DRAW:
         return [first, numbers]
-    why = (
-        f"A step with drafts gave {b.num_generated_tokens / b.num_spec_steps:.2f} tokens but took {longer:.2f} times as long as a plain "
-        "one: tokens must be drafted, and verifying several takes longer than decoding one."
-    )
+    pace = b.num_generated_tokens / b.num_spec_steps
+    why = f"A step with drafts gave {pace:.2f} tokens but took {longer:.2f} times as long as a plain one: tokens must be drafted, and verifying several takes longer than decoding one."
     return [first, numbers, why]
 
 

@@ -127,7 +127,8 @@ def distributions(trace: Trace, number: int) -> dict[str, Any]:
         for token in _tokens_shown(event, drafted.draft_top, judged)
     ]
     takeaway = f"▸ marks “{visible(event.text or event.token, 16)}”; ␣ is a space"
-    rest = [max(0.0, 1 - math.fsum(prob or 0.0 for prob in column)) for column in zip(*(t["probs"] for t in tokens), strict=True)]
+    columns = zip(*(token["probs"] for token in tokens), strict=True)
+    rest = [max(0.0, 1 - math.fsum(prob or 0.0 for prob in column)) for column in columns]
     if max(rest) < LEAST_SHOWN:
         rest = []
     elif any(None in token["probs"] for token in tokens):

@@ -1,7 +1,7 @@
 """What the other strategies would have accepted of a run's draft tokens, step by step: its events as markup, in a dialog.
 
-The counts with the run's own draws are the decoder's; what is expected over all draws follows from the p and q of the draft tokens,
-which every trace has.
+The counts with the run's own draws are the decoder's. What is expected over all draws follows from the p and q of the draft
+tokens, which every trace with probabilities has.
 """
 
 import html
@@ -32,9 +32,9 @@ GREEDY = (
 NO_DRAWS = "Typical acceptance makes no draws, so for the strategies that need draws only the expected number is known here."
 SAME_TEXT = "The draws are those of the run, and every step begins with the text that the run had by then."
 EXPECTED = (
-    "Expected: the exact mean over all draws, for these draft tokens. Under block verification it is also the mean over the draft "
-    "tokens that could have followed, since they decide whether a position stands. It is never below that of speculative sampling; "
-    "the number from one set of draws can be."
+    "Expected: the exact mean over all draws, for these draft tokens. Under block verification it is also the mean over the "
+    "draft tokens that could have followed, since they decide whether a position stands. It is never below that of speculative "
+    "sampling; the number from one set of draws can be."
 )
 ABOUT = {
     "greedy_match": "the text of temperature 0",
@@ -158,7 +158,8 @@ def _summary(rounds: Sequence[Round], own: str, plain: int) -> str:
         whose = " <small>this run</small>" if name == own else ""
         rows.append(
             f'<tr data-strategy="{name}"><th scope="row">{title}{whose}</th>'
-            f'<td data-head="{HEADS[1]}" {counted}</td><td data-head="{HEADS[2]}" {expected}</td><td>{_output(name, rounds)}</td></tr>'
+            f'<td data-head="{HEADS[1]}" {counted}</td><td data-head="{HEADS[2]}" {expected}</td>'
+            f"<td>{_output(name, rounds)}</td></tr>"
         )
     heads = "".join(f'<th scope="col">{head}</th>' for head in HEADS)
     return f'<table class="ns-others-sums"><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table>'

@@ -275,7 +275,8 @@ def test_what_lesson_5_reckons_with_alpha_is_reckoned_with_the_alpha_that_it_sho
     assert powers["y"] == pytest.approx([float(shown["alpha"]) ** n for n in range(1, 1 + len(powers["y"]))])
     below = sum(bar < power for bar, power in zip(bars["y"], powers["y"], strict=True))
     assert shown["line"].startswith(f"{below} of {len(bars['y'])} bars lie below the line. ")
-    assert f"of all steps, {percent(bars['y'][0])} accepted the first draft token, not {percent(float(shown['alpha']))}" in shown["line"]
+    first = f"of all steps, {percent(bars['y'][0])} accepted the first draft token, not {percent(float(shown['alpha']))}."
+    assert first in shown["line"]
     widest = data["known"][shown["many"]]
     missing = int(shown["many"]) * widest["rounds"] - widest["drafted"]
     assert f"{missing} of {int(shown['many']) * widest['rounds']} draft tokens were never proposed" in shown["line"]

@@ -256,7 +256,8 @@ def test_tokens_whose_bars_nobody_could_see_take_no_room_but_the_chosen_one_does
 
 
 def test_without_distributions_the_chart_says_so():
-    assert distributions(step_of(token(BONUS, " sat")), 1) == {"takeaway": NO_DISTRIBUTIONS, "series": [], "tokens": [], "rest": []}
+    nothing = {"takeaway": NO_DISTRIBUTIONS, "series": [], "tokens": [], "rest": []}
+    assert distributions(step_of(token(BONUS, " sat")), 1) == nothing
 
 
 def test_the_rows_of_a_distribution_and_what_they_leave_sum_to_1():

@@ -26,7 +26,8 @@ def test_the_view_tells_the_rounds_as_the_events_do(bundled_decoder, strategy):
         told = [int(kept) for kept in re.findall(rf'data-strategy="{name}" data-kept="(\d+)"', shown)]
         assert told == [one.kept[name] for one in rounds]
         assert f"{sum(told)} of {sum(len(one.drafts) for one in rounds)} <" in shown
-    windows = [[e.target_prob / e.draft_prob for e in trace if e.kind == EventKind.PROPOSED and e.step == one.number] for one in rounds]
+    drafts = [event for event in trace if event.kind == EventKind.PROPOSED]
+    windows = [[e.target_prob / e.draft_prob for e in drafts if e.step == one.number] for one in rounds]
     for name, block in (("speculative_sampling", False), ("block_verification", True)):
         expected = sum(expected_accepted(window, block=block) for window in windows)
         assert re.search(rf'data-strategy="{name}"><th.*?>{expected:.1f} of ', shown)

@@ -81,11 +81,12 @@ def _copying(data: Data) -> str:
     if own * (1 + DRAW) > max(every.values()):
         return "for text that repeats itself: here nothing was clearly faster on it."
     if own <= 1 + DRAW:
-        return f"for text that repeats itself, if you have no model to draft with. Here it gained nothing, and {best} was faster."
+        return f"only where you have no model to draft with: here it gained nothing, and {best} was faster."
     tail = "" if max(free.values()) < own * (1 + DRAW) else " Of the two that copy, prompt lookup was faster."
     return (
         "for text that repeats itself (code, lists, quotations), if you have no model to draft with. Here it was "
-        f"{own:.2f} times as fast as plain decoding on such text, and {best} was faster still: {max(every.values()):.2f} times.{tail}"
+        f"{own:.2f} times as fast as plain decoding on such text, and {best} was faster still: "
+        f"{max(every.values()):.2f} times.{tail}"
     )
 
 

@@ -69,8 +69,8 @@ def _widest(data: Data) -> dict[str, Any]:
 
 
 def alpha(data: Data) -> float:
-    """The share of the judged draft tokens that were accepted, over all runs, as it is shown: to two digits. All that is reckoned
-    with it is reckoned with this number, so that a reader who does the sum again finds the same."""
+    """Accepted ÷ judged draft tokens of all runs, rounded to the two digits shown: what is computed from it agrees with what a
+    reader computes."""
     drafting = [run for k, run in data["known"].items() if k != "0"]
     return round(sum(run["kept"] for run in drafting) / max(1, sum(run["judged"] for run in drafting)), 2)
 
@@ -90,8 +90,8 @@ def _line(data: Data) -> str:
     said = f"{below} of {len(found)} bars lie below the line."
     if below and found[0] < a:
         said += (
-            " α is a mean over judged draft tokens, and an easy passage has more of them than a hard one, where each step ends at "
-            f"its first rejection: of all steps, {percent(found[0])} accepted the first draft token, not {percent(a)}."
+            " α is a mean over judged draft tokens, and an easy passage has more of them than a hard one, where each step ends "
+            f"at its first rejection: of all steps, {percent(found[0])} accepted the first draft token, not {percent(a)}."
         )
     if below and missing:
         said += f" And windows are shorter at the end of a text: {missing} of {full} draft tokens were never proposed."
