@@ -66,8 +66,10 @@ def _against_plain(plain: Trace, drafting: Trace) -> list[str]:
     if longer < 1 + DRAW:
         return [first, numbers]
     pace = b.num_generated_tokens / b.num_spec_steps
-    why = f"A step with drafts gave {pace:.2f} tokens but took {longer:.2f} times as long as a plain one: "
+    why = (
+        f"A step with drafts gave {pace:.2f} tokens but took {longer:.2f} times as long as a plain one: "
         "tokens must be drafted, and verifying several takes longer than decoding one."
+    )
     return [first, numbers, why]
 
 
