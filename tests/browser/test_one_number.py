@@ -4,8 +4,11 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.steps import ended, run, trace
+from naive_speculate import EventKind, Trace
+from tests.browser.steps import ended, trace
 from tests.browser.test_others import DIALOG, open_others
+from tests.browser.test_roll import opened
+from ui.run.recorded import SPECULATIVE
 
 TILE = ".ns-tiles > div:nth-child({}) dd"
 
@@ -13,17 +16,21 @@ TILE = ".ns-tiles > div:nth-child({}) dd"
 def tile(page: Page, number: int) -> tuple[str, str]:
     """A tile's figure and its note."""
     node = page.locator(TILE.format(number))
-    return node.locator("b").inner_text(), node.locator("span").inner_text()
+    return node.locator("b").text_content(), node.locator("span").text_content()
 
 
-def test_of_a_run_that_its_limit_cuts_off_every_part_of_the_page_says_the_same(page):
-    for seed in range(1, 20):
-        run(page, "There was once a king who", max_tokens=21, k=5, seed=seed, temperature=1)
-        found = trace(page)
-        metrics = found.metrics
-        cut = metrics.num_accepted_draft_tokens + metrics.num_spec_steps - metrics.num_generated_tokens
-        if cut > 1 and metrics.num_rejected_draft_tokens:  # draft tokens among them
-            break
+def test_of_a_run_whose_last_step_is_cut_off_every_part_of_the_page_says_the_same(page, tmp_path):
+    ended(page)
+    found = Trace.load(SPECULATIVE)
+    last = max(event.step for event in found if event.kind == "step" and event.num_accepted > 1)
+    accepted = [event for event in found if event.step == last and event.kind == "accepted"]
+    after = [event for event in found if event.step == last and event.kind in ("resampled", "bonus")]
+    found.events = [event for event in found if event.step is None or event.step <= last]
+    cut = [accepted[-1], *after]
+    for event in cut:  # as where a stop string is found before them
+        event.kind, event.reason = EventKind.DISCARDED, "stop"
+    opened(page, found, tmp_path / "cut.jsonl")
+    metrics = found.metrics
     kinds = [str(event.kind) for event in found]
     counts = {kind: kinds.count(kind) for kind in ("accepted", "rejected", "discarded")}
     for kind, count in counts.items():
@@ -37,7 +44,7 @@ def test_of_a_run_that_its_limit_cuts_off_every_part_of_the_page_says_the_same(p
     expect(page.locator("#chart-acceptance")).to_have_attribute("aria-label", re.compile(rf" drafts kept: {share}$"))
     pace, note = tile(page, 2)
     assert pace == f"{metrics.mean_acceptance_length:.2f}"
-    assert f"with {cut} tokens after the end of the text" in note
+    assert f"with {len(cut)} tokens after the end of the text" in note
     expect(page.locator("#chart-lengths")).to_have_attribute("aria-label", re.compile(rf"\. {pace} tokens per target pass"))
     open_others(page)
     own = page.locator(f"{DIALOG} .ns-others-sums tr", has_text="this run").locator("td").first
