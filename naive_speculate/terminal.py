@@ -1,5 +1,6 @@
 """A run in the terminal: tokens in the palette's colours, as they come, with a legend and the figures at the end."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 from rich.console import Console
@@ -17,6 +18,8 @@ _COUNTED = (EventKind.STARTED, EventKind.PROPOSED, EventKind.STEP)
 _UNKNOWN = RichStyle(reverse=True)
 MAX_ALTERNATIVES = 20
 """Of a token's most probable alternatives, so many are printed."""
+LEAST_REST = 0.0005
+"""If the other tokens together have a larger probability, it is printed as well."""
 
 
 class _Console(Console):
@@ -109,7 +112,10 @@ def logprobs_table(title: str, entries: Sequence[Mapping[int, Logprob] | None]) 
             best = sorted([own, *others], key=lambda p: p.rank) if others else []
             shown = [f"{p.token!r} {p.logprob:.2f}" for p in best[:MAX_ALTERNATIVES]]
             if len(best) > len(shown):
-                shown.append(f"… {len(best) - len(shown)} more, which --json tells")
+                shown.append(f"… {len(best) - len(shown)} more with --json")
+            rest = 1 - math.fsum(math.exp(p.logprob) for p in best[:MAX_ALTERNATIVES])
+            if best and rest > LEAST_REST:
+                shown.append(f"all others {math.log(rest):.2f}")
             table.add_row(Text(repr(own.token)), f"{own.logprob:.4f}", str(own.rank), Text("  ".join(shown)))
     return table
 

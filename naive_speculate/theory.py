@@ -32,6 +32,25 @@ def expected_tokens(alpha: float, k: int) -> float:
     return total
 
 
+def expected_accepted(ratios: Sequence[float], *, block: bool = False) -> float:
+    """Expected number of accepted draft tokens of one window: the sum over its positions i of the probability that at least the
+    first i draft tokens are accepted, given these.
+
+    Speculative sampling: Π_{j ≤ i} min(1, r_j). Block verification: p_i = min(1, p_{i−1} r_i), p_0 = 1 (Sun et al. 2024, arXiv
+    2403.10444). Whether position i stands also depends on the draft tokens after it; these are averaged out, which takes no
+    distribution of theirs. Term by term p_i is at least the product, so the second expectation is never below the first.
+
+    Args:
+        ratios: p(x_i) / q(x_i) of each draft token x_i, 0 or more.
+        block: Block verification instead of speculative sampling.
+    """
+    total, reached = 0.0, 1.0
+    for ratio in ratios:
+        reached = min(1.0, reached * ratio) if block else reached * min(1.0, ratio)
+        total += reached
+    return total
+
+
 def speedup(alpha: float, k: int, draft_cost: float, verify_cost: VerifyCosts = 1.0) -> float:
     """Expected speedup over plain decoding: tokens a step over its cost (Theorem 3.8, with the measured verification).
 

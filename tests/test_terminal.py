@@ -1,12 +1,13 @@
 """What a run in the terminal says of its drafter."""
 
 import io
+import math
 
 import torch
 from rich.console import Console
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
-from naive_speculate.events import Event, EventKind
+from naive_speculate.events import Event, EventKind, Logprob
 from naive_speculate.infer.head.checkpoint import load_head
 from naive_speculate.models import wrap
 from naive_speculate.speculate.draft import DRAFTERS
@@ -76,3 +77,13 @@ def test_tokens_that_the_draft_does_not_know_are_inverted():
     assert "knows 30 of the target's 90 tokens" in printed
     assert "\x1b[4;7;" in printed.split("known")[1].split("new")[0]
     assert "7;" not in printed.split("known")[0].rsplit("\x1b", 1)[1]
+
+
+def test_the_alternatives_of_a_token_come_with_what_all_others_have():
+    own, other = Logprob(math.log(0.5), 1, "a"), Logprob(math.log(0.3), 2, "b")
+    started = Event(EventKind.STARTED, schema_version=1, settings={})
+    entries = [{1: own, 2: other}, {1: own}, {1: own, 2: Logprob(math.log(0.5), 2, "b")}]
+    tokens = [Event(EventKind.BONUS, text="a", logprobs=entry) for entry in entries]
+    printed = shown([started, *tokens, Event(EventKind.FINISHED)])
+    assert printed.count("all others") == 1
+    assert f"'b' -1.20  all others {math.log(0.2):.2f}" in printed

@@ -2,10 +2,11 @@
 // without drafts, or stopped before its first round has ended, is a run like any other: its charts say so in a sentence.
 
 import { follow } from "./cursor.js";
-import { count, milliseconds, percent } from "./format.js";
+import { count, milliseconds, percent, two } from "./format.js";
 import { luckByPlace, luckOf } from "./luck.js";
 import { plot } from "./plot.js";
-import { MOST_K, checkOf, gain } from "./theory.js";
+import { tokensPerPass } from "./summary.js";
+import { checkOf, gain, windows } from "./theory.js";
 
 const WAITING = "No round has ended yet.";
 const NO_DRAFTS = "Nothing was drafted in this run: plain decoding, one token a round.";
@@ -105,9 +106,9 @@ export function positions({ rounds, sums, started }) {
   const last = shares[shares.length - 1];
   const alpha = sums.accepted / sums.judged;
   const luck = luckOf({ sums, started });
-  const said = luck?.sentence ?? `Kept when reached: ${percent(alpha)} over all places`;
+  const said = luck?.sentence ?? `Accepted when reached: α = ${two(alpha)} over all positions`;
   return following(
-    `${said}. Place ${x[x.length - 1]} is kept in ${last[3]} of all rounds`,
+    `${said}. Position ${x[x.length - 1]} is accepted in ${last[3]} of all windows`,
     { title: { text: "place in the draft" }, range: [0.4, places + 0.6], dtick: 1 + Math.floor((places - 1) / 10) },
     SHARES,
     [
@@ -117,7 +118,7 @@ export function positions({ rounds, sums, started }) {
         hovertemplate: "place %{x}, when reached (conditional): %{customdata[0]} of %{customdata[1]} kept, %{customdata[2]}<extra></extra>",
         marker: { color: ACCEPTED }, insidetextfont: { color: PAGE },
       },
-      line("of all rounds (as vLLM counts)", x, shares.map(([kept]) => kept / windows), RESAMPLED, "dot", {
+      line("of all windows (as vLLM counts)", x, shares.map(([kept]) => kept / windows), RESAMPLED, "dot", {
         mode: "lines+markers", marker: { symbol: "diamond", size: 8 }, customdata: shares,
         hovertemplate: `place %{x}, of all ${windows} windows (unconditional, vLLM's figure): %{customdata[0]} kept, %{customdata[3]}<extra></extra>`,
       }),
@@ -145,7 +146,7 @@ export function lengths({ rounds, sums }) {
   const amounts = x.map((length) => rounds.filter(({ accepted }) => accepted === length).length);
   const longest = x.length - 1;
   return following(
-    `${(1 + sums.accepted / rounds.length).toFixed(2)} tokens a round, the next token included`,
+    `${tokensPerPass({ sums, rounds }).toFixed(2)} tokens per target pass: the accepted draft tokens and one more`,
     { title: { text: "drafts kept in a round" }, range: [-0.6, longest + 0.6], dtick: 1 + Math.floor(longest / 11) },
     { ...SHARES, title: { text: "share of the rounds" } },
     [{
@@ -196,14 +197,14 @@ export function speedup({ rounds, sums, started, speedup: found }) {
   const costs = costsOf(rounds.filter(({ drafted }) => drafted), found, exact);
   if (!costs) return note(!rounds.length ? WAITING : sums.drafted ? NO_TIMES : NO_DRAFTS);
   const { alpha, draftCost, verifyCost, drafts } = costs;
-  const ks = upTo(Math.max(MOST_K, Math.round(drafts) + 2));
+  const ks = windows(drafts);
   const theorem = ks.map((k) => gain(alpha, k, draftCost, 1));
   const curves = [curve("Theorem 3.8, Leviathan et al. 2023", ks, theorem, TARGET, found ? "dash" : "solid")];
   // As measured for as many drafts as the run had, and on a straight line else.
   const here = found ? ks.map((k) => gain(alpha, k, draftCost, checkOf(k, verifyCost, drafts))) : theorem;
   if (found) curves.push(curve("costs as measured here", ks, here, ACCEPTED, "solid"), ownPoint(drafts, found));
   const best = Math.max(...here);
-  const words = `Drafts kept: α = ${alpha.toFixed(2)}; cost of a draft: c = ${draftCost.toFixed(2)}. Best would be k = ${here.indexOf(best)}: ${best.toFixed(2)}×`;
+  const words = `${exact === null ? "Observed" : "Exact"} α = ${two(alpha)}; cost of a draft: c = ${draftCost.toFixed(2)}. Best would be k = ${here.indexOf(best)}: ${best.toFixed(2)}×`;
   return following(
     found ? words : `${words}, if checks cost nothing extra`,
     { title: { text: "drafts a round, k" }, range: [-0.4, ks.length - 0.6], dtick: 2 },

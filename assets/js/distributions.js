@@ -6,6 +6,7 @@ import { number } from "./format.js";
 import { offerPicture, tablePicture } from "./take.js";
 import { Tip } from "./tip.js";
 
+const OTHERS = "all others"; // what the tokens with a row of their own leave of each distribution
 const TICKS = ["0", "0.25", "0.5", "0.75", "1"];
 
 export class Distributions {
@@ -28,6 +29,7 @@ export class Distributions {
     this.place.hidden = !told;
     if (!told) return;
     this.told = told;
+    this.rows = told.rest.length ? [...told.tokens, { text: OTHERS, name: `${OTHERS}, together`, probs: told.rest }] : told.tokens;
     this.tip.hide();
     this.takeaway.textContent = told.takeaway;
     this.table.hidden = this.table.nextElementSibling.hidden = !told.tokens.length;
@@ -37,12 +39,12 @@ export class Distributions {
     foot.setAttribute("aria-hidden", "true");
     this.table.replaceChildren(
       part("thead", "rowgroup", row(part("th", "columnheader", make("span", "ns-said", "token")), ...heads)),
-      part("tbody", "rowgroup", ...told.tokens.map((token) => this.token(token))), foot,
+      part("tbody", "rowgroup", ...this.rows.map((token) => this.token(token))), foot,
     );
   }
 
   token({ text, chosen, probs }) {
-    return row(part("th", "rowheader", make(chosen ? "b" : "span", "", `${chosen ? "▸ " : ""}${text}`)), ...probs.map((prob, n) => {
+    return row(part("th", "rowheader", make(chosen ? "b" : probs === this.told.rest ? "em" : "span", "", `${chosen ? "▸ " : ""}${text}`)), ...probs.map((prob, n) => {
       if (prob !== null) return part("td", "cell", bar(this.told.series[n], prob), make("span", "", briefly(prob)));
       const none = make("span", "ns-odds-none", "–");
       none.setAttribute("aria-hidden", "true");
@@ -53,9 +55,9 @@ export class Distributions {
   // Every digit there is, of the token that is pointed at.
   point(pointed) {
     if (!pointed) return;
-    const { name, probs } = this.told.tokens[[...this.table.tBodies[0].rows].indexOf(pointed)];
+    const { name, probs } = this.rows[[...this.table.tBodies[0].rows].indexOf(pointed)];
     const told = probs.map((prob, n) => [this.told.series[n], prob === null ? "not recorded" : prob.toFixed(6)]);
-    this.tip.tell(pointed, [[`“${name}”`, ""], ...told]);
+    this.tip.tell(pointed, [[probs === this.told.rest ? name : `“${name}”`, ""], ...told]);
   }
 }
 

@@ -7,6 +7,9 @@ export function percent(share) {
   return `${Math.floor(share * 100 + 0.5)}%`;
 }
 
+// α, and how far it may stray, wherever they are shown: two digits, rounded as `percent` rounds.
+export const two = (share) => (Math.floor(share * 100 + 0.5) / 100).toFixed(2);
+
 // Two shares that are compared: with as many decimals as it takes to tell them apart, up to two.
 export function percents(a, b) {
   const written = (decimals) => [a, b].map((share) => `${(100 * share).toFixed(share === 0 || share === 1 ? 0 : decimals)}%`);

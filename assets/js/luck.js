@@ -1,7 +1,7 @@
 // Luck and skill of a run's drafts told apart, from a summary (see summary.js): what naive_speculate/events/expected.py says of
 // it. At each judged place a draft was to be kept with its exact α = Σ min(p, q), so that luck has a spread of its own.
 
-import { percent } from "./format.js";
+import { two } from "./format.js";
 
 // Null where nothing was judged, or the run's events do not tell.
 export function luckOf({ sums, started }) {
@@ -31,17 +31,17 @@ export function luckByPlace(rounds) {
     ({ place: n + 1, alpha: expected / count, deviation: Math.sqrt(variance) / count, count }));
 }
 
-const two = (value) => value.toFixed(2);
-
 function sentenceOf({ alpha, deviation, observed, whole }, variance) {
   if (whole) return `Judged one by one, this draft's α would be ${two(alpha)}; block verification judges the window as a whole`;
-  if (!variance) return `This draft's α is ${two(alpha)}, and nothing is left to luck`;
+  if (!variance) return `This draft's exact α is ${two(alpha)}, and nothing is left to luck`;
   const off = (observed - alpha) / deviation;
-  const said = Math.abs(off) < 1 ? "as is to be expected" : `${Math.abs(off) < 2 ? "a little" : "much"} ${off > 0 ? "good" : "bad"} luck`;
-  return `This draft's α is ${two(alpha)} ± ${two(deviation)}; you saw ${two(observed)}: ${said}`;
+  const said = Math.abs(off) < 1 ? "as expected" : `${Math.abs(off) < 2 ? "a little" : "much"} ${off > 0 ? "good" : "bad"} luck`;
+  return `This draft's exact α is ${spread(alpha, deviation)}; observed ${two(observed)}, ${said}`;
 }
 
 function noteOf({ alpha, deviation, whole }) {
-  if (whole) return `Judged one by one it would be ${percent(alpha)}.`;
-  return deviation ? `To be expected of this draft: ${percent(alpha)} ± ${deviation < 0.005 ? `${Math.max(0.1, 100 * deviation).toFixed(1)}%` : percent(deviation)}.` : "";
+  if (whole) return `Judged one by one it would be ${two(alpha)}.`;
+  return deviation ? `Expected for this draft: ${spread(alpha, deviation)}.` : "";
 }
+
+const spread = (alpha, deviation) => `${two(alpha)} ± ${deviation < 0.005 ? Math.max(0.001, deviation).toFixed(3) : two(deviation)}`;

@@ -1,4 +1,4 @@
-// A dialog about the run on the stage: what each strategy would have made of the same drafts. A button at the chart of kept
+// A dialog about the run on the stage: what each strategy would have accepted of the same draft tokens. A button at the chart of kept
 // lengths opens it.
 
 import { button } from "./dom.js";
@@ -24,7 +24,7 @@ export function mount({ element, server, trigger }) {
     body.firstElementChild.remove();
   };
   const opener = button("", "Other strategies", open);
-  opener.title = "What other strategies would have made of the same drafts";
+  opener.title = "What other strategies would have accepted of the same draft tokens";
   opener.setAttribute("aria-haspopup", "dialog");
   dialog.addEventListener("click", (event) => {
     if (event.target === dialog || event.target.closest("[data-close]")) dialog.close();

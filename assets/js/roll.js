@@ -1,8 +1,8 @@
-// Roll it again: a judged draft's die under the reader's hand, and a thousand rolls of the whole game, from the recorded numbers
-// alone: the guess is drawn from q, then u decides, then what replaces a refused one is drawn. What comes out fills up to p.
+// A judged draft token's draw u under the reader's hand, and its position drawn anew a thousand times, from the recorded numbers
+// alone: a draft token is drawn from q, then u decides, then a rejected one is resampled. What comes out fills up to p.
 
 import { hold, make } from "./dom.js";
-import { number, percent } from "./format.js";
+import { number, two } from "./format.js";
 import { edge } from "./judged.js";
 
 const AT_ONCE = 1000;
@@ -31,18 +31,19 @@ function drawFrom(weights, random) {
   return last; // rounding
 }
 
-// One roll over bins of [text, p, q, Σ min(p, q)]: which bin comes out, and whether it is the guess itself or its replacement.
+// One draw over bins of [text, p, q, Σ min(p, q)]: which bin is drafted, which comes out, and whether the draft token was accepted.
 export function rollOnce(bins, random) {
   const guess = drawFrom(bins.map(([, , q]) => q), random);
   const [, , q, shared] = bins[guess];
-  if (random() < shared / q) return { out: guess, kept: true };
-  return { out: drawFrom(bins.map(([, p, , both]) => Math.max(0, p - both)), random), kept: false };
+  if (random() < shared / q) return { guess, out: guess, kept: true };
+  return { guess, out: drawFrom(bins.map(([, p, , both]) => Math.max(0, p - both)), random), kept: false };
 }
 
-// So many rolls: how often each bin came out, kept or as a replacement.
-export function rollMany(bins, times, random, counts = bins.map(() => ({ kept: 0, replaced: 0 }))) {
+// So many draws: how often each bin was drafted, and how often it came out, accepted or resampled.
+export function rollMany(bins, times, random, counts = bins.map(() => ({ drafted: 0, kept: 0, replaced: 0 }))) {
   for (let n = 0; n < times; n += 1) {
-    const { out, kept } = rollOnce(bins, random);
+    const { guess, out, kept } = rollOnce(bins, random);
+    counts[guess].drafted += 1;
     counts[out][kept ? "kept" : "replaced"] += 1;
   }
   return counts;
@@ -141,7 +142,7 @@ export class Roll {
       bar.lastChild.style.left = `${(100 * row.p) / widest}%`;
       const share = (row.kept + row.replaced) / rolled;
       const came = make("td", "", points(share));
-      came.title = `${row.kept} kept, ${row.replaced} as a replacement`;
+      came.title = `${row.kept} accepted, ${row.replaced} resampled`;
       const name = make("th", row.other ? "ns-roll-other" : "", row.text);
       const line = hold("tr", "", name, hold("td", "", bar), came, make("td", "", points(row.p)));
       name.scope = "row";
@@ -152,8 +153,10 @@ export class Roll {
     if (!whole) return;
     const kept = counts.reduce((total, count) => total + count.kept, 0);
     const alpha = this.bins.reduce((total, [, , , shared]) => total + shared, 0);
-    this.said.textContent = `${rolled.toLocaleString("en")} rolls: ${kept.toLocaleString("en")} guesses kept, ${(rolled - kept).toLocaleString("en")} replaced` +
-      ` (α here is ${percent(alpha)}). Together they come out as often as the target alone would write them: p.`;
+    const [[text, p, q], { drafted, kept: own }] = [this.bins[0], counts[0]];
+    this.said.textContent = `${rolled.toLocaleString("en")} new draws at this position: ${kept.toLocaleString("en")} draft tokens accepted, ` +
+      `${(rolled - kept).toLocaleString("en")} rejected and resampled (exact α here: ${two(alpha)}). The drafter proposed “${text}” ` +
+      `${drafted.toLocaleString("en")} times, and ${own.toLocaleString("en")} of these were accepted (min(1, p/q) = ${number(Math.min(1, p / q))}). What comes out follows the target's p.`;
   }
 }
 

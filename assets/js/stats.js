@@ -2,9 +2,10 @@
 
 import { follow } from "./cursor.js";
 import { make } from "./dom.js";
-import { count, percent } from "./format.js";
+import { count, percent, two } from "./format.js";
 import { ending } from "./judged.js";
 import { luckOf } from "./luck.js";
+import { tokensPerPass } from "./summary.js";
 
 const GUESSERS = new Map([
   ["suffix", "A search in the text so far"],
@@ -30,28 +31,27 @@ export function mount({ element, measure }) {
 }
 
 export function numbers({ sums, rounds, started, speedup, unmeasured }) {
-  const block = isBlock(started);
   const rate = sums.time > 0 ? sums.tokens / sums.time : 0;
   return [
     sums.drafted
-      ? [percent(sums.accepted / sums.drafted), `${fates(sums, block)}. Of the ${amount(sums.judged)} that were judged, ${percent(sums.accepted / sums.judged)} were kept: α. ${luckOf({ sums, started })?.note ?? ""}`.trim()]
-      : ["–", rounds.length ? "nothing was drafted" : "kept drafts, of all drafts"],
-    [rounds.length ? (1 + sums.accepted / rounds.length).toFixed(2) : "–", "plain decoding: 1"],
-    [rate ? rate.toFixed(0) : "–", "of this run, reading the prompt included"],
-    speedup ? [`${times(speedup.value)}× (${times(speedup.low)} to ${times(speedup.high)})`, measured(speedup)] : ["–", waiting(unmeasured, rounds)],
+      ? [percent(sums.accepted / sums.drafted), `${fates(sums)}. α = ${two(sums.accepted / sums.judged)} of the ${amount(sums.judged)} judged. ${luckOf({ sums, started })?.note ?? ""}`.trim()]
+      : ["–", rounds.length ? "nothing was drafted" : "accepted ÷ drafted"],
+    [rounds.length ? tokensPerPass({ sums, rounds }).toFixed(2) : "–", `${rounds.length ? after(sums, rounds) : ""}plain decoding: 1`],
+    [rate ? rate.toFixed(0) : "–", "this run, including prompt processing"],
+    speedup ? [`${speedup.value.toFixed(2)}× (${speedup.low.toFixed(2)} to ${speedup.high.toFixed(2)})`, measured(speedup)] : ["–", waiting(unmeasured, rounds)],
   ];
 }
 
-function measured({ plain_rate, rate, machine }) {
-  return `${plain_rate.toFixed(0)} tokens a second plain, ${rate.toFixed(0)} with these drafts, reading the prompt left out. Measured on ${machine}`;
+// Another decoding than the run on the stage, so its rates and its tokens per target pass are others.
+function measured({ plain_rate, rate, tokens_per_round: pace, machine }) {
+  return `Measured after the run, excluding prompt processing: ${plain_rate.toFixed(0)} tokens per second plain, ` +
+    `${rate.toFixed(0)} with drafts (${pace.toFixed(2)} tokens per target pass). ${machine}`;
 }
 
 function waiting(unmeasured, rounds) {
   if (unmeasured?.measuring) return "being measured: the same prompt, plain and with drafts …";
-  return unmeasured?.reason || (rounds.length ? "measured when the run has ended" : "against plain decoding");
+  return unmeasured?.reason || (rounds.length ? "measured after the run" : "against plain decoding");
 }
-
-const times = (factor) => factor.toFixed(factor < 9.95 ? 1 : 0);
 
 // Pieces of the sentence: text, and nodes.
 export function said({ sums, rounds, started, finished, live }) {
@@ -64,19 +64,27 @@ export function said({ sums, rounds, started, finished, live }) {
     return [opened(`${plain}: the target model wrote ${written} in ${passes}, one token a pass.`), cutShort(finished)];
   }
   return [
-    opened(`${guesser} guessed ${count(sums.drafted, "token")} ahead; of these the target model ${fates(sums, isBlock(started))}: `),
+    opened(`${guesser} proposed ${count(sums.drafted, "draft token")}; the target model ${fates(sums)}: `),
     make("strong", "", `${written} in ${passes}`),
     ` of the target model instead of ${sums.tokens.toLocaleString("en")}.`,
     cutShort(finished),
   ];
 }
 
-// What became of the drafts: those after a refused one are never reached, but for block verification, which judges the whole window.
-function fates({ drafted, accepted, judged }, block) {
-  const refused = judged - accepted;
-  return `kept ${amount(accepted)}, refused ${amount(refused)} and ${block ? "dropped behind them" : "never reached"} ${amount(drafted - judged)}`;
+// What became of the draft tokens, by the events' kinds: these are the numbers of the legend. What comes after the end of the text
+// is discarded whatever the verifier said of it, and so is the target's own token there, which no drafter proposed.
+function fates({ drafted, judged, accepted, kept, discarded }) {
+  const [cut, own] = [accepted - kept, kept + discarded + judged - accepted - drafted];
+  const what = own > 0 ? `the target's own token${cut > 0 ? ` and ${count(cut, "accepted one")},` : ""}` : cut > 0 ? amount(cut) : "";
+  return `accepted ${amount(kept)}, rejected ${amount(judged - accepted)} and discarded ${amount(discarded)}` +
+    (what ? ` (with ${what} after the end of the text)` : "");
 }
 
-const isBlock = (started) => started.settings?.verify_strategy === "block_verification";
+// The verifier's tokens that are not part of the text.
+function after({ accepted, tokens }, rounds) {
+  const more = accepted + rounds.length - tokens;
+  return more > 0 ? `with ${count(more, "token")} after the end of the text; ` : "";
+}
+
 const amount = (value) => value.toLocaleString("en");
 const cutShort = (finished) => (["cancelled", "error"].includes(finished?.finish_reason) ? ` ${ending(finished)}` : "");

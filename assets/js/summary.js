@@ -6,8 +6,11 @@ import { OUTPUT } from "./tokens.js";
 const MOST_DRAFTS = 64;
 const MOST_SECONDS = 1e6; // no real round has more; a loaded trace may claim what it likes
 const NOTHING = {
-  time: 0, tokens: 0, drafted: 0, accepted: 0, judged: 0, draft: 0, verify: 0, seconds: 0, timed: 0, told: 0, expected: 0, variance: 0,
+  time: 0, tokens: 0, drafted: 0, accepted: 0, judged: 0, draft: 0, verify: 0, seconds: 0, kept: 0, discarded: 0, told: 0, expected: 0, variance: 0,
 };
+
+// Tokens per target pass: what the verifier accepted and one token more, as `mean_acceptance_length` of the metrics.
+export const tokensPerPass = ({ sums, rounds }) => 1 + sums.accepted / rounds.length;
 
 const bounded = (value, most) => Math.min(most, Math.max(0, value || 0));
 
@@ -18,6 +21,7 @@ export class Sums {
     this.outputs = [0];       // number of output tokens among so many events
     this.texts = [];          // of the output tokens
     this.drafts = [];         // of the round that goes on: how probable keeping each draft was
+    this.verdicts = { accepted: 0, discarded: 0 }; // of that round: its events of these kinds
     this.started = {};
     this.finished = null;
   }
@@ -26,6 +30,7 @@ export class Sums {
     if (OUTPUT.has(event.kind)) this.texts.push(event.text || "");
     this.outputs.push(this.outputs[this.outputs.length - 1] + OUTPUT.has(event.kind));
     if (event.kind === "proposed") this.drafts.push(event.expected_accept);
+    if (event.kind in this.verdicts) this.verdicts[event.kind] += 1;
     if (event.kind === "started") this.started = event;
     if (event.kind === "finished") this.finished = event;
     if (event.kind === "step") this.finish(event);
@@ -42,7 +47,9 @@ export class Sums {
     const alphas = this.drafts.splice(0).slice(0, judged).filter((alpha) => alpha !== undefined).map((alpha) => bounded(alpha, 1));
     const sum = (share) => alphas.reduce((total, alpha) => total + share(alpha), 0);
     const told = { told: alphas.length, expected: sum((alpha) => alpha), variance: sum((alpha) => alpha * (1 - alpha)) };
-    const round = { drafted, accepted, judged, draft, verify, seconds, ...told };
+    const { accepted: kept, discarded } = this.verdicts; // what the end of the text cuts off was accepted, but is discarded
+    this.verdicts = { accepted: 0, discarded: 0 };
+    const round = { drafted, accepted, judged, draft, verify, seconds, kept, discarded, ...told };
     const sums = { ...this.upto[this.upto.length - 1], time: event.time || 0, tokens: this.outputs[this.outputs.length - 1] };
     for (const name of Object.keys(round)) sums[name] += round[name];
     this.rounds.push({ ...round, alphas });

@@ -1,14 +1,18 @@
 // What speculative decoding should gain, as naive_speculate/theory.py has it. Costs are in target passes over one token.
 
-// Tokens that a round with k drafts is expected to give, the next token included: equation 1 of Leviathan et al. 2023.
+// Tokens that a step with k draft tokens is expected to give, the next token included: equation 1 of Leviathan et al. 2023. Of a mean k,
+// such as 4.5, as of steps with 4 and with 5.
 export function expectedTokens(alpha, k) {
   let [total, reached] = [1, 1];
-  for (let n = 0; n < k; n += 1) total += reached *= alpha;
+  for (let left = k; left > 0; left -= 1) total += Math.min(1, left) * (reached *= alpha);
   return total;
 }
 
 // Up to there the page looks for the best k: what its slider has.
-export const MOST_K = 16;
+const MOST_K = 16;
+
+// The numbers of draft tokens among which the best is looked for, given that of a run.
+export const windows = (k) => Array.from({ length: 1 + Math.max(MOST_K, Math.round(k) + 2) }, (_, n) => n);
 
 // Speedup over plain decoding: tokens a round over its cost.
 export const gain = (alpha, k, draftCost, check) => expectedTokens(alpha, k) / (k * draftCost + check);

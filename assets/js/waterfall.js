@@ -5,7 +5,8 @@ import { ACCEPTED, DRAFT, INK, MUTED, TARGET, figure, line, note } from "./chart
 import { follow } from "./cursor.js";
 import { luckOf } from "./luck.js";
 import { plot } from "./plot.js";
-import { MOST_K, breakEven, breakdown, checkOf, expectedTokens, gain } from "./theory.js";
+import { two } from "./format.js";
+import { breakEven, breakdown, checkOf, expectedTokens, gain, windows } from "./theory.js";
 
 const UNMEASURED = "A run with drafts has its bars here once it has been measured. The machines beside can be tried now.";
 
@@ -27,9 +28,11 @@ export function mount({ element }) {
       const value = state?.[slider.dataset.value];
       slider.disabled = !state;
       if (state && Number(slider.value) !== value) slider.value = value;
-      slider.parentElement.querySelector("output").textContent = state ? shown(value) : "";
+      const text = state ? shown(value, slider.dataset.value) : "";
+      slider.parentElement.querySelector("output").textContent = text;
+      slider.setAttribute("aria-valuetext", text);
     }
-    caption.textContent = state ? `Where did ${tokensOf(state).toFixed(1)} tokens a pass go?` : "Where did the tokens of a pass go?";
+    caption.textContent = question(state);
     root.querySelector(".ns-what-if > p").textContent = state ? advice(state) : "";
     plot(chart, state ? waterfall(state) : note(UNMEASURED));
   };
@@ -56,7 +59,18 @@ export function mount({ element }) {
   });
 }
 
-const shown = (value) => value.toFixed(Number.isInteger(value) || value >= 10 ? 0 : 2);
+// As everywhere on the page; a run's mean number of draft tokens need not be whole.
+function shown(value, name) {
+  if (name === "alpha") return two(value);
+  return Number.isInteger(value) ? String(value) : `${value.toFixed(2)}${name === "k" ? " on average" : ""}`;
+}
+
+// A measured state is not the run on the stage, whose tokens per target pass stand in its tile.
+export function question(state) {
+  if (!state) return "Where did the tokens of a target pass go?";
+  const pace = tokensOf(state).toFixed(2);
+  return state.measured === null ? `Where did ${pace} tokens per target pass go?` : `Where did the measurement's ${pace} tokens per target pass go?`;
+}
 
 // Presets as states; what a check costs there grows once multiplying takes longer than reading the weights.
 export function machinesOf(presets) {
@@ -117,18 +131,18 @@ export function waterfall(state) {
 function sentence(state, { tokens, speedup }) {
   // Divided as they are shown: who does the sum again finds what is said.
   const [given, cost] = [tokens, state.check + state.k * state.draftCost].map((number) => number.toFixed(2));
-  const sum = `a round gives ${given} tokens and takes as long as ${cost} plain passes, ${given} ÷ ${cost} = ${(given / cost).toFixed(2)}×`;
+  const sum = `a step gives ${given} tokens and takes as long as ${cost} plain passes, ${given} ÷ ${cost} = ${(given / cost).toFixed(2)}×`;
   if (state.measured === null) return `Calculated: ${sum}${speedup < 1 ? ", slower than without drafts" : ""}`;
-  return `Measured after the run, over ${state.timed} tokens: ${sum}. The clock said ${speedup.toFixed(2)}×`;
+  return `Measured after the run, over ${state.timed} tokens: ${sum}. Measured: ${speedup.toFixed(2)}×`;
 }
 
 // What would have to change.
 export function advice({ alpha, k, draftCost, check, checks }) {
-  const [whole, need] = [Math.max(1, Math.round(k)), breakEven(Math.max(1, Math.round(k)), draftCost, check)];
+  const [need, drafts] = [breakEven(k, draftCost, check), `${k === 1 ? "1 draft token" : `${Number.isInteger(k) ? k : k.toFixed(2)} draft tokens`} per step`];
   const pays = need === null
-    ? `A round with ${whole} drafts costs more than it can ever give, even if all are kept.`
-    : `At these costs, ${whole} draft${whole > 1 ? "s" : ""} a round pay as soon as more than ${Math.ceil(100 * need)}% of those looked at are kept.`;
-  const every = Array.from({ length: MOST_K + 1 }, (_, n) => gain(alpha, n, draftCost, !n ? 1 : checks ? checks(n) : checkOf(n, check, k)));
+    ? `${drafts[0].toUpperCase()}${drafts.slice(1)} cost more than they can ever give, even if all are accepted.`
+    : `At these costs, ${drafts} pay off once α is above ${(Math.ceil(100 * need) / 100).toFixed(2)}.`;
+  const every = windows(k).map((n) => gain(alpha, n, draftCost, !n ? 1 : checks ? checks(n) : checkOf(n, check, k)));
   const best = every.indexOf(Math.max(...every));
-  return best ? `${pays} Best would be k = ${best}: ${every[best].toFixed(2)}×.` : `${pays} Here nothing is won by drafting, whatever k.`;
+  return best ? `${pays} Best would be k = ${best}: ${every[best].toFixed(2)}×.` : `${pays} Here drafting gains nothing, whatever k.`;
 }

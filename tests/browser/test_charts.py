@@ -161,7 +161,7 @@ def test_lengths_are_the_metrics_histogram_as_shares(chart):
     (bars,) = figure.data
     assert list(bars.customdata) == trace.metrics.acceptance_histogram == [1, 1, 1, 1, 1]
     assert sum(bars.y) == pytest.approx(1)
-    assert f"{trace.metrics.mean_acceptance_length:.2f} tokens a round" in note(figure)
+    assert f"{trace.metrics.mean_acceptance_length:.2f} tokens per target pass" in note(figure)
 
 
 def test_timing_stacks_to_the_steps_whole_time(chart):
@@ -237,22 +237,41 @@ def test_a_trace_that_claims_nonsense_is_drawn_within_bounds(chart):
 def test_the_headline_says_what_the_metrics_say(show):
     trace = run([(4, 4), (4, 0)])  # 6 tokens; 4 of 8 drafts; 30 ms
     assert show(trace, speedup=MEASURED).numbers == [
-        ("50%", "kept 4, refused 1 and never reached 3. Of the 5 that were judged, 80% were kept: α."),
+        ("50%", "accepted 4, rejected 1 and discarded 3. α = 0.80 of the 5 judged."),
         ("3.00", "plain decoding: 1"),
-        ("200", "of this run, reading the prompt included"),
+        ("200", "this run, including prompt processing"),
         (
-            "1.6× (1.4 to 1.8)",
-            "100 tokens a second plain, 160 with these drafts, reading the prompt left out. Measured on a machine",
+            "1.60× (1.45 to 1.84)",
+            "Measured after the run, excluding prompt processing: 100 tokens per second plain, 160 with drafts (3.10 tokens "
+            "per target pass). a machine",
         ),
     ]
-    assert "guessed 8 tokens ahead; of these the target model kept 4, refused 1 and never reached 3" in show(trace).sentence
+    assert "proposed 8 draft tokens; the target model accepted 4, rejected 1 and discarded 3:" in show(trace).sentence
     assert "6 tokens in 2 passes of the target model instead of 6" in show(trace).sentence
     assert show(trace, live=False).sentence.startswith("In this recorded run, a small draft model")
 
 
+def test_what_comes_after_the_end_of_the_text_is_counted_as_in_the_legend(show):
+    trace = run([(4, 4), (4, 3)])
+    *_, accepted, rejected, own, _step, _finished = trace.events
+    assert (accepted.kind, rejected.kind, own.kind) == ("accepted", "rejected", "resampled")
+    for event, says in ((own, "the target's own token"), (accepted, "the target's own token and 1 accepted one,")):
+        event.kind, event.reason = EventKind.DISCARDED, "length"
+        kinds = [each.kind for each in trace]
+        counts = [kinds.count(kind) for kind in ("accepted", "rejected", "discarded")]
+        said = f"accepted {counts[0]}, rejected {counts[1]} and discarded {counts[2]} (with {says} after the end of the text)"
+        shown = show(trace)
+        assert said in shown.sentence
+        assert shown.numbers[0][1].startswith(said)
+        assert shown.numbers[0][0] == percent(trace.metrics.draft_acceptance_rate)
+    assert "α = 0.88 of the 8 judged" in shown.numbers[0][1]
+    pace = f"{trace.metrics.mean_acceptance_length:.2f}"
+    assert shown.numbers[1] == (pace, "with 2 tokens after the end of the text; plain decoding: 1")
+
+
 def test_block_verification_reaches_every_draft(show):
     shown = show(run([(4, 4), (4, 0)], verify_strategy="block_verification"))
-    assert "kept 4, refused 1 and dropped behind them 3" in shown.sentence
+    assert "accepted 4, rejected 1 and discarded 3" in shown.sentence
     assert "never" not in shown.sentence + shown.numbers[0][1]
 
 
@@ -263,7 +282,7 @@ def test_browser_and_server_write_a_share_in_the_same_way(percents):
 
 def test_without_a_measurement_the_speedup_is_a_dash_with_the_reason(show):
     trace = run([(4, 4)])
-    assert show(trace).numbers[3] == ("–", "measured when the run has ended")
+    assert show(trace).numbers[3] == ("–", "measured after the run")
     assert "being measured" in show(trace, unmeasured={"measuring": True}).numbers[3][1]
     assert show(trace, unmeasured={"reason": "Others are decoding.", "again": True}).numbers[3] == ("–", "Others are decoding.")
 

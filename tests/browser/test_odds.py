@@ -53,7 +53,11 @@ def test_the_chart_is_a_table_of_bars_as_long_as_their_probabilities_and_needs_n
     table = page.get_by_role("table", name="What could have come here")
     expect(table.get_by_role("columnheader")).to_have_text(["token", *told["series"]])
     rows = table.get_by_role("row").filter(has=page.get_by_role("rowheader"))
-    expect(rows).to_have_count(len(told["tokens"]))
+    expect(rows).to_have_count(len(told["tokens"]) + 1)
+    expect(rows.last.get_by_role("rowheader")).to_have_text("all others")
+    for series in range(len(told["series"])):
+        cells = [row.get_by_role("cell").nth(series).inner_text() for row in rows.all()]
+        assert abs(sum(float(text) for text in cells if text[0].isdigit()) - 1) < 0.01, "a column and what it leaves sum to 1"
     bars = page.locator(CHART).evaluate(BARS)
     for place, entry in enumerate(told["tokens"]):
         expect(rows.nth(place).get_by_role("rowheader")).to_contain_text(entry["text"])

@@ -37,11 +37,19 @@ def test_the_strategies_stand_side_by_side_on_the_runs_own_drafts(page):
         assert kept == [step.others[name] for step in steps]
     own = rounds.locator("tr.ns-others-own")
     assert own.evaluate_all("(rows) => rows.map((row) => +row.dataset.kept)") == [step.num_accepted for step in steps]
-    first = rounds.first.locator("tr.ns-others-own td[data-verdict=kept]")
+    first = rounds.first.locator("tr.ns-others-own td[data-verdict=accepted]")
     expect(first).to_have_count(steps[0].num_accepted)
 
+    sums = page.locator(f"{DIALOG} .ns-others-sums tbody tr")
+    tile = page.locator(".ns-tiles dd b").nth(1).inner_text()
+    expect(sums.filter(has_text="this run").locator("td").first).to_contain_text(f"{tile} tokens per target pass")
+    expected = {
+        row.get_attribute("data-strategy"): float(row.locator("td").nth(1).inner_text().split()[0]) for row in sums.all()
+    }
+    assert expected["block_verification"] >= expected["speculative_sampling"]
+
     parting = sum(len({*step.others.values(), step.num_accepted}) > 1 for step in steps)
-    page.get_by_label("Only rounds where they differ").check()
+    page.get_by_label("Only steps where they differ").check()
     assert sum(node.is_visible() for node in rounds.all()) == parting
     page.keyboard.press("Escape")
     expect(page.locator(DIALOG)).to_be_hidden()

@@ -1,4 +1,4 @@
-"""Roll it again, luck and skill, and a round as a drawing: as a person would."""
+"""A position drawn anew, luck and skill, and a round as a drawing: as a person would."""
 
 import math
 import re
@@ -14,6 +14,7 @@ from ui.explain.roll import OBSTACLES, UNRECORDED, bins
 from ui.labels import number
 from ui.run.recorded import SPECULATIVE
 
+REDRAW = "Redraw this position × 1,000"
 ROLL = """async ([bins, times, seed]) => {
     const { dice, rollMany } = await import("/roll.js");
     return rollMany(bins, times, dice(seed)).map(({ kept, replaced }) => [kept, replaced]);
@@ -37,9 +38,15 @@ def choose(page: Page, event) -> None:
 
 def rolled(page: Page, times: int) -> list[list[int]]:
     """What came out of so many rolls, as the rows of the histogram say."""
-    expect(page.locator(".ns-roll-said")).to_contain_text(f"{times:,} rolls")
+    expect(page.locator(".ns-roll-said")).to_contain_text(f"{times:,} new draws")
     rows = page.locator(".ns-roll tbody tr")
     return rows.evaluate_all("(rows) => rows.map(({ dataset }) => [Number(dataset.kept), Number(dataset.replaced)])")
+
+
+def redrawn(said: str) -> tuple[int, int]:
+    """How often the chosen draft token was proposed again, and accepted then."""
+    found = re.search(r"proposed “.*” ([\d,]+) times, and ([\d,]+) of these were accepted", said)
+    return int(found[1].replace(",", "")), int(found[2].replace(",", ""))
 
 
 def test_what_comes_out_of_many_rolls_is_p_and_the_same_for_the_same_seed(scripts, recorded):
@@ -82,11 +89,16 @@ def test_a_chosen_draft_s_die_is_in_the_reader_s_hand_and_a_thousand_rolls_fill_
     slider.press("End")
     expect(verdict).to_contain_text("refused")
 
-    page.get_by_role("button", name="Roll it × 1,000").press("Enter")
+    page.get_by_role("button", name=REDRAW).press("Enter")
     seed, found = event.step * 64 + event.index, [list(each) for each in bins(event)]
     assert rolled(page, 1000) == scripts.evaluate(ROLL, [found, 1000, seed])[: len(rolled(page, 1000))]
-    page.get_by_role("button", name="Roll it × 1,000").click()
+    page.get_by_role("button", name=REDRAW).click()
     assert sum(map(sum, rolled(page, 2000))) == 2000
+    said = page.locator(".ns-roll-said").text_content()
+    drafted, own = redrawn(said)
+    assert abs(drafted - 2000 * event.draft_prob) < 5 * math.sqrt(2000 * event.draft_prob) + 5
+    assert abs(own - drafted * event.accept_prob) < 5 * math.sqrt(drafted) + 5
+    assert f"(min(1, p/q) = {number(event.accept_prob)})" in said  # of the chosen draft token, as its bar says
     expect(page.locator(".ns-roll caption")).to_contain_text("What came out")
     another = next(e for e in recorded if e.kind == "accepted" and e.accept_prob < 1)
     choose(page, another)
@@ -101,8 +113,8 @@ def test_on_a_phone_and_without_motion_it_rolls_too(open_page, recorded):
     box = page.locator(".ns-die-bar").bounding_box()
     page.mouse.click(box["x"] + 3, box["y"] + box["height"] / 2)
     expect(page.locator(".ns-roll-verdict")).to_contain_text("kept")
-    page.get_by_role("button", name="Roll it × 1,000").click()
-    assert page.locator(".ns-roll-said").text_content().startswith("1,000 rolls")  # at once
+    page.get_by_role("button", name=REDRAW).click()
+    assert page.locator(".ns-roll-said").text_content().startswith("1,000 new draws")  # at once
     assert not scrolls_sideways(page)
 
 
@@ -128,7 +140,7 @@ def test_where_a_die_alone_decides_nothing_it_is_said_and_not_offered(page, tmp_
         choose(page, event)
         expect(page.locator(".ns-roll-why")).to_have_text(why)
         expect(page.locator(".ns-die > input")).to_be_hidden()
-        expect(page.get_by_role("button", name="Roll it × 1,000")).to_be_hidden()
+        expect(page.get_by_role("button", name=REDRAW)).to_be_hidden()
     old = Trace.load(SPECULATIVE)
     for each in old:
         each.expected_accept = each.draft_top_target = each.target_top_draft = None
@@ -136,17 +148,15 @@ def test_where_a_die_alone_decides_nothing_it_is_said_and_not_offered(page, tmp_
     choose(page, event)
     expect(page.locator(".ns-roll-why")).to_have_text(UNRECORDED)
     expect(page.locator(".ns-die > input")).to_be_visible()  # its own p, q and u are known
-    expect(page.locator("#chart-positions")).to_have_attribute("aria-label", re.compile("Kept when reached"))
+    expect(page.locator("#chart-positions")).to_have_attribute("aria-label", re.compile("Accepted when reached: α = "))
 
 
 def test_luck_is_told_from_skill_beside_what_was_seen(page, recorded):
     ended(page)
     figures = recorded.expected_acceptance
-    said = f"This draft's α is {figures.alpha:.2f} ± {figures.deviation:.2f}; you saw {figures.observed:.2f}"
+    said = f"This draft's exact α is {figures.alpha:.2f} ± {figures.deviation:.2f}; observed {figures.observed:.2f}"
     expect(page.locator(".ns-chart", has=page.locator("#chart-positions"))).to_contain_text(said)
-    expect(page.locator("#stats")).to_contain_text(
-        f"To be expected of this draft: {figures.alpha:.0%} ± {figures.deviation:.0%}"
-    )
+    expect(page.locator("#stats")).to_contain_text(f"Expected for this draft: {figures.alpha:.2f} ± {figures.deviation:.2f}")
     expect(page.locator("#chart-speedup")).to_have_attribute("aria-label", re.compile(f"α = {figures.alpha:.2f}"))
     page.locator("#chart-speedup").scroll_into_view_if_needed()
     expect(page.locator("#chart-speedup .main-svg").first).to_be_attached()

@@ -18,9 +18,9 @@ from ui.run.recorded import SPECULATIVE
 
 PROMPT = "Once upon a time there was a fox who"
 SPEEDUP = "#stats .ns-tiles > div:nth-child(4)"
-FIGURE = r"^\d+(\.\d)?× \(\d+(\.\d)? to \d+(\.\d)?\)$"
+FIGURE = r"^\d+\.\d\d× \(\d+\.\d\d to \d+\.\d\d\)$"
 COMPUTE = """async ([presets, speedup, moves]) => {
-    const { changed, machinesOf, measuredHere, waterfall, advice } = await import("/waterfall.js");
+    const { changed, machinesOf, measuredHere, waterfall, advice, question } = await import("/waterfall.js");
     const { breakdown, breakEven, expectedTokens } = await import("/theory.js");
     const here = measuredHere({ sums: { accepted: 9, judged: 12 }, speedup });
     const all = { ...machinesOf(presets), here };
@@ -30,6 +30,8 @@ COMPUTE = """async ([presets, speedup, moves]) => {
         moved: waterfall(moves.reduce((state, [name, value]) => changed(state, name, value), all.laptop)),
         grid: [0, 0.3, 0.75, 1].flatMap((alpha) => [1, 4, 9].flatMap((k) => [[0.1, 1], [0.4, 2.5]].map(([c, check]) => [
             expectedTokens(alpha, k), Object.values(breakdown(2.5, k, c, check)), breakEven(k, c, check)]))),
+        asked: [all.here, all.laptop].map(question),
+        mean: [4, 4.5, 5].map((k) => expectedTokens(0.75, k)),
         checks: [1, 5, 16].map((k) => all.laptop.checks(k)),
     };
 }"""
@@ -68,9 +70,22 @@ def test_the_bars_lead_from_tokens_to_the_measured_speedup(computed):
         at = bars.base[before] + bars.y[before]
         assert bars.base[after] == pytest.approx(at)
     assert (
-        "Measured after the run, over 60 tokens: a round gives 3.10 tokens and takes as long as 1.65 plain passes"
+        "Measured after the run, over 60 tokens: a step gives 3.10 tokens and takes as long as 1.65 plain passes"
         in figure.layout.meta
     )
+
+
+def test_a_mean_number_of_draft_tokens_is_called_and_counted_as_it_is(computed):
+    four, between, five = computed["mean"]
+    assert between == pytest.approx((four + five) / 2)
+    assert "3.60 draft tokens per step pay off" in computed["advice"]["here"]
+    assert "5 draft tokens per step pay off" in computed["advice"]["laptop"]
+
+
+def test_the_measurement_s_tokens_per_pass_are_called_so_for_the_run_has_others(computed):
+    here, laptop = computed["asked"]
+    assert here == "Where did the measurement's 3.10 tokens per target pass go?"
+    assert laptop == f"Where did {expected_tokens(ALPHA, PRESETS[1].k):.2f} tokens per target pass go?"
 
 
 def test_other_machines_are_calculated_and_have_no_other_bar(computed):
@@ -93,10 +108,10 @@ def test_a_moved_slider_calculates_anew_from_the_machine_s_costs(computed):
 
 def test_the_recorded_run_carries_its_figure_and_sliders_need_no_server(page):
     recorded = Trace.load(SPECULATIVE)[-1].speedup
-    expect(page.locator(f"{SPEEDUP} b")).to_contain_text(f"{recorded.value:.1f}×")
+    expect(page.locator(f"{SPEEDUP} b")).to_contain_text(f"{recorded.value:.2f}×")
     expect(page.locator(SPEEDUP)).to_contain_text(recorded.machine)
     board = page.locator("#waterfall")
-    expect(board.locator("figcaption")).to_contain_text(f"{recorded.tokens_per_round:.1f} tokens a pass")
+    expect(board.locator("figcaption")).to_contain_text(f"measurement's {recorded.tokens_per_round:.2f} tokens per target")
     see_chart(page, "chart-waterfall")
     asked = []
     page.on("request", lambda request: asked.append(request.url))
@@ -133,7 +148,7 @@ def test_a_run_is_measured_once_it_has_ended_and_its_trace_keeps_the_figure(page
     )
     another_run(page, before)
     ended(page)
-    expect(page.locator(f"{SPEEDUP} b")).to_have_text(f"{found.value:.1f}× ({found.low:.1f} to {found.high:.1f})")
+    expect(page.locator(f"{SPEEDUP} b")).to_have_text(f"{found.value:.2f}× ({found.low:.2f} to {found.high:.2f})")
 
 
 def test_plain_decoding_is_compared_with_itself(page):

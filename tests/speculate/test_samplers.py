@@ -1,6 +1,7 @@
 """The samplers' rules: exact on given distributions, right in frequency, strict where asked."""
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from naive_speculate.speculate.rules import count_leading, residual
 from naive_speculate.speculate.samplers import RejectionSampler, TypicalAcceptanceSampler
 from naive_speculate.speculate.utils import greedy_match, speculative_sampling
 from naive_speculate.speculate.verify import VERIFIERS, BlockVerifier, GreedyVerifier
+from naive_speculate.theory import expected_accepted
 
 
 def random_probs(*shape: int, seed: int = 0, zeros: bool = False) -> torch.Tensor:
@@ -223,6 +225,52 @@ def test_block_verification_never_keeps_fewer_drafts_on_average(vocab_size, k, s
     assert block >= token - 1e-12
     if k == 1:
         assert block == pytest.approx(token)
+
+
+def accepted_with_each_number(verifier, p, q, drafts) -> list[float]:
+    """Over all draws: the probability that a window's first 0, 1, 2 … draft tokens are accepted and no more. Each position's
+    draw is once just below its acceptance probability, and once that itself."""
+    k = len(drafts)
+    ids, lengths = torch.tensor([drafts]), torch.tensor([k])
+    h = verifier.judge(p[None], q[None], ids, torch.zeros(1, k, dtype=torch.float64), lengths).accept_probs[0]
+    below = torch.nextafter(h, torch.tensor(-1.0, dtype=h.dtype)).clamp_min(0)
+    found = [0.0] * (k + 1)
+    for passes in itertools.product([True, False], repeat=k):
+        passing = torch.tensor(passes)
+        probability = torch.where(passing, h, 1 - h).prod().item()
+        if probability:
+            uniforms = torch.where(passing, below, h)
+            found[verifier.judge(p[None], q[None], ids, uniforms[None], lengths).num_accepted.item()] += probability
+    return found
+
+
+@pytest.mark.parametrize(("vocab_size", "k"), [(2, 1), (2, 3), (3, 2), (3, 3)])
+@pytest.mark.parametrize("zeros", [False, True])
+def test_the_expected_number_of_accepted_drafts_is_that_of_all_draws_and_all_drafts_that_could_follow(vocab_size, k, zeros):
+    histories = [h for n in range(k + 1) for h in itertools.product(range(vocab_size), repeat=n)]
+    target = {h: random_probs(vocab_size, seed=i, zeros=zeros) for i, h in enumerate(histories)}
+    draft = {h: random_probs(vocab_size, seed=500 + i, zeros=zeros) for i, h in enumerate(histories)}
+    windows = [h for h in histories if len(h) == k and all(draft[h[:i]][x] > 0 for i, x in enumerate(h))]
+    probability = {h: math.prod(draft[h[:i]][x].item() for i, x in enumerate(h)) for h in windows}
+    means = {}
+    for verifier, block in ((RejectionSampler(), False), (BlockVerifier(), True)):
+        numbers = {}
+        for h in windows:
+            p, q = (torch.stack([table[h[:i]] for i in range(n)]) for table, n in ((target, k + 1), (draft, k)))
+            numbers[h] = accepted_with_each_number(verifier, p, q, h)
+        for h in windows:
+            expected = 0.0
+            for i in range(1, k + 1):  # given the first i draft tokens
+                alike = [other for other in windows if other[:i] == h[:i]]
+                reached = sum(probability[other] * sum(numbers[other][i:]) for other in alike)
+                expected += reached / sum(map(probability.get, alike))
+            ratios = [(target[h[:i]][x] / draft[h[:i]][x]).item() for i, x in enumerate(h)]
+            assert expected_accepted(ratios, block=block) == pytest.approx(expected)
+            assert expected_accepted(ratios, block=True) >= expected_accepted(ratios) - 1e-12
+            if not block:  # then nothing after a position matters to it
+                assert expected == pytest.approx(sum(n * share for n, share in enumerate(numbers[h])))
+        means[block] = sum(probability[h] * n * share for h in windows for n, share in enumerate(numbers[h]))
+    assert means[True] >= means[False] - 1e-12
 
 
 def test_block_verification_keeps_more_somewhere():

@@ -14,7 +14,7 @@ from ui.assets import component, markup_of
 from ui.charts.plot import place
 from ui.labels import to_json
 
-TITLE = "Where did the tokens of a round go?"
+TITLE = "Where did the tokens of a target pass go?"
 ALPHA = 0.75
 """Of T5-XXL with T5-small, translating at temperature 0: Leviathan et al. 2023, Table 2."""
 

@@ -19,6 +19,8 @@ from ui.labels import count, label, number
 
 TOP_K = 8
 LARGEST_BATCH = 160
+OTHERS, LEAST_OTHERS = "all others", 0.0005
+"""The bar of all other tokens, and the least probability for which it is drawn."""
 NOT_DRAWN_YET = "Nothing has been drawn yet."
 
 
@@ -46,6 +48,13 @@ class Census:
         return self.kept.total() + self.replaced.total()
 
     @property
+    def others(self) -> tuple[float, float]:
+        """What the draft and the target give all tokens outside `target`, together. Where `target` is its top-k, only the draft
+        can give them anything."""
+        drafted, wanted = (self.draft.get(entry.token_id, 0.0) for entry in self.target), (entry.prob for entry in self.target)
+        return rest_of(drafted), rest_of(wanted)
+
+    @property
     def distance(self) -> float:
         """Total variation distance between the counted shares and the target's probabilities."""
         shares = {token: (self.kept[token] + self.replaced[token]) / self.draws for token in self.kept | self.replaced}
@@ -59,6 +68,12 @@ class Census:
     def by_chance(self, draws: int) -> float:
         """The distance that so many fair draws from the target itself have on average."""
         return sum(math.sqrt(max(0.0, e.prob * (1 - e.prob)) / (2 * math.pi * draws)) for e in self.target)
+
+
+def rest_of(probs: Iterable[float]) -> float:
+    """What these probabilities leave of 1; 0 where that is too little to be drawn, or rounding."""
+    rest = 1 - sum(probs)
+    return rest if rest >= LEAST_OTHERS else 0.0
 
 
 def total_variation(p: dict[int, float], q: dict[int, float]) -> float:
@@ -122,22 +137,30 @@ def _count(census: Census, events: Iterable[Event]) -> None:
 
 
 def shares(census: Census | None) -> Figure:
-    """Counted shares, stacked from kept drafts and replacements, beside what target and draft say."""
+    """Counted shares, stacked from accepted and resampled tokens, with p and q as marks. All tokens outside the target's list
+    are the last bar, so that p and q both sum to 1."""
     if census is None or not census.draws:
         return empty(NOT_DRAWN_YET, height=298)
     tokens = census.target
-    places = list(range(len(tokens)))
     kept = [census.kept[t.token_id] / census.draws for t in tokens]
     replaced = [census.replaced[t.token_id] / census.draws for t in tokens]
-    drafted = [census.draft.get(t.token_id, 0.0) for t in tokens]
-    top = max(*drafted, *(t.prob for t in tokens), *(a + b for a, b in zip(kept, replaced, strict=True)))
+    drafted, wanted = [census.draft.get(t.token_id, 0.0) for t in tokens], [t.prob for t in tokens]
+    names, others = [label(t.text, 10) for t in tokens], census.others
+    if any(others):
+        names.append(OTHERS)
+        for column, rest in zip((drafted, wanted), others, strict=True):
+            column.append(rest)
+        for column, counted in ((kept, census.kept), (replaced, census.replaced)):
+            column.append(max(0.0, counted.total() / census.draws - sum(column)))
+    places = list(range(len(names)))
+    top = max(*drafted, *wanted, *(a + b for a, b in zip(kept, replaced, strict=True)))
     marks = [
-        ("target, p", [t.prob for t in tokens], TARGET, "line-ew-open", 26, 4),
+        ("target, p", wanted, TARGET, "line-ew-open", 26, 4),
         ("draft, q", drafted, DRAFT, "circle-open", 9, 2),
     ]
     traces = [
-        bars("kept drafts", places, kept, ACCEPTED, "kept drafts: %{y:.4f}"),
-        bars("replacements", places, replaced, RESAMPLED, "replacements: %{y:.4f}", marker=hatched("/")),
+        bars("accepted", places, kept, ACCEPTED, "accepted: %{y:.4f}"),
+        bars("resampled", places, replaced, RESAMPLED, "resampled: %{y:.4f}", marker=hatched("/")),
     ]
     for name, values, color, symbol, size, width in marks:
         marker = {"color": color, "symbol": symbol, "size": size, "line": {"color": color, "width": width}}
@@ -145,7 +168,7 @@ def shares(census: Census | None) -> Figure:
     return figure(
         traces,
         takeaway=f"{count(census.draws, 'draw')}, top-k {TOP_K}",
-        x=named_places([label(t.text, 10) for t in tokens]),
+        x=named_places(names),
         y={"range": [0, min(1.02, math.ceil(top * 11) / 10)], "tickformat": ".0%"},
         height=298,
         barmode="stack",

@@ -65,9 +65,10 @@ def _against_plain(plain: Trace, drafting: Trace) -> list[str]:
     longer = (b.total_seconds / b.num_spec_steps) / (a.total_seconds / a.num_spec_steps) if a.total_seconds else 0.0
     if longer < 1 + DRAW:
         return [first, numbers]
+    pace = b.num_generated_tokens / b.num_spec_steps
     why = (
-        f"A pass with drafts gave {b.mean_acceptance_length:.1f} tokens but took {longer:.1f} times as long as a plain one: "
-        "the guesses must be made, and checking several tokens takes longer than writing one."
+        f"A step with drafts gave {pace:.2f} tokens but took {longer:.2f} times as long as a plain one: "
+        "tokens must be drafted, and verifying several takes longer than decoding one."
     )
     return [first, numbers, why]
 

@@ -4,6 +4,7 @@ All of it is plain text, whatever a model or a trace file wrote: `assets/js/insp
 """
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -92,7 +93,8 @@ def distributions(trace: Trace, number: int) -> dict[str, Any]:
     Returns:
         dict: `takeaway`, what it says in a line; `series`, the names of the distributions that are known; `tokens`, for each
         its `text` and `name`, short and long, whether it is the one `chosen`, and its `probs`, one of each distribution,
-        None where that was not recorded, which is not the same as zero.
+        None where that was not recorded, which is not the same as zero; `rest`, what these leave of 1 in each distribution,
+        empty where that is nothing.
     """
     case = case_of(trace, number)
     event, drafted = case.event, case.event
@@ -105,7 +107,7 @@ def distributions(trace: Trace, number: int) -> dict[str, Any]:
         ("residual", event.residual_top if judged else None, None),
     ]
     if not any(top for _, top, _ in series):
-        return {"takeaway": NO_DISTRIBUTIONS, "series": [], "tokens": []}
+        return {"takeaway": NO_DISTRIBUTIONS, "series": [], "tokens": [], "rest": []}
     known: dict[str, dict[int, float]] = {}
     for name, top, own in series:
         if top is None and own is None:
@@ -113,6 +115,8 @@ def distributions(trace: Trace, number: int) -> dict[str, Any]:
         known[name] = {entry.token_id: entry.prob for entry in top or []}
         if own is not None and event.token_id is not None:
             known[name][event.token_id] = own
+    if judged:
+        _add_crossed(known, drafted)
     tokens = [
         {
             "text": visible(token.text, LABEL_LENGTH),
@@ -123,7 +127,23 @@ def distributions(trace: Trace, number: int) -> dict[str, Any]:
         for token in _tokens_shown(event, drafted.draft_top, judged)
     ]
     takeaway = f"▸ marks “{visible(event.text or event.token, 16)}”; ␣ is a space"
-    return {"takeaway": takeaway, "series": list(known), "tokens": tokens}
+    columns = zip(*(token["probs"] for token in tokens), strict=True)
+    rest = [max(0.0, 1 - math.fsum(prob or 0.0 for prob in column)) for column in columns]
+    if max(rest) < LEAST_SHOWN:
+        rest = []
+    elif any(None in token["probs"] for token in tokens):
+        takeaway += "; tokens marked – are part of “all others”"
+    return {"takeaway": takeaway, "series": list(known), "tokens": tokens, "rest": rest}
+
+
+def _add_crossed(known: dict[str, dict[int, float]], drafted: Event) -> None:
+    """What each model gives the tokens of the other's list, where the draft's verdict has that."""
+    for name, top, probs in (
+        ("target", drafted.draft_top, drafted.draft_top_target),
+        ("draft", drafted.target_top, drafted.target_top_draft),
+    ):
+        for entry, prob in zip(top or (), probs or (), strict=False):
+            known.get(name, {}).setdefault(entry.token_id, prob)
 
 
 def _tokens_shown(event: Event, draft_top: Sequence[TokenProb] | None, judged: bool) -> list[TokenProb]:

@@ -2,6 +2,7 @@
 
 import math
 import threading
+from collections import Counter
 from itertools import islice
 
 import pytest
@@ -85,6 +86,16 @@ def test_kept_and_replaced_stack_up_to_the_counted_share(census):
         assert target.y[place] == entry.prob
         assert draft.y[place] == census.draft.get(entry.token_id, 0.0)
     assert drawn(shares(census)).layout.barmode == "stack"
+
+
+def test_p_and_q_of_the_bars_sum_to_1_for_what_has_no_bar_of_its_own_is_the_last():
+    target, draft = [TokenProb(1, "a", 0.7), TokenProb(2, "b", 0.3)], {1: 0.2, 2: 0.5, 3: 0.2, 4: 0.1}
+    kept, replaced, p, q = drawn(shares(Census(target, draft, Counter({1: 2, 2: 3}), Counter({1: 5})))).data
+    assert list(q.y) == pytest.approx([0.2, 0.5, 0.3])
+    assert list(p.y) == pytest.approx([0.7, 0.3, 0])
+    assert [*kept.y, *replaced.y] == pytest.approx([0.2, 0.3, 0, 0.5, 0, 0])
+    whole = shares(Census(target, {1: 0.2, 2: 0.8}, Counter({1: 1})))
+    assert whole["layout"]["xaxis"]["ticktext"] == ["a", "b"]
 
 
 def test_the_curve_is_drawn_against_what_chance_gives(census):

@@ -17,7 +17,9 @@ from ui.experiments.lessons.lesson import Trial, end_of, showing
 from ui.experiments.lessons.places import ABOUT_A_THIRD, OPEN
 from ui.experiments.lessons.tally import Tally
 from ui.experiments.lessons.text import filled, inline, parse, read_steps, to_html
+from ui.experiments.lossless import OTHERS
 from ui.host.catalog import Catalog, ServedPair
+from ui.labels import percent
 from ui.run.settings import Settings
 
 NUMBERS = [lesson.number for lesson in LESSONS]
@@ -101,7 +103,7 @@ def test_a_chart_opens_with_what_its_lesson_asks_left_open_and_has_it_in_the_end
 
     asked = [mark["x"] for mark in opening["figure"]["layout"]["annotations"] if mark["text"] == "?"]
     assert len(bars(opening["figure"])) == 1
-    assert asked == list(range(1, len(bars(opening["finished"]))))
+    assert asked == opening["finished"]["data"][0]["x"][1 : len(bars(opening["finished"]))]
     assert bars(opening["finished"]) == bars(last["figure"])
     assert "★" not in str(opening["figure"]["data"])
     assert not last["figure"]["layout"].get("annotations")
@@ -138,6 +140,27 @@ def test_what_was_recorded_is_at_places_that_teach():
     kinds = [draft["kind"] for draft in recorded_lesson(2)["rounds"][0]["drafts"]]
     assert kinds.count("accepted") >= 2
     assert kinds.count("rejected") == 1
+
+
+def test_what_the_draft_overrates_is_said_of_its_whole_distribution():
+    fork = recorded_lesson(4)
+    said = unchanged.words(fork)["overrates"]
+    named = {str(entry["token_id"]) for entry in fork["target"]}
+    outside = sum(prob for token, prob in fork["draft"].items() if token not in named)
+    assert outside > 0.2
+    assert f"q = {percent(outside)}, p = 0% together. The draft overrates these most." in said
+    assert "Of the tokens with a bar of their own it overrates “shore” most: q = 14%, but p = 12%." in said
+    inside = {**fork, "draft": {token: prob / (1 - outside) for token, prob in fork["draft"].items() if token in named}}
+    assert unchanged.words(inside)["overrates"].startswith("The draft overrates “")
+
+
+def test_the_table_of_a_rejection_sums_to_1():
+    shown = accept.markup(recorded_lesson(3))
+    rows = re.findall(r"<tr.*?</tr>", shown.partition("<tbody>")[2])
+    assert OTHERS in rows[-1]
+    for kind in ("proposed", "bonus", "resampled"):
+        cells = re.findall(rf'data-kind="{kind}" style="--share:([\d.]+)"', "".join(rows))
+        assert sum(map(float, cells)) == pytest.approx(1, abs=1e-3)
 
 
 def test_another_refusal_is_another_token(catalog):
@@ -241,3 +264,46 @@ def test_a_view_hides_and_dims_traces():
     assert [(trace["name"], trace.get("opacity", 1) == 1) for trace in shown["data"]] == [("a", False), ("b", True)]
     assert shown["layout"]["meta"] == "some"
     assert figure["layout"]["meta"] == "all"
+
+
+def test_what_lesson_5_reckons_with_alpha_is_reckoned_with_the_alpha_that_it_shows():
+    data = recorded_lesson(5)
+    shown = guesses.words(data)
+    assert shown["third"] == percent(float(shown["alpha"]) ** 3)
+    assert shown["last"] == percent(float(shown["alpha"]) ** int(shown["many"]))
+    bars, powers = guesses.views(data)[1]["figure"]["data"]
+    assert powers["y"] == pytest.approx([float(shown["alpha"]) ** n for n in range(1, 1 + len(powers["y"]))])
+    below = sum(bar < power for bar, power in zip(bars["y"], powers["y"], strict=True))
+    assert shown["line"].startswith(f"{below} of {len(bars['y'])} bars lie below the line. ")
+    first = f"of all steps, {percent(bars['y'][0])} accepted the first draft token, not {percent(float(shown['alpha']))}."
+    assert first in shown["line"]
+    widest = data["known"][shown["many"]]
+    missing = int(shown["many"]) * widest["rounds"] - widest["drafted"]
+    assert f"{missing} of {int(shown['many']) * widest['rounds']} draft tokens were never proposed" in shown["line"]
+    high = {**data["known"], shown["many"]: {**widest, "kept_at": [widest["rounds"]] * 12}}
+    assert guesses.words({"known": high})["line"] == "0 of 12 bars lie below the line."
+
+
+def test_lesson_5_draws_every_k_as_far_from_0_as_it_is_large():
+    views = guesses.views(recorded_lesson(5))
+    for figure in (views[0]["figure"], views[0]["finished"], views[2]["figure"], views[3]["figure"]):
+        bars = drawn(figure).data[0]
+        assert list(bars.x) == list(guesses.KS)
+        assert list(figure["layout"]["xaxis"]["tickvals"]) == list(guesses.KS)
+    assert [mark["x"] for mark in views[0]["figure"]["layout"]["annotations"]] == list(guesses.KS[1:])
+
+
+def test_what_lesson_7_recommends_is_what_its_figures_say():
+    known = recorded_lesson(7)["known"]
+    assert "no model to draft with" in drafters.words({"known": known})["take_copying"]
+    for text, speed in (("new", 1), ("repeating", 3)):
+        for name in drafters.COPYING:
+            known[f"{name}@{text}"] = {**known[f"{name}@{text}"], "speed": 300.0 * speed}
+    said = drafters.words({"known": known})
+    assert "nothing was clearly faster" in said["take_copying"]
+    assert {said["best_repeating"], said["free_repeating"]} == {"suffix decoding or prompt lookup"}
+    for head, words in ((800.0, "here it was faster than"), (500.0, "the draft model was faster"), (742.0, "a draw")):
+        known["head@new"] = {**known["head@new"], "speed": head}
+        assert words in drafters.words({"known": known})["take_head"]
+    shown = json.loads(learn.recorded(7))["steps"][-1]["html"]
+    assert "suffix decoding" not in shown.partition("of all")[2].partition("</tr>")[0]

@@ -113,7 +113,9 @@ def test_a_fork_is_where_replacements_have_a_share_of_a_third_and_several_tokens
 def test_a_fork_does_not_teach_where_hardly_anything_or_nearly_all_is_replaced():
     low, high = ABOUT_A_THIRD
     for share in (low - 0.05, high + 0.05):
-        guess = proposed(0, [0.6, 0.2, 0.2], [0.6 - share, 0.2, 0.2, share])
+        guess = proposed(0, [0.6, 0.2, 0.2], [0.6 - share, 0.2 + share, 0.2])
         found = teaching_fork(trace_of([guess, token(EventKind.ACCEPTED, " a", 0)]))
         assert found.share == pytest.approx(share)
         assert not found.teaches
+    other = proposed(0, [0.6, 0.2, 0.2], [0.3, 0.2, 0.2, 0.3])  # overrates no token that the target has a bar for
+    assert teaching_fork(trace_of([other, token(EventKind.ACCEPTED, " a", 0)])) is None

@@ -54,7 +54,7 @@ def test_the_verdict_counts_speed_passes_and_drafts():
 
 
 def test_the_verdict_says_why_fewer_passes_are_not_as_many_times_the_speed():
-    assert "A pass with drafts gave 4.0 tokens but took 1.5 times as long as a plain one" in words()
+    assert "A step with drafts gave 4.00 tokens but took 1.45 times as long as a plain one" in words()
 
 
 def test_a_lost_race_is_called_lost():

@@ -256,4 +256,21 @@ def test_tokens_whose_bars_nobody_could_see_take_no_room_but_the_chosen_one_does
 
 
 def test_without_distributions_the_chart_says_so():
-    assert distributions(step_of(token(BONUS, " sat")), 1) == {"takeaway": NO_DISTRIBUTIONS, "series": [], "tokens": []}
+    nothing = {"takeaway": NO_DISTRIBUTIONS, "series": [], "tokens": [], "rest": []}
+    assert distributions(step_of(token(BONUS, " sat")), 1) == nothing
+
+
+def test_the_rows_of_a_distribution_and_what_they_leave_sum_to_1():
+    told = distributions(refused(), 3)
+    for column in range(2):
+        assert sum(entry["probs"][column] for entry in told["tokens"]) + told["rest"][column] == pytest.approx(1)
+    unsure = {**KING, "draft_top": top((" king", 0.55)), "target_top": top((" queen", 0.31)), "target_prob": 0.12}
+    told = distributions(step_of(token(REJECTED, " king", **unsure)), 1)
+    assert told["rest"] == pytest.approx([0.45, 0.57])
+    assert told["takeaway"].endswith("tokens marked – are part of “all others”")
+    crossed = {**unsure, "draft_top_target": [0.12], "target_top_draft": [0.2]}
+    told = distributions(step_of(token(REJECTED, " king", **crossed)), 1)
+    assert [entry["probs"] for entry in told["tokens"]] == [[0.2, 0.31], [0.55, 0.12]]
+    assert told["rest"] == pytest.approx([0.25, 0.57])
+    sure = {**KING, "draft_prob": 1.0, "target_prob": 1.0, "draft_top": top((" king", 1.0)), "target_top": top((" king", 1.0))}
+    assert distributions(step_of(token(ACCEPTED, " king", **sure)), 1)["rest"] == []

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from naive_speculate import Event, EventKind, SamplingParams, Trace
+from naive_speculate.theory import expected_accepted
 from tests.ui.handmade import run
 from ui.run.others import GREEDY, NO_DRAFTS, NOT_RECORDED, markup, rounds_of
 
@@ -24,7 +25,17 @@ def test_the_view_tells_the_rounds_as_the_events_do(bundled_decoder, strategy):
     for name in rounds[0].kept:
         told = [int(kept) for kept in re.findall(rf'data-strategy="{name}" data-kept="(\d+)"', shown)]
         assert told == [one.kept[name] for one in rounds]
-        assert f"{sum(told)} of {sum(len(one.drafts) for one in rounds)}<" in shown
+        assert f"{sum(told)} of {sum(len(one.drafts) for one in rounds)} <" in shown
+    drafts = [event for event in trace if event.kind == EventKind.PROPOSED]
+    windows = [[e.target_prob / e.draft_prob for e in drafts if e.step == one.number] for one in rounds]
+    for name, block in (("speculative_sampling", False), ("block_verification", True)):
+        expected = sum(expected_accepted(window, block=block) for window in windows)
+        assert re.search(rf'data-strategy="{name}"><th.*?>{expected:.1f} of ', shown)
+    for one in rounds:
+        assert one.expected["block_verification"] >= one.expected["speculative_sampling"] - 1e-12
+        assert one.expected["greedy_match"] == one.kept["greedy_match"]
+    own = re.search(rf'data-strategy="{strategy}"><th.*?([\d.]+) tokens per target pass', shown)[1]
+    assert own == f"{trace.metrics.mean_acceptance_length:.2f}"  # the figure of the page's tile
     parting = sum(one.parts for one in rounds)
     assert parting
     assert f"differ in {parting} of" in shown
@@ -37,9 +48,9 @@ def test_kept_is_counted_over_the_rounds_that_tell_it_and_what_is_left_out_is_sa
     steps = [event for event in trace if event.kind == EventKind.STEP]
     steps[0].others, steps[1].others = {"block_verification": 2}, {}
     shown = markup(trace)
-    assert ">2 of 2<" in shown
-    assert ">4 of 5<" in shown
-    assert "1 later round is not shown." in shown
+    assert ">2 of 2 <" in shown
+    assert ">4 of 5 <" in shown
+    assert "1 later step is not shown." in shown
 
 
 def test_of_a_run_that_tells_nothing_it_says_why():

@@ -8,6 +8,7 @@ from naive_speculate.events.trace import Trace
 from naive_speculate.palette import STYLES
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, end_of, spoken
 from ui.experiments.lessons.places import OPEN, Round, teaching_refusal, text_before
+from ui.experiments.lossless import OTHERS, rest_of
 from ui.labels import label, number, percent
 
 K = 4
@@ -122,6 +123,12 @@ def _left_over(data: Data) -> str:
         f"{_cell(row['q'], 'proposed')}{_cell(row['p'], 'bonus')}{_cell(row['left'], 'resampled')}</tr>"
         for row in data["tokens"]
     )
+    q, p, left = (rest_of(row[name] for row in data["tokens"]) for name in ("q", "p", "left"))
+    if q or p or left:
+        rows += (
+            f'<tr><th scope="row"><em>{OTHERS}</em></th>'
+            f"{_cell(q, 'proposed')}{_cell(p, 'bonus')}{_cell(left, 'resampled')}</tr>"
+        )
     heads = "".join(f'<th scope="col">{name}</th>' for name in ("token", "q", "p", "left over"))
     return (
         '<div data-part="rest"><table class="ns-lp-rest">'

@@ -1,6 +1,6 @@
 """Lesson 7: which drafter suits which text: each that the pair has, on a new text and on one that repeats itself."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ui.charts.figures import ACCEPTED, MUTED, bars, figure, hatched, named_places, nice_ceiling, plain_line
@@ -16,6 +16,8 @@ TEXTS = {"new": "a new text", "repeating": "a text that repeats itself"}
 K = 4
 TOKENS = 48
 DRAW = 0.03
+COPYING = ("suffix", "prompt_lookup")
+"""Those that need no model; every pair has them."""
 
 
 def drafters(trial: Trial) -> list[str]:
@@ -51,14 +53,54 @@ def _gain(data: Data, drafter: str, text: str) -> float:
 
 
 def pace(data: Data, drafter: str, text: str) -> float:
-    """Tokens a pass of the target."""
+    """Tokens per target pass."""
     return float(data["known"][_name(drafter, text)]["tokens_a_pass"])
 
 
 def _paces(data: Data, drafter: str) -> str:
+    new, repeating = (f"{pace(data, drafter, text):.1f}" for text in TEXTS)
+    return f"{new} tokens per target pass on {TEXTS['new']}, {repeating} on the other"
+
+
+def _gains(data: Data, text: str, names: Iterable[str]) -> dict[str, float]:
+    """Speedups on a text, by the names that sentences have for drafters; plain decoding's is 1."""
+    return {"plain decoding": 1.0} | {DRAFTER_WORDS[name][1]: _gain(data, name, text) for name in names}
+
+
+def _fastest(gains: Mapping[str, float]) -> str:
+    """What was fastest; all of them where the difference is a draw."""
+    most = max(gains.values())
+    return " or ".join(name for name in sorted(gains, key=lambda name: -gains[name]) if gains[name] > most / (1 + DRAW))
+
+
+def _copying(data: Data) -> str:
+    """When to take suffix decoding, by its speed next to the others'."""
+    here = measured(data)
+    free, every = (_gains(data, "repeating", names) for names in (COPYING, here))
+    own, best = every[DRAFTER_WORDS["suffix"][1]], _fastest(every)
+    if own * (1 + DRAW) > max(every.values()):
+        return "for text that repeats itself: here nothing was clearly faster on it."
+    if own <= 1 + DRAW:
+        return f"only where you have no model to draft with: here it gained nothing, and {best} was faster."
+    tail = "" if max(free.values()) < own * (1 + DRAW) else " Of the two that copy, prompt lookup was faster."
     return (
-        f"{pace(data, drafter, 'new'):.1f} tokens a pass on {TEXTS['new']}, {pace(data, drafter, 'repeating'):.1f} on the other"
+        "for text that repeats itself (code, lists, quotations), if you have no model to draft with. Here it was "
+        f"{own:.2f} times as fast as plain decoding on such text, and {best} was faster still: "
+        f"{max(every.values()):.2f} times.{tail}"
     )
+
+
+def _head(data: Data) -> str:
+    """When to take a head, by its speed next to the draft model's on a new text."""
+    if not {"head", "model"} <= set(measured(data)):
+        return "where one exists for your model, or where you can train one."
+    head, model = (_gain(data, name, "new") for name in ("head", "model"))
+    here = f"{head:.2f} and {model:.2f} times the speed of plain decoding on the new text"
+    if head > model * (1 + DRAW):
+        return f"where one exists for your model, or where you can train one: here it was faster than the draft model ({here})."
+    if model > head * (1 + DRAW):
+        return f"where you have no small sibling of your model: here the draft model was faster ({here})."
+    return f"where one exists for your model and you have no small sibling: here the two were a draw ({here})."
 
 
 def words(data: Data) -> dict[str, str]:
@@ -69,21 +111,12 @@ def words(data: Data) -> dict[str, str]:
         if "head" in here
         else "This pair has none, so the chart has no bar for it."
     )
-    found = {"model_here": model, "head_here": head}
+    found = {"model_here": model, "head_here": head, "take_head": _head(data), "take_copying": _copying(data)}
     for text in TEXTS:
-        gains = {"plain decoding": 1.0} | {DRAFTER_WORDS[name][1]: _gain(data, name, text) for name in here}
-        fastest = max(gains, key=lambda name: gains[name])
-        found |= {f"best_{text}": fastest, f"gain_{text}": f"{gains[fastest]:.2f}"}
-    new, repeating = found["best_new"], found["best_repeating"]
-    found["fastest"] = (
-        f"Here {new} was the fastest on the new text ({found['gain_new']} times the speed of plain decoding), "
-        + (
-            f"and on the other, too ({found['gain_repeating']} times)."
-            if new == repeating
-            else f"and {repeating} on the other ({found['gain_repeating']} times)."
-        )
-    )
-    for name in ("suffix", "prompt_lookup"):
+        for kind, names in (("best", here), ("free", COPYING)):
+            gains = _gains(data, text, names)
+            found[f"{kind}_{text}"], found[f"gain_{kind}_{text}"] = _fastest(gains), f"{max(gains.values()):.2f}"
+    for name in COPYING:
         found[f"{name}_new"] = f"{pace(data, name, 'new'):.1f}"
         found[f"{name}_repeating"] = f"{pace(data, name, 'repeating'):.1f}"
     return found
@@ -99,7 +132,7 @@ def views(data: Data) -> list[View]:
         _chart(data, measured(data)),
         _chart(data, ["model"]),
         _chart(data, ["model", "head"], lit=["head"] if "head" in measured(data) else ()),
-        _chart(data, measured(data), lit=["suffix", "prompt_lookup"]),
+        _chart(data, measured(data), lit=COPYING),
         _chart(data, ["model", "head"], lit=["model"]),
         _chart(data, measured(data)),
     ]
@@ -114,7 +147,7 @@ def _chart(data: Data, shown: list[str], lit: Any = ()) -> View:
             list(range(len(here))),
             [pace(data, name, text) if name in shown else None for name in here],
             color,
-            f"{TEXTS[text]}: %{{y:.2f}} tokens a pass, %{{customdata:.2f}} times as fast as plain",
+            f"{TEXTS[text]}: %{{y:.2f}} tokens per target pass, %{{customdata:.2f}} times as fast as plain decoding",
             text=[f"{pace(data, name, text):.1f}" if name in shown else "" for name in here],
             textposition="outside",
             cliponaxis=False,
@@ -126,8 +159,8 @@ def _chart(data: Data, shown: list[str], lit: Any = ()) -> View:
     ]
     top = nice_ceiling(1.12 * max(pace(data, name, text) for name in here for text in TEXTS))
     x = named_places([NAMES[name].replace(" ", "<br>") for name in here])
-    said = f"Tokens a pass of the target, at most {K} guesses a round"
-    y = {"range": [0, top], "title": {"text": "tokens a pass"}}
+    said = f"Tokens per target pass, with up to {K} draft tokens per step"
+    y = {"range": [0, top], "title": {"text": "tokens per target pass"}}
     return {"figure": figure([*measured_bars, plain_line(len(here))], takeaway=said, x=x, y=y, height=340, bargroupgap=0.08)}
 
 

@@ -137,12 +137,19 @@ def teaching_fork(trace: Trace) -> Fork | None:
         )
         for at, guess in _judged(trace)
         if guess.target_top and guess.draft_top and _varied(guess.target_top) and guess.draft_top[0].prob <= SURE
+        if _overrated(guess.target_top, guess.draft_top)
     ]
     return min(forks, key=lambda fork: abs(fork.share - THIRD), default=None)
 
 
 def _varied(top: Sequence[TokenProb]) -> bool:
     return sum(entry.prob >= SEEN for entry in top) >= CHOICES and top[0].prob <= SURE
+
+
+def _overrated(target: Sequence[TokenProb], draft: Sequence[TokenProb]) -> bool:
+    """Whether the draft gives one of the target's tokens more than the target does."""
+    q = {entry.token_id: entry.prob for entry in draft}
+    return any(q.get(entry.token_id, 0.0) > entry.prob for entry in target)
 
 
 def replaced_share(target: Sequence[TokenProb], draft: Sequence[TokenProb]) -> float:

@@ -76,11 +76,12 @@ def census_of(data: Data) -> Census:
 
 def words(data: Data) -> dict[str, str]:
     census = census_of(data)
-    most = max(census.target, key=lambda entry: census.draft.get(entry.token_id, 0.0) - entry.prob)
+    most, _ = _most_overrated(census)
     q = census.draft.get(most.token_id, 0.0)
     return {
         "before": data["before"].replace("\n", " "),
         "overrated": spoken(most.text),
+        "overrates": _overrates(census),
         "p": percent(most.prob),
         "q": percent(q),
         "product": percent(most.prob * q),
@@ -90,6 +91,26 @@ def words(data: Data) -> dict[str, str]:
         "chance": number(census.by_chance(census.draws), 2),
         "blind": number(census.draft_distance, 2),
     }
+
+
+def _most_overrated(census: Census) -> tuple[TokenProb, float]:
+    """The token of the target's list for which q exceeds p by most, and by how much."""
+    excess = [(entry, census.draft.get(entry.token_id, 0.0) - entry.prob) for entry in census.target]
+    return max(excess, key=lambda pair: pair[1])
+
+
+def _overrates(census: Census) -> str:
+    """Which tokens the draft overrates most, in sentences about the whole distribution."""
+    most, excess = _most_overrated(census)
+    (q, p), one = census.others, f"“{spoken(most.text)}”"
+    own = f"most: q = {percent(census.draft.get(most.token_id, 0.0))}, but p = {percent(most.prob)}."
+    if not q and not p:
+        return f"The draft overrates {one} {own}"
+    rest = f"The last bar is all tokens outside the target's {len(census.target)} most probable: "
+    rest += f"q = {percent(q)}, p = {percent(p)} together."
+    if q - p <= excess:
+        return f"{rest} The draft overrates {one} {own}"
+    return f"{rest} The draft overrates these most. Of the tokens with a bar of their own it overrates {one} {own}"
 
 
 def right(_data: Data) -> list[int]:
@@ -102,9 +123,9 @@ def views(data: Data) -> list[View]:
     marks = ("target, p", "draft, q")
     return [
         showing(whole),
-        showing(whole, *marks, takeaway="What each model holds likely for the next token"),
-        showing(whole, *marks, "kept drafts", lit=["kept drafts", "target, p"], takeaway="Kept: the smaller of p and q"),
-        showing(whole, lit=["replacements", "target, p"], takeaway="Kept and added together: p"),
+        showing(whole, *marks, takeaway="The probabilities of the next token under each model"),
+        showing(whole, *marks, "accepted", lit=["accepted", "target, p"], takeaway="Accepted: the smaller of p and q"),
+        showing(whole, lit=["resampled", "target, p"], takeaway="Accepted and resampled together: p"),
         {"figure": convergence(census, DRAWS)},
     ]
 
