@@ -5,6 +5,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Generator, Iterator, Mapping
 from queue import SimpleQueue
+from typing import Any
 
 import torch
 
@@ -150,12 +151,11 @@ class LocalEngine:
         with self._changed:
             if sum(job.num_rows for job in self._running) < self._max_rows:
                 return None
-            places = Counter(job.reader.address for job in self._running)
             new = _Job(None, lambda _: None, reader)
             new.run, new.number = Run((), ()), self._number + 1
             order = by_turns([*self._running, *self._waiting, new], lambda job: job.number)
             before = order[: order.index(new)]
-            if sum(job.num_rows for job in before) < self._max_rows and self._has_spare(places, reader.address, 1):
+            if self._may_join(self._held(), reader, 1, 1 + sum(job.num_rows for job in before)):
                 return None
             return sum(job.num_rows for job in before if job not in self._running)
 
@@ -240,9 +240,7 @@ class LocalEngine:
         joining: list[_Job] = []
         place, full = 0, False
         rows = sum(job.num_rows for job in self._running)
-        held = Counter[str]()
-        for job in self._running:
-            held[job.reader.address] += job.num_rows
+        held = self._held()
         running = set(self._running)
         for job in by_turns([*(job for job in self._running if job not in behind), *self._waiting], lambda job: job.number):
             size = job.num_rows
@@ -251,25 +249,34 @@ class LocalEngine:
                 continue
             if not job.is_set():
                 room = not full and rows + size <= self._max_rows
-                room = room or (place <= self._max_rows and self._has_spare(held, job.reader.address, size))
-                if not room:
+                if not (room or self._may_join(held, job.reader, size, place)):
                     full = True
-                    if place <= self._max_rows and behind:
+                    if behind:
                         behind.pop(0).left = True
                     continue
             rows += size
-            held[job.reader.address] += size
+            _take(held, job)
             self._waiting.remove(job)
             joining.append(job)
             job.begun = time.monotonic()
         self._running = [*self._running, *joining]
         return joining
 
-    def _has_spare(self, held: Counter[str], address: str, size: int) -> bool:
-        """Whether an address may hold so many places more, although all are taken."""
+    def _may_join(self, held: Counter[Any], reader: Reader, size: int, place: int) -> bool:
+        """Whether a reader may have a spare place, although all are taken: its share has room, or it has no place yet."""
         spare = max(1, int(_SPARE * self._max_rows))
+        if place > self._max_rows and held[reader.address, reader.session]:
+            return False
+        all_held = sum(number for group, number in held.items() if isinstance(group, str))
         most = self._max_rows + spare
-        return held[address] + size <= most and held.total() + size <= most + spare
+        return held[reader.address] + size <= most and all_held + size <= most + spare
+
+    def _held(self) -> Counter[Any]:
+        """How many places each address has, and each of its sessions."""
+        held = Counter[Any]()
+        for job in self._running:
+            _take(held, job)
+        return held
 
     def _chosen(self) -> list[_Job]:
         """The jobs of the next step, by turns: no more rows than there are places, and none whose reader is behind."""
@@ -319,6 +326,11 @@ class LocalEngine:
         except Exception as error:
             return explain(error) == OUT_OF_MEMORY
         return True
+
+
+def _take(held: Counter[Any], job: _Job) -> None:
+    held[job.reader.address] += job.num_rows
+    held[job.reader.address, job.reader.session] += job.num_rows
 
 
 def _told(run: Run, records: Mapping[SequenceState, StepRecord]) -> list[Event]:
