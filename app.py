@@ -4,8 +4,10 @@ import argparse
 import atexit
 import logging
 import os
+import select
 import signal
 import sys
+import time
 from contextlib import suppress
 from ipaddress import ip_address
 from typing import NoReturn
@@ -115,7 +117,7 @@ def main(argv: list[str] | None = None) -> int:
             server_port=args.port,
             share=args.share,
             # Gradio keeps a megabyte for every session it has seen, and makes it anew where it is missing.
-            state_session_capacity=2 * catalog.concurrency,
+            state_session_capacity=2 * configuration.concurrency,
             show_error=True,  # programs are told what was wrong with their call
             mcp_server=args.mcp,
             prevent_thread_lock=True,
@@ -144,5 +146,36 @@ def leave(status: int) -> NoReturn:
     os._exit(status)
 
 
+def end_in_time(seconds: float = 8.0) -> None:
+    """Have another process end this one so long after SIGTERM, whatever this one is doing then.
+
+    Python runs its handler once the interpreter is free. Before that, its C code writes the signal's number into a pipe.
+    """
+    if not hasattr(os, "fork"):
+        return
+    reader, writer = os.pipe()
+    served = os.getpid()
+    if os.fork() > 0:
+        os.close(reader)
+        os.set_blocking(writer, False)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        return
+    os.setsid()  # Ctrl-C is for the other process
+    os.close(writer)
+    os.dup2(os.open(os.devnull, os.O_RDWR), 1)
+    os.dup2(1, 2)
+    until = None
+    while until is None or time.monotonic() < until:
+        if select.select([reader], [], [], None if until is None else until - time.monotonic())[0]:
+            said = os.read(reader, 1)
+            if not said:  # it has ended
+                os._exit(0)
+            if said[0] == signal.SIGTERM and until is None:
+                until = time.monotonic() + seconds
+    os.kill(served, signal.SIGKILL)
+    os._exit(0)
+
+
 if __name__ == "__main__":
+    end_in_time()  # before there are threads and models
     leave(main())

@@ -39,6 +39,16 @@ _KINDS = tuple(_TYPES)
 _Maker = Callable[[str], Any]
 
 
+class GuideTooCostly(ValueError):
+    """A grammar has used up its time or memory; the message is for whoever gave it."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(
+            f"guided_decoding {name} takes too much time or memory to follow, got {text!r:.80}: "
+            "give one with fewer repetitions inside repetitions"
+        )
+
+
 @dataclass(frozen=True)
 class GuidedDecodingParams:
     """What the output must match; exactly one of the first five fields is given.
@@ -234,6 +244,10 @@ class GrammarCompiler:
         vocab_size: Width of the logits.
         stop_token_ids: Tokens that may end the output once the grammar is complete.
 
+    Attributes:
+        info: The tokenizer, as xgrammar knows it.
+        vocab_size: As given.
+
     Raises:
         ValueError: If there is no such token, or xgrammar is not installed.
     """
@@ -243,8 +257,19 @@ class GrammarCompiler:
         if not stop_token_ids:
             raise ValueError("guided_decoding needs a model with an end-of-sequence token")
         info = xgrammar.TokenizerInfo.from_huggingface(tokenizer, vocab_size=vocab_size, stop_token_ids=list(stop_token_ids))
-        self._compiler = xgrammar.GrammarCompiler(info, max_threads=2, cache_limit_bytes=CACHE_BYTES)
+        self._hold(info, vocab_size)
+
+    @classmethod
+    def of(cls, info: "xgrammar.TokenizerInfo", vocab_size: int) -> "GrammarCompiler":
+        """One for a tokenizer that xgrammar knows already."""
+        compiler = cls.__new__(cls)
+        compiler._hold(info, vocab_size)
+        return compiler
+
+    def _hold(self, info: "xgrammar.TokenizerInfo", vocab_size: int) -> None:
+        self.info = info
         self.vocab_size = vocab_size
+        self._compiler = _xgrammar().GrammarCompiler(info, max_threads=2, cache_limit_bytes=CACHE_BYTES)
 
     @property
     def cached_bytes(self) -> int:
@@ -277,10 +302,10 @@ class GrammarMask:
     It can be asked about any history: it rolls back to what the history shares with the last one and goes on from there.
     """
 
-    def __init__(self, compiled: "xgrammar.CompiledGrammar", vocab_size: int) -> None:
+    def __init__(self, compiled: "xgrammar.CompiledGrammar | None", vocab_size: int) -> None:
         import xgrammar
 
-        self._matcher = xgrammar.GrammarMatcher(compiled)
+        self._matcher: Any = None if compiled is None else xgrammar.GrammarMatcher(compiled)
         self._bitmask = xgrammar.allocate_token_bitmask(1, vocab_size)
         self._apply = xgrammar.apply_token_bitmask_inplace
         self._consumed: list[int] = []
@@ -293,17 +318,27 @@ class GrammarMask:
         Args:
             scores: Shape `[vocab_size]`.
             history: Generated tokens before this position.
+
+        Raises:
+            GuideTooCostly: If the mask takes longer than the decoder's `mask_seconds` allow.
         """
+        allowed = self._allowed(history)
+        if allowed is not None:
+            forbidden = torch.zeros_like(scores, dtype=torch.float32)  # xgrammar takes no float64
+            self._apply(forbidden, allowed.to(scores.device))
+            scores.masked_fill_(forbidden == -torch.inf, -torch.inf)
+
+    def _allowed(self, history: list[int]) -> torch.Tensor | None:
+        """A bit for every token, in 32-bit words, shape `[1, ceil(vocab_size / 32)]`; None where nothing is forbidden."""
         shared = num_shared(self._consumed, history)
         if len(self._consumed) > shared:
             self._matcher.rollback(len(self._consumed) - shared)
             del self._consumed[shared:]
         for token in history[shared:]:
             if self._matcher.is_terminated() or not self._matcher.accept_token(token):
-                return
+                return None
             self._consumed.append(token)
-        if not self._matcher.is_terminated():
-            self._matcher.fill_next_token_bitmask(self._bitmask)
-            forbidden = torch.zeros_like(scores, dtype=torch.float32)  # xgrammar takes no float64
-            self._apply(forbidden, self._bitmask.to(scores.device))
-            scores.masked_fill_(forbidden == -torch.inf, -torch.inf)
+        if self._matcher.is_terminated():
+            return None
+        self._matcher.fill_next_token_bitmask(self._bitmask)
+        return self._bitmask

@@ -57,6 +57,12 @@ class Inbox:
             if self._loop is not None and (news or self._over):
                 self._loop.call_soon_threadsafe(self._wake)
 
+    @property
+    def unread(self) -> int:
+        """How many events lie here."""
+        with self._lock:
+            return len(self._unread)
+
     def skip(self) -> None:
         """Count what lies here as read, unless there is a reader."""
         with self._lock:

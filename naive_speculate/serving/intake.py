@@ -1,7 +1,10 @@
 """What every engine that decodes in this process does with a request, and with a failure."""
 
+import os
+
 import torch
 
+from naive_speculate.sampling.guided import GuideTooCostly
 from naive_speculate.serving.protocol import About, Request
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.run import Run
@@ -10,6 +13,8 @@ from naive_speculate.speculate.sequence import CancelFlag
 MAX_ROWS = 16
 MAX_PROMPT_CHARACTERS = 10**6
 """Longer prompts are refused before they are tokenized, which takes its time and memory."""
+MASK_SECONDS = 0.25 if hasattr(os, "fork") else None
+"""Most processor time that a visitor's grammar may take for one mask (see `SpeculativeDecoder`), and 1% of it on average."""
 OUT_OF_MEMORY = "The model ran out of memory. Try a shorter prompt or fewer tokens, or again when fewer people decode."
 
 
@@ -40,5 +45,7 @@ def prepare(
 
 def explain(failure: Exception) -> str:
     """What a visitor is told about a failure, with what to do."""
+    if isinstance(failure, GuideTooCostly):
+        return str(failure)
     full = isinstance(failure, MemoryError | torch.cuda.OutOfMemoryError) or "not enough memory" in str(failure)
     return OUT_OF_MEMORY if full else f"Decoding failed: {type(failure).__name__}: {failure}"

@@ -2,9 +2,10 @@
 
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Generator, Iterator, Mapping
 from queue import SimpleQueue
+from typing import Any
 
 import torch
 
@@ -13,7 +14,8 @@ from naive_speculate.events.record import StepRecord
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.serving.intake import MAX_ROWS, OUT_OF_MEMORY, about, explain, prepare
 from naive_speculate.serving.memory import free_memory
-from naive_speculate.serving.protocol import STOPPING, Deliver, Load, Request, Unavailable, entered
+from naive_speculate.serving.protocol import ANYBODY, STOPPING, Deliver, Load, Reader, Request, Unavailable, entered
+from naive_speculate.serving.sharing import by_turns, one_too_many
 from naive_speculate.speculate.batch import Batch
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.run import Run
@@ -24,17 +26,44 @@ TIDY_SECONDS = 10.0
 """An engine without work hands freed memory back, so often at most."""
 _BREATH = 0.01
 """Seconds that a reader lets pass between two looks: to wake at every step would take the interpreter from the decoder."""
+_SPARE = 0.5
+"""A reader with less than its share of the places need not wait for one: so many more of them may be held, and as many again by
+other addresses than the one that holds most. Their rows take turns, and keep their memory meanwhile."""
+_LOOK_SECONDS = 0.05
+"""Where all readers are behind, they are looked after so often."""
+STUCK_SECONDS = 60.0
+"""A decoder whose step takes longer reports that it makes no progress."""
+CLOSE_SECONDS = 3.0
+"""`close` waits so long for the step that is being computed."""
+_DROPPED = "Too many of your runs are waiting, and others wish to decode as well. Try again in a moment."
 _BROKEN = "The decoder does not work any more. The server needs to be started again."
 
 
 class _Job:
-    """A run on its way, and where its events go."""
+    """A run on its way, and where its events go.
 
-    def __init__(self, cancel: CancelFlag | None, deliver: Deliver) -> None:
+    Attributes:
+        reader: Who gets them.
+        left: Whether it is to end: the reader has gone or reads too slowly, or the engine stops.
+        run: Its sequences.
+        number: Later ones have larger ones.
+        turn: The step in which it was last stepped.
+        begun: When it got its place.
+    """
+
+    def __init__(self, cancel: CancelFlag | None, deliver: Deliver, reader: Reader) -> None:
         self._asked = cancel
         self._deliver = deliver
-        self.left = False  # the reader has gone, or the engine stops
+        self.reader = reader
+        self.left = False
         self.run: Run
+        self.number = self.turn = 0
+        self.begun = 0.0
+
+    @property
+    def num_rows(self) -> int:
+        """How many places it takes."""
+        return len(self.run.going_on)
 
     def deliver(self, said: list[Event] | Exception | None) -> None:
         """Hand it to the reader; one that fails ends its own run and no other."""
@@ -81,37 +110,63 @@ class LocalEngine:
         self._running: list[_Job] = []
         self._closed = False
         self._broken = False
+        self._number = self._turn = 0
+        self._moved = time.monotonic()  # when the last step began
+        self._run_seconds: float | None = None
         self._thread = threading.Thread(target=self._work, name="decoding", daemon=True)
         self._thread.start()
 
-    def submit(self, request: Request, cancel: CancelFlag | None = None) -> Iterator[list[Event]]:
+    def submit(self, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANYBODY) -> Iterator[list[Event]]:
         """Decode a request (see `Engine`); checked here, by the caller's own thread."""
         unread: SimpleQueue[list[Event] | Exception | None] = SimpleQueue()
-        return entered(_read(self._start(request, cancel, unread.put), unread))
+        return entered(_read(self._start(request, cancel, unread.put, reader), unread))
 
-    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver) -> None:
+    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANYBODY) -> None:
         """Decode a request and deliver its events (see `Engine`); checked here, by the caller's own thread."""
-        self._start(request, cancel, deliver)
+        self._start(request, cancel, deliver, reader)
 
-    def _start(self, request: Request, cancel: CancelFlag | None, deliver: Deliver) -> _Job:
-        job = _Job(cancel, deliver)
+    def _start(self, request: Request, cancel: CancelFlag | None, deliver: Deliver, reader: Reader = ANYBODY) -> _Job:
+        job, dropped = _Job(cancel, deliver, reader), None
         job.run = prepare(self.decoder, request, job, self._max_rows, self._max_prompt_tokens)
         with self._changed:
             if self._closed:
                 raise Unavailable(STOPPING)
             if self._broken:
                 raise Unavailable(_BROKEN)
-            waiting = sum(len(job.run.rows) for job in self._waiting)
-            if waiting + len(job.run.rows) > self._max_waiting:
-                raise Unavailable(f"{waiting} others are waiting, which is as many as may. Try again in a moment.")
+            waiting = sum(job.num_rows for job in self._waiting)
+            if waiting + job.num_rows > self._max_waiting:
+                dropped = one_too_many(self._waiting, job)
+                if dropped is None:
+                    raise Unavailable(f"{waiting} others are waiting, which is as many as may. Try again in a moment.")
+                self._waiting.remove(dropped)
+            self._number += 1
+            job.number = self._number
             self._waiting.append(job)
             self._changed.notify()
+        if dropped is not None:
+            dropped.deliver(Unavailable(_DROPPED))
         return job
+
+    def waiting_before(self, reader: Reader) -> int | None:
+        with self._changed:
+            if sum(job.num_rows for job in self._running) < self._max_rows:
+                return None
+            new = _Job(None, lambda _: None, reader)
+            new.run, new.number = Run((), ()), self._number + 1
+            order = by_turns([*self._running, *self._waiting, new], lambda job: job.number)
+            before = order[: order.index(new)]
+            if self._may_join(self._held(), reader, 1, 1 + sum(job.num_rows for job in before)):
+                return None
+            return sum(job.num_rows for job in before if job not in self._running)
 
     def load(self) -> Load:
         with self._changed:
             running, waiting = (sum(len(job.run.rows) for job in jobs) for jobs in (self._running, self._waiting))
-            return Load(not (self._closed or self._broken), running, waiting, self._max_rows)
+            still = time.monotonic() - self._moved if self._running else 0.0
+            reason = STOPPING if self._closed else _BROKEN if self._broken else ""
+            if stuck := not reason and still > STUCK_SECONDS:
+                reason = f"The decoder has made no progress for {still:.0f} seconds."
+            return Load(not reason, running, waiting, self._max_rows, reason=reason, stuck=stuck, run_seconds=self._run_seconds)
 
     def close(self) -> None:
         with self._changed:
@@ -119,7 +174,7 @@ class LocalEngine:
             for job in (*self._waiting, *self._running):
                 job.left = True
             self._changed.notify()
-        self._thread.join()
+        self._thread.join(CLOSE_SECONDS)
 
     def _work(self) -> None:
         try:
@@ -142,19 +197,27 @@ class LocalEngine:
                         free_memory()
                         tidied, untidy = time.monotonic(), False
                     self._changed.wait(TIDY_SECONDS if untidy else None)
+                self._moved = time.monotonic()
                 if self._closed and not (self._waiting or self._running):
                     return
                 joining = self._admit()
+                stepped = self._chosen()
+                if not (joining or stepped):  # nobody reads
+                    self._changed.wait(_LOOK_SECONDS)
+                    continue
             untidy = True
             for job in joining:
                 self._begin(job, batch)
-            stepped = self._running
             records: dict[SequenceState, StepRecord] = {}
             self._step(batch, [row for job in stepped for row in job.run.going_on], records)
             events = [_told(job.run, records) for job in stepped]
             batch.release(row for job in stepped for row in job.run.rows if row.ended)
             with self._changed:  # before anybody is told: who reads a run's end finds its place free
-                self._running = [job for job in stepped if not job.run.over]
+                over = [job for job in stepped if job.run.over]
+                self._running = [job for job in self._running if job not in over]
+                for job in over:
+                    held = time.monotonic() - job.begun
+                    self._run_seconds = held if self._run_seconds is None else 0.8 * self._run_seconds + 0.2 * held
                 refused = list(self._waiting) if self._broken else []
                 self._waiting = deque() if self._broken else self._waiting
             for job, told in zip(stepped, events, strict=True):
@@ -166,19 +229,66 @@ class LocalEngine:
                 job.deliver(Unavailable(_BROKEN))
 
     def _admit(self) -> list[_Job]:
-        """Let waiting jobs join as far as there are places; cancelled ones join at once, to be ended by the next step."""
-        rows = sum(len(job.run.going_on) for job in self._running)
+        """Let waiting jobs join as far as there are places; cancelled ones join at once, to be ended by the next step.
+
+        Places are given by turns. Where all are taken, a job joins by its reader's share, if there is a spare place; where
+        there is none either, a job whose reader has fallen behind is ended.
+        """
+        if not self._waiting:
+            return []
+        behind = [job for job in self._running if job.reader.behind()]
         joining: list[_Job] = []
-        full = False
-        for job in list(self._waiting):
-            full = full or rows + len(job.run.rows) > self._max_rows
-            if full and not job.is_set():
+        place, full = 0, False
+        rows = sum(job.num_rows for job in self._running)
+        held = self._held()
+        running = set(self._running)
+        for job in by_turns([*(job for job in self._running if job not in behind), *self._waiting], lambda job: job.number):
+            size = job.num_rows
+            place += size
+            if job in running:
                 continue
-            rows += len(job.run.rows)
+            if not job.is_set():
+                room = not full and rows + size <= self._max_rows
+                if not (room or self._may_join(held, job.reader, size, place)):
+                    full = True
+                    if behind:
+                        behind.pop(0).left = True
+                    continue
+            rows += size
+            _take(held, job)
             self._waiting.remove(job)
             joining.append(job)
+            job.begun = time.monotonic()
         self._running = [*self._running, *joining]
         return joining
+
+    def _may_join(self, held: Counter[Any], reader: Reader, size: int, place: int) -> bool:
+        """Whether a reader may have a spare place, although all are taken: its share has room, or it has no place yet."""
+        spare = max(1, int(_SPARE * self._max_rows))
+        if place > self._max_rows and held[reader.address, reader.session]:
+            return False
+        all_held = sum(number for group, number in held.items() if isinstance(group, str))
+        most = self._max_rows + spare
+        return held[reader.address] + size <= most and all_held + size <= most + spare
+
+    def _held(self) -> Counter[Any]:
+        """How many places each address has, and each of its sessions."""
+        held = Counter[Any]()
+        for job in self._running:
+            _take(held, job)
+        return held
+
+    def _chosen(self) -> list[_Job]:
+        """The jobs of the next step, by turns: no more rows than there are places, and none whose reader is behind."""
+        self._turn += 1
+        chosen, rows = [], 0
+        for job in by_turns(self._running, lambda job: job.turn):
+            ends = job.is_set()
+            if ends or (rows + job.num_rows <= self._max_rows and not job.reader.behind()):
+                rows += 0 if ends else job.num_rows
+                job.turn = self._turn
+                chosen.append(job)
+        return sorted(chosen, key=lambda job: job.number)
 
     def _begin(self, job: _Job, batch: Batch) -> None:
         """Give a job's rows their places."""
@@ -216,6 +326,11 @@ class LocalEngine:
         except Exception as error:
             return explain(error) == OUT_OF_MEMORY
         return True
+
+
+def _take(held: Counter[Any], job: _Job) -> None:
+    held[job.reader.address] += job.num_rows
+    held[job.reader.address, job.reader.session] += job.num_rows
 
 
 def _told(run: Run, records: Mapping[SequenceState, StepRecord]) -> list[Event]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind
-from naive_speculate.serving.protocol import Deliver, Engine, Load, Request, entered
+from naive_speculate.serving.protocol import ANYBODY, Deliver, Engine, Load, Reader, Request, entered
 from naive_speculate.speculate.sequence import CancelFlag
 
 
@@ -74,16 +74,16 @@ class ObservedEngine:
         self._engine = engine
         self._observers = observers
 
-    def submit(self, request: Request, cancel: CancelFlag | None = None) -> Iterator[list[Event]]:
+    def submit(self, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANYBODY) -> Iterator[list[Event]]:
         watch = _Watch(request, self._observers)
         try:
-            lists = self._engine.submit(request, cancel)
+            lists = self._engine.submit(request, cancel, reader)
         except Exception:
             watch.over("refused")
             raise
         return entered(_watched(lists, watch))
 
-    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver) -> None:
+    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANYBODY) -> None:
         watch = _Watch(request, self._observers)
 
         def told(said: list[Event] | Exception | None) -> None:
@@ -96,10 +96,13 @@ class ObservedEngine:
                 deliver(said)
 
         try:
-            self._engine.start(request, cancel, told)
+            self._engine.start(request, cancel, told, reader)
         except Exception:
             watch.over("refused")
             raise
+
+    def waiting_before(self, reader: Reader) -> int | None:
+        return self._engine.waiting_before(reader)
 
     def load(self) -> Load:
         return self._engine.load()

@@ -12,7 +12,7 @@ from naive_speculate.events import Event
 from naive_speculate.speculate.request import Request
 from naive_speculate.speculate.sequence import CancelFlag
 
-__all__ = ["STOPPING", "About", "Deliver", "Engine", "Load", "Request", "Unavailable", "entered"]
+__all__ = ["ANYBODY", "STOPPING", "About", "Deliver", "Engine", "Load", "Reader", "Request", "Unavailable", "entered"]
 
 STOPPING = "The server is stopping and takes no more runs. Try again in a minute."
 
@@ -20,6 +20,23 @@ STOPPING = "The server is stopping and takes no more runs. Try again in a minute
 Deliver = Callable[[list[Event] | Exception | None], None]
 """Takes a run's next list of events, and once it is over None, or why it cannot go on. Called by whoever decodes, whom it must
 not keep waiting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Who reads a run's events.
+
+    Attributes:
+        address, session: A decoder is shared by turns between addresses, and at each between its sessions.
+        behind: Whether much of what was delivered is unread: the run pauses until it is read. Called by the decoding thread.
+    """
+
+    address: str = ""
+    session: str = ""
+    behind: Callable[[], bool] = bool  # which gives False
+
+
+ANYBODY = Reader()
 
 
 class Unavailable(RuntimeError):
@@ -36,6 +53,9 @@ class Load:
         waiting: Sequences that wait for a place.
         capacity: How many can be decoded at once, all replicas together.
         replicas: Copies of the pair that decode.
+        reason: Why it takes no requests.
+        stuck: Whether that is because it makes no progress.
+        run_seconds: How long a run keeps its place, by the latest ones; None before any has ended.
     """
 
     ready: bool
@@ -43,6 +63,9 @@ class Load:
     waiting: int
     capacity: int
     replicas: int = 1
+    reason: str = ""
+    stuck: bool = False
+    run_seconds: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The figures as plain JSON values."""
@@ -84,13 +107,14 @@ class Engine(Protocol):
     def about(self) -> About:
         """What it decodes with."""
 
-    def submit(self, request: Request, cancel: CancelFlag | None = None) -> Iterator[list[Event]]:
+    def submit(self, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANYBODY) -> Iterator[list[Event]]:
         """Decode a request.
 
         Args:
             request: What to decode.
             cancel: Set it to end the run, after the step or the chunk of a prompt that is being computed; closing the
                 iterator does so too, or dropping it, whether or not anything was read.
+            reader: Whose share of the decoder it takes.
 
         Returns:
             Iterator: Lists of events as they come. All of them joined are the run's trace: it begins with `started` and, for
@@ -101,7 +125,7 @@ class Engine(Protocol):
             Unavailable: If nothing takes requests; likewise.
         """
 
-    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver) -> None:
+    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANYBODY) -> None:
         """Decode a request for a caller that cannot wait in a thread of its own, as an event loop cannot.
 
         Args:
@@ -109,11 +133,15 @@ class Engine(Protocol):
             cancel: Set it to end the run.
             deliver: Takes the lists that `submit` would give, then the end. Where the run cannot be, `submit`'s exceptions
                 come here or are raised.
+            reader: Whose share of the decoder it takes, and whether that reader keeps up.
 
         Raises:
             ValueError: Naming the field that cannot be.
             Unavailable: If nothing takes requests.
         """
+
+    def waiting_before(self, reader: Reader) -> int | None:
+        """How many sequences would begin before one that this reader asked for now; None where it would begin at once."""
 
     def load(self) -> Load:
         """How busy it is."""

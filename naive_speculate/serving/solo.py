@@ -19,7 +19,7 @@ from naive_speculate.events.record import StepRecord
 from naive_speculate.sampling.random_source import fresh_seed
 from naive_speculate.serving.delivery import pump
 from naive_speculate.serving.intake import MAX_ROWS, about, explain, prepare
-from naive_speculate.serving.protocol import STOPPING, Deliver, Load, Request, Unavailable
+from naive_speculate.serving.protocol import ANYBODY, STOPPING, Deliver, Load, Reader, Request, Unavailable
 from naive_speculate.serving.told import Told
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.run import Run
@@ -72,7 +72,7 @@ class SoloEngine:
         self._running = 0
         self._closed = threading.Event()
 
-    def submit(self, request: Request, cancel: CancelFlag | None = None) -> Iterator[list[Event]]:
+    def submit(self, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANYBODY) -> Iterator[list[Event]]:
         """Decode a request (see `Engine`); checked here, where an error still reaches the caller."""
         if request.params.seed is None:
             request = replace(request, params=replace(request.params, seed=fresh_seed()))
@@ -81,8 +81,11 @@ class SoloEngine:
             raise Unavailable(STOPPING)
         return self._read(request, run, cancel)
 
-    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver) -> None:
+    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANYBODY) -> None:
         pump(self.submit(request, cancel), deliver)
+
+    def waiting_before(self, reader: Reader) -> int | None:
+        """Every run has a process of its own, so none waits here."""
 
     def load(self) -> Load:
         """How busy it is; every run has a process of its own, so none waits here."""

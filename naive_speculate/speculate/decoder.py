@@ -1,5 +1,6 @@
 """The speculative decoder: `stream` for one prompt, `generate` for one or many, and what an engine builds on."""
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
@@ -29,18 +30,24 @@ class SpeculativeDecoder:
         earlier_outputs: How many outputs of its runs by suffix decoding are kept for later ones to draft from, the oldest
             going first; None for none. Texts stay lossless, but what is drafted, and so what a seed gives, then depends on
             what was generated before, and drafts may show one caller's words to another.
+        mask_seconds: Most processor seconds that `guided_decoding` may take for the mask of one position; 1% of it on average
+            once that much was used. Masks are then computed in a process per sequence, which takes some 0.2 ms more each. A
+            run whose grammar takes more time, or a gigabyte of memory, ends with an error, and others go on. For grammars of
+            people whom you do not know: 24 characters suffice for a mask that takes minutes. None for no limit.
 
     Attributes:
         admission: Checks requests and makes runs of them.
         earlier: The outputs that are kept; None where none are.
 
     Raises:
-        ValueError: If `earlier_outputs` is not a positive whole number.
+        ValueError: If `earlier_outputs` is not a positive whole number, or `mask_seconds` not a positive number.
     """
 
-    def __init__(self, pair: ModelPair, *, earlier_outputs: int | None = None) -> None:
+    def __init__(self, pair: ModelPair, *, earlier_outputs: int | None = None, mask_seconds: float | None = None) -> None:
+        if mask_seconds is not None and not (type(mask_seconds) in (int, float) and 0 < mask_seconds < math.inf):
+            raise ValueError(f"mask_seconds must be a number above 0 or None, got {mask_seconds!r:.80}")
         self.pair = pair
-        self.admission = Admission(pair)
+        self.admission = Admission(pair, mask_seconds)
         self.earlier = None if earlier_outputs is None else EarlierOutputs(earlier_outputs)
 
     def stream(

@@ -1,5 +1,6 @@
 """The catalog: the model pairs that are served here, loaded once and shared."""
 
+import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -10,12 +11,14 @@ from naive_speculate.events import Event, FinishReason, MeasuredSpeedup
 from naive_speculate.events.trace import Trace
 from naive_speculate.infer.threads import leave_cores_to
 from naive_speculate.serving import Engine, Load, LocalEngine, Request, SoloEngine, Unavailable
+from naive_speculate.serving.intake import MASK_SECONDS
 from naive_speculate.serving.observed import ObservedEngine, Observer
-from naive_speculate.serving.protocol import Deliver
+from naive_speculate.serving.protocol import ANYBODY, Deliver, Reader
 from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.speculate.sequence import CancelFlag
 from ui.host.configuration import MAX_TOKENS, Configuration
 from ui.host.measuring import Measuring, NotMeasured, ended_after
+from ui.host.visitors import visitor
 from ui.host.zero import on_zero_gpu, zero_gpu
 
 DECODING = "decoding"
@@ -70,13 +73,13 @@ class Catalog:
     Attributes:
         pairs: By name; the first is the usual one.
         max_tokens: Most tokens that a run may have.
-        concurrency: Most runs that are decoded together.
+        concurrency: Most runs that are passed on to the engines at once; None for all.
         measuring: Whether an ended run is decoded again to tell what drafts and guides gain.
     """
 
     pairs: dict[str, ServedPair]
     max_tokens: int = MAX_TOKENS
-    concurrency: int = 16
+    concurrency: int | None = 16
     measuring: bool = True
 
     def __post_init__(self) -> None:
@@ -106,12 +109,15 @@ class Catalog:
     def load(self) -> Load:
         """How busy all of it is."""
         every = [self._load_of(served) for served in self.pairs.values()]
+        stuck = next((load.reason for load in every if load.stuck), "")
         return Load(
-            ready=any(load.ready for load in every),
+            ready=any(load.ready for load in every) and not stuck,
             running=sum(load.running for load in every),
             waiting=sum(load.waiting for load in every),
             capacity=sum(load.capacity for load in every),
             replicas=sum(load.replicas for load in every),
+            reason=stuck or next((load.reason for load in every if not load.ready), ""),
+            stuck=bool(stuck),
         )
 
     def queue(self, pair: str) -> str:
@@ -121,8 +127,14 @@ class Catalog:
             return ""
         if load.capacity == 0:
             return "Nothing decodes at the moment. Your run begins as soon as a decoder is back."
-        others = f", and {load.waiting} wait" if load.waiting else ""
-        return f"All {load.capacity} places are taken{others}. Your run begins as soon as one is free."
+        before = self.of(pair).engine.waiting_before(Reader(*visitor()))
+        if before is None:
+            return ""
+        taken = f"All {load.capacity} places are taken, and {before or 'none'} wait before you."
+        if load.run_seconds is None:
+            return f"{taken} Your run begins as soon as a place is free."
+        seconds = math.ceil((before + 1) / load.capacity * load.run_seconds)
+        return f"{taken} Your run begins in about {seconds} second{'s' if seconds > 1 else ''}."
 
     def measure(self, pair: str, request: Request) -> MeasuredSpeedup:
         """What drafting gains for this prompt and these settings, measured while nobody decodes.
@@ -190,10 +202,11 @@ class Catalog:
         """
         served = self._served_for(pair, request)
         self._measurer.make_way()
-        return run_events(served.engine, served.suited(request), cancel)
+        return run_events(served.engine, served.suited(request), cancel, Reader(*visitor()))
 
-    def start(self, pair: str, request: Request, cancel: CancelFlag, deliver: Deliver) -> None:
-        """Decode for a visitor, and deliver the events from the decoding thread (see `Engine.start`).
+    def start(self, pair: str, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader | None = None) -> None:
+        """Decode for a visitor, by default the one whose call is being answered, and deliver the events from the decoding
+        thread (see `Engine.start`).
 
         Raises:
             ValueError: Names the setting that cannot be.
@@ -212,7 +225,7 @@ class Catalog:
 
         self._measurer.make_way()
         try:
-            served.engine.start(served.suited(request), cancel, told)
+            served.engine.start(served.suited(request), cancel, told, reader or Reader(*visitor()))
         except Unavailable as error:
             raise Trouble(str(error)) from None
 
@@ -227,7 +240,7 @@ def _trouble(last: Event | None) -> Trouble | None:
     return Trouble(last.message) if last is not None and last.finish_reason == FinishReason.ERROR else None
 
 
-def run_events(engine: Engine, request: Request, cancel: CancelFlag | None = None) -> Iterator[Event]:
+def run_events(engine: Engine, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANYBODY) -> Iterator[Event]:
     """A run's events one by one.
 
     Raises:
@@ -236,7 +249,7 @@ def run_events(engine: Engine, request: Request, cancel: CancelFlag | None = Non
     """
     last = None
     try:
-        for events in engine.submit(request, cancel):
+        for events in engine.submit(request, cancel, reader):
             for last in events:
                 yield last
     except Unavailable as error:
@@ -267,11 +280,12 @@ def load_catalog(configuration: Configuration, observers: Sequence[Observer] = (
         ValueError: If a pair cannot be loaded.
         OSError: Likewise.
     """
-    catalog = _empty(configuration, configuration.concurrency)
+    # Engines share themselves out between visitors, and refuse whom they must. Gradio's queue would do neither.
+    catalog = _empty(configuration, configuration.concurrency if zero_gpu() else None)
     for choice in configuration.pairs:
         pair = load_pair(choice.target, choice.draft, choice.head, device=configuration.device, dtype=configuration.dtype)
         leave_cores_to(pair.target)
-        decoder = SpeculativeDecoder(pair)
+        decoder = SpeculativeDecoder(pair, mask_seconds=MASK_SECONDS)
         engine: Engine
         if zero_gpu():  # there is no GPU outside of a run, so nothing can be warmed up or measured
             engine, unobserved = SoloEngine(decoder, wrap=on_zero_gpu, max_prompt_tokens=configuration.max_prompt_tokens), None
@@ -279,6 +293,7 @@ def load_catalog(configuration: Configuration, observers: Sequence[Observer] = (
             engine = unobserved = LocalEngine(
                 decoder,
                 max_rows=configuration.concurrency,
+                max_waiting=configuration.queue_size,
                 max_prompt_tokens=configuration.max_prompt_tokens,
             )
         observed = ObservedEngine(engine, observers) if observers else engine
@@ -286,7 +301,7 @@ def load_catalog(configuration: Configuration, observers: Sequence[Observer] = (
     return catalog
 
 
-def _empty(configuration: Configuration, concurrency: int) -> Catalog:
+def _empty(configuration: Configuration, concurrency: int | None) -> Catalog:
     return Catalog({}, configuration.max_tokens, concurrency, configuration.measuring == "on")
 
 

@@ -81,7 +81,7 @@ def add_api(catalog: Catalog) -> None:
                     "drafter": drafter,
                 }
             )
-            run.start(partial(catalog.start, settings.pair, settings.request()))
+            run.start(partial(catalog.start, settings.pair, settings.request(), reader=run.reader()))
             async for _, events in run.batches(SECONDS_A_LIST):
                 if events:
                     yield _unwritten(events, run.weight_of(events))

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -11,7 +11,8 @@ from secrets import token_urlsafe
 from naive_speculate.events import Event, MeasuredSpeedup
 from naive_speculate.events.trace import Trace
 from naive_speculate.serving.delivery import Inbox
-from naive_speculate.serving.protocol import Deliver
+from naive_speculate.serving.protocol import Deliver, Reader
+from ui.host.visitors import unfetched, visitor
 from ui.host.weight import TOTAL_BYTES, VISITOR_BYTES, give_back, weight
 from ui.run.guided import Kept
 from ui.run.settings import Settings
@@ -23,8 +24,10 @@ BATCH_SECONDS = 0.05
 FEW_RUNS = 4
 """So many runs at once get their batches that often; with more, each gets fewer and larger ones, for a batch costs the server
 more than its events do."""
+MOST_UNREAD = 1000
+"""A run pauses once its reader has left so many events unread, some 250 tokens' worth."""
 ABANDONED_SECONDS = 60.0
-"""A run whose events lie unread for so long is ended: nobody has come back for them."""
+"""A run whose events lie unread, or that has paused, for so long is ended: nobody has come back for them."""
 LEFT_SECONDS = 600.0
 """So long the runs of a visitor are kept whose connection has ended: it may have broken."""
 KEPT_RUNS = 200
@@ -98,6 +101,25 @@ class Run:
         self.done = threading.Event()
         self.done.set()
         self._inbox = Inbox()
+        self._handed: deque[int] = deque(maxlen=MOST_UNREAD)  # lengths of the latest batches
+        self._unfetched: Callable[[], int] = int
+        self._behind_since: float | None = None
+
+    def reader(self) -> Reader:
+        """Who reads this run's batches: whoever has made the call that is being answered."""
+        self._unfetched = unfetched()
+        return Reader(*visitor(), self.behind)
+
+    def behind(self) -> bool:
+        """Whether too many events are unread: here, or in batches that the browser or program has not fetched."""
+        fetched = max(0, len(self._handed) - self._unfetched())
+        if self.cancel.is_set() or self._inbox.unread + sum(list(self._handed)[fetched:]) <= MOST_UNREAD:
+            self._behind_since = None
+            return False
+        self._behind_since = self._behind_since or time.monotonic()
+        if time.monotonic() - self._behind_since > ABANDONED_SECONDS:
+            self.cancel.set()
+        return True
 
     def copy(self) -> "Run":
         """The same run for another visitor, who keeps it when the first one goes."""
@@ -111,7 +133,7 @@ class Run:
         return Trace(self.events)
 
     def start(self, begin: Begin) -> None:
-        """Decode; no reader can slow the decoder down."""
+        """Decode; a reader who falls behind keeps nobody else waiting."""
         self.live = True
         self.done.clear()
         _live.add(self.serial)
@@ -169,6 +191,7 @@ class Run:
         """
         sent = 0
         async for events in self._inbox.lists(lambda: every * max(1, len(_live) / FEW_RUNS)):
+            self._handed.append(len(events))
             yield sent, events
             sent += len(events)
 

@@ -153,7 +153,7 @@ class Workbench:
             run.unguided = cache(lambda: kept(self._catalog.events(settings.pair, without(run.events[0].seed))))
         run.settings = settings
         self._runs.add(session, run)
-        run.start(begin)
+        run.start(partial(begin, reader=run.reader()))
         if queue:
             gr.Info(queue)
         # Where the connection breaks this ends, and the run goes on for a while: the page may ask for the rest (see `Run`).

@@ -22,7 +22,7 @@ from naive_speculate.events import Event
 from naive_speculate.infer.threads import THREADS_VARIABLE, leave_cores_to
 from naive_speculate.models import load_pair
 from naive_speculate.serving.delivery import Inbox
-from naive_speculate.serving.intake import MAX_ROWS
+from naive_speculate.serving.intake import MASK_SECONDS, MAX_ROWS
 from naive_speculate.serving.local import LocalEngine
 from naive_speculate.serving.memory import settle_memory
 from naive_speculate.serving.protocol import About, Load, Request, Unavailable
@@ -84,7 +84,8 @@ class Decoder:
         device = "cpu" if args.device == "auto" and not mine.get("GPU") else args.device
         pair = load_pair(args.target, args.draft, args.head, device=device, dtype=args.dtype, device_map=args.device_map)
         leave_cores_to(pair.target)
-        self._engine = LocalEngine(SpeculativeDecoder(pair), max_rows=args.max_rows, max_prompt_tokens=args.max_prompt_tokens)
+        decoder = SpeculativeDecoder(pair, mask_seconds=MASK_SECONDS)
+        self._engine = LocalEngine(decoder, max_rows=args.max_rows, max_prompt_tokens=args.max_prompt_tokens)
         settle_memory()
         self._max_rows = args.max_rows
         self._about = replace(self._engine.about, capacity=args.max_rows * max(args.min_replicas, args.max_replicas))

@@ -19,7 +19,7 @@ from naive_speculate.events import Event, FinishReason
 from naive_speculate.sampling.random_source import fresh_seed
 from naive_speculate.serving.delivery import pump
 from naive_speculate.serving.local import MAX_WAITING
-from naive_speculate.serving.protocol import STOPPING, About, Deliver, Load, Request, Unavailable, entered
+from naive_speculate.serving.protocol import ANYBODY, STOPPING, About, Deliver, Load, Reader, Request, Unavailable, entered
 from naive_speculate.serving.ray.cluster import Cluster, ClusterError, one_line, replicas_of
 from naive_speculate.serving.told import Told
 from naive_speculate.speculate.sequence import CancelFlag
@@ -71,7 +71,7 @@ class RayEngine:
         self._watcher = threading.Thread(target=self._watch, name="ray-runs", daemon=True)
         self._watcher.start()
 
-    def submit(self, request: Request, cancel: CancelFlag | None = None) -> Iterator[list[Event]]:
+    def submit(self, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANYBODY) -> Iterator[list[Event]]:
         """Decode a request (see `Engine`); it is checked by the replica, so bad fields come out of the iteration."""
         if self._closed.is_set():
             raise Unavailable(STOPPING)
@@ -88,8 +88,13 @@ class RayEngine:
             self._runs.add(run)
         return entered(_read(run))
 
-    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver) -> None:
+    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANYBODY) -> None:
         pump(self.submit(request, cancel), deliver)
+
+    def waiting_before(self, reader: Reader) -> int | None:
+        """Those of this engine; replicas take runs as they come."""
+        load = self.load()
+        return load.waiting if load.running + load.waiting >= load.capacity else None
 
     def load(self) -> Load:
         """How busy it is: the runs of this engine. Others' wait in their own processes, out of sight."""

@@ -1,0 +1,193 @@
+"""Masks of guided decoding computed in processes of their own, which the kernel ends where a grammar takes too long.
+
+What a grammar costs cannot be told from its text, and xgrammar cannot be interrupted. So one process holds the tokenizer, and
+forks a child for every sequence; a child compiles its grammar and fills masks on a budget of processor time.
+"""
+
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import torch
+
+from naive_speculate.sampling.guided import GrammarCompiler, GrammarMask, GuidedDecodingParams, GuideTooCostly
+from naive_speculate.text import num_shared
+
+COMPILE_SHARE = 10
+"""Compiling may take so many times a mask's longest time; it keeps nobody but its own visitor waiting."""
+REFILL_SHARE = 0.01
+"""Every mask adds so much of the longest time to what its run may still use: 2.5 ms of 0.25 s. Ordinary masks take 0.1 ms."""
+WALL_SHARE = 10
+"""A mask is waited for so many times its longest processor time, where the machine is busy with something else."""
+MORE_BYTES = 2**30
+"""Memory that a child may take besides what it was forked with."""
+
+
+class MasksApart:
+    """Compiles grammars for one tokenizer in processes of their own, as `GrammarCompiler` does in this one.
+
+    Args:
+        compiler: Whose tokenizer it is.
+        seconds: Most processor time of one mask; see `SpeculativeDecoder`.
+
+    Raises:
+        ValueError: If this system cannot fork.
+    """
+
+    def __init__(self, compiler: GrammarCompiler, seconds: float) -> None:
+        if not hasattr(os, "fork"):
+            raise ValueError(f"mask_seconds={seconds} needs a system that forks processes, such as Linux; leave it None here")
+        self._tokenizer = pickle.dumps((compiler.info.serialize_json(), compiler.vocab_size))
+        self._vocab_size = compiler.vocab_size
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._server: socket.socket | None = None
+
+    def compile(self, params: GuidedDecodingParams) -> "MaskApart":
+        """A fresh matcher for the grammar.
+
+        Raises:
+            ValueError: If it parses, but xgrammar cannot work with it, or not within its time and memory.
+        """
+        name, text = params.source
+        try:
+            connection = self._child()
+        except OSError as error:
+            raise ValueError(f"guided_decoding cannot be followed: no process can be started for it ({error})") from None
+        try:
+            connection.send((params, self._seconds))
+            if not connection.poll(WALL_SHARE * COMPILE_SHARE * self._seconds):
+                raise EOFError
+            complaint = connection.recv()
+        except (OSError, EOFError):
+            raise GuideTooCostly(name, text) from None
+        if complaint is not None:
+            raise ValueError(complaint)
+        return MaskApart(connection, (name, text), self._vocab_size, self._seconds)
+
+    def _child(self) -> Connection:
+        """A connection to a new process; the one that forks is started where there is none yet, or none any more."""
+        with self._lock:
+            mine, its = socket.socketpair()
+            with its:
+                for server in (self._server, None):
+                    if server is None:
+                        server = self._server = _start_server(self._tokenizer)
+                    with suppress(ConnectionError):
+                        socket.send_fds(server, [b"x"], [its.fileno()])
+                        break
+            return Connection(mine.detach())
+
+
+class MaskApart(GrammarMask):
+    """A `GrammarMask` whose masks come from another process; it raises `GuideTooCostly` once that has been ended."""
+
+    def __init__(self, connection: Connection, source: tuple[str, str], vocab_size: int, seconds: float) -> None:
+        super().__init__(None, vocab_size)
+        self._connection = connection
+        self._source = source
+        self._seconds = self._left = seconds
+
+    def _allowed(self, history: list[int]) -> torch.Tensor | None:
+        shared = num_shared(self._consumed, history)
+        try:
+            self._connection.send((shared, history[shared:], self._left))
+            if not self._connection.poll(WALL_SHARE * self._seconds):
+                raise EOFError
+            used, words = self._connection.recv()
+        except (OSError, EOFError):
+            self._connection.close()
+            raise GuideTooCostly(*self._source) from None
+        self._consumed = list(history)
+        self._left = min(self._seconds, self._left - used + REFILL_SHARE * self._seconds)
+        return None if words is None else torch.frombuffer(bytearray(words), dtype=torch.int32)[None]
+
+
+def _start_server(tokenizer: bytes) -> socket.socket:
+    mine, its = socket.socketpair()
+    with its:
+        subprocess.Popen(
+            [sys.executable, "-m", __name__],
+            stdin=its.fileno(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=Path(__file__).parents[2],
+            start_new_session=True,  # Ctrl-C is for the process that it serves, with which it ends
+        )
+    channel = Connection(os.dup(mine.fileno()))
+    channel.send_bytes(tokenizer)
+    channel.close()
+    return mine
+
+
+def _serve() -> None:
+    """Fork a child for every socket that comes, until the other side has gone."""
+    import xgrammar
+
+    requests = socket.socket(fileno=0)
+    channel = Connection(os.dup(0))
+    info, vocab_size = pickle.loads(channel.recv_bytes())
+    channel.close()
+    compiler = GrammarCompiler.of(xgrammar.TokenizerInfo.deserialize_json(info), vocab_size)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how they ended
+    while True:
+        said, descriptors, *_ = socket.recv_fds(requests, 1, 1)
+        if not said:
+            return
+        if os.fork() == 0:
+            requests.close()
+            with Connection(descriptors[0]) as connection, suppress(EOFError, OSError):
+                _answer(connection, compiler)
+            os._exit(0)
+        os.close(descriptors[0])
+
+
+def _answer(connection: Connection, compiler: GrammarCompiler) -> None:
+    """Compile the grammar that comes first, then answer with masks. The kernel ends the process where it takes too long."""
+    _bound_memory()
+    params, seconds = connection.recv()
+    with _at_most(COMPILE_SHARE * seconds):
+        try:
+            mask, complaint = compiler.compile(params), None
+            mask._allowed([])  # the first one often takes longest; here the decoder does not wait for it
+        except ValueError as error:
+            mask, complaint = None, str(error)
+    connection.send(complaint)
+    history: list[int] = []
+    while mask is not None:
+        shared, tokens, left = connection.recv()
+        history[shared:] = tokens
+        with _at_most(left) as used:
+            allowed = mask._allowed(history)
+        connection.send((used(), None if allowed is None else allowed.numpy().tobytes()))
+
+
+@contextmanager
+def _at_most(seconds: float) -> Iterator[Callable[[], float]]:
+    """End this process where a block takes more processor time; gives how much it has taken."""
+    began = time.process_time()
+    signal.setitimer(signal.ITIMER_PROF, max(seconds, 1e-3))  # SIGPROF ends a process, also in the middle of C++
+    yield lambda: time.process_time() - began
+    signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def _bound_memory() -> None:
+    import resource  # not there on Windows
+
+    with suppress(OSError, ValueError):  # there is no such file on macOS
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        most = pages * resource.getpagesize() + MORE_BYTES
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+if __name__ == "__main__":
+    _serve()
