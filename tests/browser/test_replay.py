@@ -42,6 +42,7 @@ def test_stepping_moves_by_whole_rounds_both_ways(page):
     press(page, "One round back")
     expect(page.locator(".ns-clock")).to_contain_text(f"round {last - 1} of {last}")
     press(page, "To the start")
+    page.locator(".ns-stage[data-cursor='1']").wait_for()  # round 0 is shown while there still are tokens of the first
     expect(page.locator(".ns-clock")).to_contain_text(f"round 0 of {last}")
     assert visible_tokens(page) == 0
     press(page, "One round forward")
@@ -54,6 +55,14 @@ def test_stepping_moves_by_whole_rounds_both_ways(page):
     press(page, "To the end")
     ended(page)
     assert text(page) == recorded.text
+
+
+def test_two_presses_before_the_next_frame_are_two_rounds(page):
+    ended(page)
+    last = rounds(page)
+    for name, shown in (("back", last - 2), ("forward", last)):
+        page.locator(f"[data-act={name}]").evaluate("(button) => { button.click(); button.click(); }")
+        expect(page.locator(".ns-clock")).to_contain_text(f"round {shown} of {last}")
 
 
 def test_a_token_is_drafted_before_it_is_judged(page):
