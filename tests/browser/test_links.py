@@ -27,7 +27,8 @@ def opened(page, link: str) -> None:
 
 LOOKED_AT = """() => {
     const stage = document.querySelector(".ns-stage");
-    const chosen = [...stage.querySelectorAll("#tokens .ns-pinned")].map(({ dataset }) => [dataset.kind, dataset.step, dataset.index]);
+    const place = ({ dataset }) => [dataset.kind, dataset.step, dataset.index];
+    const chosen = [...stage.querySelectorAll("#tokens .ns-pinned")].map(place);
     return JSON.stringify([stage.querySelector(".ns-clock").textContent.split(" · ")[0], stage.dataset.cursor, chosen]);
 }"""
 

@@ -15,12 +15,16 @@ PLACES = (
 SCENE = """(number) => {
     const opening = document.querySelector(".ns-opening");
     if (opening.dataset.scene !== String(number)) return null;
-    return [[...opening.querySelectorAll("li")].map(({ dataset }) => dataset.shown), document.querySelector(".ns-player").getBoundingClientRect().y];
+    const shown = [...opening.querySelectorAll("li")].map(({ dataset }) => dataset.shown);
+    return [shown, document.querySelector(".ns-player").getBoundingClientRect().y];
 }"""
 
 
 def scene(page, number: int) -> tuple[list[str], float]:
-    """Wait for a scene; gives how much of each guess it shows then, and where the player below it is. No scene waits for a test."""
+    """Wait for a scene; returns how much of each guess it shows, and where the player below it is.
+
+    Both are read in the turn in which the scene is seen, since no scene waits for a test.
+    """
     shown, below = page.wait_for_function(SCENE, arg=number).json_value()
     return shown, below
 

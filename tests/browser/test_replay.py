@@ -12,6 +12,15 @@ from ui.run.recorded import SPECULATIVE
 SLIDER = ".ns-slider"
 
 
+SLOW_FRAMES = """() => {
+    const [now, frame] = [performance.now.bind(performance), window.requestAnimationFrame.bind(window)];
+    let looks = 0;
+    performance.now = () => now() + 3 * looks++;
+    window.requestAnimationFrame = (draw) => frame((time) => { looks = 0; draw(time); });
+}"""
+"""Each look at the clock in a frame takes three milliseconds more, so that it shows few events, as on a slow machine."""
+
+
 def go_to(page, n: int) -> None:
     page.locator(SLIDER).evaluate("(s, n) => { s.value = n; s.dispatchEvent(new Event('input')); }", n)
     page.locator(f".ns-stage[data-cursor='{n}']").wait_for()
@@ -101,6 +110,7 @@ def test_moving_through_a_run_asks_the_server_nothing(page):
     see_chart(page, "chart-acceptance")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
+    page.evaluate(SLOW_FRAMES)
     press(page, "To the start")
     expect(page.locator("#stats")).to_contain_text("The prompt is being read")
     see_chart(page, "chart-acceptance")
