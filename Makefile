@@ -1,4 +1,4 @@
-# Two commands do everything: `make run` opens the page, `make test` runs every test. Both make what they need.
+# `make run` opens the page, `make test` runs every test, `make check` the quick ones. All of them install what they need.
 
 PORT ?= 7860
 HOST ?= 127.0.0.1
@@ -7,7 +7,7 @@ VENV := .venv
 unexport PYTHONDONTWRITEBYTECODE # or every process would compile this project anew
 BIN := $(VENV)/bin
 
-.PHONY: run test test-gguf lint clean
+.PHONY: run test test-slow check test-gguf lint clean
 
 # Weights in pages of 2 MB, where Linux gives them to who asks: a forward looks up fewer addresses.
 run: export GLIBC_TUNABLES = glibc.malloc.hugetlb=1
@@ -18,10 +18,18 @@ run: $(VENV)/.run
 WORKERS := $(shell cores=$$(nproc 2>/dev/null || echo 2); echo $$((cores < 8 ? cores : 8)))
 
 # Freed memory is kept, not given back: caches of many small models come and go, and each page anew costs the system time.
-test: export MALLOC_MMAP_THRESHOLD_ = 4294967296
-test: export MALLOC_TRIM_THRESHOLD_ = 4294967296
+test check: export MALLOC_MMAP_THRESHOLD_ = 4294967296
+test check: export MALLOC_TRIM_THRESHOLD_ = 4294967296
 test: $(VENV)/.test chromium lint
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+# Lint, types, and all tests without a browser, Ray or training.
+check: $(VENV)/.test lint
+	$(BIN)/python -m pytest -m "not (gpu or gguf or browser or ray or training)" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+# The browser tests in a Chromium that computes six times slower: what does not wait for what it looks at fails here.
+test-slow: $(VENV)/.test chromium
+	$(BIN)/python -m pytest tests/browser --cpu-throttling 6 --timeout 3600
 
 # GGUF pairs: llama.cpp is compiled for them, which takes some minutes once.
 test-gguf: $(VENV)/.gguf

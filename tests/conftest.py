@@ -24,7 +24,16 @@ PROGRAMS = (
     "tests/test_interruptions.py",
 )
 MEASURING = ("tests/browser/test_waterfall.py", "tests/browser/test_guided.py")
+PARTS = {"browser": "tests/browser/", "ray": "tests/serving/test_replicas.py", "training": "tests/train/"}
+"""Where the tests are that `make check` leaves out, by the marker that they get."""
+COLLECTED = pytest.StashKey[list[pytest.Item]]()
 TAKE_LONG = ("tests/serving/test_replicas.py", *PROGRAMS, "tests/browser/", "tests/train/", "tests/speculate/")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--cpu-throttling", type=float, default=1.0, metavar="RATE", help="browser tests: Chromium computes RATE times slower"
+    )
 
 
 @pytest.hookimpl(wrapper=True)
@@ -33,8 +42,14 @@ def pytest_collection() -> Iterator[None]:
         return (yield)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes long begins first, so that at the end no process has to wait for another."""
+@pytest.hookimpl(tryfirst=True)  # before any test is deselected by its markers
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks every test with its part. What takes long begins first, so that at the end no process has to wait for another."""
+    for item in items:
+        for name, place in PARTS.items():
+            if item.nodeid.startswith(place):
+                item.add_marker(name)
+    config.stash[COLLECTED] = list(items)
     items.sort(key=lambda item: [not item.nodeid.startswith(place) for place in TAKE_LONG])
 
 
@@ -51,6 +66,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return nodeid.split("::")[0]
 
     return Scheduling(config, log)
+
+
+@pytest.fixture
+def collected(request: pytest.FixtureRequest) -> list[pytest.Item]:
+    """All tests of this run, those included that their markers keep from running."""
+    return request.config.stash[COLLECTED]
 
 
 @pytest.fixture(scope="session")

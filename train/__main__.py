@@ -108,7 +108,9 @@ def _train(name: str, model: Any, loss: Loss, recipe: Recipe, source: Source, gi
         "cuda" if given.device == "auto" and torch.cuda.is_available() else given.device.replace("auto", "cpu")
     )
     shape = {key: getattr(given, key) for key in ("mlp", "vocabulary", "width", "depth")}
-    Training(name, model.to(device), loss, recipe, given.work, source._asdict() | shape, device).run(given.seconds or 60 * given.minutes)
+    Training(name, model.to(device), loss, recipe, given.work, source._asdict() | shape, device).run(
+        given.seconds or 60 * given.minutes
+    )
 
 
 if __name__ == "__main__":

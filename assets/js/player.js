@@ -90,11 +90,12 @@ export class Player {
     if (this.target === this.length && !this.done) this.following = true;
   }
 
-  // To the end of the next or the last round.
+  // To the end of the next or the last round, from where the cursor is going: it may not be there yet on a slow machine.
   step(direction) {
-    const round = this.round(this.cursor);
+    const from = this.following ? this.length : this.target;
+    const round = this.round(from);
     if (direction > 0) return this.seek(round < this.ends.length ? this.ends[round] : this.length);
-    const inside = round === 0 || this.ends[round - 1] < this.cursor;
+    const inside = round === 0 || this.ends[round - 1] < from;
     const before = inside ? round : round - 1;
     return this.seek(before === 0 ? 1 : this.ends[before - 1]);
   }

@@ -293,7 +293,7 @@ class Stage {
 
   // The inspector shows the token that the reader chose, and else where playback is; of either no more than is reached.
   look(chosen = false) {
-    const { events, cursor, playing, following, done, ends } = this.player;
+    const { events, cursor, busy, following, done, ends } = this.player;
     if (this.pinned && this.pinned.born >= cursor) this.pinned = null;
     const token = this.pinned || this.here();
     if (this.looked && this.looked !== token) mark(this.looked, "ns-pinned", false);
@@ -305,7 +305,7 @@ class Stage {
     const end = ends[this.player.round(number)] ?? cursor; // of its round: what comes later tells no more about it
     inspect({
       run: this.run.id, number, upto: Math.min(cursor, end), event: events[number], drafted: events[token.born], settings: this.settings,
-      chosen, pinned: Boolean(this.pinned), choose: () => this.pin(token), draws: () => drawRound(this), resting: chosen || (!playing && (done || !following)), ask: async (question) => (isLost() ? "" : this.server.explain(question)),
+      chosen, pinned: Boolean(this.pinned), choose: () => this.pin(token), draws: () => drawRound(this), resting: chosen || (!busy && (done || !following)), ask: async (question) => (isLost() ? "" : this.server.explain(question)),
     });
   }
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, Route, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Route, expect, sync_playwright
 
 from benchmarks.server import Server
 from ui.assets import ROOT
@@ -45,11 +45,28 @@ def measuring(small_pair: tuple[Path, Path]) -> Iterator[Server]:
         yield running
 
 
+def set_up_pages(patch: pytest.MonkeyPatch, maker: type[Browser] | type[BrowserContext], rate: float) -> None:
+    """Every page that `maker` opens waits as long as it must, and computes `rate` times slower."""
+    plain = maker.new_page
+
+    def new_page(self: Browser | BrowserContext, **options: object) -> Page:
+        page = plain(self, **options)
+        page.set_default_timeout(PATIENCE)
+        if rate > 1:
+            page.context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": rate})
+        return page
+
+    patch.setattr(maker, "new_page", new_page)
+
+
 @pytest.fixture(scope="package")
-def chromium() -> Iterator[Browser]:
+def chromium(request: pytest.FixtureRequest) -> Iterator[Browser]:
     """For these files, since Playwright keeps an event loop running, beside which a test of others could have none."""
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    with sync_playwright() as playwright:
+    rate = request.config.getoption("cpu_throttling")
+    with sync_playwright() as playwright, pytest.MonkeyPatch.context() as patch:
+        set_up_pages(patch, Browser, rate)
+        set_up_pages(patch, BrowserContext, rate)
         browser = playwright.chromium.launch(executable_path=path, args=CHROMIUM)
         yield browser
         browser.close()
@@ -101,7 +118,6 @@ def open_page(server: Server, chromium: Browser, tab: list[Page]) -> Iterator:
     ):
         page = tab.pop() if tab and not context else chromium.new_context(**context).new_page()
         opened.append(page)
-        page.context.set_default_timeout(PATIENCE)
         page.set_viewport_size({"width": width, "height": height})
         page.emulate_media(color_scheme=color_scheme, reduced_motion=reduced_motion)
         page.on("pageerror", note)

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from playwright.sync_api import Page
+from playwright.sync_api import Page, TimeoutError
 
 from naive_speculate import Trace
 
@@ -72,6 +72,14 @@ def ended(page: Page) -> None:
     page.wait_for_function(ALL_TOLD, polling=50)
 
 
+def settled(page: Page) -> None:
+    """Nothing moves or fades any more, apart from what never ends."""
+    page.wait_for_function(
+        """() => document.getAnimations().every((one) => one.playState !== "running" ||
+            one.effect.getComputedTiming().endTime === Infinity)"""
+    )
+
+
 def text(page: Page) -> str:
     """The generated text, as the elements have it."""
     return page.evaluate(
@@ -101,5 +109,15 @@ def toast(page: Page, words: str) -> None:
     page.get_by_test_id("toast-body").filter(has_text=re.compile(words)).first.wait_for()
 
 
+def becomes(page: Page, condition: str, arg: object = None) -> bool:
+    """Whether something holds of the page, at once or once all that a new width or place sets in motion is over."""
+    try:
+        page.wait_for_function(condition, arg=arg)
+    except TimeoutError:
+        return False
+    return True
+
+
 def scrolls_sideways(page: Page) -> bool:
-    return page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
+    """Charts follow a new width some frames later; what is too wide for good scrolls then, too."""
+    return not becomes(page, "() => document.documentElement.scrollWidth <= document.documentElement.clientWidth")

@@ -8,7 +8,7 @@ from axe_playwright_python.base import AXE_SCRIPT
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
-from tests.browser.steps import ended, run, see_chart
+from tests.browser.steps import ended, run, see_chart, settled
 from ui.experiments.lessons.course import LESSONS
 
 EVERY_RULE: dict[str, Any] = {"resultTypes": ["violations"]}
@@ -17,6 +17,7 @@ COLOURS = EVERY_RULE | {"runOnly": ["color-contrast", "link-in-text-block"]}  # 
 
 def violations(page: Page, rules: dict[str, Any], within: str | None = None) -> list[Any]:
     """What axe-core finds, on the page or a part of it: the rule, and the elements against it."""
+    settled(page)  # what fades in is pale for a moment
     axe = Axe("" if page.evaluate("'axe' in window") else AXE_SCRIPT)  # half a megabyte, and a page keeps it
     found = axe.run(page, within, rules).response["violations"]
     return [(rule["id"], [node["html"][:200] for node in rule["nodes"]]) for rule in found]
@@ -31,8 +32,7 @@ def open_tab(page: Page, name: str, shown: str) -> None:
 def test_axe_finds_nothing_on_any_tab(open_page, theme, rules):
     page = open_page(f"?__theme={theme}", color_scheme=theme)
     ended(page)
-    page.locator(".ns-op-play").click()  # what fades in is pale for a moment
-    page.wait_for_function("() => document.getAnimations().every(({ playState }) => playState !== 'running')")
+    page.locator(".ns-op-play").click()
     assert violations(page, rules, ".ns-opening") == []
     run(page, "Once upon a time there was a fox who", max_tokens=40, temperature=1, k=3)  # few tokens, of every kind
     for kind in ("prompt", "accepted", "rejected", "discarded", "resampled", "bonus"):

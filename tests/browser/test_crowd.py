@@ -8,7 +8,6 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from benchmarks.server import Server
-from tests.browser.conftest import PATIENCE
 from tests.browser.steps import another_run, set_number, shown_run
 from tests.hosting.http import get
 from tests.tiny import save_model, tiny_llama
@@ -27,7 +26,6 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def visit(host: Server, chromium: Browser) -> Iterator:
     """Opens the page for another visitor, who wants a long run."""
     context = chromium.new_context(viewport={"width": 1440, "height": 900})
-    context.set_default_timeout(PATIENCE)
 
     def visit_() -> Page:
         page = context.new_page()

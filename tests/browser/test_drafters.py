@@ -41,7 +41,7 @@ def test_each_drafter_of_the_menu_says_what_it_is_and_copied_drafts_show_where_f
     sources = page.locator("#tokens .ns-source")
     page.mouse.move(0, 0)
     expect(sources).to_have_text([texts[e.copied_from] for e in step])
-    assert page.locator(".ns-short").inner_text()
+    expect(page.locator(".ns-short")).not_to_be_empty()
 
 
 def test_a_head_s_layers_and_unknown_tokens_are_marked(page, tmp_path):
@@ -54,8 +54,8 @@ def test_a_head_s_layers_and_unknown_tokens_are_marked(page, tmp_path):
     started.head_layers, started.target_layers = [2, 6, 9], 12
     open_trace(page, events, tmp_path / "head.jsonl")
     expect(page.locator(".ns-drafter")).to_contain_text("after 2, 6 and 9 of its 12 layers")
-    assert page.locator(".ns-layer-read").count() == 3
-    assert page.locator(".ns-layer").count() == 13 - 3
+    expect(page.locator(".ns-layer-read")).to_have_count(3)
+    expect(page.locator(".ns-layer")).to_have_count(13 - 3)
 
     started.settings |= {"drafter": "model"}
     started.head_layers = started.target_layers = None

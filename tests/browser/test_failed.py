@@ -10,7 +10,9 @@ from ui.host.errors import Page
 from ui.run.controls import build_experiment
 
 PACE = threading.Event()
-"""What an experiment takes its time by."""
+"""Never set: what an endless experiment takes its time by."""
+SEEN = threading.Event()
+"""Set once the page shows the first word of an experiment that cannot begin."""
 
 
 def count(most: float):
@@ -27,7 +29,7 @@ def count(most: float):
 def refuse(most: float):
     """Asks for something that cannot be."""
     yield "Starting …", 0
-    PACE.wait(1)  # so that this is seen
+    SEEN.wait()
     raise ValueError(f"most cannot be {most}")
 
 
@@ -59,6 +61,7 @@ def test_an_error_is_told_where_the_experiment_stands_and_only_who_stops_it_read
     expect(said).to_have_value("Stopped.")
     page.locator("#refuses-run").click()
     expect(page.locator("#refuses textarea")).to_have_value("Starting …")
+    SEEN.set()
     expect(page.get_by_test_id("toast-body").filter(has_text="most cannot be 0")).to_be_visible()
     expect(page.locator("#refuses textarea")).to_have_value("")
     page.close()

@@ -25,25 +25,38 @@ def opened(page, link: str) -> None:
     page.wait_for_selector("#tokens [data-step]")
 
 
-def looked_at(page) -> tuple[str, str, str]:
-    """The round, the token that was chosen, and the text so far."""
-    clock = page.locator(".ns-clock").inner_text().split(" · ")[0]
-    chosen = page.locator("#tokens .ns-pinned")
-    expect(chosen).to_have_count(1)
-    return clock, chosen.evaluate("(n) => n.dataset.kind + n.dataset.step + ':' + n.dataset.index"), text(page)
+LOOKED_AT = """() => {
+    const stage = document.querySelector(".ns-stage");
+    const place = ({ dataset }) => [dataset.kind, dataset.step, dataset.index];
+    const chosen = [...stage.querySelectorAll("#tokens .ns-pinned")].map(place);
+    return JSON.stringify([stage.querySelector(".ns-clock").textContent.split(" · ")[0], stage.dataset.cursor, chosen]);
+}"""
+
+
+def looked_at(page) -> str:
+    """The round, how many events are shown, and the token that was chosen."""
+    return page.evaluate(LOOKED_AT)
+
+
+def looks_at(page, before: str) -> None:
+    """The same is shown, which playback reaches some frames after the run has come."""
+    page.wait_for_function(f"(before) => ({LOOKED_AT})() === before", arg=before)
 
 
 def test_a_link_runs_its_run_again_and_shows_the_same_round_and_token(page):
     run(page, "There was once a king who", max_tokens=40, seed=5)
-    for _ in range(2):
+    last = int(page.locator(".ns-clock").inner_text().split()[1])
+    for number in (last - 1, last - 2):
         page.get_by_role("button", name="One round back", exact=True).click()
+        expect(page.locator(".ns-clock")).to_contain_text(f"round {number} of")
     page.locator("#rounds .ns-round:not([hidden]) .ns-chip").nth(6).click()
     tokens = trace(page).token_ids
-    link, before = re.sub(r"run=[^&]+", "run=gone", copy_link(page)), looked_at(page)
+    link, before, shown = re.sub(r"run=[^&]+", "run=gone", copy_link(page)), looked_at(page), text(page)
 
     opened(page, link)  # the run is no longer kept, so it is decoded once more
     expect(page.locator(NOTE)).to_have_text(f"The linked run, with the same {len(tokens)} tokens.")
-    assert looked_at(page) == before
+    looks_at(page, before)
+    assert text(page) == shown
     assert trace(page).token_ids == tokens
     expect(page.locator("#prompt textarea")).to_have_value("There was once a king who")
 

@@ -5,7 +5,6 @@ from itertools import pairwise
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import PATIENCE
 from tests.browser.steps import another_run, as_soon_as, ended, run, start, text, trace
 
 PROMPT = "Once upon a time there was an old man who"
@@ -58,7 +57,7 @@ def test_updates_that_were_lost_on_the_way_are_asked_for_again(page):
     lost, asked = [], []
 
     def lose(route):
-        answer = route.fetch(timeout=PATIENCE)
+        answer = route.fetch(timeout=0)
         kept = []
         for message in answer.text().split("\n\n"):
             if "process_generating" in message and len(kept) % 4:

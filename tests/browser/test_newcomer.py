@@ -5,7 +5,7 @@ import re
 from playwright.sync_api import expect
 
 from naive_speculate.events.trace import Trace
-from tests.browser.steps import ended, see_chart
+from tests.browser.steps import as_soon_as, ended, see_chart
 from ui.run.recorded import SPECULATIVE
 
 SLIDER = ".ns-slider"
@@ -35,8 +35,9 @@ def test_play_at_the_end_of_a_run_plays_it_again_from_the_start(page):
 
 
 def test_the_opening_shows_the_p_and_q_that_it_speaks_of(page):
-    page.wait_for_function("() => document.querySelector('.ns-opening').dataset.scene === '3'")
-    page.locator(".ns-op-play").click()  # here it stays
+    third = "document.querySelector('.ns-opening').dataset.scene === '3'"
+    as_soon_as(page, third, "document.querySelector('.ns-op-play').click(); window.held = true")  # here it stays
+    page.wait_for_function("() => window.held")
     for width, height in ((1440, 900), (1024, 768), (390, 844)):
         page.set_viewport_size({"width": width, "height": height})
         boxes = [guess.bounding_box() for guess in page.locator(".ns-opening li:has(.ns-op-pq)").all()]

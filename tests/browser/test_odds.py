@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 from playwright.sync_api import Page, expect
 
 from naive_speculate import Trace
-from tests.browser.steps import ended, scrolls_sideways
+from tests.browser.steps import becomes, ended, scrolls_sideways
 from ui.explain.inspector import distributions
 from ui.run.recorded import SPECULATIVE
 
@@ -88,7 +88,7 @@ def test_it_fits_on_every_page_and_is_saved_as_it_is_seen(open_page, tmp_path):
     for width, height in ((1440, 900), (1024, 768), (390, 844)):
         page.set_viewport_size({"width": width, "height": height})
         choose(page)
-        assert page.locator(CHART).evaluate(FITS), width
+        assert becomes(page, f"() => ({FITS})(document.querySelector('{CHART}'))"), width
         assert not scrolls_sideways(page)
     for name in ("PNG", "SVG"):
         with page.expect_download() as download:

@@ -6,7 +6,6 @@ import pytest
 from playwright.sync_api import ConsoleMessage, Page, expect
 
 from benchmarks.server import Server
-from tests.browser.conftest import PATIENCE
 from tests.browser.relay import Relay
 from tests.browser.steps import another_run, ended, run, shown_run, start, text, trace
 
@@ -32,7 +31,6 @@ REMEMBER_WHAT_REPEATS = """
 
 def opened(page: Page, url: str) -> None:
     """The page, ready to use; its runs go on to the last of their tokens."""
-    page.set_default_timeout(PATIENCE)
     page.add_init_script(REMEMBER_WHAT_REPEATS)
     page.goto(url)
     page.wait_for_selector("#tokens [data-step]")

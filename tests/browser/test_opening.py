@@ -12,21 +12,29 @@ PLACES = (
 )
 
 
-def scene(page, number: int) -> None:
-    page.wait_for_function("(number) => document.querySelector('.ns-opening').dataset.scene === String(number)", arg=number)
+SCENE = """(number) => {
+    const opening = document.querySelector(".ns-opening");
+    if (opening.dataset.scene !== String(number)) return null;
+    const shown = [...opening.querySelectorAll("li")].map(({ dataset }) => dataset.shown);
+    return [shown, document.querySelector(".ns-player").getBoundingClientRect().y];
+}"""
+
+
+def scene(page, number: int) -> tuple[list[str], float]:
+    """Wait for a scene; returns how much of each guess it shows, and where the player below it is.
+
+    Both are read in the turn in which the scene is seen, since no scene waits for a test.
+    """
+    shown, below = page.wait_for_function(SCENE, arg=number).json_value()
+    return shown, below
 
 
 def test_on_arrival_a_round_plays_over_and_over_until_it_is_stopped(page):
-    guesses = page.locator(f"{OPENING} li")
     page.set_viewport_size({"width": 1024, "height": 768})
-    scene(page, 1)
-    places = {page.locator(".ns-player").bounding_box()["y"]}
-    expect(guesses.first).to_have_attribute("data-shown", "2")
-    scene(page, 3)
-    places.add(page.locator(".ns-player").bounding_box()["y"])
-    assert guesses.evaluate_all("(all) => all.every(({ dataset }) => dataset.shown === '4')")
-    scene(page, 5)
-    assert places == {page.locator(".ns-player").bounding_box()["y"]}, "nothing below moves from scene to scene"
+    (compared, below), (judged, below_judged) = scene(page, 1), scene(page, 3)
+    assert compared[0] == "2"
+    assert set(judged) == {"4"}
+    assert {below, below_judged} == {scene(page, 5)[1]}, "nothing below moves from scene to scene"
     expect(page.locator(f"{OPENING} [data-kind=rejected] .ns-op-instead")).to_be_visible()
     scene(page, 0)
     pause = page.locator(OPENING).get_by_role("button", name="Pause")
@@ -67,8 +75,8 @@ def test_run_moves_nothing_on_the_screen_and_the_opening_goes_once_it_is_out_of_
     page.locator("#run").click()
     another_run(page, before)
     ended(page)
+    expect(page.locator(f"{OPENING} [data-shown]")).to_have_count(0)  # it stands as it ends
     assert page.evaluate(PLACES) == places
-    assert page.locator(f"{OPENING} [data-shown]").count() == 0  # it stands as it ends
     expect(page.locator(f"{OPENING} .ns-op-instead")).to_be_visible()
 
     page.locator("#rounds").evaluate("(rounds) => rounds.scrollIntoView()")
@@ -86,7 +94,7 @@ def test_closed_it_stays_closed_and_a_run_closes_it(page):
     page.locator(OPENING).get_by_role("button", name="Close the introduction").focus()
     page.keyboard.press("Enter")
     expect(page.locator(OPENING)).to_be_hidden()
-    assert page.evaluate("document.activeElement.closest('#tokens') !== null"), "the keyboard goes on at the text"
+    expect(page.locator("#tokens :focus")).to_have_count(1)  # the keyboard goes on at the text
     above = page.locator(".ns-show").bounding_box()["y"]
     assert page.locator(".ns-head").bounding_box()["y"] - above < 10, "nothing is left of its place"
     page.reload()

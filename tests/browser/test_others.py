@@ -50,14 +50,14 @@ def test_the_strategies_stand_side_by_side_on_the_runs_own_drafts(page):
 
     parting = sum(len({*step.others.values(), step.num_accepted}) > 1 for step in steps)
     page.get_by_label("Only steps where they differ").check()
-    assert sum(node.is_visible() for node in rounds.all()) == parting
+    expect(rounds.filter(visible=True)).to_have_count(parting)
     page.keyboard.press("Escape")
     expect(page.locator(DIALOG)).to_be_hidden()
 
     page.set_viewport_size({"width": 390, "height": 844})
     open_others(page)
     expect(rounds).to_have_count(len(steps))
-    assert all(node.is_visible() for node in rounds.all()), "the box comes unchecked"
+    expect(rounds.filter(visible=True)).to_have_count(len(steps))  # the box comes unchecked
     assert not scrolls_sideways(page)
     wide = page.locator(DIALOG).evaluate("(dialog) => dialog.scrollWidth - dialog.clientWidth")
     assert wide <= 0

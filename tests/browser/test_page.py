@@ -10,7 +10,6 @@ from playwright.sync_api import Route, expect
 
 from benchmarks.server import ROOT, Server
 from naive_speculate import SamplingParams, Trace
-from tests.browser.conftest import PATIENCE
 from tests.browser.steps import ended, run, scrolls_sideways, see_chart, set_number, start, toast
 
 PROMPT = "Once upon a time there was a hen"
@@ -72,7 +71,7 @@ def test_behind_a_proxy_that_has_put_it_deeper_the_page_finds_its_scripts(chromi
 
         page.route(f"{server.url}**", pass_on)
         page.goto(f"{server.url}deep/")
-        page.locator("#tokens [data-step]").first.wait_for(timeout=PATIENCE)
+        page.locator("#tokens [data-step]").first.wait_for()
         page.unroute_all(behavior="ignoreErrors")  # a stream of events that is still passed on is nobody's any more
         page.close()
 
@@ -148,7 +147,6 @@ def test_help_names_the_options():
 
 def test_a_stage_that_never_comes_does_not_leave_the_reader_without_a_way_out(server, chromium):
     page = chromium.new_page()
-    page.set_default_timeout(PATIENCE)
     page.add_init_script("const wait = setTimeout; window.setTimeout = (act, ms) => wait(act, ms === 20000 ? 0 : ms)")
     page.route("**/stage.js", lambda route: route.abort())
     with page.expect_event("pageerror"):

@@ -12,6 +12,15 @@ from ui.run.recorded import SPECULATIVE
 SLIDER = ".ns-slider"
 
 
+SLOW_FRAMES = """() => {
+    const [now, frame] = [performance.now.bind(performance), window.requestAnimationFrame.bind(window)];
+    let looks = 0;
+    performance.now = () => now() + 3 * looks++;
+    window.requestAnimationFrame = (draw) => frame((time) => { looks = 0; draw(time); });
+}"""
+"""Each look at the clock in a frame takes three milliseconds more, so that it shows few events, as on a slow machine."""
+
+
 def go_to(page, n: int) -> None:
     page.locator(SLIDER).evaluate("(s, n) => { s.value = n; s.dispatchEvent(new Event('input')); }", n)
     page.locator(f".ns-stage[data-cursor='{n}']").wait_for()
@@ -42,6 +51,7 @@ def test_stepping_moves_by_whole_rounds_both_ways(page):
     press(page, "One round back")
     expect(page.locator(".ns-clock")).to_contain_text(f"round {last - 1} of {last}")
     press(page, "To the start")
+    page.locator(".ns-stage[data-cursor='1']").wait_for()  # round 0 is shown while there still are tokens of the first
     expect(page.locator(".ns-clock")).to_contain_text(f"round 0 of {last}")
     assert visible_tokens(page) == 0
     press(page, "One round forward")
@@ -54,6 +64,14 @@ def test_stepping_moves_by_whole_rounds_both_ways(page):
     press(page, "To the end")
     ended(page)
     assert text(page) == recorded.text
+
+
+def test_two_presses_before_the_next_frame_are_two_rounds(page):
+    ended(page)
+    last = rounds(page)
+    for name, shown in (("back", last - 2), ("forward", last)):
+        page.locator(f"[data-act={name}]").evaluate("(button) => { button.click(); button.click(); }")
+        expect(page.locator(".ns-clock")).to_contain_text(f"round {shown} of {last}")
 
 
 def test_a_token_is_drafted_before_it_is_judged(page):
@@ -92,6 +110,7 @@ def test_moving_through_a_run_asks_the_server_nothing(page):
     see_chart(page, "chart-acceptance")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
+    page.evaluate(SLOW_FRAMES)
     press(page, "To the start")
     expect(page.locator("#stats")).to_contain_text("The prompt is being read")
     see_chart(page, "chart-acceptance")

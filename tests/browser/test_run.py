@@ -88,6 +88,7 @@ def test_a_second_run_takes_the_place_of_the_first(page):
 
 
 def test_an_empty_prompt_is_refused_and_the_old_run_stays(page):
+    ended(page)
     before, tokens = shown_run(page), visible_tokens(page)
     page.locator("#prompt textarea").fill("   ")
     page.locator("#run").click()

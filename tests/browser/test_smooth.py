@@ -2,7 +2,6 @@
 
 from naive_speculate import Trace
 from naive_speculate.events import Event, EventKind
-from tests.browser.conftest import PATIENCE
 from tests.browser.steps import ended, run, see_chart, text
 
 TOUCHED = """() => {
@@ -46,7 +45,6 @@ COUNT_FRAMES = """
 
 def test_a_page_on_which_nothing_moves_asks_for_no_frames(server, chromium):
     with chromium.new_context(reduced_motion="reduce") as context:
-        context.set_default_timeout(PATIENCE)
         page = context.new_page()
         page.add_init_script(COUNT_FRAMES)
         page.goto(server.url)

@@ -5,7 +5,7 @@ import json
 from playwright.sync_api import Page, expect
 
 from naive_speculate import Trace
-from tests.browser.steps import another_run, ended, run, set_number, shown_run, text, trace
+from tests.browser.steps import another_run, becomes, ended, run, set_number, shown_run, text, trace
 from tests.browser.test_replay import go_to, press
 from tests.ui.handmade import step_of, token
 from ui.run.recorded import SPECULATIVE
@@ -105,11 +105,16 @@ def test_a_run_says_how_it_ended_what_it_is_no_sample_of_and_calls_things_what_t
     expect(headline(page)).to_contain_text("from the target")
 
 
+IN_SIGHT = """(places) => places.every((place) => {
+    const { top, bottom, height } = document.querySelector(place).getBoundingClientRect();
+    return height > 0 && top >= 0 && bottom <= innerHeight;
+})"""
+
+
 def in_sight(page: Page, *places: str) -> bool:
     """Whether these places lie within what is seen without scrolling."""
     page.evaluate("scrollTo(0, 0)")
-    boxes = [page.locator(place).first.bounding_box() for place in places]
-    return all(box and box["y"] >= 0 and box["y"] + box["height"] <= page.viewport_size["height"] for box in boxes)
+    return becomes(page, IN_SIGHT, list(places))
 
 
 def test_the_text_is_there_by_itself_and_all_that_matters_is_in_sight(open_page, tmp_path):

@@ -1,0 +1,38 @@
+"""`make check` and the parts that it leaves out are together what `make test` runs."""
+
+import re
+import shlex
+import subprocess
+import tomllib
+
+from benchmarks.server import ROOT
+from tests.conftest import PARTS
+
+
+def markers(command: list[str]) -> str:
+    """Which tests a pytest command runs, as a Python expression of markers."""
+    return command[command.index("-m") + 1]
+
+
+def command_of(target: str) -> list[str]:
+    """What `make` would run pytest with."""
+    shown = subprocess.run(["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return shlex.split(re.search(r"-m pytest (.*)", shown)[1])
+
+
+def of_pytest() -> str:
+    """What pytest runs when nobody chooses, as in `make test`."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return markers(shlex.split(settings["tool"]["pytest"]["ini_options"]["addopts"]))
+
+
+def test_every_test_is_of_check_or_of_one_other_part_and_all_of_them_are_run_by_test(collected, request):
+    names = [line.split(":")[0] for line in request.config.getini("markers")]
+
+    def chosen(expression: str) -> list[str]:
+        marks = [{name: item.get_closest_marker(name) is not None for name in names} for item in collected]
+        return [item.nodeid for item, has in zip(collected, marks, strict=True) if eval(expression, {}, has)]
+
+    parts = (markers(command_of("check")), *PARTS)
+    assert sorted(test for part in parts for test in chosen(part)) == sorted(chosen(of_pytest()))
+    assert "-m" not in command_of("test")
