@@ -100,7 +100,8 @@ def test_given_conversations_are_used_and_a_base_target_continues_text(tmp_path:
     text.write_text("The little fox lived in the forest with her mother. " * 200, encoding="utf-8")
     assert main(command(folder, work, tmp_path / "head", "--seconds", "1", "--given", str(given), "--text", str(text))) == 0
     first, *rest = [c for path in parts(work) for c in read_part(path)]
-    assert first.tokens.tolist() == [5, 6, 7, 8, 9, 10, 11] and first.answer_start == 3
+    assert first.tokens.tolist() == [5, 6, 7, 8, 9, 10, 11]
+    assert first.answer_start == 3
     assert len(rest) >= 32
 
 
@@ -108,11 +109,14 @@ def test_the_exported_head_has_the_public_layout(tmp_path: Path) -> None:
     folder = saved("llama", tmp_path / "target")
     assert main(command(folder, tmp_path / "work", tmp_path / "head", "--seconds", "1")) == 0
     config = json.loads((tmp_path / "head" / "config.json").read_text(encoding="utf-8"))
-    assert config["architectures"] == ["LlamaForCausalLMEagle3"] and config["draft_vocab_size"] == 300
+    assert config["architectures"] == ["LlamaForCausalLMEagle3"]
+    assert config["draft_vocab_size"] == 300
     assert config["eagle_aux_hidden_state_layer_ids"] == [1, 2, 4]
     tensors = load_file(tmp_path / "head" / "model.safetensors")
-    assert tensors["d2t"].shape == (300,) and int(tensors["t2d"].sum()) == 300
-    assert tensors["midlayer.self_attn.q_proj.weight"].shape[1] == 64 and tensors["fc.weight"].shape == (32, 96)
+    assert tensors["d2t"].shape == (300,)
+    assert int(tensors["t2d"].sum()) == 300
+    assert tensors["midlayer.self_attn.q_proj.weight"].shape[1] == 64
+    assert tensors["fc.weight"].shape == (32, 96)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +136,8 @@ def test_bad_input_is_one_line(change: list[str], line: str, tmp_path: Path, cap
         status = ended.code if isinstance(ended.code, int) else 1
     assert status == 2
     said = capsys.readouterr().err.strip().splitlines()[-1:]
-    assert said and line in said[0]
+    assert said
+    assert line in said[0]
 
 
 def test_data_of_another_tokenizer_is_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
