@@ -27,7 +27,7 @@ class Vocabulary:
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
         self.backend: Any = None if tokenizer is None else tokenizer.backend_tokenizer
-        self.special_ids = frozenset(() if tokenizer is None else special_ids(tokenizer))
+        self.special_ids = frozenset(() if tokenizer is None else _special_ids(tokenizer))
         self.piece = lru_cache(maxsize=None)(self._piece)
         self.text_of = lru_cache(maxsize=None)(self._text_of)
 
@@ -153,7 +153,7 @@ class TextStream:
         return twin
 
 
-def special_ids(tokenizer: Any) -> set[int]:
+def _special_ids(tokenizer: Any) -> set[int]:
     """The tokens that decoding skips: those that have a role, and those that were added as special."""
     added = tokenizer.added_tokens_decoder.items()
     return {*tokenizer.all_special_ids, *(token for token, entry in added if entry.special)}

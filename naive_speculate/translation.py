@@ -12,8 +12,6 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from naive_speculate.text import special_ids
-
 MIN_SHARE = 0.1
 """Of the target's tokens, the share that a draft must know."""
 
@@ -125,7 +123,7 @@ class _Forms:
         self._suffix_mark = next((part["prefix"] for part in parts if part["type"] == "WordPiece"), None)
         self.spaced = self._suffix_mark is not None or not (self._by_byte or self._markers or backend.decoder is not None)
         added = tokenizer.added_tokens_decoder
-        special = special_ids(tokenizer)
+        special = {*tokenizer.all_special_ids, *(token for token, entry in added.items() if entry.special)}
         vocabulary = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
         self.bytes = {token: self._bytes(piece, token in added) for piece, token in vocabulary if token not in special}
         self.ids: dict[Form, int] = {}
