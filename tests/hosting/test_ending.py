@@ -14,9 +14,12 @@ import re, signal, sys, threading
 import app
 app.end_in_time(1)
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-threading.Thread(target=lambda: re.match("(a+)+$", "a" * 60 + "b"), daemon=True).start()
-print("busy", flush=True)
-signal.pause()
+
+def work():
+    print("busy", flush=True)
+    re.match("(a+)+$", "a" * 60 + "b")
+
+threading.Thread(target=work).start()
 """
 
 
