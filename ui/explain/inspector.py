@@ -117,7 +117,7 @@ def distributions(trace: Trace, number: int) -> dict[str, Any]:
             known[name][event.token_id] = own
     if judged:
         _add_crossed(known, drafted)
-    tokens = [
+    tokens: list[dict[str, Any]] = [
         {
             "text": visible(token.text, LABEL_LENGTH),
             "name": visible(token.text, NAME_LENGTH),
