@@ -25,8 +25,8 @@ _PERMUTED = "llama"
 """In whose queries and keys llama.cpp has the halves of a rotary pair side by side, not half a head apart."""
 _FACTORS = "rope_freqs.weight"
 _ENDS = ("eos", "eot", "eom")
-_ROWS = 1024
-"""So many rows are dequantised at once: what that takes in between is a few times as much as its result."""
+_AT_ONCE = 2**16
+"""So many weights are dequantised at once: what that takes in between stays in a core's cache."""
 
 
 class _Weights(Mapping[str, torch.Tensor]):
@@ -87,20 +87,18 @@ def dequantised(path: Path, tensor: StoredTensor, dtype: torch.dtype = torch.flo
         block, size = gguf.GGML_QUANT_SIZES[kind]
     except (ValueError, KeyError):
         raise ValueError(f"it has weights of type {tensor.kind}, which is not known here") from None
-    width = tensor.shape[-1] if tensor.shape else 1
-    if width % block:
-        raise ValueError(f"it has rows of {width} weights in blocks of {block}")
-    rows, row_bytes = math.prod(tensor.shape) // max(1, width), width // block * size
-    found = np.empty((rows, width), np.float32)
+    if tensor.shape and tensor.shape[-1] % block:
+        raise ValueError(f"it has rows of {tensor.shape[-1]} weights in blocks of {block}")
+    found = np.empty(math.prod(tensor.shape), np.float32)
     with open(path, "rb") as file:
         file.seek(tensor.offset)
-        for begin in range(0, rows, _ROWS):
-            count = min(_ROWS, rows - begin)
-            stored = np.fromfile(file, np.uint8, count * row_bytes)
-            if len(stored) < count * row_bytes:
+        for begin in range(0, len(found), _AT_ONCE):
+            part = found[begin : begin + _AT_ONCE]
+            stored = np.fromfile(file, np.uint8, len(part) // block * size)
+            if len(stored) < len(part) // block * size:
                 raise ValueError("it is damaged, or was not copied in full")
             try:
-                found[begin : begin + count] = gguf.quants.dequantize(stored.reshape(count, row_bytes), kind)
+                part[:] = gguf.quants.dequantize(stored, kind)
             except NotImplementedError:
                 raise ValueError(f"it has weights of type {kind.name}, which is not known here") from None
     return torch.from_numpy(found.reshape(tensor.shape)).to(dtype)
