@@ -35,7 +35,7 @@ def test_the_space_s_card_fits_the_documented_schema():
     assert re.fullmatch(r"3\.\d+(\.\d+)?", card["python_version"])
     assert len(card["emoji"]) <= 2
     known = {"title", "emoji", "colorFrom", "colorTo", "sdk", "sdk_version", "python_version", "app_file", "license"}
-    assert set(card) <= known | {"short_description", "tags", "pinned", "models"}
+    assert set(card) <= known | {"short_description", "tags", "pinned", "models", "preload_from_hub"}
     pins = (ROOT / "requirements.txt").read_text(encoding="utf-8")
     assert re.search(rf"^gradio(\[\w+\])?=={re.escape(card['sdk_version'])}$", pins, re.MULTILINE)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -29,7 +29,7 @@ from naive_speculate.infer.gguf.metadata import StoredTensor, read_metadata
 from naive_speculate.infer.gguf.tokenizer import plain_tokenizer
 from naive_speculate.infer.gguf.weights import dequantised, read_gguf_llama
 from naive_speculate.infer.llama.weights import weights_of
-from tests.heads import save_head
+from tests.heads import head_config, head_tensors, save_head
 from tests.infer.gguf.files import written
 from tests.tokenizers_of_tests import ODD, byte_level
 
@@ -160,7 +160,9 @@ def test_automatically_llama_cpp_computes_only_where_it_is_installed(tmp_path):
 def test_a_head_reads_the_hidden_states_of_a_gguf_file(tmp_path):
     model = model_of("llama")
     path = written(model, tmp_path / "model.gguf", byte_level())
-    head = save_head(tmp_path / "head", d=64, t=64, vocab_size=model.config.vocab_size)
+    config = head_config(vocab_size=model.config.vocab_size)
+    tensors = head_tensors(config, known=None, own_embeddings=True) | {"fc.weight": torch.randn(32, 3 * 64) * 0.3}
+    head = save_head(tmp_path / "head", "eagle", config, tensors, eagle_aux_hidden_state_layer_ids=[0, 1, 2])
     decoder = SpeculativeDecoder(load_pair(path, head=head))
     params = SamplingParams(max_tokens=12, temperature=0)
     found, plain = (decoder.generate("The fox", params, drafter="head", num_draft_tokens=k) for k in (3, 0))
