@@ -100,7 +100,13 @@ def load_pair(
     if chosen.name is not None:
         cast(Any, target_model).name = chosen.name
     return ModelPair(
-        target_model, draft_model, tokenizer, draft_tokenizer=draft_tokenizer, head=head_model, weights=weights, **chosen.measured
+        target_model,
+        draft_model,
+        tokenizer,
+        draft_tokenizer=draft_tokenizer,
+        head=head_model,
+        weights=weights,
+        **chosen.measured,
     )
 
 

@@ -153,8 +153,8 @@ class Copies:
 
 
 def drafter_lines(started: Event) -> str:
-    """What there is to say of a run's models: what drafts, which weights the target has, which layers are read, how many tokens are
-    shared."""
+    """What there is to say of a run's models: what drafts, which weights the target has, which layers are read, how
+    many tokens are shared."""
     settings = started.settings or {}
     drafter = DRAFTERS.get(settings.get("drafter", "")) if settings.get("num_draft_tokens") != 0 else None
     lines = [f"{drafter.title}: {drafter.about}"] if drafter is not None and drafter.title else []

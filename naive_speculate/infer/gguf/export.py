@@ -15,7 +15,15 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 _ARCHITECTURES = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3", "gemma2": "GEMMA2"}
 _GPT2 = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
-DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "q8_0": "Q8_0", "q5_1": "Q5_1", "q4_1": "Q4_1", "q4_0": "Q4_0"}
+DTYPES = {
+    "float32": "F32",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "q8_0": "Q8_0",
+    "q5_1": "Q5_1",
+    "q4_1": "Q4_1",
+    "q4_0": "Q4_0",
+}
 
 
 def export(model: Any, tokenizer: Any, path: str | Path, dtype: str = "float32") -> None:

@@ -1,4 +1,4 @@
-"""What a GGUF file says of itself: the key-value pairs at its start, and where its tensors are (the format's specification is in
+"""What a GGUF file says of itself: the key-value pairs at its start, and where its tensors are (the format is specified in
 ggml, docs/gguf.md)."""
 
 import struct

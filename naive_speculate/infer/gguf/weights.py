@@ -33,7 +33,11 @@ class _Weights(Mapping[str, torch.Tensor]):
     """The tensors of a file by transformers' names, each read when it is asked for."""
 
     def __init__(
-        self, path: Path, tensors: Mapping[str, StoredTensor], permuted: Mapping[str, int], where: tuple[torch.device, torch.dtype]
+        self,
+        path: Path,
+        tensors: Mapping[str, StoredTensor],
+        permuted: Mapping[str, int],
+        where: tuple[torch.device, torch.dtype],
     ) -> None:
         self._path, self._tensors, self._permuted, self._where = path, tensors, permuted, where
 

@@ -202,7 +202,10 @@ def expected_shapes(
         layer["self_attn.o_proj.bias"] = (hidden,)
     if head_norms:
         layer |= {f"self_attn.{part}_norm.weight": (shape.head_dim,) for part in "qk"}
-    wanted: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (shape.vocab_size, hidden), "model.norm.weight": (hidden,)}
+    wanted: dict[str, tuple[int, ...]] = {
+        "model.embed_tokens.weight": (shape.vocab_size, hidden),
+        "model.norm.weight": (hidden,),
+    }
     if not config.tie_word_embeddings:
         wanted["lm_head.weight"] = (shape.vocab_size, hidden)
     for index in range(shape.num_layers):

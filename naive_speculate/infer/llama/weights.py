@@ -95,9 +95,7 @@ class RotaryTable:
         return angles.cos() * self._scaling, angles.sin() * self._scaling
 
 
-def default_rotary(
-    theta: float, head_dim: int, device: torch.device, slower: float | torch.Tensor = 1.0
-) -> RotaryTable:
+def default_rotary(theta: float, head_dim: int, device: torch.device, slower: float | torch.Tensor = 1.0) -> RotaryTable:
     """As transformers has it without any scaling; frequencies are divided by `slower`, one number or one for each."""
     widths = torch.arange(0, head_dim, 2, dtype=torch.int64).float() / head_dim
     return RotaryTable((1.0 / theta**widths / slower).to(device), 1.0)
