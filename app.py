@@ -40,7 +40,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--host", help="address to listen on (GRADIO_SERVER_NAME; 127.0.0.1)")
     add("--port", type=_port, help="port to listen on (GRADIO_SERVER_PORT; the first free one from 7860)")
     add("--share", action="store_true", help="also make a public link through Gradio's servers")
-    add("--target", help="target model: a Hub id, a local folder or a GGUF file; the bundled pair without it")
+    add("--target", help="target model: a Hub id, a local folder, a GGUF file or smollm2; the bundled pair without it")
     add("--draft", help="draft model: a Hub id, a local folder or a GGUF file")
     add("--head", help="draft head of the target: a Hub id or a local folder")
     add("--device", help="cpu, cuda, … (auto)")

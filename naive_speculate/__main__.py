@@ -83,7 +83,7 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
     from naive_speculate.models import EXECUTORS
 
     add = parser.add_argument_group("models").add_argument
-    add("--target", metavar="M", help="Hub id, local folder or GGUF file (default: the bundled pair)")
+    add("--target", metavar="M", help="Hub id, local folder, GGUF file or smollm2 (default: the bundled pair)")
     add("--draft", metavar="M", help="Hub id, local folder or GGUF file (default: none beside a given target)")
     add("--head", metavar="M", help="Hub id or local folder of a draft head (default: the bundled target's, if there is one)")
     add("--device", default="auto", metavar="D", help="auto, cpu, cuda … (default: %(default)s)")

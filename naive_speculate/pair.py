@@ -13,6 +13,7 @@ from naive_speculate.infer.head.model import DraftHead, check_head
 from naive_speculate.infer.inferencer import eos_token_ids
 from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.infer.protocols import KVCache, LanguageModel
+from naive_speculate.known import DRAFTERS
 from naive_speculate.translation import Translation, translation_between
 
 _HERE = Path(__file__).resolve().parent
@@ -35,7 +36,8 @@ class ModelPair:
         measured_costs: Costs measured for this pair, for `num_draft_tokens="auto"`; else they are estimated.
         head: A draft head, which drafts from the target's hidden states; None where there is none.
         measured_head_costs: As `measured_costs`, where the head drafts.
-        fastest_drafter: Which of "model" and "head" was measured to decode fastest; None where that was not measured.
+        fastest_drafter: Which of "model", "head" and "suffix" was measured to decode fastest; None where that was not measured.
+        weights: Which weights the target has, for people, where its name does not tell; None where nothing need be said.
 
     Raises:
         ValueError: If target or draft is not a language model, or one of transformers without `wrap`, or its end-of-sequence
@@ -51,6 +53,7 @@ class ModelPair:
     head: DraftHead | None = None
     measured_head_costs: CostTable | None = None
     fastest_drafter: str | None = None
+    weights: str | None = None
 
     def __post_init__(self) -> None:
         for name, model in {"target": self.target, **({} if self.draft is None else {"draft": self.draft})}.items():
@@ -67,9 +70,11 @@ class ModelPair:
         self.translation  # noqa: B018 - refuses a draft with too few common tokens
         if self.head is not None:
             check_head(self.head, self.target)
-        present = {"model": self.draft, "head": self.head}
+        present = {"model": self.draft, "head": self.head, "suffix": self.target}
         if self.fastest_drafter is not None and present.get(self.fastest_drafter) is None:
-            raise ValueError(f"fastest_drafter must be 'model' or 'head' and in the pair, got {self.fastest_drafter!r:.80}")
+            raise ValueError(
+                f"fastest_drafter must be 'model' or 'head' and in the pair, or 'suffix', got {self.fastest_drafter!r:.80}"
+            )
 
     @cached_property
     def translation(self) -> Translation | None:
@@ -107,8 +112,8 @@ class ModelPair:
 
     @property
     def default_drafter(self) -> str:
-        """What drafts where a request does not say: the pair's own, of model and head the one that was measured to be faster,
-        and the model where nothing was measured.
+        """What drafts where a request does not say: what was measured to be fastest; where nothing was measured, the pair's own
+        model, or else its head.
 
         Without a model or a head that is suffix decoding: it drafts for any target, and prompt lookup gives hardly ever more
         tokens a forward (`benchmarks/drafters.py`) and mostly takes more drafts.
@@ -175,4 +180,6 @@ def _name(model: LanguageModel | DraftHead) -> str:
     path = Path(name)
     if BUNDLED_PAIR in path.parents:
         return f"bundled {path.name}"
+    if DRAFTERS in path.parents:
+        return f"{path.parent.name} {path.name}"
     return path.name if path.exists() else name

@@ -159,10 +159,13 @@ class Copies:
 
 
 def drafter_lines(started: Event) -> str:
-    """What there is to say of a run's drafter: what it is, which layers it reads, how many tokens it shares with the target."""
+    """What there is to say of a run's models: what drafts, which weights the target has, which layers are read, how
+    many tokens are shared."""
     settings = started.settings or {}
     drafter = DRAFTERS.get(settings.get("drafter", "")) if settings.get("num_draft_tokens") != 0 else None
     lines = [f"{drafter.title}: {drafter.about}"] if drafter is not None and drafter.title else []
+    if started.weights is not None:
+        lines.append(f"The target has {started.weights}.")
     if started.head_layers:
         depth = started.target_layers or max(started.head_layers)
         bars = "".join("█" if layer in started.head_layers else "░" for layer in range(depth + 1))

@@ -176,7 +176,9 @@ def test_a_transformers_model_that_is_not_wrapped_is_named(bundled_pair, role):
 
 @pytest.mark.parametrize("drafter", ["nonsense", "head", 3])
 def test_a_fastest_drafter_that_the_pair_has_not_is_refused(bundled_pair, drafter):
-    with pytest.raises(ValueError, match=rf"^fastest_drafter must be 'model' or 'head' and in the pair, got {drafter!r}$"):
+    with pytest.raises(
+        ValueError, match=rf"^fastest_drafter must be 'model' or 'head' and in the pair, or 'suffix', got {drafter!r}$"
+    ):
         ModelPair(bundled_pair.target, bundled_pair.draft, fastest_drafter=drafter)
     with pytest.raises(ValueError, match=r"got 'model'$"):
         ModelPair(bundled_pair.target, fastest_drafter="model")

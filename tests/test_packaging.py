@@ -11,7 +11,9 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 def test_every_package_of_the_library_is_installed():
     folders = {path.parent.relative_to(ROOT) for path in (ROOT / "naive_speculate").rglob("*.py")}
     packages = {".".join(folder.parts) for folder in folders}
-    assert packages | {"naive_speculate.bundled_pair"} == set(PROJECT["tool"]["setuptools"]["packages"])
+    assert packages | {"naive_speculate.bundled_pair", "naive_speculate.drafters"} == set(
+        PROJECT["tool"]["setuptools"]["packages"]
+    )
 
 
 def test_the_engine_never_imports_the_page():

@@ -205,6 +205,7 @@ class Event:
             typical acceptance puts out there, given that the drafts before it were kept.
         schema_version, prompt, prompt_token_ids, prompt_texts, settings, seed, models, device, cost_table: What a run
             started with.
+        weights: Which weights the target has, for people, where its name does not tell: "Q4_1 weights, dequantised".
         vocabularies: Of a run whose draft has another tokenizer: tokens both know ("shared"), the target and the draft.
         head_layers, target_layers: Of a run whose drafter reads hidden states of the target: after how many of its layers each
             was taken, and how many layers it has, where it tells.
@@ -245,6 +246,7 @@ class Event:
     settings: dict[str, Any] | None = None
     seed: int | None = None
     models: dict[str, str] | None = None
+    weights: str | None = None
     device: str | None = None
     cost_table: dict[str, Any] | None = None
     finish_reason: FinishReason | None = None

@@ -13,7 +13,7 @@ class RunInfo:
     Attributes:
         row: The sequence's number in its run.
         prompt, prompt_token_ids, prompt_texts, settings, seed, models, device, cost_table, vocabularies, head_layers,
-            target_layers: As in `Event`.
+            target_layers, weights: As in `Event`.
     """
 
     row: int
@@ -28,6 +28,7 @@ class RunInfo:
     vocabularies: dict[str, int] | None = None
     head_layers: list[int] | None = None
     target_layers: int | None = None
+    weights: str | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -21,7 +21,7 @@ OUT_OF_MEMORY = "The model ran out of memory. Try a shorter prompt or fewer toke
 def about(decoder: SpeculativeDecoder, capacity: int) -> About:
     """What a decoder decodes with, so many sequences at once."""
     admission, pair = decoder.admission, decoder.pair
-    return About(pair.names, str(admission.device), admission.has_chat_template, capacity, pair.num_parameters)
+    return About(pair.names, str(admission.device), admission.has_chat_template, capacity, pair.num_parameters, pair.weights)
 
 
 def prepare(

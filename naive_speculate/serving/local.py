@@ -11,9 +11,9 @@ import torch
 
 from naive_speculate.events.event import Event, FinishReason
 from naive_speculate.events.record import StepRecord
+from naive_speculate.infer.memory import free_memory
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.serving.intake import MAX_ROWS, OUT_OF_MEMORY, about, explain, prepare
-from naive_speculate.serving.memory import free_memory
 from naive_speculate.serving.protocol import ANYBODY, STOPPING, Deliver, Load, Reader, Request, Unavailable, entered
 from naive_speculate.serving.sharing import by_turns, one_too_many
 from naive_speculate.speculate.batch import Batch

@@ -1,18 +1,7 @@
 """The memory of a process that serves for a long time."""
 
 import atexit
-import ctypes
 import gc
-import sys
-
-_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
-
-
-def free_memory() -> None:
-    """Hand freed memory back to the system, which glibc otherwise keeps in the pools of threads that have ended."""
-    trim = getattr(_LIBC, "malloc_trim", None)
-    if trim is not None:
-        trim(0)
 
 
 def settle_memory() -> None:

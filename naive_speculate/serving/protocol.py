@@ -82,6 +82,7 @@ class About:
         chat: Whether the tokenizer has a chat template.
         capacity: Most sequences that it will ever decode at once.
         num_parameters: Of target, draft and head, as loaded.
+        weights: Which weights the target has, as in `ModelPair`.
     """
 
     models: dict[str, str]
@@ -89,6 +90,7 @@ class About:
     chat: bool
     capacity: int
     num_parameters: dict[str, int] = field(default_factory=dict)
+    weights: str | None = None
 
 
 def entered(lists: Generator[list[Event], None, None]) -> Iterator[list[Event]]:

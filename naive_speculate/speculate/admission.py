@@ -137,6 +137,7 @@ class Admission:
                 settings=settings,
                 seed=seed,
                 models=self.pair.names,
+                weights=self.pair.weights,
                 device=str(self.device),
                 cost_table=costs_told,
                 vocabularies=None if translation is None else translation.counts,

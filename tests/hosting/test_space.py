@@ -5,23 +5,27 @@ import json
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import gradio
 import pytest
+import yaml
 
 import app
 from naive_speculate import SamplingParams, Trace
+from naive_speculate.known import KNOWN
 from naive_speculate.serving import Request, SoloEngine, Unavailable
 from ui.host.zero import MOST_SECONDS, duration, on_zero_gpu
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def front_matter() -> dict[str, str]:
+def front_matter() -> dict[str, Any]:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     block = re.match(r"---\n(.*?)\n---\n", text, re.DOTALL)
     assert block
-    return {key.strip(): value.strip().strip('"') for key, value in (line.split(":", 1) for line in block[1].splitlines())}
+    found: dict[str, Any] = yaml.safe_load(block[1])
+    return found
 
 
 def test_the_space_s_card_fits_the_documented_schema():
@@ -35,7 +39,8 @@ def test_the_space_s_card_fits_the_documented_schema():
     assert re.fullmatch(r"3\.\d+(\.\d+)?", card["python_version"])
     assert len(card["emoji"]) <= 2
     known = {"title", "emoji", "colorFrom", "colorTo", "sdk", "sdk_version", "python_version", "app_file", "license"}
-    assert set(card) <= known | {"short_description", "tags", "pinned", "models"}
+    assert set(card) <= known | {"short_description", "tags", "pinned", "models", "preload_from_hub"}
+    assert [entry.split()[0] for entry in card["preload_from_hub"]] == [KNOWN["smollm2"].target]
     pins = (ROOT / "requirements.txt").read_text(encoding="utf-8")
     assert re.search(rf"^gradio(\[\w+\])?=={re.escape(card['sdk_version'])}$", pins, re.MULTILINE)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -5,18 +5,25 @@ llama.cpp's own script.
 """
 
 import argparse
-import importlib
 import json
 from pathlib import Path
 from typing import Any
 
+import gguf
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 _ARCHITECTURES = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3", "gemma2": "GEMMA2"}
-_NEEDED = "writing GGUF files needs the package gguf: pip install 'naive-speculate[gguf]'"
 _GPT2 = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
-DTYPES = {"float32": "F32", "float16": "F16"}
+DTYPES = {
+    "float32": "F32",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "q8_0": "Q8_0",
+    "q5_1": "Q5_1",
+    "q4_1": "Q4_1",
+    "q4_0": "Q4_0",
+}
 
 
 def export(model: Any, tokenizer: Any, path: str | Path, dtype: str = "float32") -> None:
@@ -26,15 +33,12 @@ def export(model: Any, tokenizer: Any, path: str | Path, dtype: str = "float32")
         model: A transformers causal language model.
         tokenizer: Its transformers tokenizer, byte-level BPE with GPT-2's pre-tokenizer; None numbers the tokens.
         path: The file to write.
-        dtype: What matrices are stored in; norms and biases are float32.
+        dtype: What matrices are stored in: a name in `DTYPES`; norms and biases are float32. The quantised ones need rows of
+            whole blocks of 32 numbers.
 
     Raises:
-        ValueError: If the model or the tokenizer is of another kind, or the package gguf is missing.
+        ValueError: If the model or the tokenizer is of another kind, or its rows are no whole blocks.
     """
-    try:
-        gguf = importlib.import_module("gguf")
-    except ImportError:
-        raise ValueError(_NEEDED) from None
     config = model.config
     if config.model_type not in _ARCHITECTURES:
         raise ValueError(f"model is {config.model_type!r}; {', '.join(_ARCHITECTURES)} can be exported")
@@ -44,7 +48,7 @@ def export(model: Any, tokenizer: Any, path: str | Path, dtype: str = "float32")
     writer = gguf.GGUFWriter(str(path), gguf.MODEL_ARCH_NAMES[architecture])
     _write_shape(writer, config)
     writer.add_file_type(gguf.LlamaFileType[f"{'ALL' if dtype == 'float32' else 'MOSTLY'}_{DTYPES[dtype]}"])
-    _write_tokens(gguf, writer, config, tokenizer)
+    _write_tokens(writer, config, tokenizer)
     names = gguf.get_tensor_name_map(architecture, config.num_hidden_layers)
     tied = config.tie_word_embeddings
     for name, tensor in model.state_dict().items():
@@ -54,8 +58,8 @@ def export(model: Any, tokenizer: Any, path: str | Path, dtype: str = "float32")
         if found is None:
             raise ValueError(f"model has {name!r}, which GGUF has no place for")
         values = _as_llama_cpp_has_it(name, tensor.detach().float().cpu(), config)
-        kept = values.dim() < 2 or dtype == "float32"
-        writer.add_tensor(found, values.contiguous().numpy() if kept else values.half().contiguous().numpy())
+        kind = gguf.GGMLQuantizationType[DTYPES["float32" if values.dim() < 2 else dtype]]
+        writer.add_tensor(found, gguf.quants.quantize(values.contiguous().numpy(), kind), raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -87,7 +91,7 @@ def _write_shape(writer: Any, config: Any) -> None:
         raise ValueError("model has a sliding window, which llama.cpp does not compute for this family")
 
 
-def _write_tokens(gguf: Any, writer: Any, config: Any, tokenizer: Any) -> None:
+def _write_tokens(writer: Any, config: Any, tokenizer: Any) -> None:
     kinds = [gguf.TokenType.UNUSED] * config.vocab_size
     pieces = [f"[PAD{token}]" for token in range(config.vocab_size)]
     merges: list[str] = []

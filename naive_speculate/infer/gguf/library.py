@@ -21,6 +21,14 @@ _complaints: deque[str] = deque(maxlen=8)
 _callbacks: list[Any] = []
 
 
+def is_installed() -> bool:
+    """Whether llama-cpp-python is there, new enough; it is not imported for it."""
+    try:
+        return Version(importlib.metadata.version("llama-cpp-python")) >= Version(_AT_LEAST)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+
+
 @cache
 def llama_cpp() -> Any:
     """The module of llama-cpp-python with llama.cpp's C functions.

@@ -1,15 +1,17 @@
-"""What a GGUF file says of itself: the key-value pairs at its start (the format's specification is in ggml, docs/gguf.md)."""
+"""What a GGUF file says of itself: the key-value pairs at its start, and where its tensors are (the format is specified in
+ggml, docs/gguf.md)."""
 
 import struct
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 SUFFIX = ".gguf"
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
 _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
+_LENGTH = struct.Struct("<Q")
+_ALIGNMENT, _MAX_DIMS = 32, 4
 _LONGEST = 1 << 28
 """No string and no list of a real file has more entries."""
 _DEEPEST = 4
@@ -21,6 +23,20 @@ def is_gguf(source: str | Path) -> bool:
     return Path(source).suffix.lower() == SUFFIX
 
 
+class StoredTensor(NamedTuple):
+    """A tensor in a file.
+
+    Attributes:
+        shape: As torch has it, the last dimension being that of neighbours.
+        kind: ggml's number of its type.
+        offset: Where it begins in the file.
+    """
+
+    shape: tuple[int, ...]
+    kind: int
+    offset: int
+
+
 def read_metadata(path: str | Path) -> dict[str, Any]:
     """All key-value pairs of a file; strings and lists of them as `str`.
 
@@ -28,16 +44,34 @@ def read_metadata(path: str | Path) -> dict[str, Any]:
         ValueError: If this is no GGUF file, or one that ends too early.
         OSError: If it cannot be read.
     """
+    return read_header(path)[0]
+
+
+def read_header(path: str | Path) -> tuple[dict[str, Any], dict[str, StoredTensor]]:
+    """The same, and all tensors by name."""
     with open(path, "rb") as file:
         if file.read(4) != _MAGIC:
             raise ValueError("it is not a GGUF file")
         try:
-            version, _, count = struct.unpack("<IQQ", _take(file, 20))
+            version, num_tensors, count = struct.unpack("<IQQ", _take(file, 20))
             if version not in _VERSIONS:
                 raise ValueError(f"its GGUF version is {version}, and {' and '.join(map(str, _VERSIONS))} are known")
-            return dict(_pair(file) for _ in range(count))
+            metadata = dict(_pair(file) for _ in range(count))
+            tensors = dict(_tensor(file) for _ in range(num_tensors))
         except (struct.error, KeyError, MemoryError):
             raise ValueError("it is damaged, or was not copied in full") from None
+        alignment = int(metadata.get("general.alignment", _ALIGNMENT))
+        begin = -(-file.tell() // alignment) * alignment
+    return metadata, {name: tensor._replace(offset=begin + tensor.offset) for name, tensor in tensors.items()}
+
+
+def _tensor(file: BinaryIO) -> tuple[str, StoredTensor]:
+    """A tensor's name, and where it is, counted from where all tensors begin."""
+    name, num_dims = _string(file), _number(file, "I")
+    if num_dims > _MAX_DIMS:
+        raise struct.error("more dimensions than a tensor has")
+    shape = [_number(file, "Q") for _ in range(num_dims)]
+    return name, StoredTensor(tuple(reversed(shape)), _number(file, "I"), _number(file, "Q"))
 
 
 def _pair(file: BinaryIO) -> tuple[str, Any]:
@@ -56,12 +90,16 @@ def _value(file: BinaryIO, kind: int, depth: int = 0) -> Any:
     if inner in _NUMBERS:
         format_ = f"<{count}{_NUMBERS[inner]}"
         return list(struct.unpack(format_, _take(file, struct.calcsize(format_))))
-    read: Callable[[], Any] = (lambda: _string(file)) if inner == _STRING else (lambda: _value(file, inner, depth + 1))
-    return [read() for _ in range(count)]
+    if inner == _STRING:
+        return [_string(file) for _ in range(count)]
+    return [_value(file, inner, depth + 1) for _ in range(count)]
 
 
-def _string(file: BinaryIO) -> str:
-    return _take(file, _length(file)).decode("utf-8", errors="replace")
+def _string(file: BinaryIO) -> str:  # of which a vocabulary has a hundred thousand
+    (length,) = _LENGTH.unpack(file.read(8))
+    if length > _LONGEST:
+        raise struct.error("a length that no file has")
+    return _take(file, length).decode("utf-8", errors="replace")
 
 
 def _length(file: BinaryIO) -> int:

@@ -1,9 +1,10 @@
-"""The tokenizer of a GGUF file, with the interface of transformers' fast ones."""
+"""The tokenizer of a GGUF file, as one of transformers' fast ones."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import BatchEncoding, PreTrainedTokenizerFast
 
 from naive_speculate.infer.gguf.library import ModelFile, llama_cpp
@@ -11,6 +12,24 @@ from naive_speculate.infer.gguf.metadata import read_metadata
 
 _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 2, 3, 4, 5
 """Kinds of tokens, as the format numbers them."""
+
+_LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_DIGIT = r"\p{N}"
+_SPLITS = dict.fromkeys(("gpt-2", "mpt", "olmo", "jais"), "") | {
+    name: split
+    for split, names in {
+        _DIGIT: "smollm starcoder refact command-r codeshell exaone minerva-7b",
+        _LLAMA3: "llama3 llama-v3 llama-bpe falcon3 pixtral dbrx smaug-bpe",
+        _LLAMA3.replace("{1,3}", ""): "qwen2 stablelm2 deepseek-r1-qwen hunyuan megrez",
+    }.items()
+    for name in names.split()
+}
+"""What byte-level BPE's text is split at, by the name that llama.cpp gives it (`llama_vocab::impl::load` and
+`llm_tokenizer_bpe` in its llama-vocab.cpp); empty for GPT-2's own rule alone, which also
+follows where digits are split off."""
+_WITH_BOS = ("llama3", "llama-v3", "llama-bpe", "falcon3", "pixtral")
+"""Of those, they whose texts begin with a beginning-of-sequence token where the file does not say, and where a piece that is a
+token is not looked for among the merges."""
 
 
 class GgufTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc, unused-ignore]
@@ -27,19 +46,8 @@ class GgufTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc, unused-ignor
     def __init__(self, path: str | Path) -> None:
         metadata = read_metadata(path)
         self._header = ModelFile(path, vocab_only=True)
-        pieces, kinds = metadata["tokenizer.ggml.tokens"], metadata.get("tokenizer.ggml.token_type")
-        kinds = kinds or [0] * len(pieces)
-        control = [piece for piece, kind in zip(pieces, kinds, strict=True) if kind == _CONTROL]
-        backend = _backend(metadata, pieces, kinds)
-        backend.add_special_tokens([AddedToken(piece, special=True, normalized=False) for piece in control])
-        backend.add_tokens(
-            [AddedToken(piece, normalized=False) for piece, kind in zip(pieces, kinds, strict=True) if kind == _USER_DEFINED]
-        )
-        found = {name: self._header.special_token(name) for name in ("bos", "eos")}
-        named = {f"{name}_token": None if token is None else pieces[token] for name, token in found.items()}
-        others = [piece for piece in control if piece not in named.values()]
-        template = metadata.get("tokenizer.chat_template")
-        super().__init__(tokenizer_object=backend, extra_special_tokens=others, chat_template=template, **named)
+        ends = {name: self._header.special_token(name) for name in ("bos", "eos")}
+        super().__init__(**_options(metadata, _backend(metadata), ends))
 
     def __call__(self, text: Any = None, *arguments: Any, add_special_tokens: bool = True, **options: Any) -> BatchEncoding:
         """Token ids of a text, the beginning-of-sequence token among them where the file says so."""
@@ -52,14 +60,57 @@ class GgufTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc, unused-ignor
         return BatchEncoding({"input_ids": tokens[:count]})
 
 
-def _backend(metadata: dict[str, Any], pieces: list[str], kinds: list[int]) -> Tokenizer:
-    """A fast tokenizer with these tokens, where the file's is of a kind that has one."""
-    kind = metadata.get("tokenizer.ggml.model")
+def plain_tokenizer(path: str | Path) -> Any:
+    """The same without llama.cpp: byte-level BPE from the file's tokens and merges, other kinds as transformers converts them.
+
+    Raises:
+        ValueError: If it is no GGUF file, or its tokenizer is of a kind that is not known.
+    """
+    metadata = read_metadata(path)
+    if metadata.get("tokenizer.ggml.model") != "gpt2":
+        from transformers import AutoTokenizer  # which takes seconds
+
+        return AutoTokenizer.from_pretrained(str(Path(path).parent), gguf_file=Path(path).name)
+    pre = metadata.get("tokenizer.ggml.pre")
+    if pre not in _SPLITS:
+        raise ValueError(f"its pre-tokenizer {pre!r:.40} is known to llama.cpp only: pip install 'naive-speculate[gguf]'")
+    backend, split = _backend(metadata, ignore_merges=pre in _WITH_BOS), _SPLITS[pre]
+    if split:
+        parts = [pre_tokenizers.Split(Regex(split), "isolated"), pre_tokenizers.ByteLevel(False, use_regex=split == _DIGIT)]
+        backend.pre_tokenizer = pre_tokenizers.Sequence(parts)
+    ends = {name: metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("bos", "eos")}
+    if metadata.get("tokenizer.ggml.add_bos_token", pre in _WITH_BOS) and ends["bos"] is not None:
+        bos = metadata["tokenizer.ggml.tokens"][ends["bos"]]
+        backend.post_processor = processors.TemplateProcessing(
+            single=[bos, "$A"], pair=[bos, "$A", bos, "$B:1"], special_tokens=[(bos, ends["bos"])]
+        )
+    return PreTrainedTokenizerFast(**_options(metadata, backend, ends))
+
+
+def _options(metadata: Mapping[str, Any], backend: Tokenizer, ends: Mapping[str, int | None]) -> dict[str, Any]:
+    """What makes a fast tokenizer, its special tokens among it."""
+    pieces = metadata["tokenizer.ggml.tokens"]
+    kinds = metadata.get("tokenizer.ggml.token_type") or [0] * len(pieces)
+    control = [piece for piece, kind in zip(pieces, kinds, strict=True) if kind == _CONTROL]
+    backend.add_special_tokens([AddedToken(piece, special=True, normalized=False) for piece in control])
+    backend.add_tokens(
+        [AddedToken(piece, normalized=False) for piece, kind in zip(pieces, kinds, strict=True) if kind == _USER_DEFINED]
+    )
+    named = {f"{name}_token": None if token is None else pieces[token] for name, token in ends.items()}
+    others = [piece for piece in control if piece not in named.values()]
+    template = metadata.get("tokenizer.chat_template")
+    return {"tokenizer_object": backend, "extra_special_tokens": others, "chat_template": template, **named}
+
+
+def _backend(metadata: Mapping[str, Any], ignore_merges: bool = False) -> Tokenizer:
+    """A fast tokenizer with the file's tokens, where it is of a kind that has one."""
+    kind, pieces = metadata.get("tokenizer.ggml.model"), metadata["tokenizer.ggml.tokens"]
+    kinds = metadata.get("tokenizer.ggml.token_type") or [0] * len(pieces)
     vocabulary = {piece: token for token, piece in reversed(list(enumerate(pieces))) if kinds[token] != _UNUSED}
     if kind == "gpt2":
         pairs = [pair.partition(" ")[::2] for pair in metadata.get("tokenizer.ggml.merges", [])]
         merges = [pair for pair in pairs if vocabulary.keys() >= {*pair, "".join(pair)}]
-        tokenizer = Tokenizer(models.BPE(vocabulary, merges))
+        tokenizer = Tokenizer(models.BPE(vocabulary, merges, ignore_merges=ignore_merges))
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
         return tokenizer

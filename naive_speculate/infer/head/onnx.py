@@ -29,8 +29,7 @@ class HeadGraph(GraphBuilder):
 
     def __init__(self, shape: LlamaShape, weights: HeadWeights, by_mask: bool | None = None, fuses: bool = False) -> None:
         super().__init__(shape, by_mask)
-        self._weight("embedding", weights.embedding)
-        self._add("Gather", ["embedding", "token_ids"], ["embedded"])
+        self._embed(weights.embedding, "embedded")
         if fuses:
             _fuse(self, weights, "states")
         self._norm("states", weights.hidden_norm, "hidden_norm", "states_normed")
@@ -41,8 +40,7 @@ class HeadGraph(GraphBuilder):
             self._layer(index, layer, next_norm, residual(index) if index else stream, "at" if last else None)
         state = self.state_name = state_name(weights)
         self.carried = {"states": state, "at": "first"}
-        tied = weights.head.data_ptr() == weights.embedding.data_ptr()
-        self._linear(f"{len(weights.layers)}.in", weights.head, "embedding" if tied else "head", "logits")
+        self._linear(f"{len(weights.layers)}.in", weights.head, "head", "logits")
         self._add("Sub", ["at", "at"], ["first"])  # later forwards of a window have one place a row
         value, kind = helper.make_tensor_value_info, TensorProto.FLOAT
         read = ("features", weights.fuse.shape[1]) if fuses else ("states", shape.hidden_size)

@@ -68,7 +68,7 @@ class LlamaLanguageModel:
         self.num_parameters = reference.num_parameters
         self.executor = executor
         self.num_layers, self.hidden_size = reference.num_layers, reference.hidden_size
-        self.input_embeddings = reference.input_embeddings
+        self.input_embeddings = getattr(forward, "table", reference.input_embeddings)
         self._forward = forward
         self._spare: list[RaggedKVCache] = []
 

@@ -16,10 +16,11 @@ import torch
 
 from naive_speculate.infer.device import Tokens
 from naive_speculate.infer.llama.onnx_binding import Binding, bind_array, bind_input, bind_output, bind_output_array
-from naive_speculate.infer.llama.onnx_graph import GraphBuilder, LlamaGraph, has_fast_form, residual
+from naive_speculate.infer.llama.onnx_graph import TABLE, GraphBuilder, LlamaGraph, has_fast_form, residual
 from naive_speculate.infer.llama.onnx_threads import session_options
 from naive_speculate.infer.llama.onnx_window import WindowGraph
 from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, RotaryTable
+from naive_speculate.infer.memory import on_disk
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
 from naive_speculate.sampling.arrays import Array, Numbers, as_numpy
 
@@ -41,6 +42,9 @@ class OnnxSession:
     Args:
         graph: The graph and its weights, float32 on the CPU.
         rotary: Its rotary embedding.
+
+    Attributes:
+        table: The embedding table.
     """
 
     def __init__(self, graph: GraphBuilder | WindowGraph, rotary: RotaryTable) -> None:
@@ -50,7 +54,8 @@ class OnnxSession:
         self._window = next((window for window in shape.windows if window is not None), None)
         self._always_by_mask = not all(has_fast_form(shape, layer) for layer in range(shape.num_layers))
         self._rotary = rotary
-        self._num_tokens = len(graph.initializers["embedding"])
+        assert graph.table is not None
+        self.table = graph.table
         self._cuts_logits = any(value.name == "logits_from" for value in graph.model.graph.input)
         self._session = make_session(graph)
         self._lock = threading.Lock()  # the bound arrays serve one forward at a time
@@ -109,8 +114,8 @@ class OnnxSession:
         try:
             self._session.run_with_iobinding(binding.io)
         except RuntimeError as error:
-            if int(token_ids.min()) < 0 or int(token_ids.max()) >= self._num_tokens:
-                raise ValueError(f"query_token_ids must be in [0, {self._num_tokens})") from error
+            if int(token_ids.min()) < 0 or int(token_ids.max()) >= len(self.table):
+                raise ValueError(f"query_token_ids must be in [0, {len(self.table)})") from error
             raise
         for given, bound in bound_outputs:
             if bound is not given:
@@ -142,6 +147,7 @@ class OnnxSession:
         bind_array(io, "by_mask", binding.by_mask)
         if self._cuts_logits:
             bind_array(io, "logits_from", binding.logits_from)
+        bind_input(io, TABLE, self.table)
         bind_input(io, "cos", tables[0])
         bind_input(io, "sin", tables[1])
         # The masked form's inputs must be bound even when it is not taken.
@@ -250,7 +256,8 @@ class OnnxLlama(OnnxSession):
 
     Args:
         shape: The model's shape.
-        weights: Its weights, float32 on the CPU; not needed any more once this object is made.
+        weights: Its weights, float32 on the CPU; not needed any more once this object is made. ONNX Runtime copies them all,
+            the embedding table apart, of which a large model keeps a copy on the disk.
         rotary: Its rotary embedding.
     """
 
@@ -263,6 +270,8 @@ class OnnxLlama(OnnxSession):
         if small:  # without branches; the other form has a session of its own, once batches ask for it
             graph = LlamaGraph(shape, weights, by_mask=False)
         super().__init__(graph, rotary)
+        if not small:
+            self.table = on_disk(self.table)
         self._forms = {False: graph, True: LlamaGraph(shape, weights, by_mask=True)} if small else None
         self._masked: OnnxSession | None = None
         self._windows = Windows(self._forms, graph, rotary) if self._forms and graph.num_weights <= MAX_WINDOWED else None

@@ -8,7 +8,8 @@ Attention has two forms, chosen at every call by the input `by_mask`, or once fo
   with a sliding window, and heads that the first form has no code for, always take this one.
 
 Both write in place, since the caller binds each `past` input and its `present` output to the same memory. The weights are
-not in the graph: they are external initializers, which the caller hands to the session.
+not in the graph: they are external initializers, which the caller hands to the session, and which that copies. The embedding
+table, of which a forward reads a row a token, is an input instead, which the caller binds: it is there once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,8 @@ from naive_speculate.infer.llama.weights import LlamaLayer, LlamaShape, LlamaWei
 
 _ORT = "com.microsoft"
 _LAST = 2**63 - 1
+TABLE = "embedding_table"
+"""Name of an input."""
 
 
 def has_fast_form(shape: LlamaShape, layer: int) -> bool:
@@ -44,6 +47,7 @@ class GraphBuilder:
     Attributes:
         shape, by_mask: As given.
         initializers: Weights by name.
+        table: The embedding table, where the graph has one.
         model: The ONNX model, once `_finish` or `_make` was called.
         num_forwards: How many forwards a run of it makes, each after the first with one token more a row.
         carried: Of a window of several forwards: inputs that each after the first takes from the one before, and from which of
@@ -51,6 +55,7 @@ class GraphBuilder:
     """
 
     model: onnx.ModelProto
+    table: torch.Tensor | None = None
     num_forwards = 1
     carried: Mapping[str, str]
 
@@ -68,8 +73,9 @@ class GraphBuilder:
 
     @property
     def num_weights(self) -> int:
-        """How many numbers its weights are."""
-        return sum(weight.numel() for weight in self.initializers.values())
+        """How many numbers its weights are; a table that is the output layer too counts once."""
+        weights = [*self.initializers.values(), *([] if self.table is None else [self.table])]
+        return sum({weight.data_ptr(): weight.numel() for weight in weights}.values())
 
     def _finish(self, inputs: Sequence[onnx.ValueInfoProto], outputs: Sequence[onnx.ValueInfoProto]) -> None:
         """Make the model of all that was added; the cache's inputs and outputs come with those given."""
@@ -89,6 +95,7 @@ class GraphBuilder:
     def _cache_inputs(self) -> list[onnx.ValueInfoProto]:
         shape = self.shape
         inputs = [
+            _value(TABLE, TensorProto.FLOAT, ["v", "w"]),
             _value("token_ids", TensorProto.INT64, ["b", "s"]),
             _value("last", TensorProto.INT32, ["b"]),
             _value("total", TensorProto.INT32, []),
@@ -186,6 +193,11 @@ class GraphBuilder:
         nodes.append(_node("Reshape", [at + "out", "flat_shape"], [outputs[0]]))
         return nodes
 
+    def _embed(self, table: torch.Tensor, output: str) -> None:
+        """Add the tokens' embeddings."""
+        self.table = table.contiguous()
+        self._add("Gather", [TABLE, "token_ids"], [output])
+
     def _norm(self, source: str, weight: torch.Tensor, name: str, output: str) -> None:
         self._weight(name, weight)
         self._add("SimplifiedLayerNormalization", [source, name], [output], epsilon=self.shape.norm_epsilon)
@@ -233,6 +245,7 @@ class LlamaGraph(GraphBuilder):
     """Builds the graph; afterwards `model` is the ONNX model and `initializers` its weights by name.
 
     Inputs of the graph (`b` rows, `s` new tokens a row, `c` the cache's capacity):
+        embedding_table: float32 `[vocab_size, hidden_size]`.
         token_ids: int64 `[b, s]`.
         logits_from: int64 `[1]`, where the positions whose logits are wanted begin; negative, counted from the end.
         last: int32 `[b]`, each row's last position after this forward.
@@ -250,8 +263,7 @@ class LlamaGraph(GraphBuilder):
 
     def __init__(self, shape: LlamaShape, weights: LlamaWeights, by_mask: bool | None = None) -> None:
         super().__init__(shape, by_mask)
-        self._weight("embedding", weights.embedding)
-        self._add("Gather", ["embedding", "token_ids"], [residual(0)])
+        self._embed(weights.embedding, residual(0))
         self._norm(residual(0), weights.layers[0].attention_norm, "0.attention_norm", "0.in")
         for index, layer in enumerate(weights.layers):
             last = index + 1 == shape.num_layers
@@ -259,8 +271,7 @@ class LlamaGraph(GraphBuilder):
         self._constant("last_position", [_LAST])
         self._constant("token_axis", [1])
         self._add("Slice", [f"{shape.num_layers}.in", "logits_from", "last_position", "token_axis"], ["selected"])
-        tied = weights.head is weights.embedding or weights.head.data_ptr() == weights.embedding.data_ptr()
-        self._linear("selected", weights.embedding if tied else weights.head, "embedding" if tied else "head", "logits")
+        self._linear("selected", weights.head, "head", "logits")
         outputs = [_value("logits", TensorProto.FLOAT, ["b", "n", shape.vocab_size])]
         outputs += [_value(residual(index), TensorProto.FLOAT, None) for index in range(shape.num_layers + 1)]
         self._finish([_value("logits_from", TensorProto.INT64, [1])], outputs)

@@ -38,7 +38,7 @@ class WindowGraph:
         self, first: GraphBuilder, graph: GraphBuilder, k: int, vocab_size: int, *, drawn: bool, with_probs: bool
     ) -> None:
         self.shape, self.num_forwards, self.by_mask = graph.shape, k, first.by_mask
-        self.initializers = graph.initializers | first.initializers
+        self.initializers, self.table = graph.initializers | first.initializers, first.table
         model, forward = graph.model, graph.model.graph
         self._k, self._vocab_size, self._drawn, self._with_probs = k, vocab_size, drawn, with_probs or drawn
         self._width, self._carried = _width(forward), graph.carried

@@ -95,10 +95,10 @@ class RotaryTable:
         return angles.cos() * self._scaling, angles.sin() * self._scaling
 
 
-def default_rotary(theta: float, head_dim: int, device: torch.device) -> RotaryTable:
-    """Without any scaling, as transformers has it."""
+def default_rotary(theta: float, head_dim: int, device: torch.device, slower: float | torch.Tensor = 1.0) -> RotaryTable:
+    """As transformers has it without any scaling; frequencies are divided by `slower`, one number or one for each."""
     widths = torch.arange(0, head_dim, 2, dtype=torch.int64).float() / head_dim
-    return RotaryTable((1.0 / theta**widths).to(device), 1.0)
+    return RotaryTable((1.0 / theta**widths / slower).to(device), 1.0)
 
 
 def is_supported(config: Any) -> str | None:
@@ -152,14 +152,15 @@ def weights_of(model: "PreTrainedModel") -> LlamaWeights:
     return weights_in(model.state_dict(), model.config.num_hidden_layers)
 
 
-def weights_in(state: Mapping[str, torch.Tensor], num_layers: int) -> LlamaWeights:
-    """The weights, by the names that transformers gives them; without `lm_head.weight`, the head is the embedding."""
+def weights_in(state: Mapping[str, torch.Tensor], num_layers: int, tied: bool = False) -> LlamaWeights:
+    """The weights, by the names that transformers gives them; the head is the embedding where they are tied, or there is no
+    `lm_head.weight`."""
     embedding = state["model.embed_tokens.weight"]
     return LlamaWeights(
         embedding=embedding,
         layers=[_layer_in(state, f"model.layers.{index}.") for index in range(num_layers)],
         norm=state["model.norm.weight"],
-        head=state.get("lm_head.weight", embedding),
+        head=embedding if tied else state.get("lm_head.weight", embedding),
     )
 
 

@@ -294,10 +294,8 @@ def recurrent(path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"executor": "onnx"}, "executor='onnx' is not for GGUF files"),
         ({"device_map": "auto"}, "device_map='auto' is not for GGUF files"),
         ({"dtype": "float64"}, "dtype must be 'auto' or one of float32, float16, bfloat16 for GGUF models, got 'float64'"),
-        ({"head": "somewhere"}, "head='somewhere' reads hidden states, which llama.cpp does not return"),
     ],
 )
 def test_options_that_are_not_for_gguf_files_are_named(files, options, message):

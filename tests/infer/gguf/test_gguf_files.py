@@ -17,7 +17,7 @@ import sys
 
 class Missing:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("llama_cpp", "gguf"):
+        if name.partition(".")[0] == "llama_cpp":
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Missing())
@@ -82,15 +82,15 @@ def test_a_file_that_is_not_there_is_one_clear_line():
         load_pair("/no/such.gguf")
 
 
-def test_without_llama_cpp_the_extra_is_named(tmp_path):
+def test_without_llama_cpp_what_only_it_knows_names_the_extra(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(BLOCKER)
-    (tmp_path / "some.gguf").write_bytes(FILE)
+    (tmp_path / "some.gguf").write_bytes(FILE)  # its pre-tokenizer has no name
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
     command = [sys.executable, "-m", "naive_speculate", "generate", "Once", "--target", str(tmp_path / "some.gguf")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
-    assert "needs the package llama-cpp-python" in done.stderr
+    assert "its pre-tokenizer None is known to llama.cpp only" in done.stderr
     assert "pip install 'naive-speculate[gguf]'" in done.stderr
 
 

@@ -1,0 +1,190 @@
+"""Reads models from GGUF files without llama.cpp: dequantised, for the executors that compute everything else.
+
+The Llama family is read here. What else transformers knows is read by transformers, which leaves out what llama.cpp stores of
+scaled rotary positions.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import gguf
+import numpy as np
+import torch
+
+from naive_speculate.infer.end_tokens import end_tokens
+from naive_speculate.infer.gguf.metadata import StoredTensor, read_header
+from naive_speculate.infer.llama.stored import StoredLlama, expected_shapes, stored_llama
+from naive_speculate.infer.llama.weights import RotaryTable, default_rotary
+
+_FAMILIES = ("llama", "qwen2", "qwen3")
+"""llama.cpp's names; Mistral is a "llama" to it."""
+_PERMUTED = "llama"
+"""In whose queries and keys llama.cpp has the halves of a rotary pair side by side, not half a head apart."""
+_FACTORS = "rope_freqs.weight"
+_ENDS = ("eos", "eot", "eom")
+_AT_ONCE = 2**16
+"""So many weights are dequantised at once: what that takes in between stays in a core's cache."""
+
+
+class _Weights(Mapping[str, torch.Tensor]):
+    """The tensors of a file by transformers' names, each read when it is asked for."""
+
+    def __init__(
+        self,
+        path: Path,
+        tensors: Mapping[str, StoredTensor],
+        permuted: Mapping[str, int],
+        where: tuple[torch.device, torch.dtype],
+    ) -> None:
+        self._path, self._tensors, self._permuted, self._where = path, tensors, permuted, where
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        device, dtype = self._where
+        tensor = dequantised(self._path, self._tensors[name], dtype)
+        part = next((part for part in self._permuted if f".{part}_proj." in name), None)
+        if part is not None:
+            pairs = tensor.view(self._permuted[part], -1, 2, *tensor.shape[1:])
+            tensor = pairs.transpose(1, 2).reshape(tensor.shape)
+        return tensor.to(device)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+
+def read_gguf_llama(path: Path, device: torch.device, dtype: torch.dtype) -> StoredLlama | None:
+    """The model of a file, its weights on a device in a dtype; None where it is not of the Llama family.
+
+    Raises:
+        ValueError: If the file is damaged, or holds what is not known here.
+        OSError: If it cannot be read.
+    """
+    metadata, tensors = read_header(path)
+    if metadata.get("general.architecture") not in _FAMILIES:
+        return None
+    if metadata.get("split.count", 1) > 1:
+        raise ValueError("it is one of several parts, which llama.cpp alone reads: pip install 'naive-speculate[gguf]'")
+    try:
+        config = _config(metadata, tensors)
+        rotary = _rotary(metadata, config, path, tensors.pop(_FACTORS, None))
+        renamed = _renamed(config, tensors)
+    except KeyError as error:
+        raise ValueError(f"{error.args[0]} is missing") from None
+    heads = {"q": config.num_attention_heads, "k": config.num_key_value_heads} if config.model_type == _PERMUTED else {}
+    shapes = {name: tensor.shape for name, tensor in renamed.items()}
+    return stored_llama(
+        str(path), config, _Weights(path, renamed, heads, (device, dtype)), shapes, rotary, end_tokens(None, config, str(path))
+    )
+
+
+def dequantised(path: Path, tensor: StoredTensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """A tensor of a file.
+
+    Raises:
+        ValueError: If its type is not known, or the file ends too early.
+    """
+    try:
+        kind = gguf.GGMLQuantizationType(tensor.kind)
+        block, size = gguf.GGML_QUANT_SIZES[kind]
+    except (ValueError, KeyError):
+        raise ValueError(f"it has weights of type {tensor.kind}, which is not known here") from None
+    if tensor.shape and tensor.shape[-1] % block:
+        raise ValueError(f"it has rows of {tensor.shape[-1]} weights in blocks of {block}")
+    found = np.empty(math.prod(tensor.shape), np.float32)
+    with open(path, "rb") as file:
+        file.seek(tensor.offset)
+        for begin in range(0, len(found), _AT_ONCE):
+            part = found[begin : begin + _AT_ONCE]
+            stored = np.fromfile(file, np.uint8, len(part) // block * size)
+            if len(stored) < len(part) // block * size:
+                raise ValueError("it is damaged, or was not copied in full")
+            try:
+                part[:] = gguf.quants.dequantize(stored, kind)
+            except NotImplementedError:
+                raise ValueError(f"it has weights of type {kind.name}, which is not known here") from None
+    return torch.from_numpy(found.reshape(tensor.shape)).to(dtype)
+
+
+def weights_kind(path: Path) -> str:
+    """What most of a file's weights are stored in, as llama.cpp names it, such as "Q4_1"."""
+    sizes = Counter[int]()
+    for tensor in read_header(path)[1].values():
+        sizes[tensor.kind] += math.prod(tensor.shape)
+    kind = gguf.GGMLQuantizationType(sizes.most_common(1)[0][0])
+    return kind.name
+
+
+def unread_by_transformers(path: Path) -> str | None:
+    """What of a file's model transformers' reader would leave out; None where there is nothing."""
+    metadata, tensors = read_header(path)
+    if _FACTORS in tensors:
+        return f"its rotary frequencies have factors ({_FACTORS})"
+    scaling = metadata.get(f"{metadata.get('general.architecture')}.rope.scaling.type", "none")
+    return None if scaling == "none" else f"its rotary positions are scaled ({scaling})"
+
+
+def _config(metadata: Mapping[str, Any], tensors: Mapping[str, StoredTensor]) -> SimpleNamespace:
+    """What a file says, under transformers' names; a `KeyError` where something is missing."""
+    family = metadata["general.architecture"]
+    at = family + "."
+    vocab_size, hidden_size = tensors["token_embd.weight"].shape
+    heads = metadata[at + "attention.head_count"]
+    kv_heads = metadata.get(at + "attention.head_count_kv", heads)
+    if isinstance(heads, list) or isinstance(kv_heads, list):
+        raise ValueError("its layers have different numbers of heads, which are not known here")
+    if metadata.get(at + "expert_count", 0):
+        raise ValueError("it has experts, which are not known here")
+    ends = [metadata[key] for end in _ENDS if (key := f"tokenizer.ggml.{end}_token_id") in metadata]
+    return SimpleNamespace(
+        model_type=family,
+        vocab_size=vocab_size,
+        hidden_size=hidden_size,
+        intermediate_size=metadata[at + "feed_forward_length"],
+        num_hidden_layers=metadata[at + "block_count"],
+        num_attention_heads=heads,
+        num_key_value_heads=kv_heads,
+        head_dim=metadata.get(at + "attention.key_length", hidden_size // heads),
+        rms_norm_eps=metadata[at + "attention.layer_norm_rms_epsilon"],
+        max_position_embeddings=metadata[at + "context_length"],
+        eos_token_id=list(dict.fromkeys(ends)),
+        tie_word_embeddings="output.weight" not in tensors,
+    )
+
+
+def _rotary(metadata: Mapping[str, Any], config: Any, path: Path, factors: StoredTensor | None) -> RotaryTable:
+    at = config.model_type + ".rope."
+    covered = metadata.get(at + "dimension_count", config.head_dim)
+    scaling = metadata.get(at + "scaling.type", "none")
+    if covered != config.head_dim or scaling not in ("none", "linear"):
+        what = f"are scaled by {scaling!r}" if covered == config.head_dim else "cover a part of each head"
+        raise ValueError(f"its rotary positions {what}, which is not known here")
+    factor = metadata.get(at + "scaling.factor", 1.0) if scaling == "linear" else 1.0
+    slower = factor if factors is None else factor * dequantised(path, factors)
+    return default_rotary(metadata.get(at + "freq_base", 10000.0), config.head_dim, torch.device("cpu"), slower)
+
+
+def _renamed(config: Any, tensors: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
+    """The tensors by transformers' names.
+
+    Raises:
+        KeyError: If one is missing.
+        ValueError: If one has another shape than the metadata say, or is not known here.
+    """
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[config.model_type.upper()], config.num_hidden_layers)
+    has = {part: f"blk.0.{part}" in tensors for part in ("attn_q.bias", "attn_output.bias", "attn_q_norm.weight")}
+    found: dict[str, StoredTensor] = {}
+    left = dict(tensors)
+    for name, shape in expected_shapes(config, *has.values()).items():
+        theirs = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        tensor = found[name] = left.pop(theirs)
+        if tensor.shape != shape:
+            raise ValueError(f"{theirs} is {list(tensor.shape)}, its metadata say {list(shape)}")
+    if left:
+        raise ValueError(f"it holds {min(left)}, which is not known here")
+    return found

@@ -1,0 +1,238 @@
+"""GGUF files without llama.cpp: every weight is what transformers' reader makes of it, every token what its tokenizer does."""
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+import torch
+from tokenizers import pre_tokenizers
+from transformers import (
+    AutoModelForCausalLM,
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
+from naive_speculate.infer.gguf.export import DTYPES
+from naive_speculate.infer.gguf.library import is_installed
+from naive_speculate.infer.gguf.metadata import StoredTensor, read_metadata
+from naive_speculate.infer.gguf.tokenizer import plain_tokenizer
+from naive_speculate.infer.gguf.weights import dequantised, read_gguf_llama
+from naive_speculate.infer.llama.weights import weights_of
+from tests.heads import head_config, head_tensors, save_head
+from tests.infer.gguf.files import written
+from tests.tokenizers_of_tests import ODD, byte_level
+
+CPU = torch.device("cpu")
+SIZES = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+FAMILIES = {
+    "llama": (LlamaConfig, LlamaForCausalLM, {}),
+    "untied": (LlamaConfig, LlamaForCausalLM, {"tie_word_embeddings": False}),
+    "biased": (LlamaConfig, LlamaForCausalLM, {"attention_bias": True}),
+    "qwen2": (Qwen2Config, Qwen2ForCausalLM, {}),
+    "qwen3": (Qwen3Config, Qwen3ForCausalLM, {"head_dim": 32}),
+}
+
+
+def model_of(family: str, **more: Any) -> PreTrainedModel:
+    torch.manual_seed(0)
+    config_class, model_class, options = FAMILIES[family]
+    tied = {"tie_word_embeddings": True, "vocab_size": len(byte_level()), "eos_token_id": byte_level().eos_token_id}
+    model = model_class(config_class(**SIZES | tied | options | {"bos_token_id": None} | more))
+    for name, parameter in model.named_parameters():
+        if name.endswith(("norm.weight", "bias")):  # else these are ones and zeros
+            torch.nn.init.normal_(parameter.data, 0.5)
+    return model.eval()
+
+
+def parts(weights: Any) -> dict[str, torch.Tensor]:
+    found = {"embedding": weights.embedding, "norm": weights.norm, "head": weights.head}
+    for index, layer in enumerate(weights.layers):
+        found |= {f"{index}.{name}": tensor for name, tensor in vars(layer).items() if tensor is not None}
+    return found
+
+
+def assert_same_weights(path: Path, model: PreTrainedModel) -> None:
+    stored = read_gguf_llama(path, CPU, torch.float32)
+    assert stored is not None
+    ours, theirs = parts(stored.weights), parts(weights_of(model))
+    assert ours.keys() == theirs.keys()
+    for name, tensor in theirs.items():
+        assert torch.equal(ours[name], tensor), name
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_file_in_float32_is_the_model_that_was_written(tmp_path, family):
+    model = model_of(family)
+    path = written(model, tmp_path / "model.gguf", byte_level())
+    assert_same_weights(path, model)
+    assert read_gguf_llama(path, CPU, torch.float32).num_parameters == model.num_parameters()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("family", ["llama", "untied", "qwen2"])
+def test_every_weight_is_what_the_reader_of_transformers_makes_of_it(tmp_path, family, dtype):
+    path = written(model_of(family), tmp_path / "model.gguf", byte_level(), dtype)
+    assert_same_weights(path, AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file=path.name, dtype=torch.float32))
+
+
+@pytest.mark.parametrize("kind", ["Q2_K", "Q3_K", "Q4_K", "Q5_0", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS"])
+def test_blocks_that_only_llama_cpp_writes_are_dequantised(tmp_path, kind):
+    kind = gguf.GGMLQuantizationType[kind]
+    block, size = gguf.GGML_QUANT_SIZES[kind]
+    rows, width = 300, 512  # of more numbers than are dequantised at once
+    stored = np.random.default_rng(0).integers(0, 60, (rows, width // block * size), np.uint8)  # no scale is infinite
+    (tmp_path / "blocks").write_bytes(b"before" + stored.tobytes())
+    found = dequantised(tmp_path / "blocks", StoredTensor((rows, width), int(kind), 6))
+    assert torch.equal(found, torch.from_numpy(gguf.quants.dequantize(stored, kind)))
+
+
+def test_factors_of_the_rotary_frequencies_are_those_of_llama3(tmp_path):
+    rope = {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    scaled = model_of("llama", rope_parameters=rope | {"original_max_position_embeddings": 64})
+    plain = model_of("llama")
+    factors = plain.model.rotary_emb.inv_freq / scaled.model.rotary_emb.inv_freq
+    path = with_tensor(written(plain, tmp_path / "model.gguf", byte_level()), "rope_freqs.weight", factors)
+    found = read_gguf_llama(path, CPU, torch.float32).rotary.up_to(100)[0]
+    assert torch.allclose(found, (torch.arange(100.0)[:, None] * scaled.model.rotary_emb.inv_freq).cos(), atol=1e-5)
+    with pytest.raises(ValueError, match=r"its rotary frequencies have factors .*, which transformers does not read"):
+        load_pair(path, executor="transformers")
+
+
+def with_tensor(path: Path, name: str, tensor: torch.Tensor) -> Path:
+    """The file with one more tensor, after all others."""
+    content, reader = path.read_bytes(), gguf.GGUFReader(str(path))
+    begin = reader.data_offset
+    table_end = max(field.offset + sum(part.nbytes for part in field.parts) for field in (t.field for t in reader.tensors))
+    count = struct.unpack_from("<Q", content, 8)[0]
+    data = content[begin:]
+    text = name.encode()
+    entry = struct.pack("<Q", len(text)) + text + struct.pack("<IQIQ", 1, len(tensor), 0, -(-len(data) // 32) * 32)
+    head = content[:8] + struct.pack("<Q", count + 1) + content[16:table_end] + entry
+    head += bytes(-len(head) % 32)
+    found = path.with_name("more.gguf")
+    found.write_bytes(head + data + bytes(-len(data) % 32) + tensor.float().numpy().tobytes())
+    return found
+
+
+def test_a_tensor_that_is_not_known_is_refused_by_name(tmp_path):
+    path = with_tensor(written(model_of("llama"), tmp_path / "model.gguf", byte_level()), "blk.0.other.weight", torch.ones(64))
+    with pytest.raises(ValueError, match=r"^target='.*more.gguf' cannot be loaded: it holds blk.0.other.weight, which is not"):
+        load_pair(path, executor="torch")
+
+
+def test_a_file_that_was_not_copied_in_full_is_one_clear_line(tmp_path):
+    path = written(model_of("llama"), tmp_path / "model.gguf", byte_level())
+    path.write_bytes(path.read_bytes()[:-4096])
+    with pytest.raises(ValueError, match=r"^target='.*' cannot be loaded: it is damaged, or was not copied in full$"):
+        load_pair(path, executor="torch")
+
+
+@pytest.mark.parametrize("executor", ["onnx", "torch", "transformers"])
+def test_a_quantised_file_decodes_as_generate_of_transformers_does(tmp_path, executor):
+    path = written(model_of("llama", initializer_range=0.3), tmp_path / "model.gguf", byte_level(), "q4_1")
+    pair = load_pair(path, path, executor=executor)
+    assert pair.target.executor == executor if executor != "transformers" else pair.target.model is not None
+    assert pair.names == {"target": "model.gguf", "draft": "model.gguf"}
+    reference = AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file=path.name, dtype=torch.float32)
+    query = byte_level()(ODD[0], return_tensors="pt").input_ids
+    wanted = reference.generate(query, max_new_tokens=24, do_sample=False)[0, query.shape[1] :].tolist()
+    result = SpeculativeDecoder(pair).generate(ODD[0], SamplingParams(max_tokens=24, temperature=0), detail="full")
+    assert result.token_ids == wanted
+    assert result.trace.started.weights == pair.weights == "Q4_1 weights, dequantised"
+
+
+def test_automatically_llama_cpp_computes_only_where_it_is_installed(tmp_path):
+    pair = load_pair(written(model_of("llama"), tmp_path / "model.gguf", byte_level()))
+    assert pair.target.executor == ("gguf" if is_installed() else "onnx")
+
+
+def test_a_head_reads_the_hidden_states_of_a_gguf_file(tmp_path):
+    model = model_of("llama")
+    path = written(model, tmp_path / "model.gguf", byte_level())
+    config = head_config(vocab_size=model.config.vocab_size)
+    tensors = head_tensors(config, known=None, own_embeddings=True) | {"fc.weight": torch.randn(32, 3 * 64) * 0.3}
+    head = save_head(tmp_path / "head", "eagle", config, tensors, eagle_aux_hidden_state_layer_ids=[0, 1, 2])
+    decoder = SpeculativeDecoder(load_pair(path, head=head))
+    params = SamplingParams(max_tokens=12, temperature=0)
+    found, plain = (decoder.generate("The fox", params, drafter="head", num_draft_tokens=k) for k in (3, 0))
+    assert found.token_ids == plain.token_ids
+    assert found.metrics.num_draft_tokens > 0
+
+
+def test_other_families_are_read_by_transformers(tmp_path):
+    torch.manual_seed(0)
+    sizes = SIZES | {"vocab_size": len(byte_level()), "head_dim": 16, "eos_token_id": byte_level().eos_token_id}
+    model = Gemma2ForCausalLM(Gemma2Config(**sizes, bos_token_id=None, pad_token_id=None)).eval()
+    path = written(model, tmp_path / "model.gguf", byte_level())
+    pair = load_pair(path, executor="transformers")
+    query = torch.tensor([[1, 2, 3, 4]])
+    found = pair.target.forward(query, pair.target.new_cache(1))
+    assert torch.allclose(found, model(query).logits, atol=1e-4)
+    assert pair.names == {"target": "model.gguf"}
+
+
+# Tokenizers
+
+
+def test_text_becomes_the_tokens_of_the_tokenizer_that_was_written(tmp_path):
+    ours = plain_tokenizer(written(model_of("llama"), tmp_path / "model.gguf", byte_level()))
+    for text in ODD:
+        assert ours(text).input_ids == byte_level()(text).input_ids
+        assert ours.decode(ours(text).input_ids) == text
+    assert ours.eos_token == byte_level().eos_token
+    assert ours("a<|end|>b").input_ids == byte_level()("a<|end|>b").input_ids
+
+
+def renamed(path: Path, pre: str) -> Path:
+    """The file with another pre-tokenizer's name."""
+    old, new = (struct.pack("<Q", len(name)) + name.encode() for name in ("gpt-2", pre))
+    content = path.read_bytes()
+    assert content.count(old) == 1
+    found = path.with_name(f"{pre}.gguf")
+    found.write_bytes(content.replace(old, new))
+    return found
+
+
+PIECES = "In 2023:\n\n1. It's"
+SPLIT = {
+    "gpt-2": ["In", "Ġ2023", ":", "Ċ", "Ċ", "1", ".", "ĠIt", "'s"],
+    "smollm": ["In", "Ġ", "2", "0", "2", "3", ":", "ĊĊ", "1", ".", "ĠIt", "'s"],
+    "llama-bpe": ["In", "Ġ", "202", "3", ":ĊĊ", "1", ".", "ĠIt", "'s"],
+    "qwen2": ["In", "Ġ", "2", "0", "2", "3", ":ĊĊ", "1", ".", "ĠIt", "'s"],
+}
+
+
+@pytest.mark.parametrize("pre", SPLIT)
+def test_text_is_split_as_the_files_pre_tokenizer_says(tmp_path, pre):
+    source = written(model_of("llama"), tmp_path / "model.gguf", byte_level())
+    path = source if pre == "gpt-2" else renamed(source, pre)
+    split = plain_tokenizer(path).backend_tokenizer.pre_tokenizer
+    assert [piece for piece, _ in split.pre_tokenize_str(PIECES)] == SPLIT[pre]
+
+
+def test_smollm_splits_digits_as_its_own_tokenizer_does(tmp_path):
+    path = renamed(written(model_of("llama"), tmp_path / "model.gguf", byte_level()), "smollm")
+    split = plain_tokenizer(path).backend_tokenizer.pre_tokenizer
+    own = pre_tokenizers.Sequence([pre_tokenizers.Digits(True), pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    for text in [*ODD, PIECES, "x²³ ½ ٣٤\t 5", "  7  8\n"]:
+        assert split.pre_tokenize_str(text) == own.pre_tokenize_str(text)
+
+
+def test_a_pre_tokenizer_that_is_not_known_is_refused_by_name(tmp_path):
+    path = renamed(written(model_of("llama"), tmp_path / "model.gguf", byte_level()), "other")
+    assert read_metadata(path)["tokenizer.ggml.pre"] == "other"
+    with pytest.raises(
+        ValueError, match=r"^target='.*' cannot be loaded: its pre-tokenizer 'other' is known to llama.cpp only"
+    ):
+        load_pair(path, executor="torch")
