@@ -10,7 +10,7 @@ from rich.console import Console
 from naive_speculate.arguments import Parser, positive
 from naive_speculate.doctor import costs
 from naive_speculate.doctor.diagnosis import diagnose
-from naive_speculate.doctor.formats import KNOWN, read
+from naive_speculate.doctor.formats import KNOWN, decoded, read
 from naive_speculate.doctor.report import show
 
 _WIDTH = 120  # of what goes to a file or a pipe
@@ -67,8 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     elif any(sizes):
         table = costs.estimated(*sizes, verify)
         basis = f"a guess from {sizes[0]} ÷ {sizes[1]}, as if reading the weights were all"
-    text = sys.stdin.buffer.read().decode("utf-8", errors="replace")
-    found = diagnose(read(text), table, num_draft_tokens=args.num_draft_tokens)
+    found = diagnose(read(decoded(sys.stdin.buffer.read())), table, num_draft_tokens=args.num_draft_tokens)
     if args.json:
         print(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))
         return 0
