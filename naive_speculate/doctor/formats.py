@@ -21,8 +21,9 @@ READERS: tuple[Callable[[str], Reading | None], ...] = (
 )
 """Each says what a text has of its format, None for nothing of it; a `ValueError` if the numbers cannot be."""
 KNOWN = (
-    "vLLM's “SpecDecoding metrics” log line, its request metrics, its benchmark's summary and its Prometheus text; SGLang's meta_info and its “Decode batch” log line; "
-    "llama.cpp's “draft acceptance” and “statistics” log lines, its and mlx-vlm's timings, n_drafted and n_accept, and its Prometheus text"
+    "vLLM's “SpecDecoding metrics” log line, its request metrics, its benchmark's summary and its Prometheus text; SGLang's "
+    "meta_info and its “Decode batch” log line; llama.cpp's “draft acceptance” and “statistics” log lines, its and mlx-vlm's "
+    "timings, n_drafted and n_accept, and its Prometheus text"
 )
 
 _MARKS = (  # UTF-32's little-endian mark begins with UTF-16's

@@ -122,8 +122,8 @@ def caveats(found: Diagnosis) -> list[str]:
         read = replace(reading, drafted_per_step=reading.other_drafted_per_step, other_drafted_per_step=None)
         other = diagnose(read, found.costs)
         lines.append(
-            f"By the other reading k is {other.num_draft_tokens:.3g}, α {other.alpha:.3f}, and {other.draft_acceptance_rate:.1%} "
-            "of the drafts are accepted. If you know k, say it (--num-draft-tokens)."
+            f"By the other reading k is {other.num_draft_tokens:.3g}, α {other.alpha:.3f}, and "
+            f"{other.draft_acceptance_rate:.1%} of the drafts are accepted. If you know k, say it (--num-draft-tokens)."
         )
     if found.num_draft_tokens is not None and not is_set(found.num_draft_tokens):
         lines.append(
