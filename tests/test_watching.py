@@ -239,11 +239,14 @@ def test_the_settings_may_come_from_the_models_own_generation_config(models, nam
     assert {setting: found[setting] for setting in known} == known
 
 
-def test_stop_strings_and_processors_are_told(models, tmp_path):
-    from transformers import AutoTokenizer
-
-    save_model(models[0], tmp_path)
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
-    found = settings_of(models, tokenizer=tokenizer, stop_strings="w5", logits_processor=[lambda ids, scores: scores])
+def test_stop_strings_and_processors_are_told(models, bundled_decoder):
+    tokenizer = bundled_decoder.pair.tokenizer
+    options = {
+        "tokenizer": tokenizer,
+        "prompt_lookup_num_tokens": 3,
+        "stop_strings": "w5",
+        "logits_processor": [lambda ids, scores: scores],
+    }
+    found = watch(models[0], None, PROMPT, max_new_tokens=4, pad_token_id=0, **options).started.settings
     assert (found["stop"], found["include_stop_str_in_output"], found["logits_processors"]) == (["w5"], True, 1)
-    assert settings_of(models)["stop"] == []
+    assert settings_of(models, max_new_tokens=4)["stop"] == []
