@@ -12,36 +12,33 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, NoReturn
 
-from naive_speculate.arguments import Parser
+from naive_speculate.arguments import Parser, number, whole_number, whole_number_or
 
 DEFAULT_MAX_TOKENS = 128
 INTERRUPTED = 130
 
 
 def _window(text: str) -> int | str:
-    if text != "auto" and not text.lstrip("-").isdecimal():
-        raise argparse.ArgumentTypeError(f"must be a whole number or auto, got {text!r}")
-    return text if text == "auto" else int(text)
+    return whole_number_or("auto", text)
 
 
 def _number_or_none(text: str) -> int | None:
-    if text.lower() != "none" and not text.lstrip("-").isdecimal():
-        raise argparse.ArgumentTypeError(f"must be a whole number or none, got {text!r}")
-    return None if text.lower() == "none" else int(text)
+    found = whole_number_or("none", text)
+    return None if isinstance(found, str) else found
 
 
 def _token_list(text: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:
-        raise argparse.ArgumentTypeError(f"must be token ids with commas between them, got {text!r}") from None
+        raise argparse.ArgumentTypeError(f"must be token ids with commas between them, got {text!r:.60}") from None
 
 
 def _bias(text: str) -> dict[int, float]:
     try:
         return {int(token): float(bias) for token, bias in json.loads(text).items()}
-    except (ValueError, AttributeError, TypeError):
-        raise argparse.ArgumentTypeError(f'must be JSON such as {{"42": -5}}, got {text!r}') from None
+    except (ValueError, AttributeError, TypeError, OverflowError, RecursionError):
+        raise argparse.ArgumentTypeError(f'must be JSON such as {{"42": -5}}, got {text!r:.60}') from None
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
@@ -72,7 +69,7 @@ def _add_decoding(parser: argparse.ArgumentParser) -> None:
     help = "tokens to draft a step, 0 or auto (default: %(default)s)"
     add("--num-draft-tokens", type=_window, default=5, metavar="K", help=help)
     help = "end a window after a token that its drafter gave less than this (default: none)"
-    add("--draft-confidence", type=float, metavar="C", help=help)
+    add("--draft-confidence", type=number, metavar="C", help=help)
     help = f"how drafts are judged: {strategies} (default: %(default)s)"
     add("--verify-strategy", default="speculative_sampling", metavar="V", help=help)
     help = f"who drafts: {', '.join(DRAFTERS)}; suffix and prompt_lookup copy from the text so far (default: the pair's own)"
@@ -110,9 +107,9 @@ def _add_sampling(parser: argparse.ArgumentParser) -> None:
 
     add("max-tokens", type=_number_or_none, metavar="N")
     for name in ("temperature", "top-p", "min-p", "presence-penalty", "frequency-penalty", "repetition-penalty"):
-        add(name, type=float, metavar="X")
+        add(name, type=number, metavar="X")
     for name in ("seed", "top-k", "n", "best-of", "min-tokens", "logprobs", "prompt-logprobs", "truncate-prompt-tokens"):
-        add(name, type=int, metavar="N")
+        add(name, type=whole_number, metavar="N")
     add("stop", "; may be given several times", action="append", metavar="TEXT")
     add("bad-words", "; may be given several times", action="append", metavar="WORD")
     add("stop-token-ids", type=_token_list, metavar="ID,ID…")

@@ -9,11 +9,40 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say it."""
-        self.exit(2, f"{self.prog}: {message}\n")
+        self.exit(2, f"{self.prog}: {' '.join(message.split())}\n")
+
+
+# argparse names the function of a type where that raises another error than this one: no option's type is int or float.
+def whole_number(text: str) -> int:
+    """A whole number, or an `argparse.ArgumentTypeError`."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r:.60}") from None
+
+
+def number(text: str) -> float:
+    """A number, or an `argparse.ArgumentTypeError`."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number, got {text!r:.60}") from None
+
+
+def whole_number_or(word: str, text: str) -> int | str:
+    """A whole number or this word, or an `argparse.ArgumentTypeError`."""
+    try:
+        return word if text.lower() == word else int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a whole number or {word}, got {text!r:.60}") from None
 
 
 def positive(text: str) -> int:
     """A whole number from 1, or an `argparse.ArgumentTypeError`."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a positive whole number, got {text!r}")
-    return int(text)
+    try:
+        found = int(text)
+    except ValueError:
+        found = 0
+    if found < 1:
+        raise argparse.ArgumentTypeError(f"must be a positive whole number, got {text!r:.60}")
+    return found

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 import transformers
+from pydantic_core import to_jsonable_python
 from torch.overrides import TorchFunctionMode
 
 from naive_speculate.events.emitter import Emitter
@@ -23,6 +24,15 @@ from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.record import TOP_TOKENS
 from naive_speculate.speculate.rules import overlap
 from naive_speculate.text import TextStream, Vocabulary
+
+_OF_DRAWS = ("top_h", "typical_p", "epsilon_cutoff", "eta_cutoff", "renormalize_logits")
+_OTHERS = (
+    *_OF_DRAWS,
+    *("no_repeat_ngram_size", "encoder_repetition_penalty", "encoder_no_repeat_ngram_size", "bad_words_ids", "sequence_bias"),
+    *("suppress_tokens", "begin_suppress_tokens", "forced_bos_token_id", "forced_eos_token_id", "guidance_scale"),
+    *("exponential_decay_length_penalty", "remove_invalid_values", "watermarking_config", "max_time", "token_healing"),
+)
+"""Options of transformers' that change what is generated and that this library has no name for, sampling's first."""
 
 
 def watch(
@@ -73,7 +83,7 @@ def watch(
         prompt=inputs if isinstance(inputs, str) else None,
         prompt_token_ids=prompt,
         prompt_texts=vocabulary.texts(prompt),
-        settings=_settings(recorder, len(prompt)),
+        settings=_settings(recorder, len(prompt), options),
         seed=seed,
         models=names,
         device=str(model.device),
@@ -265,26 +275,52 @@ def _told(info: RunInfo, steps: Sequence[_Step], reason: FinishReason, ended_at:
     return trace
 
 
-def _settings(recorder: _Recorder, num_prompt_tokens: int) -> dict[str, Any]:
-    """transformers' options under this library's names."""
+def _settings(recorder: _Recorder, num_prompt_tokens: int, options: Mapping[str, Any]) -> dict[str, Any]:
+    """What transformers used, under this library's names; what has none here as `generation_config`, under transformers'."""
     config = recorder.config
     sampled, judged = bool(config.do_sample), any(step.outcome.uniforms for step in recorder.steps)
-    params = SamplingParams(
-        max_tokens=config.max_length - num_prompt_tokens,
-        temperature=float(config.temperature or 1.0) if sampled else 0.0,
-        top_p=float(config.top_p or 1.0) if sampled else 1.0,
-        top_k=int(config.top_k or 0) if sampled else 0,
-    )
-    copied = config.prompt_lookup_num_tokens is not None
-    return params.to_dict() | {
-        "num_draft_tokens": None if recorder.window is None else int(recorder.window),
-        "draft_confidence": recorder.confidence,
-        "verify_strategy": "speculative_sampling" if judged else "greedy_match",
-        "drafter": "prompt_lookup" if copied else "model",
-        "detail": "full",
-        "lossy": False,
-        "engine": f"transformers {transformers.__version__}",
+    max_tokens = config.max_length - num_prompt_tokens
+    min_tokens = max(config.min_new_tokens or 0, (config.min_length or 0) - num_prompt_tokens)
+    end = config._eos_token_tensor
+    stop = [config.stop_strings] if isinstance(config.stop_strings, str) else list(config.stop_strings or ())
+    used = {
+        "max_tokens": max_tokens,
+        "min_tokens": min(min_tokens, max_tokens),
+        "repetition_penalty": float(config.repetition_penalty or 1.0),
+        "temperature": float(config.temperature or 1.0) if sampled else 0.0,
+        "top_p": float(config.top_p or 1.0) if sampled else 1.0,
+        "top_k": int(config.top_k or 0) if sampled else 0,
+        "min_p": float(config.min_p or 0.0) if sampled else 0.0,
+        "stop": stop,
+        "include_stop_str_in_output": bool(stop),
+        "stop_token_ids": [] if end is None else end.flatten().tolist(),
+        "ignore_eos": end is None,
+        "logits_processors": len(options.get("logits_processor") or ()) + bool(options.get("prefix_allowed_tokens_fn")),
     }
+    copied = config.prompt_lookup_num_tokens is not None
+    return (
+        SamplingParams().to_dict()  # unchecked: what transformers takes may be out of our ranges
+        | used
+        | {
+            "generation_config": _without_our_names(config),
+            "num_draft_tokens": None if recorder.window is None else int(recorder.window),
+            "draft_confidence": recorder.confidence,
+            "verify_strategy": "speculative_sampling" if judged else "greedy_match",
+            "drafter": "prompt_lookup" if copied else "model",
+            "detail": "full",
+            "lossy": False,
+            "engine": f"transformers {transformers.__version__}",
+        }
+    )
+
+
+def _without_our_names(config: Any) -> dict[str, Any]:
+    """Those of transformers' options that change what is generated, differ from its defaults, and have no name here."""
+    defaults = config._get_default_generation_params()
+    names = [name for name in _OTHERS if config.do_sample or name not in _OF_DRAWS]
+    given = {name: getattr(config, name, None) for name in names}
+    changed = {name: value for name, value in given.items() if value is not None and value != defaults.get(name)}
+    return to_jsonable_python(changed, fallback=lambda value: value.to_dict() if hasattr(value, "to_dict") else str(value))
 
 
 def _encoded(inputs: Any, tokenizer: Any, device: torch.device) -> dict[str, Any]:

@@ -128,3 +128,68 @@ SGLANG_LOG = (
     "usage: 0.03, accept len: 3.10, accept rate: 0.30, cuda graph: True, gen throughput (token/s): 95.33, #queue-req: 1\n"
 )
 """SGLang 0.5.20, python/sglang/srt/managers/scheduler_metrics_mixin.py (78ac30c2056f)."""
+
+VLLM_REQUEST = """\
+{"id": "chatcmpl-7", "object": "chat.completion", "choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 53},
+ "metrics": {"speculative_decoding": {"mean_acceptance_length": 1.2325581395348837, "draft_acceptance_rate": 0.0775193798,
+ "acceptance_histogram": [39, 1, 0, 3], "num_spec_steps": 43, "num_accepted_draft_tokens": 10, "num_draft_tokens": 129,
+ "num_spec_tokens": 3}}}
+"""
+"""vLLM of 2026: the metrics of a response."""
+
+VLLM_BENCH = """\
+============ Serving Benchmark Result ============
+Successful requests:                     100
+---------------Speculative Decoding---------------
+Acceptance rate (%):                     43.33
+Acceptance length:                       2.30
+Drafts:                                  1000
+Draft tokens:                            3000
+Accepted tokens:                         1300
+Per-position acceptance (%):
+  Position 0:                            70.00
+  Position 1:                            40.00
+  Position 2:                            20.00
+==================================================
+"""
+"""vLLM of 2026, `vllm bench serve`."""
+
+VLLM_EXAMPLE = """\
+--------------------------------------------------
+total_num_output_tokens: 500
+num_drafts: 34
+num_draft_tokens: 102
+num_accepted_tokens: 39
+mean acceptance length: 2.15
+--------------------------------------------------
+acceptance at token 0: 0.56
+acceptance at token 1: 0.44
+acceptance at token 2: 0.15
+"""
+"""vLLM of 2025, examples/offline_inference/spec_decode.py."""
+
+LLAMACPP_SERVER_WORDS = """\
+0.06.895.998 I slot print_timing: id  1 | task 0 |        eval time =    2296.72 ms /   256 tokens (    8.97 ms per token)
+0.06.896.015 I slot print_timing: id  1 | task 0 | draft acceptance = 0.64479 (  167 accepted /   259 generated), mean \
+acceptance length =  2.92, acceptance rate per position = (0.805, 0.632, 0.483)
+"""
+"""llama.cpp of June 2026 (llama.cpp#24536): `print_timings` in full words, on one line."""
+
+MLX_VLM_TIMINGS = (
+    '{"id": "c1", "timings": {"prompt_n": 9, "prompt_ms": 80.0, "predicted_n": 111, "draft_kind": "mtp", '
+    '"draft_rounds": 30, "draft_n": 90, "draft_n_accepted": 81}}\n'
+)
+"""mlx-vlm of August 2026 (mlx-vlm#1788), the server's timings."""
+
+SGLANG_FINISH = (
+    "[2025-10-02 23:42:16] Finish: obj=GenerateReqInput(rid='57', sampling_params={'max_new_tokens': 64, 'stop': '}'}, "
+    "stream=True), out={'meta_info': {'id': '57', 'finish_reason': {'type': 'stop'}, 'completion_tokens': 64, "
+    "'spec_accept_token_num': 42, 'spec_draft_token_num': 80, 'spec_verify_ct': 20}}\n"
+)
+"""SGLang 0.5, `--log-requests`: what Python prints, behind another object."""
+
+SGLANG_LOG_BEFORE = (
+    "[2026-02-10 09:00:13 TP0] Decode batch, #running-req: 4, #token: 12000, token usage: 0.06, accept len: 2.50, "
+    "accept rate: 0.62, cuda graph: True, gen throughput (token/s): 410.00, #queue-req: 0\n"
+)
+"""SGLang 0.5.9, scheduler_metrics_mixin.py before sglang#23530: the rate counts the target's own token."""

@@ -1,12 +1,20 @@
 """The command line, as a user runs it."""
 
+import argparse
+import contextlib
+import io
 import json
 import subprocess
 import sys
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from naive_speculate import SamplingParams, Trace, VerifyStrategy
+from naive_speculate import __main__ as command_line
+from naive_speculate.bench import command as bench
+from naive_speculate.doctor import command as doctor
 from naive_speculate.events import OUTPUT_KINDS
 from naive_speculate.models import EXECUTORS
 from naive_speculate.speculate.draft import DRAFTERS
@@ -172,3 +180,38 @@ def test_a_run_that_ends_in_an_error_says_why_and_is_not_called_a_success():
     assert done.returncode == 1
     assert "guided_decoding and allowed_token_ids have no token in common" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+PARSERS = {"generate": lambda: command_line._parser(["generate"]), "bench": bench._parser, "doctor": doctor._parser}
+MANY = ["9" * 5000, "[" * 5000, '{"1": 1' + "0" * 400 + "}"]
+ODD = st.text(max_size=40) | st.sampled_from(["--5", "-", "-5", "1e5", "²", "٣", "nan", "None", "1,,2", "{}", *MANY])
+
+
+def options_of(command: str) -> list[argparse.Action]:
+    parser = PARSERS[command]()
+    own = next((a.choices["generate"] for a in parser._actions if isinstance(a, argparse._SubParsersAction)), parser)
+    return [action for action in own._actions if action.option_strings and action.type is not None]
+
+
+@pytest.mark.parametrize("command", PARSERS)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_no_option_names_what_is_inside(command, data):
+    """Whatever an option is given, it is taken or refused in one line that names the option and no function of ours."""
+    action, text = data.draw(st.sampled_from(options_of(command))), data.draw(ODD)
+    arguments = [*(["generate", PROMPT] if command == "generate" else []), f"{action.option_strings[0]}={text}"]
+    said, status = io.StringIO(), 0
+    with contextlib.redirect_stderr(said):
+        try:
+            PARSERS[command]().parse_args(arguments)
+        except SystemExit as ended:
+            status = ended.code
+    if status:
+        assert status == 2
+        assert said.getvalue().count("\n") == 1
+        assert f"argument {action.option_strings[0]}: must be" in said.getvalue()
+        assert len(said.getvalue()) < 250
+
+
+def test_every_option_that_is_converted_says_itself_what_it_must_be():
+    assert not [action.option_strings for command in PARSERS for action in options_of(command) if action.type in (int, float)]

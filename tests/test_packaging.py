@@ -1,8 +1,11 @@
 """What `pip install .` takes along."""
 
 import tomllib
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -22,3 +25,26 @@ def test_the_engine_never_imports_the_page():
         for library in ("gradio", "plotly", "ui"):
             follows = [after for word, after in pairwise(words) if word in ("import", "from")]
             assert not any(name == library or name.startswith(f"{library}.") for name in follows), path
+
+
+def test_requirements_are_exact_pins_within_the_packages_ranges_but_for_torch():
+    ranges = {}
+    for line in chain(PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"].values()):
+        needed = Requirement(line)
+        ranges[canonicalize_name(needed.name)] = needed.specifier
+    pinned = {}
+    for path in sorted(ROOT.glob("requirements*.txt")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if not line or line.startswith(("#", "-r")):
+                continue
+            needed = Requirement(line)
+            name = canonicalize_name(needed.name)
+            assert name not in pinned, f"{path.name}: {name} is named twice"
+            (*_, part) = needed.specifier
+            pinned[name] = part.version
+            assert name == "torch" or (len(needed.specifier) == 1 and part.operator == "=="), f"{path.name}: {line}"
+            if name == "torch":
+                assert needed.specifier == ranges[name]
+            elif name in ranges:
+                assert ranges[name].contains(part.version), f"{path.name}: {line}"
+    assert {canonicalize_name(Requirement(line).name) for line in PROJECT["project"]["dependencies"]} <= pinned.keys()

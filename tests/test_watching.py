@@ -190,3 +190,63 @@ def test_a_generation_config_is_taken_as_generate_takes_it(models):
     trace = watch(target, draft, PROMPT, seed=4, generation_config=config)
     assert trace.token_ids == plainly(target, draft, "sampled", 4)
     assert trace.started.settings["temperature"] == 1.0
+
+
+SETTINGS = {
+    "min_p": ({"do_sample": True, "min_p": 0.1}, {"min_p": 0.1, "top_k": 50, "temperature": 1.0}),
+    "temperature, top_p": (
+        {"do_sample": True, "temperature": 0.6, "top_p": 0.8},
+        {"temperature": 0.6, "top_p": 0.8, "top_k": 50},
+    ),
+    "no top_k": ({"do_sample": True, "top_k": None}, {"top_k": 0}),
+    "greedy": ({"do_sample": False, "repetition_penalty": 1.3}, {"temperature": 0.0, "top_k": 0, "repetition_penalty": 1.3}),
+    "min_new_tokens": ({"min_new_tokens": 15}, {"min_tokens": 15}),
+    "min_length": ({"min_length": len(PROMPT) + 3}, {"min_tokens": 3}),
+    "a short min_length": ({"min_length": 2}, {"min_tokens": 0}),
+    "max_length": ({"max_length": len(PROMPT) + 9, "max_new_tokens": None}, {"max_tokens": 9}),
+    "end tokens": ({"eos_token_id": [3, 4]}, {"stop_token_ids": [3, 4], "ignore_eos": False}),
+    "no end token": ({"eos_token_id": None}, {"stop_token_ids": [], "ignore_eos": True}),
+    "others": (
+        {"do_sample": True, "typical_p": 0.9, "no_repeat_ngram_size": 3, "suppress_tokens": [7]},
+        {"generation_config": {"typical_p": 0.9, "no_repeat_ngram_size": 3, "suppress_tokens": [7]}},
+    ),
+    "biases": ({"sequence_bias": [[[5], -1.5]]}, {"generation_config": {"sequence_bias": [[[5], -1.5]]}}),
+    "others that greedy decoding leaves out": ({"do_sample": False, "typical_p": 0.9}, {"generation_config": {}, "min_p": 0.0}),
+}
+
+
+def settings_of(models, **options) -> dict:
+    target, draft = models
+    return watch(target, draft, PROMPT, **{"max_new_tokens": 16, "pad_token_id": 0} | options).started.settings
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_settings_are_those_that_transformers_used(models, name):
+    options, expected = SETTINGS[name]
+    found = settings_of(models, **options)
+    assert {setting: found[setting] for setting in expected} == expected
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_settings_may_come_from_the_models_own_generation_config(models, name, monkeypatch):
+    options, expected = SETTINGS[name]
+    lengths = {name: value for name, value in options.items() if name.startswith("max")}
+    for option, value in options.items():
+        if option not in lengths:
+            monkeypatch.setattr(models[0].generation_config, option, value)
+    found = settings_of(models, **lengths)
+    known = {"top_k": 50} if name == "no top_k" else expected  # there None means transformers' default
+    assert {setting: found[setting] for setting in known} == known
+
+
+def test_stop_strings_and_processors_are_told(models, bundled_decoder):
+    tokenizer = bundled_decoder.pair.tokenizer
+    options = {
+        "tokenizer": tokenizer,
+        "prompt_lookup_num_tokens": 3,
+        "stop_strings": "w5",
+        "logits_processor": [lambda ids, scores: scores],
+    }
+    found = watch(models[0], None, PROMPT, max_new_tokens=4, pad_token_id=0, **options).started.settings
+    assert (found["stop"], found["include_stop_str_in_output"], found["logits_processors"]) == (["w5"], True, 1)
+    assert settings_of(models, max_new_tokens=4)["stop"] == []

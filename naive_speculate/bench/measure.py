@@ -1,6 +1,6 @@
 """The measurements: ways to decode side by side, forwards, context lengths, batch sizes, events."""
 
-import resource
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -225,9 +225,19 @@ def event_overhead(
     return {detail: median(found) for detail, found in ratios.items()}
 
 
+def peak_bytes() -> int | None:
+    """The most memory this process has had resident so far; None on systems without POSIX's `getrusage`, such as Windows."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, Linux and the BSDs kilobytes
+
+
 def memory_mib(device: torch.device) -> dict[str, float]:
     """The most memory this process has had so far, and on CUDA the most that torch held there."""
-    found = {"process": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+    found = {} if (peak := peak_bytes()) is None else {"process": peak / 2**20}
     if device.type == "cuda":
         found["device"] = torch.cuda.max_memory_allocated(device) / 2**20
     return found

@@ -26,7 +26,7 @@ def show(report: dict[str, Any], lines: dict[str, list[Line]], console: Console)
             console.print(_grid(title, report[key]))
     overhead = ", ".join(f"{detail} {share:+.1%}" for detail, share in report["event_overhead"].items())
     memory = ", ".join(f"{name} {mib:.0f} MiB" for name, mib in report["memory_mib"].items())
-    console.print(f"Events cost: {overhead}. Memory at most: {memory}.")
+    console.print(f"Events cost: {overhead}. Memory at most: {memory or 'not known'}.")
 
 
 def save_plots(report: dict[str, Any], lines: dict[str, list[Line]], folder: Path) -> list[Path]:

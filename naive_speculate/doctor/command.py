@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from naive_speculate.arguments import Parser, positive
+from naive_speculate.arguments import Parser, number, positive
 from naive_speculate.doctor import costs
 from naive_speculate.doctor.diagnosis import diagnose
-from naive_speculate.doctor.formats import KNOWN, read
+from naive_speculate.doctor.formats import KNOWN, decoded, read
 from naive_speculate.doctor.report import show
 
 _WIDTH = 120  # of what goes to a file or a pipe
@@ -26,7 +26,7 @@ def _numbers(text: str) -> tuple[float, ...]:
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a number, or several with commas between them, got {text!r}") from None
+        raise argparse.ArgumentTypeError(f"must be a number, or several with commas between them, got {text!r:.60}") from None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -36,7 +36,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=f"Known are {KNOWN}.",
     )
     add = parser.add_argument
-    add("--draft-cost", type=float, metavar="C", help="time of a draft forward ÷ that of a target forward over one token")
+    add("--draft-cost", type=number, metavar="C", help="time of a draft forward ÷ that of a target forward over one token")
     help = "time of a target forward over 1, 2, 3 … tokens ÷ that over one, such as 1,1.02,1.05; or one number (default: 1)"
     add("--verify-cost", type=_numbers, metavar="V,V…", help=help)
     add("--draft-size", metavar="N", help="parameters of the draft, such as 0.6B, to estimate its cost from")
@@ -67,8 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     elif any(sizes):
         table = costs.estimated(*sizes, verify)
         basis = f"a guess from {sizes[0]} ÷ {sizes[1]}, as if reading the weights were all"
-    text = sys.stdin.buffer.read().decode("utf-8", errors="replace")
-    found = diagnose(read(text), table, num_draft_tokens=args.num_draft_tokens)
+    found = diagnose(read(decoded(sys.stdin.buffer.read())), table, num_draft_tokens=args.num_draft_tokens)
     if args.json:
         print(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))
         return 0

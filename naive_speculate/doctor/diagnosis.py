@@ -92,7 +92,8 @@ def diagnose(reading: Reading, costs: CostTable | None = None, *, num_draft_toke
     if num_draft_tokens is not None and num_draft_tokens < 1:
         raise ValueError(f"num_draft_tokens must be 1 or more, got {num_draft_tokens}")
     accepted = reading.accepted_per_step
-    width = reading.drafted_per_step or num_draft_tokens
+    told, given = reading.drafted_per_step, num_draft_tokens
+    width = told or given if reading.other_drafted_per_step is None else given or told
     if accepted is None and width and reading.num_accepted_tokens is not None and reading.num_draft_tokens:
         accepted = reading.num_accepted_tokens / reading.num_draft_tokens * width
     if accepted is not None and width is not None and accepted > width * (1 + 1e-3) + 0.01:

@@ -1,5 +1,6 @@
-"""Which engine's words these are."""
+"""Which engine's words these are, in whichever encoding."""
 
+import codecs
 from collections.abc import Callable
 
 from naive_speculate.doctor import llamacpp, sglang, vllm
@@ -9,6 +10,8 @@ from naive_speculate.doctor.reading import Reading
 READERS: tuple[Callable[[str], Reading | None], ...] = (
     read_prometheus,
     vllm.read_log,
+    vllm.read_request,
+    vllm.read_summary,
     sglang.read_meta_info,
     sglang.read_log,
     llamacpp.read_statistics,
@@ -18,9 +21,32 @@ READERS: tuple[Callable[[str], Reading | None], ...] = (
 )
 """Each says what a text has of its format, None for nothing of it; a `ValueError` if the numbers cannot be."""
 KNOWN = (
-    "vLLM's “SpecDecoding metrics” log line and its Prometheus text; SGLang's meta_info and its “Decode batch” log line; "
-    "llama.cpp's “draft acceptance” and “statistics” log lines, timings, n_drafted and n_accept, and its Prometheus text"
+    "vLLM's “SpecDecoding metrics” log line, its request metrics, its benchmark's summary and its Prometheus text; SGLang's "
+    "meta_info and its “Decode batch” log line; llama.cpp's “draft acceptance” and “statistics” log lines, its and mlx-vlm's "
+    "timings, n_drafted and n_accept, and its Prometheus text"
 )
+
+_MARKS = (  # UTF-32's little-endian mark begins with UTF-16's
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_ZEROS: dict[tuple[bool, ...], str] = {  # which bytes of four are zero in mostly Latin text
+    (False, True, True, True): "utf-32-le",
+    (True, True, True, False): "utf-32-be",
+    (False, True, False, True): "utf-16-le",
+    (True, False, True, False): "utf-16-be",
+}
+_SAMPLE = 4096
+
+
+def decoded(data: bytes) -> str:
+    """A log's text: UTF-8, UTF-16 or UTF-32 of either byte order, with a byte-order mark or without."""
+    marked = next((encoding for mark, encoding in _MARKS if data.startswith(mark)), None)
+    sample = data[: min(_SAMPLE, len(data) // 4 * 4)]
+    zeros = tuple(sample[byte::4].count(0) * 8 > len(sample) for byte in range(4))  # more than half of them
+    return data.decode(marked or _ZEROS.get(zeros, "utf-8"), errors="replace")
 
 
 def read(text: str) -> Reading:
@@ -35,6 +61,7 @@ def read(text: str) -> Reading:
     Raises:
         ValueError: If there is nothing in it that is known, or the numbers cannot be.
     """
+    text = text.replace("\ufeff", "")  # byte-order marks; one stays wherever files were joined
     try:
         found = [reading for reader in READERS if (reading := reader(text)) is not None]
     except OverflowError:

@@ -11,18 +11,27 @@ from naive_speculate.doctor.reading import Reading, rates_in, weighted_rates
 from naive_speculate.doctor.values import objects, whole_number
 
 TIMINGS = "tools/server/server-task.cpp, result_timings::to_json (00efb3e18426)"
+ROUNDS = "mlx_vlm/server, timings (mlx-vlm#1788, #2324)"
 SERVER_LOG = "tools/server/server-context.cpp, server_slot::print_timings (2026)"
 STATISTICS = "common/speculative.cpp, common_speculative_print_stats (001d906a6d86)"
 EXAMPLE = "examples/speculative-simple/speculative-simple.cpp (08d0baaca674)"
+_MEAN = r"(?:mean|avg) (?:acc(?:ept(?:ance|ed)?)? )?len(?:gth)?"
+_PLACES = r"acc(?:ept(?:ance)?)?(?: rate)?(?:/| per )pos(?:ition)?"
 _STATISTICS = re.compile(
     r"statistics +(\S+): #calls(?:\(b,g,a\))? = +(?:\d+ +\d+ +)?(\d+), #gen drafts = +(\d+), #acc drafts = +(\d+), "
     r"#gen tokens = +(\d+), #acc tokens = +(\d+)(.*)"
 )
 _REQUEST = re.compile(
     r"(?<!prompt )\beval time = +[\d.]+ ms / +(\d+) tokens"
-    r"|draft acceptance(?: rate)? = +[\d.]+ \( *(\d+) accepted / +(\d+) generated\)(?:, mean len = +([\d.]+))?"
-    r"|acc per pos = \(([\d., ]*)\)"
+    r"|draft acc(?:eptance|ept)?(?: rate)? *[=:] *[\d.]+%? *\( *(\d+) accepted */ *(\d+) (?:generated|drafted)\)"
+    rf"(?:, *{_MEAN} *[=:] *([\d.]+))?"
+    rf"|(?<!#){_PLACES} *[=:] *\(([\d., ]*)\)"
 )
+_ROUNDS = re.compile(
+    r"(?:(?:n|num|total|draft|drafting|spec|speculative|verify|decoding)_)*"
+    r"(?:rounds|drafts|verifications|verify_ct|verify_steps|spec_steps)(?:_(?:n|num|ct|count|total))?"
+)
+"""What other servers call the steps in timings that have llama.cpp's names otherwise."""
 _PRINTED = re.compile(r"\b(n_predict|n_drafted|n_accept) += +(\d+)\s*$", re.MULTILINE)
 _NO_PLACES = "llama.cpp tells nothing of single places here; its statistics line, at log level trace (-lv 4), does."
 _MIXED = "A step without a draft is counted here as one of the steps, which makes windows look shorter."
@@ -38,11 +47,36 @@ def read_timings(text: str) -> Reading | None:
         return None
     drafted = sum(whole_number(timings.get("draft_n"), "draft_n") for timings in found.values())
     accepted = sum(whole_number(timings.get("draft_n_accepted"), "draft_n_accepted") for timings in found.values())
-    tokens = [timings.get("predicted_n") for timings in found.values()]
-    steps = None
-    if None not in tokens:
-        steps = sum(whole_number(number, "predicted_n") for number in tokens) - accepted - len(tokens)
-    return _without_places("server `timings`", TIMINGS, drafted, accepted, steps)
+    rounds = [of_one for timings in found.values() if (of_one := _rounds(timings)) is not None]
+    if len(rounds) < len(found):
+        each = [_steps(timings) for timings in found.values()]
+        steps = None if None in each else sum(of_one for of_one in each if of_one is not None)
+        return _without_places("server `timings`", TIMINGS, drafted, accepted, steps)
+    return Reading.counted(
+        accepted,
+        drafted,
+        sum(rounds) or None,
+        engine="mlx-vlm" if any("draft_kind" in timings for timings in found.values()) else "llama.cpp",
+        format="server `timings` that count rounds",
+        source=ROUNDS,
+        unknown=("These timings tell nothing of single places.",),
+    )
+
+
+def _steps(timings: dict[str, Any]) -> int | None:
+    """Those that are counted; else the tokens of the response that were no drafts, but for the prefill's."""
+    rounds = _rounds(timings)
+    if rounds is not None or timings.get("predicted_n") is None:
+        return rounds
+    return (
+        whole_number(timings["predicted_n"], "predicted_n") - whole_number(timings["draft_n_accepted"], "draft_n_accepted") - 1
+    )
+
+
+def _rounds(timings: dict[str, Any]) -> int | None:
+    """The steps with drafts, where the timings count them."""
+    name = next((name for name, value in timings.items() if _ROUNDS.fullmatch(name) and value is not None), None)
+    return None if name is None else whole_number(timings[name], name)
 
 
 def read_server_log(text: str) -> Reading | None:
@@ -57,7 +91,7 @@ def read_server_log(text: str) -> Reading | None:
             generated = int(tokens)
         elif proposed:
             drafted, accepted = drafted + int(proposed), accepted + int(kept)
-            of_request = int(kept) / (float(length) - 1) if length and float(length) > 1 else None
+            of_request = round(int(kept) / (float(length) - 1)) if length and float(length) > 1 else None
             if of_request is None and generated is not None:
                 of_request = max(generated - 1 - int(kept), 0)
             generated = None
@@ -91,7 +125,7 @@ def read_statistics(text: str) -> Reading | None:
     told = True
     for _, calls, drafts, kept_some, of_drafter, kept, rest in last.values():
         of_steps = min(int(calls), int(drafts)) or int(drafts)
-        found = re.search(r"#acc rate/pos = \(([\d., ]*)\)", rest)
+        found = re.search(rf"#{_PLACES} *= *\(([\d., ]*)\)", rest)
         told = told and found is not None
         rates = rates_in(found[1]) if found else (int(kept_some) / of_steps,)
         parts.append((of_steps, rates))

@@ -1,6 +1,6 @@
 """What an engine's words say, whichever engine it was."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ class Reading:
         source: The file of the engine that writes the format, and the commit it was read at.
         accepted_per_step: Drafts that were kept, a step.
         drafted_per_step: Drafts, a step: k, or its mean where windows differ.
+        other_drafted_per_step: What this is under the format's other meaning, where the account decides for neither.
         rates: By place, the share of all steps whose draft there was kept (vLLM's per-position acceptance rate). Fewer than
             k where the engine does not tell all.
         num_steps: Steps with drafts.
@@ -34,6 +35,7 @@ class Reading:
     source: str
     accepted_per_step: float | None = None
     drafted_per_step: float | None = None
+    other_drafted_per_step: float | None = None
     rates: tuple[float, ...] = ()
     num_steps: float | None = None
     num_draft_tokens: int | None = None
@@ -88,10 +90,21 @@ def mean(numbers: Iterable[float]) -> float | None:
     return sum(numbers) / len(numbers) if numbers else None
 
 
+def rates_of(histogram: Sequence[int], width: float | None) -> tuple[float, ...]:
+    """By place, the share of the steps that kept as many, from how many steps kept 0, 1, 2 … drafts; it may end at the most
+    that was ever kept."""
+    steps = sum(histogram)
+    tails = [sum(histogram[place:]) / steps for place in range(1, len(histogram))] if steps else []
+    if width is not None and width == int(width):
+        tails += [0.0] * (int(width) - len(tails))
+    return tuple(tails)
+
+
 def weighted_rates(parts: Iterable[tuple[float, tuple[float, ...]]]) -> tuple[float, ...]:
     """Rates of several accounts together, each with its steps; a place that one does not name was never kept there."""
     parts = list(parts)
     steps = sum(n for n, _ in parts)
     places = max((len(rates) for _, rates in parts), default=0)
-    kept = [sum(n * rates[place] for n, rates in parts if place < len(rates)) for place in range(places)]
-    return tuple(k / steps for k in kept) if steps else ()
+    if not steps:
+        return ()
+    return tuple(sum(n / steps * rates[place] for n, rates in parts if place < len(rates)) for place in range(places))

@@ -1,12 +1,13 @@
 """A diagnosis in the terminal."""
 
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console, Group
 from rich.table import Column, Table
 from rich.text import Text
 
-from naive_speculate.doctor.diagnosis import Diagnosis, Window
+from naive_speculate.doctor.diagnosis import Diagnosis, Window, diagnose
 from naive_speculate.doctor.suspects import is_set
 
 BAR = 20
@@ -115,7 +116,15 @@ def _suspects(found: Diagnosis) -> Text:
 
 def caveats(found: Diagnosis) -> list[str]:
     """What was worked out, and what the account does not tell, in sentences."""
-    lines = [*found.reading.derived, *found.reading.unknown]
+    reading = found.reading
+    lines = [*reading.derived, *reading.unknown]
+    if reading.other_drafted_per_step is not None and found.num_draft_tokens == reading.drafted_per_step:
+        read = replace(reading, drafted_per_step=reading.other_drafted_per_step, other_drafted_per_step=None)
+        other = diagnose(read, found.costs)
+        lines.append(
+            f"By the other reading k is {other.num_draft_tokens:.3g}, α {other.alpha:.3f}, and "
+            f"{other.draft_acceptance_rate:.1%} of the drafts are accepted. If you know k, say it (--num-draft-tokens)."
+        )
     if found.num_draft_tokens is not None and not is_set(found.num_draft_tokens):
         lines.append(
             "Windows differ in length: where the drafter ends them when it is unsure, α is that of drafts it was sure of, and "

@@ -4,11 +4,13 @@
 `tokenizer_manager.py` (c60799d0eb1b): the counters were renamed twice. `scheduler_metrics_mixin.py` (78ac30c2056f) logs.
 """
 
+import math
 import re
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
 
-from naive_speculate.doctor.reading import Reading, mean
+from naive_speculate.doctor.reading import Reading, mean, rates_of
 from naive_speculate.doctor.values import objects, whole_number
 
 SOURCE = "python/sglang/srt/managers/tokenizer_manager_components/spec_decoding_meta.py (9155cf0e6eff)"
@@ -17,6 +19,16 @@ _ACCEPTED = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_tok
 _DRAFTED = ("spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")
 _HISTOGRAM = ("spec_correct_drafts_histogram", "spec_accept_histogram")
 _FIELDS = tuple(re.compile(rf"{name}: (\d+(?:\.\d+)?)") for name in ("#running-req", "accept len", "accept rate"))
+_VERIFIED = re.compile(r"speculative[-_]num[-_]draft[-_]tokens['\"]?\s*[=:\s]\s*(\d+)")
+_STEPS = re.compile(r"speculative[-_]num[-_]steps['\"]?\s*[=:\s]\s*(\d+)")
+_MEANINGS = (
+    "“accept rate” is read as accepted ÷ drafted, as SGLang prints it since April 2026 (sglang#23530)",
+    "“accept rate” is read as (accepted + 1) ÷ (drafted + 1), as SGLang printed it before April 2026 (sglang#23530)",
+)
+_UNDECIDED = (
+    "“accept rate” may mean two things, and nothing in the log decides: since April 2026 (sglang#23530) accepted ÷ drafted, as "
+    "the figures here take it, and before that (accepted + 1) ÷ (drafted + 1)."
+)
 _TREES = "With topk above 1 SGLang drafts trees, which it does not say: what it counts as drafted are then all their branches."
 
 
@@ -52,7 +64,7 @@ def read_meta_info(text: str) -> Reading | None:
         told = told and proposed is not None
         drafted += whole_number(proposed, "proposed drafts") if proposed is not None else 0
     width = drafted / steps if told else None
-    rates = _rates(histogram, steps, width) if sum(histogram) == steps else ()
+    rates = rates_of(histogram, width) if sum(histogram) == steps else ()
     return Reading.counted(
         accepted,
         drafted if told else None,
@@ -76,26 +88,67 @@ def read_log(text: str) -> Reading | None:
     if not lines:
         return None
     weight = sum(running for running, _, _ in lines)
-    accepted = sum(running * (length - 1) for running, length, _ in lines) / weight
-    rate = sum(running * (rate or 0.0) for running, _, rate in lines) / weight
+    rated = [(running, length, rate) for running, length, rate in lines if rate is not None]
+    width, other, derived = _width(rated if len(rated) == len(lines) else [], _stated(text))
     return Reading(
         engine="SGLang",
         format="log line “Decode batch”",
         source=LOG_SOURCE,
-        accepted_per_step=accepted,
-        drafted_per_step=round(accepted / rate, 1) if rate and all(line[2] for line in lines) else None,
+        accepted_per_step=sum(running * (length - 1) for running, length, _ in lines) / weight,
+        drafted_per_step=width,
+        other_drafted_per_step=other,
         requests_running=mean(running for running, _, _ in lines),
-        derived=("The window follows from accept len and accept rate, to their two decimals.",) if rate else (),
+        derived=derived,
         unknown=(_TREES, "The line counts nothing, and tells nothing of single places; meta_info's histogram does."),
     )
 
 
-def _rates(histogram: list[int], steps: int, width: float | None) -> tuple[float, ...]:
-    """By place, the share of the steps that kept as many; a histogram ends at the most that was ever kept."""
-    tails = [sum(histogram[place:]) / steps for place in range(1, len(histogram))]
-    if width is not None and width == int(width):
-        tails += [0.0] * (int(width) - len(tails))
-    return tuple(tails)
+def _stated(text: str) -> list[int]:
+    """Windows by the server's arguments, wherever they are printed: the tokens that a step verifies less one, and its steps."""
+    drafted = [int(number) - 1 for number in _VERIFIED.findall(text)]
+    return [k for k in (*drafted, *map(int, _STEPS.findall(text))) if k >= 1]
+
+
+def _width(
+    lines: Sequence[tuple[float, float, float]], stated: Sequence[int]
+) -> tuple[float | None, float | None, tuple[str, ...]]:
+    """The window, what it is under the rate's other meaning where nothing decides, and in words where they come from.
+
+    Args:
+        lines: Requests, accept len and accept rate of each line; none where a line has no rate.
+        stated: Windows that the server's arguments say.
+    """
+    if not lines:
+        return (stated[0], None, ("The window is that of the server's arguments.",)) if stated else (None, None, ())
+    ranges = [_range(lines, own) for own in (0, 1)]
+    for meaning, (low, high) in zip(_MEANINGS, ranges, strict=True):
+        if found := [k for k in stated if low <= k <= high]:
+            return found[0], None, (f"{meaning}: so the rate fits the window of the server's arguments.",)
+    weighted_rate = sum(running * rate for running, _, rate in lines)
+    if not weighted_rate:
+        return None, None, ()
+    means = [sum(running * (length - 1 + own) for running, length, _ in lines) / weighted_rate - own for own in (0, 1)]
+    new, old = (_whole_number_in(*bounds, mean) for bounds, mean in zip(ranges, means, strict=True))
+    if new is not None and old is not None and new != old:
+        return new, old, (_UNDECIDED,)
+    if new is None and old is None:
+        return round(means[0], 1), round(means[1], 1), (_UNDECIDED,)
+    meaning = _MEANINGS[0] if new is not None else _MEANINGS[1]
+    return new or old, None, (f"{meaning}: only so does it fit a whole number of drafts.",)
+
+
+def _range(lines: Sequence[tuple[float, float, float]], own: int) -> tuple[float, float]:
+    """Least and largest k that all lines allow, to their two decimals, where rate = (accepted + own) ÷ (k + own)."""
+    half, rounding = 0.005, 1e-9
+    lows = [(max(length - 1 - half, 0.0) + own) / (rate + half) - own for _, length, rate in lines]
+    highs = [(length - 1 + half + own) / (rate - half) - own if rate > half else math.inf for _, length, rate in lines]
+    return max(lows) - rounding, min(highs) + rounding
+
+
+def _whole_number_in(low: float, high: float, near: float) -> int | None:
+    """The whole number from 1 in a range that is nearest to a third number; None where there is none."""
+    least = max(math.ceil(low), 1)
+    return None if least > high else int(min(max(round(near), least), high))
 
 
 def _first(meta: dict[str, Any], names: tuple[str, ...]) -> Any:

@@ -4,66 +4,87 @@ import ast
 import contextlib
 import json
 import math
+import re
 from collections.abc import Iterator
 from typing import Any
 
 MAX_DEPTH = 40
-PATIENCE = 200
-"""How often a value that goes over several lines is looked for in vain."""
+LONGEST = 200_000
+"""Characters over which what Python prints may go on several lines."""
+PATIENCE, LINES = 8, 20
+"""How often each character may be looked at in vain, on average, and how often several lines may be."""
+_BRACES = re.compile(r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|[{}]""")
 
 
-def objects(text: str, names: tuple[str, ...]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+def objects(text: str, names: tuple[str, ...], depth: int = 0) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """All objects in a text that have one of these names, each with the outermost object around it.
 
-    The text may be one JSON value, one a line (also behind "data: " or a log's beginning), or what Python prints of such.
+    The text may be one JSON value, or have any number of them among other words, on one line or over several; or what Python
+    prints of such; or such texts as strings within such values.
     """
     if not any(name in text for name in names):
         return
-    for value in _values(text):
-        outermost = value if isinstance(value, dict) else {}
-        yield from ((found, outermost) for found in _within(value, names, 0))
+    for value in _values(text, names):
+        for part in value if isinstance(value, list | tuple) else (value,):
+            yield from _within(part, part if isinstance(part, dict) else {}, names, depth)
 
 
-def _values(text: str) -> Iterator[Any]:
-    """The text itself, if it is one value; else what begins with a line's first brace, on one line or several."""
+def _values(text: str, names: tuple[str, ...]) -> Iterator[Any]:
+    """The text itself, if it is one value; else whatever begins with a brace and is a value."""
     with contextlib.suppress(ValueError, RecursionError):
         yield json.loads(text)
         return
-    decoder, at, in_vain = json.JSONDecoder(), 0, 0
-    while (begin := text.find("{", at)) >= 0:
-        line_end = end if (end := text.find("\n", begin)) >= 0 else len(text)
-        line, at = text[begin:line_end], line_end
-        with contextlib.suppress(ValueError, RecursionError):
-            yield decoder.raw_decode(line)[0]
+    decoder, at, patience, lines = json.JSONDecoder(), 0, PATIENCE * len(text), LINES
+    while (begin := text.find("{", at)) >= 0 and patience >= 0:
+        at = begin + 1
+        try:
+            value, at = decoder.raw_decode(text, begin)
+            yield value
             continue
-        if in_vain < PATIENCE:
-            try:
-                value, at = decoder.raw_decode(text, begin)
-                yield value
-                continue
-            except (ValueError, RecursionError):
-                in_vain += 1
-        yield _printed(line)
+        except json.JSONDecodeError as error:
+            patience -= error.pos - begin
+        except (ValueError, RecursionError):  # too deep, or a number of too many digits
+            patience -= 1000
+        line_end = found if (found := text.find("\n", begin)) >= 0 else len(text)
+        end = _end(text, begin, line_end)
+        patience -= (end or line_end) - begin
+        if end is None and lines > 0 and line_end < len(text):
+            lines -= 1
+            end = _end(text, begin, begin + LONGEST)
+        value = None if end is None else _printed(text[begin:end], names)
+        if value is not None and end is not None:
+            at = end
+            yield value
 
 
-def _within(value: Any, names: tuple[str, ...], depth: int) -> Iterator[dict[str, Any]]:
+def _within(
+    value: Any, outermost: dict[str, Any], names: tuple[str, ...], depth: int
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     if depth > MAX_DEPTH:
         return
-    if isinstance(value, dict):
-        if any(name in value for name in names):
-            yield value
-        else:
-            for part in value.values():
-                yield from _within(part, names, depth + 1)
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from _within(part, names, depth + 1)
+    if isinstance(value, str):
+        yield from objects(value, names, depth + 1)
+    elif isinstance(value, dict) and any(name in value for name in names):
+        yield value, outermost
+    elif isinstance(value, dict | list | tuple):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _within(part, outermost, names, depth + 1)
 
 
-def _printed(line: str) -> Any:
-    """What Python prints of a value; None where it is none."""
+def _end(text: str, begin: int, limit: int) -> int | None:
+    """Behind the brace that closes the one at `begin`, those within quotes not counted; None where none does."""
+    depth = 0
+    for found in _BRACES.finditer(text, begin, limit):
+        depth += {"{": 1, "}": -1}.get(found[0], 0)
+        if not depth:
+            return found.end()
+    return None
+
+
+def _printed(text: str, names: tuple[str, ...]) -> Any:
+    """What Python prints of a value; None where it is none, or has none of the names."""
     try:
-        return ast.literal_eval(line.strip()) if "'" in line else None
+        return ast.literal_eval(text) if any(name in text for name in names) else None
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return None
 

@@ -1,16 +1,27 @@
-"""vLLM's log: the line "SpecDecoding metrics", written every few seconds of what was decoded since the one before.
+"""vLLM's log, its requests' metrics and what its benchmark prints.
 
+The log's line "SpecDecoding metrics" is written every few seconds of what was decoded since the one before:
 `vllm/v1/spec_decode/metrics.py`, `SpecDecodingLogging.log`, at ee4ceaae5953; earlier lines have fewer fields, in another order.
 """
 
 import re
+from itertools import zip_longest
+from typing import Any
 
-from naive_speculate.doctor.reading import ROUNDING, Reading, mean, rates_in, weighted_rates
+from naive_speculate.doctor.reading import ROUNDING, Reading, mean, rates_in, rates_of, weighted_rates
+from naive_speculate.doctor.values import objects, whole_number
 
 SOURCE = "vllm/v1/spec_decode/metrics.py, SpecDecodingLogging.log (ee4ceaae5953)"
+REQUEST_SOURCE = "the response's metrics.speculative_decoding (2026)"
+SUMMARY_SOURCE = "vllm bench serve, and examples/offline_inference/spec_decode.py"
 _LINE = re.compile(r"SpecDecoding metrics: (.*)")
 _RATES = re.compile(r"Per-position acceptance rate: \[?([\d., ]+)")
 _RUNNING = re.compile(r"Running: (\d+) reqs")  # vllm/v1/metrics/loggers.py, the line that is written beside it
+_SUMMARY = re.compile(
+    r"^[ \t]*(?:(num_drafts|drafts)|(num_draft_tokens|draft tokens)|(num_accepted_tokens|accepted tokens)"
+    r"|(position|acceptance at token) (\d+)): +(\d+(?:\.\d+)?)[ \t\r]*$",
+    re.MULTILINE | re.IGNORECASE,
+)
 _TOO_FEW = "vLLM's line does not count the steps"
 
 
@@ -44,6 +55,58 @@ def read_log(text: str) -> Reading | None:
         requests_running=running,
         derived=(f"{_TOO_FEW}: they follow from Drafted, Accepted and the rates.",) if counted else (),
         unknown=() if counted else (f"{_TOO_FEW}, and this version's has no rates to tell them from.",),
+    )
+
+
+def read_request(text: str) -> Reading | None:
+    """The metrics of all responses together; None where there are none. Of a streamed response the last account counts."""
+    found: dict[Any, dict[str, Any]] = {}
+    for number, (metrics, outermost) in enumerate(objects(text, ("num_spec_steps",))):
+        found[outermost.get("id", number)] = metrics
+    if not found:
+        return None
+    names = ("num_spec_steps", "num_draft_tokens", "num_accepted_draft_tokens")
+    steps, drafted, accepted = (sum(whole_number(one.get(name), name) for one in found.values()) for name in names)
+    histogram = [0]
+    for one in found.values():
+        counts = [whole_number(count, "acceptance_histogram") for count in one.get("acceptance_histogram") or ()]
+        histogram = [have + more for have, more in zip_longest(histogram, counts, fillvalue=0)]
+    rates = rates_of(histogram, drafted / steps) if steps and sum(histogram) == steps else ()
+    return Reading.counted(
+        accepted,
+        drafted,
+        steps or None,
+        engine="vLLM",
+        format="request metrics",
+        source=REQUEST_SOURCE,
+        rates=rates,
+        unknown=() if rates else ("There is no histogram, so nothing is known of single places.",),
+    )
+
+
+def read_summary(text: str) -> Reading | None:
+    """All runs together that vLLM's benchmark or its example sums up; None where there are none."""
+    totals = [0, 0, 0]  # steps, draft tokens, accepted tokens
+    parts: list[tuple[float, list[float]]] = []
+    for *counts, of_place, place, value in _SUMMARY.findall(text):
+        which = next((index for index, name in enumerate(counts) if name), None)
+        if which is not None:
+            totals[which] += whole_number(float(value), counts[which])
+            parts += [(float(value), [])] if which == 0 else []
+        elif parts and int(place) == len(parts[-1][1]):
+            parts[-1][1].append(float(value) / (100 if of_place.lower() == "position" else 1))
+    steps, drafted, accepted = totals
+    if not steps or not drafted:
+        return None
+    rates = [(of_run, tuple(by_place)) for of_run, by_place in parts]
+    return Reading.counted(
+        accepted,
+        drafted,
+        steps,
+        engine="vLLM",
+        format="summary of a run",
+        source=SUMMARY_SOURCE,
+        rates=weighted_rates(rates) if all(by_place for _, by_place in rates) else (),
     )
 
 

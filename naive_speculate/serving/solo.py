@@ -146,14 +146,17 @@ def _rest(run: Run, told: Told, reason: FinishReason, message: str | None = None
 
 def _decode(decoder: SpeculativeDecoder, request: Request, cancel: CancelFlag, max_rows: int) -> Iterator[list[Event]]:
     run, batch = prepare(decoder, request, cancel, max_rows), decoder.new_batch()
+    records: dict[SequenceState, StepRecord] = {}
     batch.admit(run.rows)
-    yield run.started()
-    while not run.over:
-        records: dict[SequenceState, StepRecord] = {}
-        try:
+    try:
+        yield run.started()
+        while not run.over:
             batch.step(run.rows, records)
-        except Exception as error:
-            yield run.tell(records) + run.end(FinishReason.ERROR, explain(error))
-            return
-        if events := run.tell(records):
-            yield events
+            made = dict(records)
+            records.clear()
+            if events := run.tell(made):
+                yield events
+    except Exception as error:
+        yield run.tell(records) + run.end(FinishReason.ERROR, explain(error))
+    finally:  # also where the host closes this generator
+        batch.release(run.rows)

@@ -15,14 +15,14 @@ class Seconds(NamedTuple):
 
 
 class Stopwatch:
-    """A step's two phases: on the CPU by the wall clock; on CUDA by events in the stream, read after the step's one wait.
+    """A step's two phases: on the CPU by the wall clock; on CUDA by events, read after the step's one wait.
 
     Args:
         device: Where the work runs.
     """
 
     def __init__(self, device: torch.device) -> None:
-        self._cuda = device.type == "cuda"
+        self._device = device
         self.begin()
 
     def begin(self) -> None:
@@ -47,10 +47,10 @@ class Stopwatch:
         return Seconds(_between(self._draft, self._verify), _between(self._verify, end), total)
 
     def _now(self) -> "float | torch.cuda.Event":
-        if not self._cuda:
+        if self._device.type != "cuda":
             return time.perf_counter()
         event = torch.cuda.Event(enable_timing=True)
-        event.record()
+        event.record(torch.cuda.current_stream(self._device))  # the device's, which need not be torch's current one
         return event
 
 

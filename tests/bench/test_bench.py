@@ -1,6 +1,8 @@
 """The benchmark's figures follow from the runs it is given, and its command line keeps its promises."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -128,3 +130,33 @@ def test_a_gguf_file_is_refused_in_one_line(option: str, capsys: pytest.CaptureF
     assert (
         told == f"naive_speculate bench: {option} x.gguf: transformers, with which this compares, does not compute GGUF files\n"
     )
+
+
+PEAK = """
+import re
+from pathlib import Path
+from naive_speculate.bench.measure import peak_bytes
+status = Path("/proc/self/status").read_text()
+print(peak_bytes(), int(re.search(r"VmHWM:\\s+(\\d+) kB", status)[1]) * 1024)
+"""
+WITHOUT_RESOURCE = """
+import sys
+sys.modules["resource"] = None  # as on Windows
+import torch
+from naive_speculate.bench.command import main
+from naive_speculate.bench.measure import memory_mib, peak_bytes
+print(peak_bytes(), memory_mib(torch.device("cpu")))
+"""
+
+
+def printed_by(program: str) -> str:
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_peak_memory_is_in_bytes():
+    found, by_the_kernel = map(int, printed_by(PEAK).split())
+    assert 0.9 * by_the_kernel < found < 100 * by_the_kernel  # Linux counts what the process was before its program, too
+
+
+def test_bench_starts_where_there_is_no_resource_module():
+    assert printed_by(WITHOUT_RESOURCE) == "None {}"

@@ -55,6 +55,13 @@ def test_bad_input_is_one_line_and_status_2(text, options, words):
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_a_log_may_be_in_any_of_unicodes_encodings(encoding):
+    command = [sys.executable, "-m", "naive_speculate", "doctor", "--json"]
+    done = subprocess.run(command, input=samples.VLLM_PROMETHEUS.encode(encoding), capture_output=True, timeout=120)
+    assert json.loads(done.stdout) == diagnose(read(samples.VLLM_PROMETHEUS)).to_dict()
+
+
 def test_it_needs_no_model_and_no_torch():
     code = "import sys, naive_speculate.doctor.command; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0

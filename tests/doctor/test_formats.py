@@ -1,10 +1,16 @@
 """Engines' words are read as their sources mean them."""
 
+import json
+import pprint
+
 import pytest
 
 from naive_speculate.doctor import diagnose, read
+from naive_speculate.doctor.formats import decoded
+from naive_speculate.doctor.report import caveats
 from naive_speculate.events import Event, EventKind
 from naive_speculate.events.metrics import summarize
+from naive_speculate.theory import expected_tokens
 from tests import engine_samples as samples
 
 # format: engine, steps, drafts, accepted, rates of places
@@ -22,6 +28,13 @@ EXPECTED = {
     "SGLANG_META_INFO": ("SGLang", 20, 80, 42, (0.85, 0.65, 0.45, 0.15)),
     "SGLANG_META_INFO_FIRST": ("SGLang", 20, 80, 42, ()),
     "SGLANG_LOG": ("SGLang", None, None, None, ()),
+    "VLLM_REQUEST": ("vLLM", 43, 129, 10, (4 / 43, 3 / 43, 3 / 43)),
+    "VLLM_BENCH": ("vLLM", 1000, 3000, 1300, (0.7, 0.4, 0.2)),
+    "VLLM_EXAMPLE": ("vLLM", 34, 102, 39, (0.56, 0.44, 0.15)),
+    "LLAMACPP_SERVER_WORDS": ("llama.cpp", 87, 259, 167, (0.805, 0.632, 0.483)),
+    "MLX_VLM_TIMINGS": ("mlx-vlm", 30, 90, 81, ()),
+    "SGLANG_FINISH": ("SGLang", 20, 80, 42, ()),
+    "SGLANG_LOG_BEFORE": ("SGLang", None, None, None, ()),
 }
 
 
@@ -91,6 +104,143 @@ def test_of_a_streamed_answer_the_last_account_counts():
     timings += '"draft_n_accepted": %d}}\n'
     reading = read(timings % (4, 3, 2) + timings % (11, 9, 6))
     assert (reading.num_steps, reading.num_accepted_tokens, reading.num_draft_tokens) == (4, 6, 9)
+
+
+def sglang(length: float, rate: float) -> str:
+    return f"Decode batch, #running-req: 4, #token: 90, accept len: {length:.2f}, accept rate: {rate:.2f}, cuda graph: True\n"
+
+
+def before_2026_04(length: float, k: int) -> str:
+    return sglang(length, length / (k + 1))
+
+
+def since_2026_04(length: float, k: int) -> str:
+    return sglang(length, (length - 1) / k)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4, 5, 7, 8, 15])
+@pytest.mark.parametrize("printed", [before_2026_04, since_2026_04])
+def test_lines_of_sglang_decide_what_their_rate_means(k, printed):
+    lengths = [1 + k * share for share in (0.83, 0.41, 0.67, 0.29, 0.73, 0.11)]
+    found = diagnose(read("".join(printed(length, k) for length in lengths)))
+    accepted = sum(round(length, 2) - 1 for length in lengths) / len(lengths)
+    assert found.num_draft_tokens == k
+    assert found.draft_acceptance_rate == pytest.approx(accepted / k)
+    assert expected_tokens(found.alpha, k) == pytest.approx(1 + accepted)
+    assert ("before April 2026" in found.reading.derived[0]) == (printed is before_2026_04)
+
+
+def test_sglangs_zero_shows_what_the_rate_means():
+    assert read(sglang(1, 0.11)).drafted_per_step == 8
+    assert read(sglang(1, 0)).drafted_per_step is None
+    assert read(sglang(4, 1)).drafted_per_step == 3
+    assert read(sglang(4, 1)).other_drafted_per_step is None
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "server_args=ServerArgs(speculative_num_steps={k}, speculative_eagle_topk=1, speculative_num_draft_tokens={more})\n",
+        "python -m sglang.launch_server --speculative-num-steps {k} --speculative-num-draft-tokens {more}\n",
+        "--speculative-num-draft-tokens={more}\n",
+        '{{"speculative_num_steps": {k}}}\n',
+    ],
+)
+def test_the_servers_arguments_decide_what_sglangs_rate_means(arguments):
+    for k in (3, 7):  # 1.60 and 0.20 are 0.6 ÷ 3 and 1.6 ÷ 8
+        reading = read(arguments.format(k=k, more=k + 1) + sglang(1.6, 0.2))
+        assert (reading.drafted_per_step, reading.other_drafted_per_step) == (k, None)
+    assert read(arguments.format(k=5, more=6) + "Decode batch, #running-req: 4, accept len: 2.50\n").drafted_per_step == 5
+
+
+def test_where_nothing_decides_both_meanings_of_sglangs_rate_are_reported():
+    reading = read(sglang(1.6, 0.2))
+    assert (reading.drafted_per_step, reading.other_drafted_per_step) == (3, 7)
+    (line,) = [line for line in caveats(diagnose(reading)) if "other reading" in line]
+    alpha = diagnose(reading, num_draft_tokens=7).alpha
+    assert expected_tokens(alpha, 7) == pytest.approx(1.6)
+    assert f"k is 7, α {alpha:.3f}, and 8.6%" in line
+    settled = diagnose(reading, num_draft_tokens=7)
+    assert settled.num_draft_tokens == 7
+    assert not [line for line in caveats(settled) if "other reading" in line]
+
+
+META = {"id": "a", "completion_tokens": 64, "spec_accept_token_num": 42, "spec_draft_token_num": 80, "spec_verify_ct": 20}
+OBJECTS = {
+    "JSON": json.dumps({"meta_info": META}),
+    "Python": repr({"meta_info": META, "text": "it's {"}),
+    "Python with a part that is no literal": "{'at': nan, 'meta_info': " + repr(META) + "}",
+    "JSON over several lines": json.dumps({"meta_info": META}, indent=2),
+    "Python over several lines": pprint.pformat({"meta_info": META, "ok": True}, width=40),
+    "JSON within a string": json.dumps({"log": f"out {json.dumps({'meta_info': META})}\n", "stream": "stdout"}),
+}
+BEFORE = {
+    "nothing": "",
+    "an object": '{"level": "info"} ',
+    "an empty one": "{} ",
+    "a dict": "obj=Input(params={'n': 1, 'stop': ['}']}, x={}), out=",
+    "braces": "{not json} {{x}} {'a': f(1)} ",
+    "an open brace": "{ open, ",
+}
+
+
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_every_object_is_found_wherever_it_stands(kind, before):
+    other = OBJECTS[kind].replace("'a'", "'b'").replace('"a"', '"b"').replace('"a\\"', '"b\\"')
+    for text in (f"{BEFORE[before]}{OBJECTS[kind]}", f"{BEFORE[before]}{OBJECTS[kind]}, then {other} end\n"):
+        reading = read(text)
+        many = text.count("spec_verify_ct")
+        assert (reading.num_steps, reading.num_accepted_tokens, reading.num_draft_tokens) == (20 * many, 42 * many, 80 * many)
+
+
+@pytest.mark.parametrize("length", ["mean len", "mean acc len", "mean accepted length", "mean acceptance length"])
+@pytest.mark.parametrize("places", ["acc per pos", "acc rate/pos", "acceptance rate per pos", "acceptance rate per position"])
+@pytest.mark.parametrize("between", [", ", "\nslot print_timing: id  1 | task 0 | "])
+def test_llamacpps_request_is_read_in_short_and_in_full_words(length, places, between):
+    for rate in ("draft acceptance", "draft acceptance rate"):
+        line = (
+            f"{rate} = 0.64479 (  167 accepted /   259 generated), {length} =  2.92{between}{places} = (0.805, 0.632, 0.483)\n"
+        )
+        reading = read(line)
+        assert (reading.num_steps, reading.num_draft_tokens, reading.rates) == (87, 259, (0.805, 0.632, 0.483))
+
+
+@pytest.mark.parametrize("name", ["draft_rounds", "n_draft_rounds", "draft_n_rounds", "num_rounds", "n_drafts", "verify_ct"])
+def test_timings_that_count_rounds_are_believed(name):
+    for rounds, drafted, accepted, tokens in ((30, 90, 81, 111), (1, 7, 6, 2)):
+        timings = {"prompt_n": 9, "predicted_n": tokens, name: rounds, "draft_n": drafted, "draft_n_accepted": accepted}
+        reading = read(json.dumps({"timings": timings}))
+        assert (reading.num_steps, reading.drafted_per_step) == (rounds, drafted / rounds)
+        assert not reading.derived
+    with pytest.raises(ValueError, match=f"{name} must be a whole number"):
+        read(json.dumps({name: "many", "draft_n": 4, "draft_n_accepted": 2}))
+
+
+def test_timings_without_rounds_among_some_with_them_are_worked_out():
+    timings = {"prompt_n": 9, "predicted_n": 11, "draft_n": 9, "draft_n_accepted": 6}
+    both = [{"id": 1, "timings": timings}, {"id": 2, "timings": timings | {"draft_rounds": 4}}]
+    assert read(json.dumps(both)).num_steps == 8
+
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"]
+)
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_logs_are_read_in_every_encoding(encoding, mark):
+    for name in ("VLLM_PROMETHEUS", "SGLANG_META_INFO", "LLAMACPP_EXAMPLE", "VLLM_LOG"):
+        text = getattr(samples, name)
+        assert decoded((mark + text).encode(encoding)).lstrip("\ufeff") == text
+        assert read(mark + text) == read(text)
+    words = "“k” = 3, 投机解码 🎉\n" * 3 + "plain words and more of them, as logs have\n" * 9
+    assert decoded(words.encode("utf-8")) == words
+    assert decoded(b"") == ""
+    assert decoded(b"\xff\x80 accept") == "\ufffd\ufffd accept"
+
+
+def test_joined_files_lose_no_line_to_their_marks():
+    first, *rest = samples.VLLM_PROMETHEUS.splitlines(keepends=True)
+    assert read("\ufeff" + first + "\ufeff".join(rest)) == read(samples.VLLM_PROMETHEUS)
 
 
 def test_several_answers_count_together():

@@ -11,6 +11,7 @@ from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.infer.llama.cuda_graphs import GraphLlama
 from naive_speculate.infer.ragged_cache import RaggedKVCache
 from naive_speculate.speculate.request import Request
+from naive_speculate.speculate.stopwatch import Stopwatch
 
 pytestmark = pytest.mark.gpu
 
@@ -102,3 +103,25 @@ def test_a_step_waits_for_the_device_once(cuda_decoder, temperature):
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert len([wait for wait in waits if "synchroniz" in str(wait.message)]) == 1
+
+
+def test_steps_are_timed_on_the_devices_own_current_stream():
+    """On the second GPU too, while the first is torch's current one; a machine with one GPU tests its side stream alone."""
+    for index in reversed(range(torch.cuda.device_count())):
+        device = torch.device("cuda", index)
+        stream = torch.cuda.Stream(device)
+        watch = Stopwatch(device)
+        with torch.cuda.stream(stream):
+            torch.cuda.set_device(0)
+            watch.begin()
+            watch.draft()
+            numbers = torch.randn(2000, 2000, device=device)
+            watch.verify()
+            for _ in range(20):
+                numbers = numbers @ numbers.T / 2000
+            before = torch.cuda.Event()
+            before.record(torch.cuda.current_stream(device))
+            seconds = watch.stop()
+        assert watch._verify.device == device
+        assert before.query()  # what was queued on the device is over once the watch has stopped
+        assert 0 < seconds.verify <= seconds.total

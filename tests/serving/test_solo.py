@@ -4,6 +4,7 @@ import multiprocessing
 import re
 import threading
 from queue import Empty, SimpleQueue
+from typing import ClassVar
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ import torch
 from naive_speculate import SamplingParams, SpeculativeDecoder, Trace
 from naive_speculate.events import EventKind, FinishReason
 from naive_speculate.serving import Request, SoloEngine, Unavailable
+from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, Proposal
 from tests.serving.contract import LONG, PATIENCE, EngineContract, joined
 
 
@@ -171,3 +173,55 @@ def test_requests_are_checked_where_the_device_that_decodes_them_is_not(tiny_pai
     engine = SoloEngine(decoder, wrap=cut_short(0, Unavailable("elsewhere")))
     with pytest.raises(Unavailable, match="elsewhere"):
         joined(engine, Request([1, 2], SamplingParams(seed=1, frequency_penalty=1.0, logit_bias={3: 1.0}, n=2)))
+
+
+class Counting(BatchDrafter):
+    """Proposes token 3, and knows which rows it drafts for; `fails` at the second step."""
+
+    rows: ClassVar[list] = []
+    fails = False
+
+    def admit(self, row):
+        self.rows.append(row)
+
+    def release(self, row):
+        self.rows.remove(row)
+
+    def propose(self, rows, limits) -> Proposal:
+        if self.fails and rows[0].output_ids:
+            raise RuntimeError("a wheel came off")
+        token_ids = torch.full((len(rows), max(limits)), 3)
+        return Proposal(token_ids, torch.nn.functional.one_hot(token_ids, self.vocab_size).float(), list(limits))
+
+
+@pytest.mark.parametrize(
+    ("fails", "wrap", "reason"),
+    [
+        (False, None, FinishReason.LENGTH),
+        (True, None, FinishReason.ERROR),
+        (False, cut_short(2, None), FinishReason.ERROR),
+    ],
+    ids=["over", "failed", "cut off"],
+)
+def test_a_run_gives_its_places_back_however_it_ends(tiny_decoder, monkeypatch, fails, wrap, reason):
+    counting = type("Mine", (Counting,), {"rows": [], "fails": fails})
+    monkeypatch.setitem(DRAFTERS, "mine", counting)
+    seen, over = [], threading.Event()
+
+    def watched(decode):
+        inner = decode if wrap is None else wrap(decode)
+
+        def through(*args):
+            for events in inner(*args):
+                seen.append(len(counting.rows))
+                yield events
+            over.set()
+
+        return through
+
+    engine = SoloEngine(tiny_decoder, wrap=watched)
+    trace = joined(engine, Request([1, 2], SamplingParams(n=2, max_tokens=40, seed=3, ignore_eos=True), drafter="mine"))
+    assert over.wait(PATIENCE)
+    assert {event.finish_reason for event in trace if event.kind == EventKind.FINISHED} == {reason}
+    assert max(seen) == 2
+    assert counting.rows == []

@@ -1,0 +1,98 @@
+"""The wheel works with the lowest versions that it allows. Needs the package index; torch alone is borrowed, not downloaded."""
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import distribution, requires
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+NEEDED = {canonicalize_name(needed.name): needed for needed in map(Requirement, PROJECT["dependencies"])}
+PROGRAM = """
+from importlib.metadata import version
+from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
+from naive_speculate.__main__ import main
+print(version("transformers"), version("numpy"))
+for executor in ("torch", "transformers"):
+    decoder, params = SpeculativeDecoder(load_pair(executor=executor)), SamplingParams(max_tokens=12, temperature=0)
+    drafted = decoder.generate("Once upon a time", params)
+    plain = decoder.generate("Once upon a time", params, num_draft_tokens=0)
+    print(drafted.token_ids == plain.token_ids, len(drafted.token_ids))
+print(main(["generate", "Once upon a time", "--max-tokens", "5", "--json"]))
+"""
+
+
+def lowest(needed: Requirement) -> str:
+    (bound,) = [part.version for part in needed.specifier if part.operator in (">=", "==")]
+    return bound
+
+
+def borrow(name: str, site: Path, borrowed: set[str]) -> None:
+    """Links an installed distribution, and what it needs, into another environment, unless the test installs that itself."""
+    if name in borrowed or (name in NEEDED and name != "torch"):
+        return
+    borrowed.add(name)
+    found = distribution(name)
+    for top in {Path(str(path)).parts[0] for path in found.files or () if not str(path).startswith("..")} - {"__pycache__"}:
+        if not (site / top).exists():
+            (site / top).symlink_to(Path(str(found.locate_file(top))))
+    for line in requires(name) or ():
+        needed = Requirement(line)
+        if needed.marker is None or needed.marker.evaluate({"extra": ""}):
+            borrow(canonicalize_name(needed.name), site, borrowed)
+
+
+def run(*command: str, cwd: Path) -> str:
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, f"{' '.join(command)[:200]} failed; is the package index reachable?\n{done.stderr[-2000:]}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory) -> Path:
+    """A fresh environment with the wheel, the lowest versions of all that it names, and the torch of this one."""
+    folder = tmp_path_factory.mktemp("lowest")
+    source = folder / "source"
+    source.mkdir()
+    for name in ("naive_speculate", "assets", "pyproject.toml", "README.md", "LICENSE"):
+        (source / name).symlink_to(ROOT / name)  # what a build leaves stays out of the repository
+    run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", ".", str(source), cwd=folder)
+    (wheel,) = folder.glob("*.whl")
+    run(sys.executable, "-m", "venv", "--without-pip", "venv", cwd=folder)
+    python = str(folder / "venv" / "bin" / "python")
+    site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder).strip())
+    borrow("torch", site, set())
+    lines = [f"{name}=={lowest(needed)}" for name, needed in NEEDED.items() if name != "torch"]
+    (folder / "lowest.txt").write_text("\n".join(lines) + "\n")
+    pip = (sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-compile", "--disable-pip-version-check")
+    run(*pip, str(wheel), "-c", "lowest.txt", cwd=folder)
+    return folder
+
+
+def test_every_library_that_is_imported_is_declared():
+    shown = subprocess.run(
+        ["git", "grep", "-hoE", r"^ *(import|from) \w+", "--", "naive_speculate/*.py"], cwd=ROOT, capture_output=True, text=True
+    )
+    imported = {line.split()[1] for line in shown.stdout.splitlines()} - {"naive_speculate"} - sys.stdlib_module_names
+    optional = {
+        canonicalize_name(Requirement(line).name) for lines in PROJECT["optional-dependencies"].values() for line in lines
+    }
+    optional.add("matplotlib")  # of `bench --plots`, which names it in its message
+    modules = {"llama_cpp": "llama-cpp-python", "pydantic_core": "pydantic"}
+    declared = {canonicalize_name(modules.get(name, name)) for name in imported}
+    assert declared <= NEEDED.keys() | optional, declared - NEEDED.keys() - optional
+
+
+def test_the_wheel_generates_with_the_lowest_versions_that_it_allows(environment):
+    versions, *runs, _ = run(str(environment / "venv" / "bin" / "python"), "-c", PROGRAM, cwd=environment).splitlines()
+    assert versions.split() == [f"{lowest(NEEDED['transformers'])}.0", f"{lowest(NEEDED['numpy'])}.0.0"]
+    assert runs[:2] == ["True 12"] * 2
+    assert json.loads(runs[-1])["kind"] == "finished"
