@@ -183,7 +183,7 @@ def _load_model(name: str, argument: str, how: _How, device_map: str | None = No
     try:
         config = AutoConfig.from_pretrained(name, trust_remote_code=False)
         found = _dtype(dtype, device, getattr(config, "dtype", None))
-        model, report = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
             name,
             dtype=found,
             trust_remote_code=False,
@@ -192,6 +192,7 @@ def _load_model(name: str, argument: str, how: _How, device_map: str | None = No
             ignore_mismatched_sizes=True,  # they are refused here, by name
             output_loading_info=True,
         )
+        model, report = loaded
         _refuse_if_incomplete(report)
     except _FAILURES as error:
         raise _load_error(argument, name, error) from None
