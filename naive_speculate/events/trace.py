@@ -96,9 +96,7 @@ class Trace:
         return "".join(dumps(event) + "\n" for event in self.events)
 
     @classmethod
-    def from_jsonl(
-        cls, text: str, *, max_line: int | None = None, check: Callable[[Event], None] = lambda _: None
-    ) -> "Trace":
+    def from_jsonl(cls, text: str, *, max_line: int | None = None, check: Callable[[Event], None] = lambda _: None) -> "Trace":
         """Read a trace back.
 
         Args:
