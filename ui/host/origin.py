@@ -82,21 +82,27 @@ class Headers:
             await self._app(scope, receive, send)
             return
         nonce = token_urlsafe(16)
-        html = False
+        held: Message | None = None  # the beginning of a page, until its length is known
 
         async def marked(message: Message) -> None:
-            nonlocal html
+            nonlocal held
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                html = headers.get("content-type", "").startswith("text/html")
                 headers["X-Content-Type-Options"] = "nosniff"
                 headers["Referrer-Policy"] = "same-origin"
                 headers["Content-Security-Policy"] = policy(nonce, embedded=bool(parse_qs(scope["query_string"]).get(b"embed")))
-                if html and "content-length" in headers:
+                if headers.get("content-type", "").startswith("text/html"):
+                    held = message
+                    return
+            elif held is not None:
+                start, held = held, None
+                message = {**message, "body": INLINE.sub(b'<script nonce="%s"' % nonce.encode(), message.get("body", b""))}
+                headers = MutableHeaders(scope=start)
+                if message.get("more_body"):
                     del headers["content-length"]
-            elif html:
-                marks = b'<script nonce="%s"' % nonce.encode()
-                message = {**message, "body": INLINE.sub(marks, message.get("body", b""))}
+                elif scope["method"] != "HEAD":
+                    headers["content-length"] = str(len(message["body"]))
+                await send(start)
             await send(message)
 
         await self._app(scope, receive, marked)
