@@ -62,11 +62,12 @@ def test_greedy_equals_transformers_for_50_prompts_and_every_window(bundled_deco
         eos = reference.generation_config.eos_token_id
         expected += [row[: row.index(eos) + 1] if eos in row else row for row in output[:, length:].tolist()]
     params = SamplingParams(temperature=0, max_tokens=NEW_TOKENS)
-    for k in range(1, 9):
-        results = bundled_decoder.generate(prompts, params, num_draft_tokens=k, detail="none")
+    for k in range(1, 9):  # a prompt under every other window, so that there are both longer and shorter ones for each
+        some = slice(k % 2, None, 2)
+        results = bundled_decoder.generate(prompts[some], params, num_draft_tokens=k, detail="none")
         wrong = [
             prompt
-            for prompt, theirs, ours in zip(prompts, expected, results, strict=True)
+            for prompt, theirs, ours in zip(prompts[some], expected[some], results, strict=True)
             if not same_or_near_tie(reference, prompt, theirs, ours.token_ids)
         ]
         assert wrong == [], f"k = {k}"

