@@ -144,11 +144,11 @@ def _chosen(target: str | Path | None, draft: str | Path | None, head: str | Pat
         found = known.find()
     except ValueError as error:
         raise ValueError(f"target={str(target)!r} {error}") from None
-    own_head, own_draft = known.drafter("head"), known.drafter("draft")
-    chosen = _Chosen(found.path, draft or own_draft, head or own_head, name=known.target, weights=found.weights)
+    ours = known.drafter("head")
+    chosen = _Chosen(found.path, draft or known.drafter("draft"), head or ours, name=known.target, weights=found.weights)
     if not is_gguf(found.path):
         chosen.weights = found.weights.format(str(stored_dtype(found.path)).removeprefix("torch."))
-    if draft is None and (head is None or head == own_head):
+    if draft is None and (head is None or head == ours):
         chosen.measured = {"fastest_drafter": "suffix" if chosen.head is None else "head"}
         if _device(device).type == "cpu":
             chosen.measured |= read_costs(DRAFTERS / known.drafters / COSTS_FILE, chosen.head is not None)
@@ -255,9 +255,10 @@ def _of_gguf(path: Path, dtype: torch.dtype) -> Any:
     """
     from transformers import AutoModelForCausalLM
 
-    model, report = AutoModelForCausalLM.from_pretrained(
+    loaded: Any = AutoModelForCausalLM.from_pretrained(
         str(path.parent), gguf_file=path.name, dtype=dtype, output_loading_info=True
     )
+    model, report = loaded
     if missing := sorted(report["missing_keys"]):
         raise ValueError(f"transformers finds no {missing[0]} in it: pip install 'naive-speculate[gguf]'")
     model.config._name_or_path = model.name_or_path = str(path)

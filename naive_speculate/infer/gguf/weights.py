@@ -181,7 +181,7 @@ def _renamed(config: Any, tensors: Mapping[str, StoredTensor]) -> dict[str, Stor
     found: dict[str, StoredTensor] = {}
     left = dict(tensors)
     for name, shape in expected_shapes(config, *has.values()).items():
-        theirs = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        theirs = names.get_name(name, try_suffixes=(".weight", ".bias")) or name
         tensor = found[name] = left.pop(theirs)
         if tensor.shape != shape:
             raise ValueError(f"{theirs} is {list(tensor.shape)}, its metadata say {list(shape)}")
