@@ -83,6 +83,11 @@ def _check_link(event: gr.EventData) -> None:
             warn(f"there is no {name} {query[name]!r:.80}, to which the link leads")
 
 
+MOST_CALLS = 512
+"""Calls that Gradio works on at once. Those that decode wait in an engine, which shares itself out; with Gradio's own 40, one
+visitor's calls would keep all others in Gradio's queue, which takes them as they come."""
+
+
 def open_queue(page: gr.Blocks, size: int) -> None:
     """Let so many runs wait, and have Gradio look for the next one every 20 ms, and for progress every 50.
 
@@ -104,6 +109,7 @@ def launch(page: gr.Blocks, routes: Sequence[BaseRoute] = (), **where: Any) -> s
         footer_links=["api"],
         ssr_mode=False,
         max_file_size=MAX_TRACE_BYTES,
+        max_threads=MOST_CALLS,
         app_kwargs=server_options([scripts(), *documents(), *routes], [Middleware(Early, view=view)]),
         **where,
     )
