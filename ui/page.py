@@ -87,6 +87,11 @@ def _check_link(event: gr.EventData) -> None:
             warn(f"there is no {name} {query[name]!r:.80}, to which the link leads")
 
 
+MOST_CALLS = 512
+"""Calls that Gradio works on at once. Those that decode wait in an engine, which shares itself out; with Gradio's own 40, one
+visitor's calls would keep all others in Gradio's queue, which takes them as they come."""
+
+
 def open_queue(page: gr.Blocks, size: int) -> None:
     """Let so many runs wait, and have Gradio look for the next one every 20 ms, and for progress every 50.
 
@@ -118,6 +123,7 @@ def launch(page: gr.Blocks, routes: Sequence[BaseRoute] = (), names: Iterable[st
         ssr_mode=False,
         _frontend=False,  # else Gradio asks for the page itself, and gives up where that takes 3 s
         max_file_size=MAX_TRACE_BYTES,
+        max_threads=MOST_CALLS,
         app_kwargs=server_options(
             [scripts(), server_functions(page), *documents(), *routes],
             [Middleware(Known, page=page), Middleware(Early, view=view)],

@@ -34,6 +34,7 @@ def test_a_process_whose_interpreter_is_not_free_ends_in_time():
 
 def test_a_page_with_streams_that_nobody_reads_ends_in_time():
     with Server(NAIVE_SPECULATE_MEASURING="off") as server:
+        server.wait_for("public link", 300)  # what Gradio prints last
         body = json.dumps({"data": ["Once upon a time", 2048, 1.0]}).encode()
         for _ in range(20):
             call = urllib.request.Request(f"{server.url}gradio_api/call/generate", body, {"Content-Type": "application/json"})
