@@ -17,3 +17,10 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a positive whole number, got {text!r}")
     return int(text)
+
+
+def window(text: str) -> int | str:
+    """A number of draft tokens: a whole number or "auto", or an `argparse.ArgumentTypeError`."""
+    if text != "auto" and not text.lstrip("-").isdecimal():
+        raise argparse.ArgumentTypeError(f"must be a whole number or auto, got {text!r}")
+    return text if text == "auto" else int(text)

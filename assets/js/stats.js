@@ -9,6 +9,7 @@ import { luckOf } from "./luck.js";
 const GUESSERS = new Map([
   ["suffix", "A search in the text so far"],
   ["prompt_lookup", "A search in the text so far"],
+  ["suffix+head", "A search in the text, or a draft head,"],
   ["head", "A draft head on the target"],
 ]);
 
