@@ -127,6 +127,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _bench_suite(options: argparse.Namespace, console: Console) -> int:
     """Measure the questions of a suite; returns the exit status. Ctrl-C reports the questions so far."""
     questions, drafters = read_suite(options.suite, options.limit), drafters_of(options.drafters)
+    if options.svg is not None:
+        options.svg.open("a").close()  # where it cannot be written, that is known before hours of work
     if options.threads is not None:
         os.environ[THREADS_VARIABLE] = str(options.threads)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -144,13 +146,13 @@ def _bench_suite(options: argparse.Namespace, console: Console) -> int:
         report = measure_suite(pair, options.suite, questions, *asked, started)
     on_cpu = report["device"] == "cpu"
     report |= {"machine": platform.machine(), "threads": threads if on_cpu else None}
-    if options.svg is not None:
-        options.svg.write_text(suite_svg(report), encoding="utf-8")
     if options.json:
         print(json.dumps(report, indent=2))
     else:
         output = Console()
         show_suite(report, output if output.is_terminal else Console(width=_WIDTH))
+    if options.svg is not None:
+        options.svg.write_text(suite_svg(report), encoding="utf-8")
     return _INTERRUPTED if report["interrupted"] else 0
 
 

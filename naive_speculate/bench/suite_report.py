@@ -10,7 +10,7 @@ from naive_speculate.bench.suite import NONE
 from naive_speculate.palette import LIGHT
 
 _COLORS = ("#0b63a5", "#66367e", "#0d682d", "#8a4b00", "#be1633", "#60646a")
-_NAMES, _WIDTH, _BAR, _GAP = 210, 760, 16, 14
+_NAMES, _WIDTH, _BAR, _GAP = 250, 800, 16, 14
 
 
 def show_suite(report: dict[str, Any], console: Console) -> None:
@@ -73,7 +73,7 @@ def suite_svg(report: dict[str, Any]) -> str:
     """The drawing: for each category and drafter the speed relative to plain decoding, with its interval."""
     drafters = [name for name in report["overall"] if name != NONE]
     every = [one for _, found in rows(report) for one in found.values()]
-    most = max(1.0, *(max(one["over_plain"], *(one["over_plain_interval"] or ())) for one in every))
+    most = max(value for one in every for value in (1.0, one["over_plain"], *(one["over_plain_interval"] or ())))
     scale = (_WIDTH - _NAMES - 60) / most
     body, y = [], 60.0
 

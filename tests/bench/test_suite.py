@@ -14,6 +14,7 @@ from naive_speculate.bench.ways import Run, Way
 from naive_speculate.events import Event, EventKind
 from naive_speculate.events.metrics import Metrics
 from naive_speculate.infer.threads import THREADS_VARIABLE
+from naive_speculate.pair import BUNDLED_PAIR
 
 QUESTIONS = (
     {"question_id": 1, "category": "lists", "turns": ["apples, pears, plums, apples, pears, plums, apples,", "And now?"]},
@@ -162,16 +163,15 @@ def test_bad_options_are_one_line(suite: Path, options: list[str], message: str,
     refused(["--suite", str(suite), *options], message, capsys)
 
 
-def test_what_is_missing_is_named(
-    suite: Path, small_pair: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    target = ["--target", str(small_pair[0])]
+def test_what_is_missing_is_named(suite: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = ["--target", str(BUNDLED_PAIR / "draft")]
     refused(
         ["--suite", str(suite), *target, "--drafters", "suffix+head"],
         "drafter is 'suffix+head', but this pair has no draft head",
         capsys,
     )
     refused(["--suite", str(tmp_path / "none.jsonl")], "none.jsonl", capsys)
+    refused(["--suite", str(suite), "--svg", str(tmp_path / "none" / "x.svg")], "x.svg", capsys)
     suite.write_text("\n", encoding="utf-8")
     refused(["--suite", str(suite)], "the file has no questions", capsys)
 
