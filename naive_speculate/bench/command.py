@@ -153,6 +153,8 @@ def _bench_suite(options: argparse.Namespace, console: Console) -> int:
         show_suite(report, output if output.is_terminal else Console(width=_WIDTH))
     if options.svg is not None:
         options.svg.write_text(suite_svg(report), encoding="utf-8")
+    if report["interrupted"]:
+        print("naive_speculate bench: interrupted", file=sys.stderr)
     return _INTERRUPTED if report["interrupted"] else 0
 
 

@@ -4,7 +4,7 @@ import json
 import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -15,6 +15,7 @@ from naive_speculate.events import Event, EventKind
 from naive_speculate.events.metrics import Metrics
 from naive_speculate.infer.threads import THREADS_VARIABLE
 from naive_speculate.pair import BUNDLED_PAIR
+from naive_speculate.speculate.draft import DRAFTERS, Proposal, SuffixDrafter
 
 QUESTIONS = (
     {"question_id": 1, "category": "lists", "turns": ["apples, pears, plums, apples, pears, plums, apples,", "And now?"]},
@@ -86,6 +87,31 @@ def test_ctrl_c_keeps_the_questions_that_are_complete() -> None:
     assert [question.category for question in answers.questions] == ["a", "b"]
     with pytest.raises(KeyboardInterrupt):
         asked([[2]])
+
+
+def test_an_interrupted_run_reports_what_it_has_with_status_130(
+    suite: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted(SuffixDrafter):
+        """Ctrl-C comes while the second question is drafted for."""
+
+        prompts: ClassVar[list[list[int]]] = []
+
+        def propose(self, rows: Any, limits: Any) -> Proposal:
+            if rows[0].prompt_token_ids not in self.prompts:
+                self.prompts.append(rows[0].prompt_token_ids)
+            if len(self.prompts) == 2:
+                raise KeyboardInterrupt
+            return super().propose(rows, limits)
+
+    monkeypatch.setitem(DRAFTERS, "interrupted", Interrupted)
+    assert main(["--suite", str(suite), "--drafters", "interrupted", "--max-tokens", "4", "--json"]) == 130
+    captured = capsys.readouterr()
+    report = json.loads(captured.out)
+    assert captured.err == "naive_speculate bench: interrupted\n"
+    assert report["interrupted"]
+    assert list(report["categories"]) == ["lists"]
+    assert report["overall"]["interrupted"]["questions"] == 1
 
 
 def test_an_interval_holds_the_median_and_one_value_has_none() -> None:
