@@ -12,14 +12,10 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, NoReturn
 
-from naive_speculate.arguments import Parser, number, whole_number, whole_number_or
+from naive_speculate.arguments import Parser, number, whole_number, whole_number_or, window
 
 DEFAULT_MAX_TOKENS = 128
 INTERRUPTED = 130
-
-
-def _window(text: str) -> int | str:
-    return whole_number_or("auto", text)
 
 
 def _number_or_none(text: str) -> int | None:
@@ -67,12 +63,13 @@ def _add_decoding(parser: argparse.ArgumentParser) -> None:
     strategies = ", ".join(f"{name}{note}" for name, note in notes.items())
     add = parser.add_argument_group("speculation").add_argument
     help = "tokens to draft a step, 0 or auto (default: %(default)s)"
-    add("--num-draft-tokens", type=_window, default=5, metavar="K", help=help)
+    add("--num-draft-tokens", type=window, default=5, metavar="K", help=help)
     help = "end a window after a token that its drafter gave less than this (default: none)"
     add("--draft-confidence", type=number, metavar="C", help=help)
     help = f"how drafts are judged: {strategies} (default: %(default)s)"
     add("--verify-strategy", default="speculative_sampling", metavar="V", help=help)
-    help = f"who drafts: {', '.join(DRAFTERS)}; suffix and prompt_lookup copy from the text so far (default: the pair's own)"
+    copying = "suffix and prompt_lookup copy from the text so far, suffix+head where it repeats itself"
+    help = f"who drafts: {', '.join(DRAFTERS)}; {copying} (default: the pair's own)"
     add("--drafter", metavar="D", help=help)
 
 

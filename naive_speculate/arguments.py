@@ -46,3 +46,8 @@ def positive(text: str) -> int:
     if found < 1:
         raise argparse.ArgumentTypeError(f"must be a positive whole number, got {text!r:.60}")
     return found
+
+
+def window(text: str) -> int | str:
+    """A number of draft tokens: a whole number or "auto", or an `argparse.ArgumentTypeError`."""
+    return whole_number_or("auto", text)

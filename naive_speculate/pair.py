@@ -36,7 +36,8 @@ class ModelPair:
         measured_costs: Costs measured for this pair, for `num_draft_tokens="auto"`; else they are estimated.
         head: A draft head, which drafts from the target's hidden states; None where there is none.
         measured_head_costs: As `measured_costs`, where the head drafts.
-        fastest_drafter: Which of "model", "head" and "suffix" was measured to decode fastest; None where that was not measured.
+        fastest_drafter: Which of "model", "head", "suffix" and "suffix+head" was measured to decode fastest; None where that
+            was not measured.
         weights: Which weights the target has, for people, where its name does not tell; None where nothing need be said.
 
     Raises:
@@ -70,11 +71,10 @@ class ModelPair:
         self.translation  # noqa: B018 - refuses a draft with too few common tokens
         if self.head is not None:
             check_head(self.head, self.target)
-        present = {"model": self.draft, "head": self.head, "suffix": self.target}
+        present = {"model": self.draft, "head": self.head, "suffix": self.target, "suffix+head": self.head}
         if self.fastest_drafter is not None and present.get(self.fastest_drafter) is None:
-            raise ValueError(
-                f"fastest_drafter must be 'model' or 'head' and in the pair, or 'suffix', got {self.fastest_drafter!r:.80}"
-            )
+            allowed = " or ".join(map(repr, present))
+            raise ValueError(f"fastest_drafter must be {allowed} and in the pair, got {self.fastest_drafter!r:.80}")
 
     @cached_property
     def translation(self) -> Translation | None:
@@ -132,14 +132,14 @@ class ModelPair:
         return {role: int(count) for role, count in known.items() if count is not None}
 
     def costs(self, drafter: str) -> CostTable:
-        """Costs of drafting and verifying with a drafter of this name, in target forwards over one token; all but "model" and
-        "head" are taken to draft for nothing.
+        """Costs of drafting and verifying with a drafter of this name, in target forwards over one token; copying is taken to
+        cost nothing, and "suffix+head" what the head costs.
 
         They do not depend on how fast this machine is just now, so that a seed repeats a run everywhere. Without measured
         ones, a forward is taken to cost its share of the weights.
         """
         costs = self.measured_costs or CostTable(self._share(self.draft), tuple(1 + _VERIFY_GROWTH * k for k in range(9)))
-        if drafter == "head":
+        if drafter in ("head", "suffix+head"):
             return self.measured_head_costs or CostTable(self._share(self.head), costs.verify)
         return costs if drafter == "model" else CostTable(0.0, costs.verify)
 

@@ -73,7 +73,7 @@ def _save_shards(tensors: dict[str, torch.Tensor], folder: Path) -> None:
     if len(shards) == 1:
         save_file(shards[0], folder / "model.safetensors", {"format": "pt"})
         return
-    weight_map = {}
+    weight_map: dict[str, str] = {}
     for number, shard in enumerate(shards, 1):
         file = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
         save_file(shard, folder / file, {"format": "pt"})

@@ -26,9 +26,11 @@ class HeadAttention(nn.Module):
 
     def __init__(self, config: LlamaConfig) -> None:
         super().__init__()
-        d, self.head_dim = config.hidden_size, config.head_dim
-        self.groups = config.num_attention_heads // config.num_key_value_heads
-        queries, keys = config.num_attention_heads * self.head_dim, config.num_key_value_heads * self.head_dim
+        d, num_heads, num_kv_heads = config.hidden_size, config.num_attention_heads, config.num_key_value_heads
+        assert num_kv_heads is not None
+        self.head_dim: int = config.head_dim or d // num_heads
+        self.groups = num_heads // num_kv_heads
+        queries, keys = num_heads * self.head_dim, num_kv_heads * self.head_dim
         self.q_proj, self.k_proj = nn.Linear(2 * d, queries, bias=False), nn.Linear(2 * d, keys, bias=False)
         self.v_proj, self.o_proj = nn.Linear(2 * d, keys, bias=False), nn.Linear(queries, d, bias=False)
 

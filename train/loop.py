@@ -117,7 +117,7 @@ class Training:
         loss, _ = self.loss(batch.to(self.device))
         if not torch.isfinite(loss):
             raise TrainingError(f"{self.name}: the loss is {loss.item()} after {self.updates} updates; try lower rates")
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(self.optimizers[1].param_groups[0]["params"], 1.0)
         for optimizer in self.optimizers:
             optimizer.step()

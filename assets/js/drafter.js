@@ -4,7 +4,7 @@
 import { hold, make, svg } from "./dom.js";
 import { percent } from "./format.js";
 
-export const COPYING = new Set(["suffix", "prompt_lookup"]);
+export const COPYING = new Set(["suffix", "suffix+head", "prompt_lookup"]);
 const MOST_LAYERS = 512; // a loaded trace may claim what it likes
 
 export class Drafter {

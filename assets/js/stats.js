@@ -10,6 +10,7 @@ import { tokensPerPass } from "./summary.js";
 const GUESSERS = new Map([
   ["suffix", "A search in the text so far"],
   ["prompt_lookup", "A search in the text so far"],
+  ["suffix+head", "A search in the text, or a draft head,"],
   ["head", "A draft head on the target"],
 ]);
 

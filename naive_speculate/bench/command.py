@@ -2,9 +2,10 @@
 
 import argparse
 import json
+import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
@@ -12,9 +13,9 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from naive_speculate.arguments import Parser, positive
+from naive_speculate.arguments import Parser, positive, window
 from naive_speculate.bench.measure import (
     Line,
     by_batch,
@@ -27,8 +28,11 @@ from naive_speculate.bench.measure import (
     step_costs,
 )
 from naive_speculate.bench.report import save_plots, show
+from naive_speculate.bench.suite import drafters_of, measure_suite, read_suite
+from naive_speculate.bench.suite_report import show_suite, suite_svg
 from naive_speculate.bench.ways import Transformers, Way, our_way
 from naive_speculate.infer.gguf.metadata import is_gguf
+from naive_speculate.infer.threads import THREADS_VARIABLE, computes_beside_torch, num_threads
 from naive_speculate.models import BUNDLED_PAIR, load_pair
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.draft import DRAFTERS
@@ -46,7 +50,10 @@ PROMPTS = (
 STRATEGIES = ("greedy_match", "block_verification", "typical_acceptance")
 CONTEXTS, BATCHES = (100, 250, 500, 1000), (1, 2, 4, 8, 16)
 MODES = {"greedy": 0.0, "temperature 0.8": 0.8}
+_OF_SUITES = ("drafters", "num_draft_tokens", "max_tokens", "temperature", "limit", "threads", "svg")
+_OF_PROMPTS = ("prompts", "new_tokens", "max_draft_tokens", "quick", "plots", "write_costs")
 _COST_CONTEXT = 100
+_INTERRUPTED = 130
 _WIDTH = 160  # of tables that go to a file or a pipe
 _MIDDLE = 4  # the window of the comparisons that have only one
 
@@ -69,14 +76,36 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--write-costs", type=Path, metavar="FILE", help='save what steps cost for num_draft_tokens="auto", and who drafts best'
     )
+    add = parser.add_argument_group("questions instead of prompts: plain decoding and drafters, by category").add_argument
+    add("--suite", type=Path, metavar="FILE", help='JSON lines with "category" and "turns", as of Spec-Bench')
+    add("--drafters", metavar="D,D…", help="which drafters (default: all that the pair has); plain decoding comes with them")
+    add("--num-draft-tokens", type=window, default=5, metavar="K", help="draft tokens per step, or auto (default: %(default)s)")
+    add("--max-tokens", type=positive, default=128, metavar="N", help="most tokens per answer (default: %(default)s)")
+    add("--temperature", type=float, default=0.0, metavar="X", help="0 compares the texts too (default: %(default)s)")
+    add("--limit", type=positive, metavar="N", help="questions per category (default: all)")
+    add("--threads", type=positive, metavar="N", help="threads that compute (default: as for decoding)")
+    add("--svg", type=Path, metavar="FILE", help="save a picture there")
     return parser
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The options; those of the other kind of benchmark are refused."""
+    parser = _parser()
+    options = parser.parse_args(argv)
+    others, why = (_OF_SUITES, "needs --suite") if options.suite is None else (_OF_PROMPTS, "does not go with --suite")
+    for name in others:
+        if getattr(options, name) != parser.get_default(name):
+            parser.error(f"--{name.replace('_', '-')} {why}")
+    return options
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark; returns the exit status."""
-    options = _parser().parse_args(argv)
+    options = _parse(argv)
     console = Console(stderr=True)
     try:
+        if options.suite is not None:
+            return _bench_suite(options, console)
         with redirect_stdout(sys.stderr):
             report, lines = _run(options, console)
             if options.plots is not None:
@@ -93,6 +122,40 @@ def main(argv: Sequence[str] | None = None) -> int:
         output = Console()
         show(report, lines, output if output.is_terminal else Console(width=_WIDTH))
     return 0
+
+
+def _bench_suite(options: argparse.Namespace, console: Console) -> int:
+    """Measure the questions of a suite; returns the exit status. Ctrl-C reports the questions so far."""
+    questions, drafters = read_suite(options.suite, options.limit), drafters_of(options.drafters)
+    if options.svg is not None:
+        options.svg.open("a").close()  # where it cannot be written, that is known before hours of work
+    if options.threads is not None:
+        os.environ[THREADS_VARIABLE] = str(options.threads)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with redirect_stdout(sys.stderr), Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        how = {"device": options.device, "dtype": options.dtype, "executor": options.executor}
+        pair = load_pair(options.target, options.draft, options.head, **how)
+        threads = num_threads()
+        torch.set_num_threads(1 if computes_beside_torch(pair.target) else threads)
+
+        def started(runs: int) -> Callable[[str], None]:
+            task = progress.add_task("measuring", total=runs)
+            return lambda category: progress.update(task, advance=1, description=category)
+
+        asked = (drafters, options.num_draft_tokens, options.temperature, options.max_tokens)
+        report = measure_suite(pair, options.suite, questions, *asked, started)
+    on_cpu = report["device"] == "cpu"
+    report |= {"machine": platform.machine(), "threads": threads if on_cpu else None}
+    if options.json:
+        print(json.dumps(report, indent=2))
+    else:
+        output = Console()
+        show_suite(report, output if output.is_terminal else Console(width=_WIDTH))
+    if options.svg is not None:
+        options.svg.write_text(suite_svg(report), encoding="utf-8")
+    if report["interrupted"]:
+        print("naive_speculate bench: interrupted", file=sys.stderr)
+    return _INTERRUPTED if report["interrupted"] else 0
 
 
 def _run(options: argparse.Namespace, console: Console) -> tuple[dict[str, Any], dict[str, list[Line]]]:

@@ -89,7 +89,7 @@ def compare(ways: Sequence[Way], prompts: Sequence[list[int]], costs: Costs | No
         for way, done in zip(ways, runs, strict=True):
             done.append(way.decode(prompt, seed))
             tick()
-    return [_line(way, done, runs[0], costs) for way, done in zip(ways, runs, strict=True)]
+    return [line_of(way, done, runs[0], costs) for way, done in zip(ways, runs, strict=True)]
 
 
 def forward_costs(
@@ -146,7 +146,7 @@ def step_costs(
 def fastest_drafter(lines: dict[str, list[Line]], window: int) -> str:
     """Which of the trained drafters, which have a line in every mode, decodes fastest with this window over all of them."""
     every = [line for found in lines.values() for line in found]
-    names = {"model": f"k = {window}", "head": f"head, k = {window}"}
+    names = {"model": f"k = {window}", "head": f"head, k = {window}", "suffix+head": f"suffix+head, k = {window}"}
     speeds = {drafter: fmean(line.over_plain for line in every if line.name == name) for drafter, name in names.items()}
     return max(speeds, key=speeds.__getitem__)
 
@@ -243,7 +243,8 @@ def memory_mib(device: torch.device) -> dict[str, float]:
     return found
 
 
-def _line(way: Way, runs: list[Run], plain: list[Run], costs: Costs | None) -> Line:
+def line_of(way: Way, runs: Sequence[Run], plain: Sequence[Run], costs: Costs | None = None) -> Line:
+    """How one way did, from its runs and plain decoding's of the same prompts."""
     pairs = list(zip(runs, plain, strict=True))
     known = [run.metrics for run in runs if run.metrics is not None]
     drafted = sum(m.num_draft_tokens for m in known)

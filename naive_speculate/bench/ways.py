@@ -2,13 +2,14 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from transformers import GenerationConfig
 
+from naive_speculate.events import Event, EventKind
 from naive_speculate.events.metrics import Metrics
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.decoder import SpeculativeDecoder
@@ -23,12 +24,14 @@ class Run:
         seconds: Wall time of the whole call, prompt included.
         target_forwards: Forwards of the target after the prompt's (or with it, where one forward does both).
         metrics: This decoder's figures; None for transformers.
+        steps: This decoder's step events.
     """
 
     token_ids: list[int]
     seconds: float
     target_forwards: int
     metrics: Metrics | None
+    steps: Sequence[Event] = ()
 
 
 Decode = Callable[[list[int], int], Run]
@@ -60,17 +63,19 @@ def our_way(
     verify_strategy: str = "speculative_sampling",
     detail: str = "none",
     drafter: str = "model",
+    ignore_eos: bool = True,
 ) -> Way:
     """This decoder. Without events' details, which transformers does not compute either."""
 
     def decode(prompt: list[int], seed: int) -> Run:
-        params = SamplingParams(temperature=temperature, max_tokens=new_tokens, seed=seed, ignore_eos=True)
+        params = SamplingParams(temperature=temperature, max_tokens=new_tokens, seed=seed, ignore_eos=ignore_eos)
         began = time.perf_counter()
         result = decoder.generate(
             prompt, params, num_draft_tokens=num_draft_tokens, verify_strategy=verify_strategy, drafter=drafter, detail=detail
         )
         seconds = time.perf_counter() - began
-        return Run(list(result.token_ids), seconds, result.metrics.num_spec_steps, result.metrics)
+        steps = [event for event in result.trace if event.kind == EventKind.STEP]
+        return Run(list(result.token_ids), seconds, result.metrics.num_spec_steps, result.metrics, steps)
 
     name = "plain" if num_draft_tokens == 0 else f"k = {num_draft_tokens}"
     if verify_strategy != "speculative_sampling":

@@ -15,7 +15,15 @@ from naive_speculate.sampling.pipeline import LogitsPipeline
 from naive_speculate.sampling.random_source import RandomSource, SeededRandom, fresh_seed
 from naive_speculate.sampling.word_filter import FilterTable, WordFilter
 from naive_speculate.sampling.words import WordList, word_list
-from naive_speculate.speculate.draft import DRAFTERS, GIVEN, HeadDrafter, TranslatedDrafter, TranslatedGivenDrafter, drafter_for
+from naive_speculate.speculate.draft import (
+    DRAFTERS,
+    GIVEN,
+    HeadDrafter,
+    SuffixHeadDrafter,
+    TranslatedDrafter,
+    TranslatedGivenDrafter,
+    drafter_for,
+)
 from naive_speculate.speculate.request import Prompt, Request, check_confidence, check_given, check_window
 from naive_speculate.speculate.run import Run
 from naive_speculate.speculate.sequence import CancelFlag, GivenTokens, SequenceState
@@ -103,7 +111,7 @@ class Admission:
             costs = replace(costs, call=None)  # the host looks at every draft, so that each is a call
         texts, costs_told = self.vocabulary.texts(token_ids), costs.to_dict() if window_size is None else None
         translation = self.pair.translation if drafting in (TranslatedDrafter, TranslatedGivenDrafter) else None
-        head = self.pair.head if drafting is HeadDrafter else None
+        head = self.pair.head if drafting in (HeadDrafter, SuffixHeadDrafter) else None
         rows, emitters = [], []
         for index, pipeline in enumerate(pipelines):
             rows.append(

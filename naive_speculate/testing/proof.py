@@ -12,7 +12,7 @@ import torch
 from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.decoder import SpeculativeDecoder
-from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, HeadDrafter
+from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, HeadDrafter, SuffixHeadDrafter
 from naive_speculate.speculate.verify import VERIFIERS, Verifier, VerifyStrategy
 from naive_speculate.testing.enumeration import Enumeration, Outputs, enumerate_paths, largest_difference
 from naive_speculate.testing.paths import Deviation, Path, number, numbers
@@ -21,6 +21,7 @@ from naive_speculate.testing.toys import ToyModel
 
 MAX_VOCABULARY = 8
 _COARSE = 1e-6
+_WITH_HEAD = ("head", "suffix+head", HeadDrafter, SuffixHeadDrafter)
 _ATTRIBUTES = ("greedy", "lossy", "judges_all", "needs_uniforms", "has_thresholds")
 
 
@@ -114,7 +115,7 @@ def prove_lossless(
         verifier: A name in `VERIFIERS`, a class or an instance; by default, both lossless ones with uniform draws.
         drafter: A name in `DRAFTERS`, a class or an instance (for as many tokens as it was made for, at most 8); by default,
             with a verifier given, a draft model and prompt lookup.
-        pair: Models of few tokens to enumerate with, instead of several pairs of toys (for "head", those with one).
+        pair: Models of few tokens to enumerate with, instead of several pairs of toys (with a head, where one drafts).
         prompt: Token ids that begin every sequence, instead of two.
         params: How tokens are chosen, instead of several ways.
         num_draft_tokens: Tokens to draft, instead of 1 to 3.
@@ -133,7 +134,7 @@ def prove_lossless(
             f"params must sample, got temperature={params.temperature}: greedy decoding matches, whatever the verifier"
         )
     vocab_size = drafter.vocab_size if isinstance(drafter, BatchDrafter) else None
-    cases = list(_cases(pair, prompt, params, num_draft_tokens, vocab_size, with_head=drafter in ("head", HeadDrafter)))
+    cases = list(_cases(pair, prompt, params, num_draft_tokens, vocab_size, with_head=drafter in _WITH_HEAD))
     with ExitStack() as registered:
         strategies: list[str] = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION]
         drafters = [name for name in ("model", "suffix", "prompt_lookup") if DRAFTERS[name].obstacle(cases[0].pair) is None]

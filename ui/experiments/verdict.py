@@ -10,6 +10,7 @@ DRAFTER_WORDS = {
     "model": ("Draft model", "the draft model"),
     "head": ("Draft head", "the draft head"),
     "suffix": ("Suffix decoding", "suffix decoding"),
+    "suffix+head": ("Suffix and head", "suffix decoding with the head"),
     "prompt_lookup": ("Prompt lookup", "prompt lookup"),
 }
 """What a drafter is called, as a title and in a sentence."""

@@ -45,12 +45,18 @@ def quoted(event: Event) -> str:
 
 def _guess(case: Case) -> str:
     event, drafter = case.event, setting(case.settings, "drafter")
-    if drafter in COPYING:
+    if _copied(case):
         return f"{quoted(event)} was copied from earlier text that went on like this: a guess without a model."
-    guess = f"The draft {'head' if drafter == 'head' else 'model'} guessed {quoted(event)}"
+    guess = f"The draft {'head' if drafter in ('head', 'suffix+head') else 'model'} guessed {quoted(event)}"
     if event.draft_prob is None:
         return f"{guess}."
     return f"{guess}, to which it gave probability {number(event.draft_prob)}."
+
+
+def _copied(case: Case) -> bool:
+    """Whether the token was copied; where a head may have drafted it, its draft says so."""
+    drafts = (event for event in case.step if event.kind == EventKind.PROPOSED and event.index == case.event.index)
+    return setting(case.settings, "drafter") in COPYING or any(draft.copied_from is not None for draft in drafts)
 
 
 def _verdict_alone(case: Case) -> str:
@@ -111,7 +117,7 @@ def _sampling(case: Case) -> list[str]:
 
 
 def _gave(case: Case, p: float, q: float) -> str:
-    if setting(case.settings, "drafter") in COPYING:
+    if _copied(case):
         return f"{_guess(case)} Such a guess counts as certain (q = {number(q)}); the target gives it {number(p)}"
     mine, its = apart(q, p)
     verb = "the target" if p >= q else "the target only"

@@ -23,7 +23,7 @@ from ui.host.zero import on_zero_gpu, zero_gpu
 
 DECODING = "decoding"
 """What Gradio's queue calls the runs that wait for a place."""
-NEEDS = {"model": "draft", "head": "head"}
+NEEDS = {"model": "draft", "head": "head", "suffix+head": "head"}
 """Which of a pair's models a drafter drafts with."""
 WARM_PROMPT = "Once upon a time there was"
 WARM_RUNS = 2

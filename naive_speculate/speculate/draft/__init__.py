@@ -7,12 +7,14 @@ from naive_speculate.speculate.draft.model import ModelDrafter
 from naive_speculate.speculate.draft.prompt_lookup import PromptLookupDrafter
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Draft, Proposal, check_proposal, merge
 from naive_speculate.speculate.draft.suffix import SuffixDrafter
+from naive_speculate.speculate.draft.suffix_head import SuffixHeadDrafter
 from naive_speculate.speculate.draft.translated import TranslatedDrafter
 
 DRAFTERS: dict[str, type[BatchDrafter]] = {
     "model": ModelDrafter,
     "head": HeadDrafter,
     "suffix": SuffixDrafter,
+    "suffix+head": SuffixHeadDrafter,
     "prompt_lookup": PromptLookupDrafter,
 }
 """Drafters by the name that `drafter` takes; `DRAFTERS["mine"] = Mine` adds one."""
@@ -41,6 +43,7 @@ __all__ = [
     "PromptLookupDrafter",
     "Proposal",
     "SuffixDrafter",
+    "SuffixHeadDrafter",
     "TranslatedDrafter",
     "TranslatedGivenDrafter",
     "check_proposal",

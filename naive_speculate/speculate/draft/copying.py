@@ -88,7 +88,15 @@ class CopyingDrafter(BatchDrafter, ABC, Generic[Index]):
 
     def propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
         """See `BatchDrafter.propose`; where nothing is found, a row's window is empty."""
-        copies = [_cut(self.copy(self.indexes[row], limit), row) for row, limit in zip(rows, limits, strict=True)]
+        return self.proposal(rows, self.copies(rows, limits))
+
+    def copies(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> list[Copy]:
+        """What may follow each row's text, at most `limits[i]` tokens."""
+        return [self.copy(self.indexes[row], limit) for row, limit in zip(rows, limits, strict=True)]
+
+    def proposal(self, rows: Sequence[SequenceState], copies: Sequence[Copy]) -> Proposal:
+        """Copies as windows: each ends at a stop token, before a filtered word, or where the row's adaptive window does."""
+        copies = [_cut(copy, row) for row, copy in zip(rows, copies, strict=True)]
         lengths = [len(copy.token_ids) for copy in copies]
         width = max(lengths)
         padded = [copy.token_ids + [0] * (width - length) for copy, length in zip(copies, lengths, strict=True)]

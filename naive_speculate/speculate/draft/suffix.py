@@ -37,12 +37,14 @@ class SuffixDrafter(CopyingDrafter[SuffixIndex]):
     Attributes:
         max_spec_factor: How many tokens may be drafted for each one that matches. The authors' code begins with 1; on repeating
             text (`benchmarks/drafters.py`) 8 gives more tokens a forward, at a little more waste.
+        min_match: How many tokens must match at least.
     """
 
     title = "Suffix decoding"
     about = "No model: copies what most often followed where the text stood like this before. For lists, code, quotations."
 
     max_spec_factor = 8.0
+    min_match = 1
 
     def new_index(self, token_ids: list[int]) -> SuffixIndex:
         return SuffixIndex(token_ids)
@@ -69,7 +71,7 @@ class SuffixDrafter(CopyingDrafter[SuffixIndex]):
             yield index.trie.follow(node, self._most(length, limit), MIN_PROB)
 
     def _most(self, length: int, limit: int) -> int:
-        return min(limit, int(length * self.max_spec_factor + 1e-6))
+        return min(limit, int(length * self.max_spec_factor + 1e-6)) if length >= self.min_match else 0
 
 
 def _as_copy(path: Path, source: int | None) -> Copy:

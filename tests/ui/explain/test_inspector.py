@@ -156,6 +156,14 @@ def test_a_copied_guess_is_told_as_certain(drafter):
     assert "draft model" not in words
 
 
+@pytest.mark.parametrize(("source", "words"), [(3, "was copied from earlier text"), (None, "The draft head guessed")])
+def test_of_suffix_and_head_the_one_that_drafted_is_named(source, words):
+    drafted = token(PROPOSED, " king", draft_prob=1.0, copied_from=source)
+    assert words in said(step_of(drafted, drafter="suffix+head"), PROPOSED)
+    judged = step_of(drafted, token(ACCEPTED, " king", **KING, uniform=0.1), drafter="suffix+head")
+    assert ("was copied from earlier text" in said(judged, ACCEPTED)) == (source is not None)
+
+
 @pytest.mark.parametrize("drafter", ["model", "head"])
 def test_who_guessed_is_said(drafter):
     words = said(step_of(token(PROPOSED, " king", draft_prob=0.6), drafter=drafter), PROPOSED)

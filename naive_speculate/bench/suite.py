@@ -1,0 +1,236 @@
+"""`bench --suite FILE`: plain decoding and drafters on questions by category, as Spec-Bench has them.
+
+Spec-Bench: Xia et al. 2024 (arXiv 2401.07851), github.com/hemingkx/Spec-Bench. Each question is decoded plainly and with each
+drafter in turn; the order moves on by one with every question. Times include the prompt.
+"""
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from naive_speculate.bench.measure import line_of
+from naive_speculate.bench.ways import Run, Way, our_way
+from naive_speculate.events.metrics import summarize
+from naive_speculate.pair import ModelPair
+from naive_speculate.sampling.params import SamplingParams
+from naive_speculate.speculate.decoder import SpeculativeDecoder
+from naive_speculate.speculate.draft import DRAFTERS
+from naive_speculate.speculate.request import Request
+
+NONE = "none"
+"""Plain decoding's name among the drafters; it is always measured."""
+_WARM_UP = 8
+_DRAWS, _EDGE = 1000, 0.025
+
+
+@dataclass(frozen=True)
+class Question:
+    """The first turn of a question, its category, and its line in the file."""
+
+    category: str
+    text: str
+    line: int
+
+
+@dataclass
+class Answers:
+    """What was measured: for each question that was decoded every way, a run by each drafter, in the same order."""
+
+    questions: list[Question] = field(default_factory=list)
+    runs: list[dict[str, Run]] = field(default_factory=list)
+    interrupted: bool = False
+
+
+def read_suite(path: Path, limit: int | None = None) -> list[Question]:
+    """The questions of a file of JSON lines with `category` and `turns`, at most `limit` of each category.
+
+    Raises:
+        ValueError: Naming the line that is not such a question, or the file if it has none.
+        OSError: If it cannot be read.
+    """
+    found: list[Question] = []
+    seen: dict[str, int] = {}
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            data = json.loads(line)
+        except ValueError as error:  # text that is not UTF-8, too
+            raise ValueError(f"--suite {path}, line {number}: no JSON: {error}") from None
+        category, turns = (data.get(name) if isinstance(data, dict) else None for name in ("category", "turns"))
+        where = f"--suite {path}, line {number}"
+        if not isinstance(category, str) or not category:
+            raise ValueError(f'{where}: "category" must be a text, got {category!r:.80}')
+        if not isinstance(turns, list) or not turns or not isinstance(turns[0], str) or not turns[0]:
+            raise ValueError(f'{where}: "turns" must be a list that begins with a text, got {turns!r:.80}')
+        seen[category] = seen.get(category, 0) + 1
+        if limit is None or seen[category] <= limit:
+            found.append(Question(category, turns[0], number))
+    if not found:
+        raise ValueError(f"--suite {path}: the file has no questions")
+    return found
+
+
+def drafters_of(given: str | None) -> list[str] | None:
+    """The drafters that a list with commas names; None where none is given.
+
+    Raises:
+        ValueError: If one is not in the registry.
+    """
+    if given is None:
+        return None
+    names = [name.strip() for name in given.split(",")]
+    for name in names:
+        if name != NONE and name not in DRAFTERS:
+            raise ValueError(f"--drafters must be of {', '.join([*DRAFTERS, NONE])}, got {name!r:.80}")
+    return [name for name in dict.fromkeys(names) if name != NONE]
+
+
+def those_of(pair: ModelPair) -> list[str]:
+    """The drafters of the registry that the pair has what it takes for."""
+    return [name for name, kind in DRAFTERS.items() if kind.obstacle(pair) is None]
+
+
+def encode(decoder: SpeculativeDecoder, path: Path, questions: Sequence[Question]) -> list[list[int]]:
+    """The questions as token ids, in the tokenizer's chat template where it has one.
+
+    Raises:
+        ValueError: Naming the line of a question that the pair cannot take.
+    """
+    prompts, chat = [], decoder.admission.has_chat_template
+    for question in questions:
+        try:
+            run = decoder.prepare(Request(question.text, num_draft_tokens=0, chat=chat))
+        except ValueError as error:
+            raise ValueError(f"--suite {path}, line {question.line}: {error}") from None
+        prompts.append(run.rows[0].prompt_token_ids)
+    return prompts
+
+
+def ways_of(
+    decoder: SpeculativeDecoder, drafters: Sequence[str], num_draft_tokens: int | str, temperature: float, max_tokens: int
+) -> dict[str, Way]:
+    """Plain decoding and the drafters, by name.
+
+    Raises:
+        ValueError: If the pair has not what a drafter needs, or a number is out of its range.
+    """
+    params = SamplingParams(temperature=temperature, max_tokens=max_tokens)
+    for drafter in drafters:
+        decoder.prepare(Request([0], params, num_draft_tokens=num_draft_tokens, drafter=drafter))
+    plain = {NONE: our_way(decoder, 0, temperature, max_tokens, ignore_eos=False)}
+    return plain | {
+        name: our_way(decoder, num_draft_tokens, temperature, max_tokens, drafter=name, ignore_eos=False) for name in drafters
+    }
+
+
+def ask(
+    ways: dict[str, Way],
+    warm_ups: dict[str, Way],
+    questions: Sequence[Question],
+    prompts: Sequence[list[int]],
+    tick: Callable[[str], None],
+) -> Answers:
+    """Decode every question every way, in turn; Ctrl-C ends it after the last question that is complete."""
+    answers, names = Answers(), list(ways)
+    try:
+        for way in warm_ups.values():
+            way.decode(prompts[0], 0)
+        for number, (question, prompt) in enumerate(zip(questions, prompts, strict=True)):
+            first = number % len(names)
+            runs = {}
+            for name in (*names[first:], *names[:first]):
+                runs[name] = ways[name].decode(prompt, number)
+                tick(question.category)
+            answers.questions.append(question)
+            answers.runs.append(runs)
+    except KeyboardInterrupt:
+        if not answers.runs:
+            raise
+        answers.interrupted = True
+    return answers
+
+
+def figures(ways: dict[str, Way], answers: Answers, temperature: float) -> dict[str, Any]:
+    """Figures by category and drafter, and overall."""
+    categories = list(dict.fromkeys(question.category for question in answers.questions))
+    by_category = {
+        category: [
+            runs for question, runs in zip(answers.questions, answers.runs, strict=True) if question.category == category
+        ]
+        for category in categories
+    }
+    return {
+        "categories": {category: _figures(ways, runs, temperature) for category, runs in by_category.items()},
+        "overall": _figures(ways, answers.runs, temperature),
+    }
+
+
+def _figures(ways: dict[str, Way], every: Sequence[dict[str, Run]], temperature: float) -> dict[str, Any]:
+    plain, found = [runs[NONE] for runs in every], {}
+    for name, way in ways.items():
+        runs = [one[name] for one in every]
+        line = line_of(way, runs, plain)
+        steps = summarize(event for run in runs for event in run.steps)
+        ratios = [_rate(run) / _rate(other) for run, other in zip(runs, plain, strict=True)]
+        found[name] = {
+            "questions": len(runs),
+            "tokens_per_step": line.tokens_per_forward,
+            "conditional_acceptance": steps.acceptance_rate_per_position,
+            "marginal_acceptance": steps.unconditional_acceptance_rate_per_position,
+            "tokens_per_second": line.tokens_per_second,
+            "over_plain": line.over_plain,
+            "over_plain_interval": interval(ratios) if name != NONE else None,
+            "draft_ms": line.draft_ms,
+            "step_ms": line.step_ms,
+            "same_as_plain": line.same_as_plain if temperature == 0 else None,
+        }
+    return found
+
+
+def interval(values: Sequence[float]) -> list[float] | None:
+    """The 95% bootstrap interval of a median; of a single value, which knows nothing of its spread, there is none."""
+    if len(values) < 2:
+        return None
+    dice = random.Random(0)
+    draws = sorted(median(dice.choices(values, k=len(values))) for _ in range(_DRAWS))
+    return [draws[round(_EDGE * _DRAWS)], draws[-1 - round(_EDGE * _DRAWS)]]
+
+
+def _rate(run: Run) -> float:
+    return len(run.token_ids) / run.seconds
+
+
+def measure_suite(
+    pair: ModelPair,
+    path: Path,
+    questions: Sequence[Question],
+    drafters: Sequence[str] | None,
+    num_draft_tokens: int | str,
+    temperature: float,
+    max_tokens: int,
+    started: Callable[[int], Callable[[str], None]],
+) -> dict[str, Any]:
+    """The whole report; `started` is called with the number of runs, and what it returns after each, with its category."""
+    decoder = SpeculativeDecoder(pair)
+    names = those_of(pair) if drafters is None else drafters
+    ways = ways_of(decoder, names, num_draft_tokens, temperature, max_tokens)
+    warm_ups = ways_of(decoder, names, num_draft_tokens, temperature, min(_WARM_UP, max_tokens))
+    prompts = encode(decoder, path, questions)
+    answers = ask(ways, warm_ups, questions, prompts, started(len(ways) * len(questions)))
+    return {
+        "suite": path.name,
+        **{role: pair.names.get(role) for role in ("target", "draft", "head")},
+        "device": str(decoder.admission.device),
+        "executor": getattr(pair.target, "executor", "transformers"),
+        "chat": decoder.admission.has_chat_template,
+        "num_draft_tokens": num_draft_tokens,
+        "max_tokens": max_tokens,
+        "temperature": temperature,
+        "interrupted": answers.interrupted,
+        **figures(ways, answers, temperature),
+    }

@@ -1,0 +1,103 @@
+"""What `bench --suite` measured, as a table and as a picture (SVG)."""
+
+import html
+from typing import Any
+
+from rich.console import Console
+from rich.table import Column, Table
+
+from naive_speculate.bench.suite import NONE
+from naive_speculate.palette import LIGHT
+
+_COLORS = ("#0b63a5", "#66367e", "#0d682d", "#8a4b00", "#be1633", "#60646a")
+_NAMES, _WIDTH, _BAR, _GAP = 250, 800, 16, 14
+
+
+def show_suite(report: dict[str, Any], console: Console) -> None:
+    """Print the table, a row a category and drafter."""
+    console.print(said(report))
+    headings = (
+        "questions",
+        "tokens/step",
+        "accepted by index",
+        "conditional",
+        "tokens/s",
+        "× plain",
+        "95%",
+        "same text",
+    )
+    table = Table(Column("category", no_wrap=True), Column("drafter", no_wrap=True))
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for category, found in rows(report):
+        for number, (drafter, one) in enumerate(found.items()):
+            table.add_row(category if number == 0 else "", drafter, *_cells(one), end_section=number == len(found) - 1)
+    console.print(table)
+
+
+def said(report: dict[str, Any]) -> str:
+    """One line on what was measured how, in plain text."""
+    models = ", ".join(f"{role} {report[role]}" for role in ("target", "draft", "head") if report[role])
+    chat = "chat template" if report["chat"] else "no chat template"
+    how = f"k = {report['num_draft_tokens']}, temperature {report['temperature']:g}, {report['max_tokens']} tokens, {chat}"
+    ended = " Interrupted: only the questions so far." if report["interrupted"] else ""
+    where = f"{report['device']}, {report['threads']} threads" if report["threads"] else report["device"]
+    return f"{report['suite']}: {models}, on {where}; {how}.{ended}"
+
+
+def rows(report: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """The categories, and overall where there are several."""
+    found = list(report["categories"].items())
+    return found if len(found) == 1 else [*found, ("overall", report["overall"])]
+
+
+def _cells(one: dict[str, Any]) -> list[str]:
+    between = one["over_plain_interval"]
+    return [
+        str(one["questions"]),
+        f"{one['tokens_per_step']:.2f}",
+        _rates(one["marginal_acceptance"]),
+        _rates(one["conditional_acceptance"]),
+        f"{one['tokens_per_second']:.1f}",
+        f"{one['over_plain']:.2f}",
+        "" if between is None else f"{between[0]:.2f}–{between[1]:.2f}",
+        "" if one["same_as_plain"] is None else f"{one['same_as_plain']:.0%}",
+    ]
+
+
+def _rates(rates: list[float | None]) -> str:
+    return " ".join("–" if rate is None else f"{rate:.2f}" for rate in rates)
+
+
+def suite_svg(report: dict[str, Any]) -> str:
+    """The drawing: for each category and drafter the speed relative to plain decoding, with its interval."""
+    drafters = [name for name in report["overall"] if name != NONE]
+    every = [one for _, found in rows(report) for one in found.values()]
+    most = max(value for one in every for value in (1.0, one["over_plain"], *(one["over_plain_interval"] or ())))
+    scale = (_WIDTH - _NAMES - 60) / most
+    body, y = [], 60.0
+
+    def words(x: float, text: str, anchor: str = "start", color: str = LIGHT.ink) -> str:
+        return f'<text x="{x:g}" y="{y + 12:g}" font-size="13" fill="{color}" text-anchor="{anchor}">{html.escape(text)}</text>'
+
+    for category, found in rows(report):
+        body.append(words(10, category))
+        for number, name in enumerate(drafters):
+            one, color = found[name], _COLORS[number % len(_COLORS)]
+            width, between = one["over_plain"] * scale, one["over_plain_interval"] or [one["over_plain"]] * 2
+            low, high = (_NAMES + value * scale for value in between)
+            body.append(words(_NAMES - 8, name, "end", color))
+            body.append(f'<rect x="{_NAMES}" y="{y:g}" width="{width:g}" height="{_BAR}" fill="{color}" fill-opacity="0.6"/>')
+            body.append(f'<path d="M{low:g} {y + _BAR / 2:g}H{high:g}" stroke="{LIGHT.ink}" stroke-width="1.5"/>')
+            body.append(words(max(high, _NAMES + width) + 6, f"{one['over_plain']:.2f}"))
+            y += _BAR + 3
+        y += _GAP
+    plain, title = _NAMES + scale, html.escape(said(report))
+    body.append(f'<path d="M{plain:g} 48V{y:g}" stroke="{LIGHT.ink}" stroke-dasharray="4 3"/>')
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {y + 10:g}" width="{_WIDTH}" height="{y + 10:g}" '
+        f'font-family="system-ui, sans-serif" role="img"><title>{title}</title><rect width="100%" height="100%" '
+        f'fill="{LIGHT.page}"/><text x="10" y="24" font-size="16" fill="{LIGHT.ink}">Speed relative to plain decoding, with '
+        f'95% intervals</text><text x="{plain:g}" y="44" font-size="12" fill="{LIGHT.muted}" text-anchor="middle">plain</text>'
+        f"{''.join(body)}</svg>\n"
+    )

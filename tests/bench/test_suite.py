@@ -1,0 +1,227 @@
+"""`bench --suite`: its figures follow from its runs, drafted texts are plain decoding's, and bad input is one line."""
+
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from naive_speculate.bench import main
+from naive_speculate.bench.suite import Question, ask, figures, interval, read_suite
+from naive_speculate.bench.ways import Run, Way
+from naive_speculate.events import Event, EventKind
+from naive_speculate.events.metrics import Metrics
+from naive_speculate.infer.threads import THREADS_VARIABLE
+from naive_speculate.pair import BUNDLED_PAIR
+from naive_speculate.speculate.draft import DRAFTERS, Proposal, SuffixDrafter
+
+QUESTIONS = (
+    {"question_id": 1, "category": "lists", "turns": ["apples, pears, plums, apples, pears, plums, apples,", "And now?"]},
+    {"question_id": 2, "category": "tales & more", "turns": ["Once upon a time"]},
+    {"question_id": 3, "category": "lists", "turns": ["one two three, one two three, one two"]},
+)
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    path = tmp_path / "suite.jsonl"
+    path.write_text("".join(json.dumps(question) + "\n" for question in QUESTIONS) + "\n", encoding="utf-8")
+    return path
+
+
+def step(accepted: int, drafted: int) -> Event:
+    return Event(EventKind.STEP, num_draft=drafted, num_accepted=accepted)
+
+
+def made(token_ids: list[int], seconds: float, steps: list[Event]) -> Run:
+    return Run(token_ids, seconds, len(steps), Metrics(num_spec_steps=len(steps)), steps)
+
+
+def way(name: str, runs: dict[int, Run], calls: list[tuple[str, int]]) -> Way:
+    def decode(prompt: list[int], seed: int) -> Run:
+        calls.append((name, prompt[0]))
+        if prompt[0] not in runs:
+            raise KeyboardInterrupt
+        return runs[prompt[0]]
+
+    return Way(name, 2, True, decode, name)
+
+
+def asked(prompts: list[list[int]]) -> tuple[dict[str, Way], Any, list[tuple[str, int]]]:
+    """Two ways on as many questions as there are prompts, of which the third's is interrupted."""
+    calls: list[tuple[str, int]] = []
+    plain = {0: made([1, 2, 3, 4], 4.0, [step(0, 0)] * 4), 1: made([5, 6, 7, 8], 2.0, [step(0, 0)] * 4)}
+    fast = {0: made([1, 2, 3, 4], 1.0, [step(2, 2), step(0, 2)]), 1: made([5, 6, 7, 9], 1.0, [step(1, 2), step(1, 2)])}
+    ways = {"none": way("none", plain, calls), "head": way("head", fast, calls)}
+    questions = [Question(category, "text", 1) for category in ("a", "b", "a")][: len(prompts)]
+    return ways, ask(ways, {}, questions, prompts, lambda category: None), calls
+
+
+def test_figures_follow_from_the_runs_by_category_and_overall() -> None:
+    ways, answers, calls = asked([[0], [1]])
+    assert calls == [("none", 0), ("head", 0), ("head", 1), ("none", 1)]  # the order moves on
+    found = figures(ways, answers, 0.0)
+    first, overall = found["categories"]["a"]["head"], found["overall"]["head"]
+    assert first["over_plain"] == 4.0
+    assert first["over_plain_interval"] is None
+    assert first["same_as_plain"] == 1.0
+    assert first["tokens_per_step"] == 2.0
+    assert first["marginal_acceptance"] == [0.5, 0.5]
+    assert first["conditional_acceptance"] == [0.5, 1.0]
+    assert overall["questions"] == 2
+    assert overall["over_plain"] == 3.0
+    assert overall["over_plain_interval"] == [2.0, 4.0]
+    assert overall["marginal_acceptance"] == [0.75, 0.25]
+    assert overall["conditional_acceptance"] == [0.75, pytest.approx(1 / 3)]
+    assert overall["same_as_plain"] == 0.5
+    assert overall["tokens_per_second"] == 4.0
+    assert found["overall"]["none"]["over_plain"] == 1.0
+    assert figures(ways, answers, 1.0)["overall"]["head"]["same_as_plain"] is None
+
+
+def test_ctrl_c_keeps_the_questions_that_are_complete() -> None:
+    _, answers, _ = asked([[0], [1], [2]])
+    assert answers.interrupted
+    assert [question.category for question in answers.questions] == ["a", "b"]
+    with pytest.raises(KeyboardInterrupt):
+        asked([[2]])
+
+
+def test_an_interrupted_run_reports_what_it_has_with_status_130(
+    suite: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted(SuffixDrafter):
+        """Ctrl-C comes while the second question is drafted for."""
+
+        prompts: ClassVar[list[list[int]]] = []
+
+        def propose(self, rows: Any, limits: Any) -> Proposal:
+            if rows[0].prompt_token_ids not in self.prompts:
+                self.prompts.append(rows[0].prompt_token_ids)
+            if len(self.prompts) == 2:
+                raise KeyboardInterrupt
+            return super().propose(rows, limits)
+
+    monkeypatch.setitem(DRAFTERS, "interrupted", Interrupted)
+    assert main(["--suite", str(suite), "--drafters", "interrupted", "--max-tokens", "4", "--json"]) == 130
+    captured = capsys.readouterr()
+    report = json.loads(captured.out)
+    assert captured.err == "naive_speculate bench: interrupted\n"
+    assert report["interrupted"]
+    assert list(report["categories"]) == ["lists"]
+    assert report["overall"]["interrupted"]["questions"] == 1
+
+
+def test_an_interval_holds_the_median_and_one_value_has_none() -> None:
+    low, high = interval([1.0, 1.2, 1.3, 1.4, 2.0]) or (0.0, 0.0)
+    assert 1.0 <= low <= 1.3 <= high <= 2.0
+    assert interval([1.5]) is None
+
+
+def test_first_turns_are_read_and_a_category_may_be_limited(suite: Path) -> None:
+    found = read_suite(suite, limit=1)
+    assert [(q.category, q.line) for q in found] == [("lists", 1), ("tales & more", 2)]
+    assert found[0].text == "apples, pears, plums, apples, pears, plums, apples,"
+    assert len(read_suite(suite)) == 3
+
+
+def test_the_bundled_pair_s_texts_are_plain_decoding_s_and_a_picture_is_saved(
+    suite: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(THREADS_VARIABLE, "1")
+    picture = tmp_path / "suite.svg"
+    options = ["--drafters", "none,suffix,suffix+head", "--num-draft-tokens", "3", "--max-tokens", "8", "--threads", "1"]
+    assert main(["--suite", str(suite), *options, "--json", "--svg", str(picture)]) == 0
+    report: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert list(report["categories"]) == ["lists", "tales & more"]
+    assert report["threads"] == 1
+    assert not report["chat"]  # the tales pair has no template
+    for category in (*report["categories"].values(), report["overall"]):
+        assert list(category) == ["none", "suffix", "suffix+head"]
+        assert all(one["same_as_plain"] == 1.0 for one in category.values())
+        assert all(one["tokens_per_second"] > 0 for one in category.values())
+    assert report["categories"]["lists"]["none"]["tokens_per_step"] == 1.0
+    assert report["overall"]["suffix+head"]["tokens_per_step"] > 1.0
+    drawn = "".join(ElementTree.fromstring(picture.read_text(encoding="utf-8")).itertext())
+    for text in ("tales & more", "suffix+head", "overall", f"{report['overall']['suffix']['over_plain']:.2f}"):
+        assert text in drawn
+
+
+def test_the_table_has_a_row_for_each_category_and_drafter(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--suite", str(suite), "--drafters", "suffix", "--max-tokens", "4", "--limit", "1"]) == 0
+    printed = capsys.readouterr().out
+    for category in ("lists", "tales & more", "overall"):
+        assert re.search(rf"{category} +│ none +│", printed)
+    assert len(re.findall(r"│ suffix +│", printed)) == 3
+    assert "k = 5, temperature 0, 4 tokens, no chat template" in printed
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "line 2: no JSON"),
+        ("[1]", 'line 2: "category" must be a text, got None'),
+        ('{"turns": ["a"]}', 'line 2: "category" must be a text, got None'),
+        ('{"category": "a", "turns": []}', 'line 2: "turns" must be a list that begins with a text, got []'),
+        ('{"category": "a", "turns": "a"}', "line 2: \"turns\" must be a list that begins with a text, got 'a'"),
+        (json.dumps({"category": "a", "turns": ["so " * 5000]}), "line 2: prompt has"),
+    ],
+)
+def test_a_bad_line_is_named(suite: Path, line: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    suite.write_text(json.dumps(QUESTIONS[0]) + "\n" + line + "\n", encoding="utf-8")
+    refused(["--suite", str(suite)], f"--suite {suite}, {message}", capsys)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["--drafters", "suffix,oracle"],
+            "--drafters must be of model, head, suffix, suffix+head, prompt_lookup, none, got 'oracle'",
+        ),
+        (["--num-draft-tokens", "99"], "num_draft_tokens must be"),
+        (["--temperature", "-1"], "temperature must be"),
+    ],
+)
+def test_bad_options_are_one_line(suite: Path, options: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    refused(["--suite", str(suite), *options], message, capsys)
+
+
+def test_what_is_missing_is_named(suite: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = ["--target", str(BUNDLED_PAIR / "draft")]
+    refused(
+        ["--suite", str(suite), *target, "--drafters", "suffix+head"],
+        "drafter is 'suffix+head', but this pair has no draft head",
+        capsys,
+    )
+    refused(["--suite", str(tmp_path / "none.jsonl")], "none.jsonl", capsys)
+    refused(["--suite", str(suite), "--svg", str(tmp_path / "none" / "x.svg")], "x.svg", capsys)
+    suite.write_text("\n", encoding="utf-8")
+    refused(["--suite", str(suite)], "the file has no questions", capsys)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--drafters", "suffix"], "--drafters needs --suite"),
+        (["--suite", "x", "--quick"], "--quick does not go with --suite"),
+        (["--suite", "x", "--new-tokens", "5"], "--new-tokens does not go with --suite"),
+    ],
+)
+def test_options_of_the_other_benchmark_are_refused(
+    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(options)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == f"naive_speculate bench: {message}\n"
+
+
+def refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert message in captured.err
+    assert len(captured.err.splitlines()) == 1
