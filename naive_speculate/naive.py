@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.text import Text
 from transformers.utils import logging
 
-from naive_speculate.arguments import Parser, positive
+from naive_speculate.arguments import Parser, number, positive, whole_number
 from naive_speculate.events import EventKind
 from naive_speculate.infer import BasicInferencer, DynamicKVCache, KVCache
 from naive_speculate.infer.inferencer import eos_token_ids
@@ -218,8 +218,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--draft", metavar="M", help="the same, with the target's tokenizer")
     parser.add_argument("--num-draft-tokens", type=positive, default=5, metavar="K", help="default: %(default)s")
     parser.add_argument("--max-new-tokens", type=positive, default=64, metavar="N", help="default: %(default)s")
-    parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 is greedy (default: %(default)s)")
-    parser.add_argument("--seed", type=int, metavar="S", help="repeats a run (default: a fresh one)")
+    parser.add_argument("--temperature", type=number, default=0.0, metavar="T", help="0 is greedy (default: %(default)s)")
+    parser.add_argument("--seed", type=whole_number, metavar="S", help="repeats a run (default: a fresh one)")
     args = parser.parse_args(arguments)
     if args.target is not None and args.draft is None:
         parser.error("--target needs --draft")

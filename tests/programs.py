@@ -42,7 +42,9 @@ def run_program(
     with tempfile.TemporaryDirectory() as prints:
         printed = [stdout or Path(prints) / "stdout", Path(prints) / "stderr"]
         where = str(folder or Path.cwd())
-        process = _CONTEXT.Process(target=_main, args=(module, list(arguments), [str(path) for path in printed], where))
+        process = _CONTEXT.Process(
+            target=_main, args=(module, list(arguments), [str(path) for path in printed], where, dict(os.environ))
+        )
         process.start()
         process.join(seconds)
         if process.is_alive():
@@ -52,7 +54,8 @@ def run_program(
         return subprocess.CompletedProcess([module, *arguments], process.exitcode, *said)
 
 
-def _main(module: str, arguments: list[str], printed: list[str], folder: str) -> None:
+def _main(module: str, arguments: list[str], printed: list[str], folder: str, environment: dict[str, str]) -> None:
+    os.environ.update(environment)  # the process that this one is forked from may be older than a change of it
     os.chdir(folder)
     for descriptor, path in enumerate(printed, start=1):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), descriptor)

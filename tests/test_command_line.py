@@ -89,7 +89,8 @@ def test_json_events_tell_the_logprobs_that_were_asked_for(bundled_decoder):
     assert [list(entry) for entry in prompt[1:]] == [list(entry) for entry in expected.prompt_logprobs[1:]]
 
 
-def test_logprobs_are_printed_after_the_text(bundled_decoder):
+def test_logprobs_are_printed_after_the_text(bundled_decoder, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")  # a line per token
     done = run("generate", PROMPT, *ASK_LOGPROBS)
     expected = bundled_decoder.generate(PROMPT, SamplingParams(max_tokens=9, seed=3, logprobs=2, prompt_logprobs=1))
     text, prompt, output = done.stdout.split("\nLog-probabilities: ")

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from naive_speculate import load_pair
-from naive_speculate.arguments import Parser, positive
+from naive_speculate.arguments import Parser, positive, whole_number
 from train.batches import frequencies, split
 from train.data import Source, collect, parts, source_of
 from train.errors import TrainingError
@@ -39,14 +39,14 @@ def parser() -> argparse.ArgumentParser:
     length("--seconds", type=positive, help="the same in seconds")
     add("--given", type=Path, help="JSON lines with token ids in prompt and answer, used first")
     add("--text", type=Path, nargs="+", default=[], help="text files; some conversations are about passages of them")
-    add("--layers", type=int, nargs="+", help="target layers that a head reads (default: 2, n / 2 and n - 3 of n)")
+    add("--layers", type=whole_number, nargs="+", help="target layers that a head reads (default: 2, n / 2 and n - 3 of n)")
     add("--vocabulary", type=positive, default=6_144, help="tokens that a head can draft (default: %(default)s)")
     add("--mlp", type=positive, help="width of the drafter's MLP (default: twice the target's width)")
     add("--width", type=positive, default=192, help="width of a draft model (default: %(default)s)")
     add("--depth", type=positive, default=3, help="layers of a draft model (default: %(default)s)")
     add("--steps", type=positive, default=Recipe.num_steps, help="draft steps simulated in training (default: %(default)s)")
     add("--batch-tokens", type=positive, default=Recipe.batch_tokens, help="tokens per update (default: %(default)s)")
-    add("--seed", type=int, default=0)
+    add("--seed", type=whole_number, default=0)
     add("--device", default="auto", help="auto, cpu, cuda, cuda:1 …")
     return found
 

@@ -15,7 +15,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from naive_speculate.arguments import Parser, positive, window
+from naive_speculate.arguments import Parser, number, positive, window
 from naive_speculate.bench.measure import (
     Line,
     by_batch,
@@ -81,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--drafters", metavar="D,D…", help="which drafters (default: all that the pair has); plain decoding comes with them")
     add("--num-draft-tokens", type=window, default=5, metavar="K", help="draft tokens per step, or auto (default: %(default)s)")
     add("--max-tokens", type=positive, default=128, metavar="N", help="most tokens per answer (default: %(default)s)")
-    add("--temperature", type=float, default=0.0, metavar="X", help="0 compares the texts too (default: %(default)s)")
+    add("--temperature", type=number, default=0.0, metavar="X", help="0 compares the texts too (default: %(default)s)")
     add("--limit", type=positive, metavar="N", help="questions per category (default: all)")
     add("--threads", type=positive, metavar="N", help="threads that compute (default: as for decoding)")
     add("--svg", type=Path, metavar="FILE", help="save a picture there")
