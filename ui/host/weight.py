@@ -9,7 +9,7 @@ from itertools import islice
 from types import FunctionType, ModuleType
 from typing import Any
 
-from naive_speculate.serving.memory import free_memory
+from naive_speculate.infer.memory import free_memory
 
 VISITOR_BYTES = 64 * 2**20
 """For one visitor."""
