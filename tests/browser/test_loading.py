@@ -1,7 +1,8 @@
-"""A pair that is loaded after the page answers, in a page that was open before: runs wait for it, and the page follows by itself."""
+"""A pair that is loaded after the page answers, in a page that was open before: runs wait for it, and the page follows."""
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 import gradio as gr
 import pytest
@@ -27,7 +28,7 @@ class Served:
             self.ready.wait()
             return engine
 
-        later = DeferredEngine("SmolLM2", expected(KNOWN["smollm2"], 4), make, 4)
+        later = DeferredEngine("SmolLM2", replace(expected(KNOWN["smollm2"], 4), chat=other.about.chat), make, 4)
         pairs = {"SmolLM2": ServedPair(later), "other": ServedPair(other)}
         self.catalog = Catalog(pairs, measuring=False, later={"SmolLM2": later})
         self.page: gr.Blocks = build_page(self.catalog, Runs())

