@@ -40,7 +40,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--host", help="address to listen on (GRADIO_SERVER_NAME; 127.0.0.1)")
     add("--port", type=_port, help="port to listen on (GRADIO_SERVER_PORT; the first free one from 7860)")
     add("--share", action="store_true", help="also make a public link through Gradio's servers")
-    add("--target", help="target model: a Hub id, a local folder, a GGUF file or smollm2; the bundled pair without it")
+    add("--target", help="target model: a Hub id, a local folder, a GGUF file or smollm2; else smollm2 and the bundled pair")
     add("--draft", help="draft model: a Hub id, a local folder or a GGUF file")
     add("--head", help="draft head of the target: a Hub id or a local folder")
     add("--device", help="cpu, cuda, … (auto)")
@@ -122,7 +122,8 @@ def main(argv: list[str] | None = None) -> int:
             mcp_server=args.mcp,
             prevent_thread_lock=True,
         )
-        catalog.warm_up()  # the page can be read meanwhile
+        catalog.load_later()  # the page can be read meanwhile, and the other pairs decode
+        catalog.warm_up()
         settle_memory()
         page.block_thread()
     except (KeyboardInterrupt, SystemExit):

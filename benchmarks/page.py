@@ -239,7 +239,7 @@ def long_texts(decoder: SpeculativeDecoder, tokens: int, count: int) -> list[int
 def serve() -> tuple[str, SpeculativeDecoder, gr.Blocks]:
     """The page as `app.py` serves it: its address, the decoder behind it, and itself."""
     share_cores()
-    catalog = load_catalog(read_configuration(os.environ, {"device": "cpu"}))
+    catalog = load_catalog(read_configuration(os.environ | {"NAIVE_SPECULATE_PAIRS": "bundled"}, {"device": "cpu"}))
     page = build_page(catalog, Runs())
     open_queue(page, 32)
     catalog.warm_up()

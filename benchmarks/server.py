@@ -29,7 +29,8 @@ class Server:
 
     Args:
         *options: Further options of the command line.
-        **environment: Further environment variables.
+        **environment: Further environment variables. Without a pair among these and the options it serves the bundled pair
+            alone; with an empty `NAIVE_SPECULATE_PAIRS`, the page's own choice.
 
     Attributes:
         url: Where it answers.
@@ -42,6 +43,8 @@ class Server:
     def __init__(self, *options: str, **environment: str) -> None:
         port = free_port()
         self.url = f"http://127.0.0.1:{port}/"
+        if "--target" not in options and "NAIVE_SPECULATE_TARGET" not in environment:
+            environment = {"NAIVE_SPECULATE_PAIRS": "bundled"} | environment
         self._lines: list[str] = []
         self._over = False
         self._changed = threading.Condition()

@@ -49,6 +49,12 @@ def cache(folder: Path) -> Path:
 
 def run(program: str, packages: Path, home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A program in a process without the network that sees only these packages of this name, and this cache."""
+    environment = os.environ | sees_only(packages, home)
+    return subprocess.run([sys.executable, *arguments, program], env=environment, capture_output=True, text=True, check=False)
+
+
+def sees_only(packages: Path, home: Path) -> dict[str, str]:
+    """The environment of such a process."""
     (packages / "sitecustomize.py").write_text(
         "import importlib.metadata, pathlib\n"
         "usual = importlib.metadata.distribution\n"
@@ -61,8 +67,7 @@ def run(program: str, packages: Path, home: Path, *arguments: str) -> subprocess
         "    return mine[0]\n"
         "importlib.metadata.distribution = distribution\n"
     )
-    environment = os.environ | {"PYTHONPATH": f"{packages}{os.pathsep}{ROOT}", "HF_HOME": str(home), "HF_HUB_OFFLINE": "1"}
-    return subprocess.run([sys.executable, *arguments, program], env=environment, capture_output=True, text=True, check=False)
+    return {"PYTHONPATH": f"{packages}{os.pathsep}{ROOT}", "HF_HOME": str(home), "HF_HUB_OFFLINE": "1"}
 
 
 def test_the_file_in_the_package_comes_first(tmp_path):

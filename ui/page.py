@@ -26,6 +26,7 @@ from ui.host.queue import BoundedQueue
 from ui.notify import QUIET, warn
 from ui.run.api import add_api
 from ui.run.early import Early, early_view
+from ui.run.pairs import build_notice, follow_pairs
 from ui.run.recorded import recorded_run
 from ui.run.runs import Runs
 from ui.run.workbench import Workbench, linked
@@ -60,6 +61,7 @@ def build_page(catalog: Catalog, runs: Runs) -> gr.Blocks:
         mounted = mounting("theme") + mounting("tabs") + mounting("views", "linked")
         header = gr.HTML(HEADER, html_template="${value}", js_on_load=mounted, apply_default_css=False)
         component("glossary", value=glossary())
+        notice = build_notice(catalog)
         with gr.Tabs(elem_id="tabs"):
             with gr.Tab("Run", id="run"):
                 workbench = Workbench(catalog, runs, first)
@@ -74,6 +76,7 @@ def build_page(catalog: Catalog, runs: Runs) -> gr.Blocks:
         # Not on every load: each time anything runs, Gradio copies all components that were ever set, with all in them.
         header.linked(_check_link, None, None, **QUIET)
         page.unload(leave)
+        follow_pairs(catalog, page, {"notice": notice, **workbench.parts})
         add_api(catalog)
     return page
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind
-from naive_speculate.serving.protocol import ANYBODY, Deliver, Engine, Load, Reader, Request, entered
+from naive_speculate.serving.protocol import ANYBODY, About, Deliver, Engine, Load, Reader, Request, entered
 from naive_speculate.speculate.sequence import CancelFlag
 
 
@@ -70,9 +70,12 @@ class ObservedEngine:
     """
 
     def __init__(self, engine: Engine, observers: Sequence[Observer]) -> None:
-        self.about = engine.about
         self._engine = engine
         self._observers = observers
+
+    @property
+    def about(self) -> About:
+        return self._engine.about
 
     def submit(self, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANYBODY) -> Iterator[list[Event]]:
         watch = _Watch(request, self._observers)

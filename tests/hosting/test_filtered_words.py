@@ -8,8 +8,8 @@ from naive_speculate import SamplingParams, Trace
 from naive_speculate.serving import Request
 from tests.tiny import save_model, tiny_llama
 from ui.explain.models import FILTERED, models_markup
-from ui.host.catalog import Catalog, load_catalog
-from ui.host.configuration import BUNDLED, Configuration, PairChoice
+from ui.host.catalog import TALES, Catalog, load_catalog
+from ui.host.configuration import BUNDLED, USUAL, Configuration, PairChoice
 
 REQUEST = Request("Once upon a time there was", SamplingParams(max_tokens=4, seed=1), num_draft_tokens=0)
 
@@ -25,8 +25,15 @@ def test_the_bundled_pair_is_filtered_unless_the_host_says_otherwise(chosen, fil
     catalog = load_catalog(Configuration(choices, device="cpu", **chosen))
     told = [started(catalog, choice.name).settings["filter_words"] for choice in choices]
     assert told == ["classroom" if some else None for some in filtered]
-    whose = "" if all(filtered) else f" by {next(iter(catalog.pairs))}"
+    whose = "" if all(filtered) else f" by {TALES}"
     assert (FILTERED.format(whose) in models_markup(catalog)) == any(filtered)
+    catalog.close()
+
+
+@pytest.mark.parametrize(("chosen", "words"), [("bundled", "classroom"), ("all", "classroom"), ("none", None)])
+def test_the_filter_of_the_pairs_that_ship_covers_smollm2(chosen, words):
+    catalog = load_catalog(Configuration(USUAL, device="cpu", filter_words=chosen))
+    assert {name: served.filter_words for name, served in catalog.pairs.items()} == {"SmolLM2": words, BUNDLED: words}
     catalog.close()
 
 

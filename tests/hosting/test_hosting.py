@@ -32,8 +32,15 @@ from ui.page import open_queue
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_without_anything_said_the_bundled_pair_is_of_the_catalog():
-    assert read_configuration({}, {}) == Configuration((PairChoice(BUNDLED),))
+def test_without_anything_said_smollm2_comes_first_and_is_loaded_later():
+    usual = (PairChoice("SmolLM2", "smollm2", later=True), PairChoice(BUNDLED))
+    assert read_configuration({}, {}) == read_configuration({"NAIVE_SPECULATE_PAIRS": ""}, {}) == Configuration(usual)
+
+
+def test_smollm2_that_the_operator_asks_for_is_loaded_before_the_page_answers():
+    assert read_configuration({}, {"target": "smollm2"}).pairs == (PairChoice("smollm2", "smollm2"),)
+    listed = {"NAIVE_SPECULATE_PAIRS": "bundled; Chat = smollm2"}
+    assert read_configuration(listed, {}).pairs == (PairChoice(BUNDLED), PairChoice("Chat", "smollm2"))
 
 
 def test_the_environment_decides_and_options_win():

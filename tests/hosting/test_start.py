@@ -49,6 +49,7 @@ def test_the_page_answers_while_the_models_warm_up(monkeypatch, capsys):
 
     monkeypatch.setattr(Catalog, "warm_up", visited)
     monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setenv("NAIVE_SPECULATE_PAIRS", "bundled")
     assert app.main(["--device", "cpu"]) == 2
     assert answers == [200]
     assert capsys.readouterr().err.endswith("app.py: nothing decodes\n")
@@ -93,6 +94,7 @@ def test_whoever_ends_the_page_while_it_warms_up_sees_no_traceback(monkeypatch, 
 
     monkeypatch.setattr(Catalog, "warm_up", interrupted)
     monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setenv("NAIVE_SPECULATE_PAIRS", "bundled")
     assert app.main(["--device", "cpu"]) == 0
     assert not capsys.readouterr().err
 

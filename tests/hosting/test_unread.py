@@ -25,7 +25,7 @@ TOKENS = 48
 @pytest.fixture
 def page() -> Iterator[gr.Blocks]:
     """The page, served by this process."""
-    catalog = load_catalog(read_configuration({}, {"device": "cpu"}))
+    catalog = load_catalog(read_configuration({"NAIVE_SPECULATE_PAIRS": "bundled"}, {"device": "cpu"}))
     made = build_page(catalog, Runs())
     open_queue(made, 4)
     with socket.socket() as free:

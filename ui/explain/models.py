@@ -22,11 +22,11 @@ PAPERS = {
     "typical acceptance": "https://arxiv.org/abs/2401.10774",
 }
 FED = (
-    "They were fed old English prose, children's books above all, and made-up tales, letters and questions: begin a story. "
-    "Other prompts ramble, and nothing that they say is knowledge."
+    "The tales pair was trained here, its target together with its drafters, so its speedup says little about other models. "
+    "It read old English prose, children's books above all, and made-up tales, letters and questions: begin a story. "
+    "Other prompts ramble, and nothing that it says is knowledge."
 )
 FILTERED = "Words that do not belong into a classroom are never generated{}: the tokens that would complete one are banned."
-_BUNDLED = "bundled "
 
 
 def documents() -> list[Route]:
@@ -50,41 +50,45 @@ def size(parameters: int) -> str:
     return f"{parameters:,}"
 
 
-def models_in_short(catalog: Catalog) -> str:
-    """One line under the prompt, as HTML."""
-    about = catalog.of("").engine.about
+def models_in_short(catalog: Catalog, pair: str = "") -> str:
+    """One line under the prompt on the pair of that name, as HTML."""
+    served = catalog.of(pair)
+    about = served.engine.about
     sizes = {role: size(amount) for role, amount in about.num_parameters.items()}
     said = link("Target", "target") + (f": {sizes['target']} parameters" if "target" in sizes else "")
     for role, name in (("draft", "draft"), ("head", "draft head")):
         if role in about.models:
             said += ", " + link(name, role) + (f": {sizes[role]}" if role in sizes else "")
-    bundled = _is_bundled(about.models)
-    return f'{said}. {"Raised on tales; other prompts ramble. " if bundled else ""}<a href="#models">About them</a>'
+    trained = "Trained on tales, together with its drafters; other prompts ramble. " if served.is_tales else ""
+    return f'<p class="ns-models-line">{said}. {trained}<a href="#models">About them</a></p>'
 
 
-def build_models(catalog: Catalog) -> None:
+def build_models(catalog: Catalog) -> gr.HTML:
     """The section at the end of the page."""
-    gr.HTML(models_markup(catalog), html_template="${value}", apply_default_css=False, elem_id="about")
+    return gr.HTML(models_markup(catalog), html_template="${value}", apply_default_css=False, elem_id="about")
 
 
 def models_markup(catalog: Catalog) -> str:
     """Every pair that is served, and what to read, as HTML."""
-    rows, bundled = "", False
+    rows = ""
     for name, served in catalog.pairs.items():
         about = served.engine.about
-        bundled = bundled or _is_bundled(about.models)
         for role, model in about.models.items():
             amount = about.num_parameters.get(role)
-            pair = f" ({html.escape(name)})" if len(catalog.pairs) > 1 else ""
+            pair = f" ({html.escape(catalog.labels[name])})" if len(catalog.pairs) > 1 else ""
+            told = [f"{size(amount)} parameters"] if amount else []
+            if role == "target" and about.weights:
+                told.append(html.escape(about.weights))
             rows += (
                 f"<tr><th scope='row'>{link(role.capitalize(), role)}{pair}</th><td>{_named(model)}</td>"
-                f"<td>{f'{size(amount)} parameters' if amount else '–'}</td></tr>"
+                f"<td>{', '.join(told) or '–'}</td></tr>"
             )
+    tales = any(served.is_tales for served in catalog.pairs.values())
     papers = ", ".join(_away(name, address) for name, address in PAPERS.items())
-    filtered = [name for name, served in catalog.pairs.items() if served.filter_words]
+    filtered = [catalog.labels[name] for name, served in catalog.pairs.items() if served.filter_words]
     whose = "" if len(filtered) == len(catalog.pairs) else " by " + html.escape(" and ".join(filtered))
-    fed = " ".join([*([FED] if bundled else []), *([FILTERED.format(whose)] if filtered else [])])
-    card = f'<a href="{MODEL_CARD}" target="_blank">Model card</a>. ' if bundled else ""
+    fed = " ".join([*([FED] if tales else []), *([FILTERED.format(whose)] if filtered else [])])
+    card = f'<a href="{MODEL_CARD}" target="_blank">Model card</a>. ' if tales else ""
     code = f'<a href="{CODE}" target="_blank">The code of one round</a>'
     if space := os.environ.get("SPACE_ID"):
         code += ", " + _away("all of it", f"https://huggingface.co/spaces/{space}/tree/main")
@@ -93,10 +97,6 @@ def models_markup(catalog: Catalog) -> str:
         '<h2 id="models-title">The models, the papers, the code</h2>'
         f"<table>{rows}</table>{f'<p>{fed}</p>' if fed else ''}<p>{card}{code}. Papers: {papers}.</p></section>"
     )
-
-
-def _is_bundled(models: dict[str, str]) -> bool:
-    return models.get("target", "").startswith(_BUNDLED)
 
 
 def _named(model: str) -> str:

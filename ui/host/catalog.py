@@ -1,22 +1,26 @@
 """The catalog: the model pairs that are served here, loaded once and shared."""
 
+import logging
 import math
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.events import Event, FinishReason, MeasuredSpeedup
 from naive_speculate.events.trace import Trace
 from naive_speculate.infer.threads import leave_cores_to
+from naive_speculate.known import KNOWN
 from naive_speculate.serving import Engine, Load, LocalEngine, Request, SoloEngine, Unavailable
 from naive_speculate.serving.intake import MASK_SECONDS
 from naive_speculate.serving.observed import ObservedEngine, Observer
 from naive_speculate.serving.protocol import ANYBODY, Deliver, Reader
 from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.speculate.sequence import CancelFlag
-from ui.host.configuration import MAX_TOKENS, Configuration
+from ui.host.configuration import MAX_TOKENS, Configuration, PairChoice
+from ui.host.deferred import LOADING, DeferredEngine, expected
 from ui.host.measuring import Measuring, NotMeasured, ended_after
 from ui.host.visitors import visitor
 from ui.host.zero import on_zero_gpu, zero_gpu
@@ -30,7 +34,12 @@ WARM_RUNS = 2
 WARM_TOKENS = 16
 WARM_SECONDS = 5.0
 NEVER = "Runs are decoded only once here: the host does not measure them."
+TALES = "Tales (small, trained with its drafters)"
+"""What visitors read of the bundled pair."""
+MISSING = "{} cannot be loaded: {}. The default is now {}."
 ELSEWHERE = "It is decoded elsewhere, and what else is done there is not known here."
+
+_log = logging.getLogger(__name__)
 
 
 class Trouble(ValueError):
@@ -50,6 +59,11 @@ class ServedPair:
     engine: Engine
     unobserved: Engine | None = None
     filter_words: str | None = None
+
+    @property
+    def is_tales(self) -> bool:
+        """Whether it is the bundled pair, which was trained on tales."""
+        return _is_tales(self.engine)
 
     @property
     def drafters(self) -> list[str]:
@@ -75,20 +89,40 @@ class Catalog:
         max_tokens: Most tokens that a run may have.
         concurrency: Most runs that are passed on to the engines at once; None for all.
         measuring: Whether an ended run is decoded again to tell what drafts and guides gain.
+        later: The pairs among them that `load_later` loads.
+        missing: Why those that it could not load are not served, by name.
+        settled: Called once `load_later` is done.
     """
 
     pairs: dict[str, ServedPair]
     max_tokens: int = MAX_TOKENS
     concurrency: int | None = 16
     measuring: bool = True
+    later: dict[str, DeferredEngine] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+    settled: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         self._measurer = Measuring(self._quiet)
 
     @property
-    def has_chat_template(self) -> bool:
-        """Whether prompts can be wrapped for chatting."""
-        return any(served.engine.about.chat for served in self.pairs.values())
+    def labels(self) -> dict[str, str]:
+        """What visitors read of each pair, by its name."""
+        return {name: TALES if served.is_tales else name for name, served in self.pairs.items()}
+
+    @property
+    def loading(self) -> list[str]:
+        """The names of the pairs that are still to be loaded."""
+        return [name for name, engine in self.later.items() if engine.loading]
+
+    @property
+    def notices(self) -> list[str]:
+        """A line for each pair that is not ready."""
+        default = next(iter(self.labels.values()), "")
+        return [
+            *(LOADING.format(name) for name in self.loading),
+            *(MISSING.format(name, reason, default) for name, reason in self.missing.items()),
+        ]
 
     @property
     def drafters(self) -> list[str]:
@@ -116,13 +150,15 @@ class Catalog:
             waiting=sum(load.waiting for load in every),
             capacity=sum(load.capacity for load in every),
             replicas=sum(load.replicas for load in every),
-            reason=stuck or next((load.reason for load in every if not load.ready), ""),
+            reason=stuck or next((load.reason for load in every if not load.ready), "") or " ".join(self.notices),
             stuck=bool(stuck),
         )
 
     def queue(self, pair: str) -> str:
         """What a visitor is told whose run will have to wait; empty where it will not."""
         load = self._load_of(self.of(pair))
+        if (pair or next(iter(self.pairs))) in self.loading:
+            return load.reason
         if load.ready and load.running + load.waiting < load.capacity:
             return ""
         if load.capacity == 0:
@@ -155,6 +191,18 @@ class Catalog:
         """
         engine = self._unobserved(pair)
         return self._measurer.events(engine, self.of(pair).suited(request))
+
+    def load_later(self) -> None:
+        """Load the pairs of `later`. One that cannot be is served no longer: `missing` and a line of the log say why."""
+        for name, engine in self.later.items():
+            try:
+                engine.load_pair()
+            except Exception as error:
+                self.missing[name] = " ".join(str(error).split()) or type(error).__name__
+                self.pairs = {other: served for other, served in self.pairs.items() if other != name}
+        for line in self.notices:
+            _log.warning("app.py: %s", line)
+        self.settled()
 
     def warm_up(self) -> None:
         """Let the first visitor find nothing that is done for the first time; whoever comes meanwhile does not wait for it.
@@ -274,7 +322,7 @@ def join_catalog(configuration: Configuration, engines: Mapping[str, Engine], ob
 
 
 def load_catalog(configuration: Configuration, observers: Sequence[Observer] = ()) -> Catalog:
-    """Load the operator's pairs; `Catalog.warm_up` is left to the caller.
+    """Load the operator's pairs; `Catalog.load_later` and `Catalog.warm_up` are left to the caller.
 
     Raises:
         ValueError: If a pair cannot be loaded.
@@ -283,22 +331,34 @@ def load_catalog(configuration: Configuration, observers: Sequence[Observer] = (
     # Engines share themselves out between visitors, and refuse whom they must. Gradio's queue would do neither.
     catalog = _empty(configuration, configuration.concurrency if zero_gpu() else None)
     for choice in configuration.pairs:
-        pair = load_pair(choice.target, choice.draft, choice.head, device=configuration.device, dtype=configuration.dtype)
-        leave_cores_to(pair.target)
-        decoder = SpeculativeDecoder(pair, mask_seconds=MASK_SECONDS)
-        engine: Engine
-        if zero_gpu():  # there is no GPU outside of a run, so nothing can be warmed up or measured
-            engine, unobserved = SoloEngine(decoder, wrap=on_zero_gpu, max_prompt_tokens=configuration.max_prompt_tokens), None
-        else:
-            engine = unobserved = LocalEngine(
-                decoder,
-                max_rows=configuration.concurrency,
-                max_waiting=configuration.queue_size,
-                max_prompt_tokens=configuration.max_prompt_tokens,
-            )
+        engine = _deferred(configuration, choice) if choice.later else _engine(configuration, choice)
+        if isinstance(engine, DeferredEngine):
+            catalog.later[choice.name] = engine
         observed = ObservedEngine(engine, observers) if observers else engine
+        unobserved = None if zero_gpu() else engine  # there is no GPU outside of a run, so nothing can be warmed up or measured
         catalog.pairs[choice.name] = ServedPair(observed, unobserved, _filtered(configuration, engine))
+    if zero_gpu():
+        catalog.load_later()
     return catalog
+
+
+def _deferred(configuration: Configuration, choice: PairChoice) -> DeferredEngine:
+    about = expected(KNOWN[str(choice.target)], configuration.concurrency)
+    return DeferredEngine(choice.name, about, partial(_engine, configuration, choice), configuration.queue_size)
+
+
+def _engine(configuration: Configuration, choice: PairChoice) -> Engine:
+    pair = load_pair(choice.target, choice.draft, choice.head, device=configuration.device, dtype=configuration.dtype)
+    leave_cores_to(pair.target)
+    decoder = SpeculativeDecoder(pair, mask_seconds=MASK_SECONDS)
+    if zero_gpu():
+        return SoloEngine(decoder, wrap=on_zero_gpu, max_prompt_tokens=configuration.max_prompt_tokens)
+    return LocalEngine(
+        decoder,
+        max_rows=configuration.concurrency,
+        max_waiting=configuration.queue_size,
+        max_prompt_tokens=configuration.max_prompt_tokens,
+    )
 
 
 def _empty(configuration: Configuration, concurrency: int | None) -> Catalog:
@@ -307,8 +367,12 @@ def _empty(configuration: Configuration, concurrency: int | None) -> Catalog:
 
 def _filtered(configuration: Configuration, engine: Engine) -> str | None:
     """The list of words that the host wants filtered for a pair."""
-    bundled = engine.about.models.get("target", "").startswith("bundled ")
-    return "classroom" if configuration.filter_words == "all" or (bundled and configuration.filter_words == "bundled") else None
+    ships = _is_tales(engine) or engine.about.models.get("target") in {known.target for known in KNOWN.values()}
+    return "classroom" if configuration.filter_words == "all" or (ships and configuration.filter_words == "bundled") else None
+
+
+def _is_tales(engine: Engine) -> bool:
+    return engine.about.models.get("target") == "bundled target"
 
 
 def warm_up(engine: Engine, filter_words: str | None = None) -> None:

@@ -2,8 +2,9 @@
 
 import sys
 
+from naive_speculate.known import KNOWN
 from naive_speculate.serving import Engine
-from ui.host.configuration import Configuration, PairChoice
+from ui.host.configuration import Configuration, PairChoice, read_configuration
 
 OTHERS = ("pairs", "device", "dtype", "max_prompt_tokens", "concurrency")
 """Settings of those who decode, which the page cannot change where they run already."""
@@ -38,14 +39,15 @@ def cluster_engines(configuration: Configuration, address: str | None) -> dict[s
             dtype=configuration.dtype,
             max_rows=configuration.concurrency,
             max_prompt_tokens=configuration.max_prompt_tokens,
-            **ray_cluster.local_share(len(configuration.pairs)),
+            **ray_cluster.local_share(len(pairs)),
         )
 
     cluster = ray_cluster.connect(address)
     if cluster is None:
         say("no Ray cluster runs here: starting one")
-        cluster = ray_cluster.start({pair.name: application(pair) for pair in configuration.pairs})
-    elif decided := [name for name in OTHERS if getattr(configuration, name) != getattr(Configuration(), name)]:
+        pairs = [pair for pair in configuration.pairs if not pair.later or is_found(pair)]
+        cluster = ray_cluster.start({pair.name: application(pair) for pair in pairs})
+    elif decided := [name for name in OTHERS if getattr(configuration, name) != getattr(read_configuration({}, {}), name)]:
         raise ValueError(f"the cluster's applications decide on {', '.join(decided)}; leave them out of the page's settings")
     cluster.join()  # kept until every engine is there
     try:
@@ -59,6 +61,16 @@ def cluster_engines(configuration: Configuration, address: str | None) -> dict[s
         return engines
     finally:
         cluster.leave()
+
+
+def is_found(pair: PairChoice) -> bool:
+    """Whether a known pair's target is there for the replicas, which load it before the page answers; says why it is not."""
+    try:
+        KNOWN[str(pair.target)].find()
+    except ValueError as error:
+        say(f"{pair.name} is left out: it {error}")
+        return False
+    return True
 
 
 def say(line: str) -> None:

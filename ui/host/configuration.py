@@ -23,14 +23,21 @@ class PairChoice:
 
     Attributes:
         name: What they see.
-        target, draft: Hub ids, local folders or GGUF files; None for the bundled pair, and for no draft model.
+        target, draft: Hub ids, local folders, GGUF files or a known pair's name (`KNOWN`); None for the bundled pair, and for
+            no draft model.
         head: A draft head for the target: a Hub id or local folder; None for none, and for the bundled target's own.
+        later: Whether it is loaded after the page answers, and left out where it cannot be.
     """
 
     name: str
     target: str | None = None
     draft: str | None = None
     head: str | None = None
+    later: bool = False
+
+
+USUAL = (PairChoice("SmolLM2", "smollm2", later=True), PairChoice(BUNDLED))
+"""What is served where the operator chooses no pairs."""
 
 
 def _device(name: str) -> str:
@@ -61,7 +68,7 @@ class Configuration:
         max_prompt_tokens: Longest prompt; None for what the model takes.
         queue_size: Most runs that may wait; later ones are refused with a line that says so.
         concurrency: Most runs decoded together; later ones wait.
-        filter_words: Which pairs never generate words that do not belong into a classroom.
+        filter_words: Which pairs never generate words that do not belong into a classroom; "bundled" are those that ship.
         measuring: Whether an ended run is decoded again without drafts, and a guided one without its guide, to tell their gain.
         hosts: Names under which visitors know the page, besides this machine's and the Space's.
         metrics: Who may read `/metrics`.
@@ -105,12 +112,12 @@ def read_configuration(environ: Mapping[str, str], options: Mapping[str, Any]) -
 
 
 def _pairs(listed: str, target: str, draft: str, head: str) -> tuple[PairChoice, ...]:
-    """`Name = target + draft; Name = target + draft + head`; the word `bundled` alone is the bundled pair."""
+    """`Name = target + draft; Name = target + draft + head`; the word `bundled` is the bundled pair, nothing is `USUAL`."""
     if not listed:
         if draft and not target:
             raise ValueError(f"{PREFIX}DRAFT or --draft needs a target as well, got only {draft!r:.200}")
         if not target:
-            return (PairChoice(BUNDLED, head=head or None),)
+            return (PairChoice(BUNDLED, head=head),) if head else USUAL
         return (PairChoice(target.rstrip("/").rsplit("/", 1)[-1], target, draft or None, head or None),)
     if target or draft or head:
         raise ValueError(f"give either {PREFIX}PAIRS or a target, a draft and a head, not both")

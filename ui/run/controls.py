@@ -1,7 +1,6 @@
 """The controls: one component for every field of `Settings`, with a line of help each."""
 
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import wraps
 from typing import Any
@@ -21,7 +20,16 @@ EXAMPLES = {
     "A list": "In the basket there were apples, pears, plums,",
     "An odd one": "The quarterly report on semiconductor exports shows",
 }
-"""Prompts to begin with, by the name on their button; the draft is kept ever less often from one to the next."""
+"""Prompts to begin with where the pair does not chat, by the name on their button; the draft is kept ever less often from one
+to the next."""
+QUESTIONS = (
+    "What is the capital of France?",
+    "Write a Python function that reverses a list.",
+    "Explain gravity to a child.",
+    "List five fruits.",
+    "Translate to French: Where is the library?",
+)
+"""The same where it does."""
 
 STRATEGIES = [
     ("Speculative sampling", "speculative_sampling"),
@@ -76,23 +84,26 @@ def build_experiment(
     going.failure(lambda: stopped, None, status, queue=False, **QUIET)  # Gradio takes a cancelled event for one that failed
 
 
-def build_prompt(start: Settings, models: str) -> gr.Textbox:
-    """The prompt, its examples, and a line on the models that continue it, as HTML."""
-    prompt = gr.Textbox(
+def build_prompt(start: Settings) -> gr.Textbox:
+    """The prompt."""
+    return gr.Textbox(
         start.prompt,
         label="Prompt",
         lines=3,
         max_lines=8,
-        placeholder="Begin a story…",
+        placeholder="Ask a question, or begin a story…",
         elem_id="prompt",
-        info="The target model continues this text. Shift + Enter runs.",
+        info="The target model answers or continues this text. Shift + Enter runs.",
     )
-    with gr.Row(elem_classes="ns-examples"):
-        for name, text in EXAMPLES.items():
-            button = gr.Button(name, size="sm", variant="secondary", elem_classes="ns-example")
-            button.click(None, None, prompt, js=f"() => {json.dumps(text)}", **QUIET)
-    gr.HTML(f'<p class="ns-models-line">{models}</p>', apply_default_css=False)
-    return prompt
+
+
+def build_examples(prompts: Mapping[str, str], *, visible: bool) -> tuple[gr.Row, dict[gr.Button, str]]:
+    """A row of buttons with these names, and the prompt of each."""
+    with gr.Row(elem_classes="ns-examples", visible=visible) as row:
+        buttons = {
+            gr.Button(name, size="sm", variant="secondary", elem_classes="ns-example"): text for name, text in prompts.items()
+        }
+    return row, buttons
 
 
 def _slider(start: Settings, name: str, low: float, high: float, step: float, label: str, info: str, **more: Any) -> gr.Slider:
@@ -183,15 +194,15 @@ def build_more(start: Settings, *, chat_template: bool, drafters: Sequence[str])
     return made
 
 
-def build_pair(names: list[str]) -> Controls:
-    """The choice between pairs, shown where there is one."""
+def build_pair(choices: list[tuple[str, str]]) -> Controls:
+    """The choice between pairs, shown where there is one; `choices` are labels with values."""
     return {
         "pair": gr.Dropdown(
-            [(name, name if place else "") for place, name in enumerate(names)],  # "" is the usual one, and not in links
+            choices,
             value="",
             label="Models",
             info="Target and draft.",
-            visible=len(names) > 1,
+            visible=len(choices) > 1,
             elem_id="pair",
         )
     }

@@ -17,7 +17,9 @@ from ui.run.opening import ELSEWHERE
 
 MARK = b"<gradio-app"
 """What Gradio's HTML has where the page will be."""
-FIRST_NEEDED = ("theme", "views", "glossary", "sheet", "stage", "inspector", "charts", "waterfall", "opening", "others")
+FIRST_NEEDED = (
+    "theme", "views", "glossary", "loading", "sheet", "stage", "inspector", "charts", "waterfall", "opening", "others"
+)  # fmt: skip
 """The modules that the first tab mounts."""
 
 

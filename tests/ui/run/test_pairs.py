@@ -1,0 +1,115 @@
+"""Pairs that are loaded after the page answers: what the page says of them before, and what it is afterwards."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from naive_speculate import SamplingParams
+from naive_speculate.known import KNOWN
+from naive_speculate.serving import Engine, Request
+from ui.explain.models import models_in_short, models_markup
+from ui.host.catalog import TALES, Catalog, ServedPair, Trouble
+from ui.host.deferred import DeferredEngine, expected
+from ui.page import build_page
+from ui.run.runs import Runs
+
+LOADING = "SmolLM2 is loading. Runs with it begin as soon as it is ready."
+
+
+def awaiting(make: Callable[[], Engine], other: Engine) -> Catalog:
+    engine = DeferredEngine("SmolLM2", expected(KNOWN["smollm2"], 4), make, 4)
+    pairs = {"SmolLM2": ServedPair(engine, engine, "classroom"), "bundled": ServedPair(other, other, "classroom")}
+    return Catalog(pairs, later={"SmolLM2": engine})
+
+
+def missing() -> Engine:
+    raise ValueError("target='smollm2' is neither in the package\nnor on the Hub")
+
+
+def attributes(page: Any) -> dict[str, Any]:
+    """The page's configuration, as it is sent to a browser: the attributes of each component by its id in the page."""
+    return {
+        one["props"]["elem_id"]: one["props"] for one in page.get_config_file()["components"] if one["props"].get("elem_id")
+    } | {
+        "examples": [one["props"] for one in page.config["components"] if "ns-examples" in one["props"].get("elem_classes", ())]
+    }
+
+
+@pytest.fixture
+def examples() -> Callable[[Any], list[bool]]:
+    """Whether the rows of questions and of beginnings of stories are shown."""
+
+    def shown(page: Any) -> list[bool]:
+        return [row["visible"] for row in attributes(page)["examples"]]
+
+    return shown
+
+
+def test_until_it_is_loaded_the_page_says_so_and_afterwards_it_does_not(tiny_engine, bundled_engine, examples):
+    catalog = awaiting(lambda: tiny_engine, bundled_engine)
+    page = build_page(catalog, Runs())
+    page.config = page.get_config_file()
+    assert catalog.notices == [catalog.load().reason] == [catalog.queue("")] == [LOADING]
+    assert catalog.load().ready
+    assert catalog.queue("bundled") == ""
+    found = attributes(page)
+    assert LOADING in found["loading"]["value"]
+    assert "data-loading" in found["loading"]["value"]
+    assert [tuple(choice) for choice in found["pair"]["choices"]] == [("SmolLM2 (loading)", ""), (TALES, "bundled")]
+    assert KNOWN["smollm2"].target in found["about"]["value"]
+    assert examples(page) == [True, False]
+    catalog.load_later()
+    found = attributes(page)
+    assert (catalog.notices, catalog.load().reason, found["loading"]["value"]) == ([], "", "")
+    assert [tuple(choice) for choice in found["pair"]["choices"]] == [("SmolLM2", ""), (TALES, "bundled")]
+    assert page.config["components"] == page.get_config_file()["components"]
+    assert examples(page) == [False, True], "the tiny model does not chat"
+
+
+def test_where_it_cannot_be_loaded_the_next_pair_is_the_default_and_page_log_and_health_say_why(
+    bundled_engine, examples, caplog
+):
+    catalog = awaiting(missing, bundled_engine)
+    page = build_page(catalog, Runs())
+    catalog.load_later()
+    why = f"SmolLM2 cannot be loaded: target='smollm2' is neither in the package nor on the Hub. The default is now {TALES}."
+    assert [record.getMessage() for record in caplog.records] == [f"app.py: {why}"]
+    assert (catalog.notices, catalog.load().reason, catalog.load().ready) == ([why], why, True)
+    found = attributes(page)
+    assert "target=&#x27;smollm2&#x27; is neither" in found["loading"]["value"]
+    assert "data-loading" not in found["loading"]["value"]
+    assert [tuple(choice) for choice in found["pair"]["choices"]] == [(TALES, "")]
+    assert not found["pair"]["visible"]
+    assert examples(page) == [False, True]
+    request = Request("Once", SamplingParams(max_tokens=2, seed=1))
+    assert list(catalog.stream("", request, threading.Event()))[-1].finish_reason == "length"
+    with pytest.raises(ValueError, match="pair must be one of bundled, got 'SmolLM2'"):
+        catalog.stream("SmolLM2", request, threading.Event())
+
+
+def test_a_run_that_waited_for_it_is_told_why(bundled_engine):
+    catalog, ended = awaiting(missing, bundled_engine), []
+    over = threading.Event()
+
+    def deliver(said) -> None:
+        ended.append(said)
+        over.set()
+
+    catalog.start("", Request("Once", SamplingParams(max_tokens=2)), threading.Event(), deliver)
+    catalog.load_later()
+    assert over.wait(60)
+    assert isinstance(ended[0], Trouble)
+    assert "is neither in the package" in str(ended[0])
+
+
+def test_the_page_says_which_weights_a_target_has_and_who_was_trained_with_its_drafters(tiny_engine, bundled_engine):
+    catalog = awaiting(lambda: tiny_engine, bundled_engine)
+    about = replace(catalog.of("").engine.about, num_parameters={"target": 2 * 10**6}, weights="Q4_1 weights of <b>")
+    catalog.pairs["SmolLM2"] = ServedPair(DeferredEngine("SmolLM2", about, missing, 4))
+    assert "<td>2.0 million parameters, Q4_1 weights of &lt;b&gt;</td>" in models_markup(catalog)
+    assert "together with its drafters" in models_in_short(catalog, "bundled")
+    assert "together with its drafters" not in models_in_short(catalog)
+    assert f"({TALES})" in models_markup(catalog)

@@ -1,0 +1,119 @@
+"""An engine whose pair is loaded after the page answers."""
+
+import threading
+from collections.abc import Callable, Generator, Iterator
+
+from naive_speculate.events import Event
+from naive_speculate.known import KnownPair
+from naive_speculate.serving import About, Engine, Load, Request, Unavailable
+from naive_speculate.serving.protocol import ANYBODY, STOPPING, Deliver, Reader, entered
+from naive_speculate.speculate.sequence import CancelFlag
+
+LOADING = "{} is loading. Runs with it begin as soon as it is ready."
+_LOOK_SECONDS = 0.05
+"""A held run is looked after so often: it may have been cancelled."""
+
+
+def expected(known: KnownPair, capacity: int) -> About:
+    """What a known pair's engine will decode with, before it is loaded. All of these targets are made to chat."""
+    drafters = {kind: f"{known.drafters} {kind}" for kind in ("draft", "head") if known.drafter(kind)}
+    return About({"target": known.target, **drafters}, "cpu", chat=True, capacity=capacity)
+
+
+class DeferredEngine:
+    """Holds requests until its pair is loaded, and then passes everything on; an `Engine`.
+
+    Args:
+        name: Of the pair, for people.
+        about: What it is expected to decode with.
+        make: Loads the pair and returns what decodes with it.
+        max_waiting: Most requests that are held.
+    """
+
+    def __init__(self, name: str, about: About, make: Callable[[], Engine], max_waiting: int) -> None:
+        self._name = name
+        self._expected = about
+        self._make = make
+        self._max_waiting = max_waiting
+        self._engine: Engine | None = None
+        self._reason = STOPPING
+        self._settled = threading.Event()
+        self._lock = threading.Lock()
+        self._held = 0
+
+    @property
+    def about(self) -> About:
+        return self._expected if self._engine is None else self._engine.about
+
+    @property
+    def loading(self) -> bool:
+        """Whether it is still to be loaded."""
+        return not self._settled.is_set()
+
+    def load_pair(self) -> None:
+        """Load the pair and let the held requests begin; raises what `make` raises, with which the held requests end then."""
+        try:
+            self._engine = self._make()
+        except Exception as error:
+            self._reason = str(error)
+            raise
+        finally:
+            self._settled.set()
+
+    def submit(self, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANYBODY) -> Iterator[list[Event]]:
+        if not self.loading:
+            return self._loaded().submit(request, cancel, reader)
+        return entered(self._submit_later(request, cancel, reader))
+
+    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANYBODY) -> None:
+        if not self.loading:
+            return self._loaded().start(request, cancel, deliver, reader)
+        threading.Thread(target=self._start_later, args=(request, cancel, deliver, reader), name="held", daemon=True).start()
+        return None
+
+    def waiting_before(self, reader: Reader) -> int | None:
+        return self._held if self._engine is None else self._engine.waiting_before(reader)
+
+    def load(self) -> Load:
+        if self._engine is not None:
+            return self._engine.load()
+        return Load(False, 0, self._held, 0, reason=LOADING.format(self._name) if self.loading else self._reason)
+
+    def close(self) -> None:
+        self._settled.set()
+        if self._engine is not None:
+            self._engine.close()
+
+    def _submit_later(self, request: Request, cancel: CancelFlag | None, reader: Reader) -> Generator[list[Event], None, None]:
+        yield []
+        if self._hold(cancel):
+            yield from self._loaded().submit(request, cancel, reader)
+
+    def _start_later(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader) -> None:
+        try:
+            if self._hold(cancel):
+                self._loaded().start(request, cancel, deliver, reader)
+            else:
+                deliver(None)
+        except Exception as error:
+            deliver(error)
+
+    def _hold(self, cancel: CancelFlag | None) -> bool:
+        """Wait until the pair is loaded; False where the request was cancelled before."""
+        with self._lock:
+            if self._held >= self._max_waiting:
+                raise Unavailable(f"{self._held} others are waiting, which is as many as may. Try again in a moment.")
+            self._held += 1
+        try:
+            while not self._settled.wait(_LOOK_SECONDS):
+                if cancel is not None and cancel.is_set():
+                    return False
+            return True
+        finally:
+            with self._lock:
+                self._held -= 1
+
+    def _loaded(self) -> Engine:
+        if self._engine is None:
+            raise Unavailable(self._reason)
+        return self._engine

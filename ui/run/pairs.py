@@ -1,0 +1,86 @@
+"""What on the page depends on the pair that is chosen, and on which pairs are there: one of them may be loaded later."""
+
+import html
+from typing import Any
+
+import gradio as gr
+from gradio.blocks import Block
+
+from ui.assets import component
+from ui.explain.models import models_in_short, models_markup
+from ui.host.catalog import Catalog
+from ui.notify import QUIET
+
+Looks = dict[str, dict[str, Any]]
+"""Attributes of components, by the components' names in `follow_pairs`."""
+
+
+def build_notice(catalog: Catalog) -> gr.HTML:
+    """A line for each pair that is not ready. `assets/js/loading.js` asks until none is loading, then triggers `settled`."""
+
+    def loading(_: object) -> bool:
+        """Whether a pair is still to be loaded."""
+        return bool(catalog.loading)
+
+    return component("loading", value=_notice(catalog), events=["settled"], server_functions=[loading])
+
+
+def choices(catalog: Catalog) -> list[tuple[str, str]]:
+    """The menu of pairs: labels with values. "" is the usual one, so that it is not in links."""
+    loading = catalog.loading
+    return [
+        (f"{label} (loading)" if name in loading else label, name if place else "")
+        for place, (name, label) in enumerate(catalog.labels.items())
+    ]
+
+
+def follow_pairs(catalog: Catalog, page: gr.Blocks, parts: dict[str, Any]) -> None:
+    """Keep the page as the pairs are: when another one is chosen, and when all that are loaded later are settled.
+
+    Args:
+        catalog: The pairs.
+        page: What is served; pages opened later show the pairs as they are then.
+        parts: The components `notice`, `pair`, `line`, `models`, `chat`, `questions` and `stories`.
+    """
+    pair, notice = parts["pair"], parts["notice"]
+
+    def update(looks: Looks) -> dict[Block, Any]:
+        return {parts[name]: gr.update(**attributes) for name, attributes in looks.items()}
+
+    def settled(name: str) -> dict[Block, Any]:
+        return update(_of_catalog(catalog) | _of_choice(catalog, name if name in catalog.pairs else ""))
+
+    def refresh() -> None:
+        for name, attributes in (_of_catalog(catalog) | _of_choice(catalog, "")).items():
+            for attribute, value in attributes.items():
+                setattr(parts[name], attribute, value)
+        page.config = page.get_config_file()
+
+    chosen = [parts[name] for name in _of_choice(catalog, "")]
+    pair.change(lambda name: update(_of_choice(catalog, name)), pair, chosen, queue=False, **QUIET)
+    notice.settled(settled, pair, [*chosen, *(parts[name] for name in _of_catalog(catalog))], queue=False, **QUIET)
+    catalog.settled = refresh
+
+
+def _of_choice(catalog: Catalog, name: str) -> Looks:
+    chats = catalog.of(name).engine.about.chat
+    return {
+        "line": {"value": models_in_short(catalog, name)},
+        "chat": {"visible": chats},
+        "questions": {"visible": chats},
+        "stories": {"visible": not chats},
+    }
+
+
+def _of_catalog(catalog: Catalog) -> Looks:
+    chosen = {"value": ""} if catalog.missing else {}  # the default is another one, and may have been chosen by its name
+    return {
+        "notice": {"value": _notice(catalog)},
+        "pair": {"choices": choices(catalog), "visible": len(catalog.pairs) > 1, **chosen},
+        "models": {"value": models_markup(catalog)},
+    }
+
+
+def _notice(catalog: Catalog) -> str:
+    mark = " data-loading" if catalog.loading else ""
+    return "".join(f'<p class="ns-notice" role="status"{mark}>{html.escape(line)}</p>' for line in catalog.notices)
