@@ -127,8 +127,8 @@ def _pairs(listed: str, target: str, draft: str, head: str) -> tuple[PairChoice,
         if entry == BUNDLED:
             found.append(PairChoice(BUNDLED))
         elif match:
-            name, target, draft, head = match.groups()
-            found.append(PairChoice(name, target, draft, head))
+            name, its_target, its_draft, its_head = match.groups()
+            found.append(PairChoice(name, its_target, its_draft, its_head))
         else:
             raise ValueError(f"{PREFIX}PAIRS must list 'Name = target + draft + head' between semicolons, got {entry!r:.200}")
     names = [pair.name for pair in found]
