@@ -27,7 +27,7 @@ def test_the_pair_that_ships_writes_the_library_s_text_under_its_filter_and_its_
     params = SamplingParams(temperature=0.7, max_tokens=60, seed=3, filter_words="classroom")
     result = bundled_decoder.generate(PROMPT, params, num_draft_tokens=2)
     assert text(page) == result.text
-    expect(page.locator("#stats .ns-tiles > div:nth-child(4) b")).to_have_text(re.compile(r"\d\.\d×"))
+    expect(page.locator("#stats .ns-tiles > div:nth-child(4) b")).to_have_text(re.compile(r"\d\.\d\d×"))
     saved = trace(page)
     assert [event.token_id for event in saved] == [event.token_id for event in result.trace]
     assert saved[0].settings["filter_words"] == "classroom"
