@@ -97,7 +97,7 @@ def test_an_end_token_ends_the_text_wherever_in_a_window_it_stands(family, monke
     found = set()
     for end in dict.fromkeys(plain[:14]):  # as an accepted, a resampled or a bonus token
         for wrapped in (model, pair.draft.model):
-            monkeypatch.setattr(wrapped.config, "eos_token_id", end)
+            monkeypatch.setattr(wrapped.generation_config, "eos_token_id", end)
         steps = list(speculative_decode(pair, PROMPT, num_draft_tokens=4, max_new_tokens=LENGTH))
         assert tokens_of(steps) == plain[: plain.index(end) + 1]
         found.add(next(kind for kind, token in reversed(steps[-1].tokens()) if kind not in ("rejected", "discarded")))

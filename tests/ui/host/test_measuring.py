@@ -22,9 +22,9 @@ class Watched:
     def __init__(self, engine):
         self.engine, self.asked, self.then = engine, [], lambda: None
 
-    def submit(self, request, cancel=None):
+    def submit(self, request, cancel=None, *reader):
         self.asked.append(request)
-        for events in self.engine.submit(request, cancel):
+        for events in self.engine.submit(request, cancel, *reader):
             yield events
             self.then()
 
