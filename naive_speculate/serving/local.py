@@ -29,6 +29,8 @@ _BREATH = 0.01
 _SPARE = 0.5
 """A reader with less than its share of the places need not wait for one: so many more of them may be held, and as many again by
 other addresses than the one that holds most. Their rows take turns, and keep their memory meanwhile."""
+FIRST_TOKENS = 16
+"""A run that has had so many tokens since it got its place gives that to one that has had none."""
 TURN_TOKENS = 64
 """A run that has had so many tokens since it got its place, and so many more than a waiting one, gives its place to that one."""
 _LOOK_SECONDS = 0.05
@@ -73,7 +75,7 @@ class _Job:
         """Whether it has had its turn, and a waiting one that takes as many places at most has had less."""
         if self.had is None or self.is_set() or self.num_rows < new.num_rows:
             return False
-        return self.num_tokens - max(self.had, new.num_tokens) >= TURN_TOKENS
+        return self.num_tokens - max(self.had, new.num_tokens) >= (FIRST_TOKENS if new.had is None else TURN_TOKENS)
 
     @property
     def num_rows(self) -> int:

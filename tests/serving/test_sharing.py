@@ -28,6 +28,7 @@ ENDED: list["Reading"] = []
 def without_turns(monkeypatch):
     """Runs keep their places to the end."""
     monkeypatch.setattr("naive_speculate.serving.local.TURN_TOKENS", 10**9)
+    monkeypatch.setattr("naive_speculate.serving.local.FIRST_TOKENS", 10**9)
 
 
 class Reading:
