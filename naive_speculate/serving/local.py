@@ -152,7 +152,9 @@ class LocalEngine:
                 raise Unavailable(_BROKEN)
             waiting = sum(job.num_rows for job in self._waiting)
             if waiting + job.num_rows > self._max_waiting:
-                dropped = one_too_many(sorted(self._waiting, key=lambda other: other.had is None), job)  # rather one that has had nothing
+                dropped = one_too_many(
+                    sorted(self._waiting, key=lambda other: other.had is None), job
+                )  # rather one that has had nothing
                 if dropped is None:
                     raise Unavailable(f"{waiting} others are waiting, which is as many as may. Try again in a moment.")
                 self._waiting.remove(dropped)

@@ -95,7 +95,9 @@ def test_health_answers_while_a_guide_is_being_parsed(page, monkeypatch):
 
     monkeypatch.setattr(settings_module, "guide", held)
     (function,) = [number for number, made in page.fns.items() if made.name == "_decode"][:1]
-    large = json.dumps({"type": "object", "properties": {f"f{n}": {"type": "number", "minimum": -n - 0.125} for n in range(300)}})
+    large = json.dumps(
+        {"type": "object", "properties": {f"f{n}": {"type": "number", "minimum": -n - 0.125} for n in range(300)}}
+    )
     values = astuple(replace(START, guided="json", guided_text=large))
     body = {"data": values, "fn_index": function, "session_hash": "visitor"}
     headers = {"Content-Type": "application/json"}

@@ -20,6 +20,7 @@ def engine(patient_decoder):
     yield made
     made.close()
 
+
 ENDED: list["Reading"] = []
 """All runs that are over, in that order."""
 
@@ -186,7 +187,9 @@ def test_a_run_does_not_pause_for_a_reader_with_as_many_places(patient_decoder):
     engine = LocalEngine(patient_decoder, max_rows=2)
     two = [Reading(engine, f"1.1.1.{number}") for number in range(2)]
     own = [Reading(engine, "1.1.1.1") for _ in range(2)]
-    assert all(run.wait(lambda run=run: run.tokens > 3 * TURN_TOKENS) for run in own), "its reader's own runs take turns with it"
+    assert all(run.wait(lambda run=run: run.tokens > 3 * TURN_TOKENS) for run in own), (
+        "its reader's own runs take turns with it"
+    )
     assert two[0].tokens > own[-1].tokens
     engine.close()
 
