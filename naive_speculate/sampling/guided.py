@@ -18,8 +18,9 @@ MAX_GRAMMAR_LENGTH = 20_000
 MAX_REPEATS = 300
 """Repetitions in a regular expression or grammar: compiling takes time with their square, some two seconds for 1,000."""
 MAX_TIMES = 1000
-"""What a counted repetition may count to, counts within counts multiplied and the patterns of a schema added up: in one, the
-pattern `a{1,10000}` takes ten seconds to parse, 140 of `(ab?){1,900}` take 24, and after ninety letters of `((a{1,1000}){1,1000}){1,1000}` every further one takes three."""
+"""What a counted repetition may count to, counts within counts multiplied, and those of a JSON schema's patterns added up:
+there `a{1,10000}` takes ten seconds to parse, and 140 patterns `(ab?){1,900}` take 24. After ninety letters of
+`((a{1,1000}){1,1000}){1,1000}` every further one takes three."""
 MAX_COUNTED_PROPERTIES = 100
 """Properties of a JSON schema's objects that say how many there may be: 1,200 take twenty seconds to parse."""
 MAX_DEPTH = 64
@@ -157,7 +158,8 @@ def _check_size(name: str, text: str) -> None:
             level = below
     if counted > MAX_COUNTED_PROPERTIES:
         raise ValueError(
-            f"guided_decoding json may count {MAX_COUNTED_PROPERTIES} properties by minProperties and maxProperties, got {counted}"
+            f"guided_decoding json may count {MAX_COUNTED_PROPERTIES} properties by minProperties and maxProperties, "
+            f"got {counted}"
         )
     repeats = sum(len(re.findall(r"[*+?{]", pattern)) for pattern in patterns)
     if repeats > MAX_REPEATS:

@@ -32,7 +32,7 @@ other addresses than the one that holds most. Their rows take turns, and keep th
 FIRST_TOKENS = 16
 """A run that has had so many tokens since it got its place gives that to one that has had none."""
 TURN_TOKENS = 64
-"""A run that has had so many tokens since it got its place, and so many more than a waiting one, gives its place to that one."""
+"""A run that has had so many tokens since it got its place, and so many more than a waiting one, gives that its place."""
 _LOOK_SECONDS = 0.05
 """Where all readers are behind, they are looked after so often."""
 STUCK_SECONDS = 60.0
@@ -312,7 +312,7 @@ class LocalEngine:
         return max(found, key=lambda job: (places(job), job.num_tokens), default=None)
 
     def _pause(self, job: _Job) -> None:
-        """Let a run wait again, after all who wait now. It goes on where it was, once its tokens are read into the cache anew."""
+        """Let a run wait again, after all who wait now. It goes on where it was, with its tokens read into the cache anew."""
         self._number += 1
         job.number = self._number
         self._running.remove(job)
