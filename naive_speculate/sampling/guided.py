@@ -18,8 +18,11 @@ MAX_GRAMMAR_LENGTH = 20_000
 MAX_REPEATS = 300
 """Repetitions in a regular expression or grammar: compiling takes time with their square, some two seconds for 1,000."""
 MAX_TIMES = 1000
-"""What a counted repetition may count to, counts within counts multiplied: in a JSON schema, the pattern `a{1,10000}` takes ten
-seconds to parse, and after ninety letters of `((a{1,1000}){1,1000}){1,1000}` every further one takes three."""
+"""What a counted repetition may count to, counts within counts multiplied, and those of a JSON schema's patterns added up:
+there `a{1,10000}` takes ten seconds to parse, and 140 patterns `(ab?){1,900}` take 24. After ninety letters of
+`((a{1,1000}){1,1000}){1,1000}` every further one takes three."""
+MAX_COUNTED_PROPERTIES = 100
+"""Properties of a JSON schema's objects that say how many there may be: 1,200 take twenty seconds to parse."""
 MAX_DEPTH = 64
 """Levels of a JSON schema: 600 take half a minute to compile."""
 CACHE_BYTES = 64 * 2**20
@@ -129,7 +132,7 @@ class GuidedDecodingParams:
 
 def _check_size(name: str, text: str) -> None:
     """Refuse what would take long to compile, which could not be stopped."""
-    patterns = [text] if name in ("regex", "grammar") else []
+    patterns, counted = [text] if name in ("regex", "grammar") else [], 0
     if name == "json":
         too_deep = ValueError(f"guided_decoding json may be {MAX_DEPTH} levels deep, got more")
         try:
@@ -145,18 +148,29 @@ def _check_size(name: str, text: str) -> None:
             below: list[Any] = []
             for node in level:
                 if isinstance(node, dict):
+                    if node.keys() & {"minProperties", "maxProperties"} and isinstance(node.get("properties"), dict):
+                        counted += len(node["properties"])
                     patterns += [value for key, value in node.items() if key == "pattern" and isinstance(value, str)]
                     patterns += node.get("patternProperties", ()) if isinstance(node.get("patternProperties"), dict) else ()
                     below += node.values()
                 elif isinstance(node, list):
                     below += node
             level = below
+    if counted > MAX_COUNTED_PROPERTIES:
+        raise ValueError(
+            f"guided_decoding json may count {MAX_COUNTED_PROPERTIES} properties by minProperties and maxProperties, "
+            f"got {counted}"
+        )
     repeats = sum(len(re.findall(r"[*+?{]", pattern)) for pattern in patterns)
     if repeats > MAX_REPEATS:
         raise ValueError(f"guided_decoding {name} may hold {MAX_REPEATS} repetitions (* + ? {{}}), got {repeats}")
+    most = 0
     for pattern in (each for each in patterns if "{" in each):
         try:
-            most = _most_times(str(parse("regex" if name == "json" else name, pattern)))
+            if name == "json":  # whose patterns are written out
+                most += _most_times(str(parse("regex", pattern)), sum)
+            else:
+                most = _most_times(str(parse(name, pattern)), max)
         except ValueError:  # it is said where all of the text is parsed
             continue
         except RecursionError:
@@ -165,8 +179,9 @@ def _check_size(name: str, text: str) -> None:
             raise ValueError(f"guided_decoding {name} may repeat something up to {MAX_TIMES} times, got {most}")
 
 
-def _most_times(grammar: str) -> int:
-    """How often a grammar may repeat something, counts within counts multiplied; of a recursive rule, one level is counted.
+def _most_times(grammar: str, together: Callable[[list[int]], int]) -> int:
+    """How often a grammar may repeat something, counts within counts multiplied, and counts next to each other taken
+    `together`; of a recursive rule, one level is counted.
 
     xgrammar writes it with a rule a line, and counts only names of rules: `name{1, 1000}`.
     """
@@ -178,7 +193,7 @@ def _most_times(grammar: str) -> int:
         if name not in found:
             found[name] = 1  # as it is met within itself
             counted = (max(1, int(low or 1), int(high or 1)) * times(rule) for rule, low, high in bodies.get(name, ()))
-            found[name] = max(counted, default=1)
+            found[name] = together([count for count in counted if count > 1] or [1])
         return found[name]
 
     return max(map(times, bodies), default=1)

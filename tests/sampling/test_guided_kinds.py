@@ -72,6 +72,15 @@ def test_compiled_grammars_are_kept_up_to_a_limit(bundled_pair, monkeypatch):
             "grammar has rules that are nested too deep",
         ),
         ({"json": {"type": "string", "pattern": "a{5000,}"}}, "json may repeat something up to 1000 times, got 5000"),
+        ({"json": {"type": "string", "pattern": "[a-z]{1,600}[0-9]{1,600}"}}, "json may repeat something .* got 1200"),
+        (
+            {"json": {"anyOf": [{"type": "string", "pattern": f"a{{1,{count}}}b"} for count in range(300, 304)]}},
+            "json may repeat something up to 1000 times, got 1206",
+        ),
+        (
+            {"json": {"anyOf": [{"maxProperties": 9, "properties": {f"f{n}": {} for n in range(51)}} for _ in range(2)]}},
+            "json may count 100 properties by minProperties and maxProperties, got 102",
+        ),
         ({"json": '{"type": }'}, r"json does not parse, got '{\"type\": }': Expecting value: line 1 column 10 \(char 9\)"),
         ({"regex": "a", "disable_any_whitespace": True}, "disable_any_whitespace .* go with json, got regex and True"),
         ({"json": {}, "disable_any_whitespace": "no"}, "disable_any_whitespace must be True or False .* 'no'"),

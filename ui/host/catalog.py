@@ -29,6 +29,8 @@ DECODING = "decoding"
 """What Gradio's queue calls the runs that wait for a place."""
 NEEDS = {"model": "draft", "head": "head", "suffix+head": "head"}
 """Which of a pair's models a drafter drafts with."""
+MAX_DRAFT_TOKENS = 16
+"""Most draft tokens of a step here: with 64, a row takes five times the usual time per token from the rows next to it."""
 WARM_PROMPT = "Once upon a time there was"
 WARM_RUNS = 2
 WARM_TOKENS = 16
@@ -280,6 +282,8 @@ class Catalog:
     def _served_for(self, pair: str, request: Request) -> ServedPair:
         if request.params.max_tokens is None or request.params.max_tokens > self.max_tokens:
             raise ValueError(f"max_tokens may be {self.max_tokens} on this page, got {request.params.max_tokens}")
+        if request.num_draft_tokens != "auto" and request.num_draft_tokens > MAX_DRAFT_TOKENS:
+            raise ValueError(f"num_draft_tokens may be {MAX_DRAFT_TOKENS} on this page, got {request.num_draft_tokens}")
         return self.of(pair)
 
 

@@ -9,6 +9,7 @@ import gradio as gr
 from gradio.components import Component
 
 from naive_speculate.speculate.draft import DRAFTERS
+from ui.host.catalog import MAX_DRAFT_TOKENS
 from ui.host.errors import in_words
 from ui.notify import QUIET, warn
 from ui.run.guided import build_guided
@@ -121,7 +122,7 @@ def build_main(start: Settings) -> Controls:
     """
     made: Controls = {}
     said = "[Guesses](#term-k) a round; 0 is [plain decoding](#term-plain)."
-    made["num_draft_tokens"] = _slider(start, "num_draft_tokens", 0, 16, 1, "Draft tokens (k)", said, elem_id="k")
+    made["num_draft_tokens"] = _slider(start, "num_draft_tokens", 0, MAX_DRAFT_TOKENS, 1, "Draft tokens (k)", said, elem_id="k")
     said = "0 takes the likeliest [token](#term-token); [higher](#term-temperature) is wilder."
     made["temperature"] = _slider(start, "temperature", 0, 2, 0.05, "Temperature", said, elem_id="temperature")
     made["verify_strategy"] = gr.Dropdown(

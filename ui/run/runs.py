@@ -1,5 +1,6 @@
 """Runs: what the decoder has delivered of each so far, and which visitor it belongs to."""
 
+import asyncio
 import threading
 import time
 from collections import OrderedDict, deque
@@ -11,7 +12,7 @@ from secrets import token_urlsafe
 from naive_speculate.events import Event, MeasuredSpeedup
 from naive_speculate.events.trace import Trace
 from naive_speculate.serving.delivery import Inbox
-from naive_speculate.serving.protocol import Deliver, Reader
+from naive_speculate.serving.protocol import Deliver, Reader, Request
 from ui.host.visitors import unfetched, visitor
 from ui.host.weight import TOTAL_BYTES, VISITOR_BYTES, give_back, weight
 from ui.run.guided import Kept
@@ -41,9 +42,22 @@ NO_ROOM = "The run was ended: the server keeps as many events as it may. Try aga
 
 _starting = ThreadPoolExecutor(4, "starting")
 """Requests are checked here: a long prompt takes its time to be tokenized."""
+_guiding = ThreadPoolExecutor(2, "guiding")
+"""The same for those with a guide, which may take seconds to be compiled: no other run waits for them."""
 _live: set[int] = set()
 _newest = 0
 _counting = threading.Lock()
+
+
+async def request_of(settings: Settings) -> Request:
+    """The request of some settings. A guide is parsed apart from the event loop, which has others to answer.
+
+    Raises:
+        ValueError: Names the setting that cannot be.
+    """
+    if not settings.guided:
+        return settings.request()
+    return await asyncio.get_running_loop().run_in_executor(_guiding, settings.request)
 
 
 def _next_serial() -> int:
@@ -138,7 +152,8 @@ class Run:
         self.done.clear()
         _live.add(self.serial)
         context = copy_context()  # the visitor's request is in it, which ZeroGPU asks for
-        _starting.submit(context.run, self._begin, begin)
+        guided = self.settings is not None and bool(self.settings.guided)
+        (_guiding if guided else _starting).submit(context.run, self._begin, begin)
 
     def _begin(self, begin: Begin) -> None:
         try:

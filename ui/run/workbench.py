@@ -26,7 +26,7 @@ from ui.run.others import build_others
 from ui.run.pairs import choices
 from ui.run.recorded import START
 from ui.run.replay import TOO_LARGE
-from ui.run.runs import Run, Runs
+from ui.run.runs import Run, Runs, request_of
 from ui.run.settings import MAX_PROMPT_CHARACTERS, Settings, from_query, settings_of
 from ui.run.speedup import seeded
 from ui.run.stage import build_stage
@@ -158,7 +158,7 @@ class Workbench:
     async def _stream(self, session: str, settings: Settings) -> AsyncGenerator[Any]:
         """Decode, and hand over what came, some 20 times a second."""
         try:
-            wanted = settings.request()
+            wanted = await request_of(settings)
             begin = partial(self._catalog.start, settings.pair, wanted)
             queue = self._catalog.queue(settings.pair)
         except ValueError as error:

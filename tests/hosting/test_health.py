@@ -1,0 +1,111 @@
+"""`/health` over HTTP while a guide is being parsed, and while a step does not end."""
+
+import json
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import astuple, replace
+
+import pytest
+
+from benchmarks.server import free_port
+from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
+from naive_speculate.infer import TransformersLanguageModel
+from naive_speculate.serving import LocalEngine, Request
+from tests.hosting.http import get
+from tests.tiny import tiny_llama
+from ui.host.catalog import Catalog, ServedPair
+from ui.host.operations import Counters, routes
+from ui.page import build_page, launch, open_queue
+from ui.run import settings as settings_module
+from ui.run.recorded import START
+from ui.run.runs import Runs
+
+
+class Halting(TransformersLanguageModel):
+    """A model whose forward waits while it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(tiny_llama(1, seed=0))
+        self.halted, self.goes_on = threading.Event(), threading.Event()
+        self.goes_on.set()
+
+    def forward(self, *args, **kwargs):
+        if not self.goes_on.is_set():
+            self.halted.set()
+            self.goes_on.wait(120)
+        return super().forward(*args, **kwargs)
+
+
+@pytest.fixture
+def model() -> Halting:
+    return Halting()
+
+
+@pytest.fixture
+def engine(model) -> Iterator[LocalEngine]:
+    made = LocalEngine(SpeculativeDecoder(ModelPair(model)), max_rows=2)
+    yield made
+    model.goes_on.set()
+    made.close()
+
+
+@pytest.fixture
+def page(engine):
+    """The page, served by this process."""
+    catalog = Catalog({"one": ServedPair(engine, engine)}, measuring=False)
+    made = build_page(catalog, Runs())
+    open_queue(made, 4)
+    addresses = routes(Counters(catalog.load), catalog.load)
+    launch(made, addresses, server_name="127.0.0.1", server_port=free_port(), prevent_thread_lock=True, quiet=True)
+    yield made
+    made.close(verbose=False)
+
+
+def test_health_is_503_while_a_step_does_not_end(page, model, engine, monkeypatch):
+    monkeypatch.setattr("naive_speculate.serving.local.STUCK_SECONDS", 0.0)
+    assert json.loads(get(f"{page.local_url}health"))["ready"]
+    model.goes_on.clear()
+    over = threading.Event()
+    request = Request([1, 2], SamplingParams(max_tokens=2), num_draft_tokens=0)
+    engine.start(request, threading.Event(), lambda said: over.set() if said is None else None)
+    assert model.halted.wait(60)
+    with pytest.raises(urllib.error.HTTPError, match="503") as refused:
+        get(f"{page.local_url}health")
+    told = json.load(refused.value)
+    assert (told["ready"], told["stuck"]) == (False, True)
+    assert told["reason"].startswith("The decoder has made no progress for")
+    model.goes_on.set()
+    assert over.wait(60)
+    assert json.loads(get(f"{page.local_url}health"))["ready"]
+
+
+def test_health_answers_while_a_guide_is_being_parsed(page, monkeypatch):
+    """The guide is parsed only once `/health` has answered."""
+    begun, answered, parsed = threading.Event(), threading.Event(), threading.Event()
+    guide = settings_module.guide
+
+    def held(kind: str, text: str):
+        begun.set()
+        assert answered.wait(120)
+        made = guide(kind, text)
+        parsed.set()
+        return made
+
+    monkeypatch.setattr(settings_module, "guide", held)
+    (function,) = [number for number, made in page.fns.items() if made.name == "_decode"][:1]
+    large = json.dumps(
+        {"type": "object", "properties": {f"f{n}": {"type": "number", "minimum": -n - 0.125} for n in range(300)}}
+    )
+    values = astuple(replace(START, guided="json", guided_text=large))
+    body = {"data": values, "fn_index": function, "session_hash": "visitor"}
+    headers = {"Content-Type": "application/json"}
+    call = urllib.request.Request(f"{page.local_url}gradio_api/queue/join", json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(call, timeout=60) as answer:
+        assert json.load(answer)["event_id"]
+    assert begun.wait(60)
+    assert json.loads(get(f"{page.local_url}health"))["ready"]
+    assert not parsed.is_set()
+    answered.set()
+    assert parsed.wait(60)

@@ -1,0 +1,67 @@
+"""One visitor with many long calls, and another at the same address who asks for a few tokens."""
+
+import json
+import socket
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack
+from urllib.parse import urlsplit
+
+import pytest
+from gradio_client import Client
+
+from benchmarks.server import Server
+from tests.hosting.http import get
+
+CALLS = 60
+FEW = 12
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Server]:
+    with Server(NAIVE_SPECULATE_MEASURING="off") as running:
+        running.wait_for("public link", 300)  # what Gradio prints last
+        yield running
+
+
+def call(url: str, tokens: int, seed: int) -> str:
+    """Ask for a run without a session; where its events are to be read."""
+    body = json.dumps({"data": ["Once upon a time", tokens, 1.0, 1.0, seed]}).encode()
+    request = urllib.request.Request(f"{url}gradio_api/call/generate", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return f"{url}gradio_api/call/generate/{json.load(answer)['event_id']}"
+
+
+def opened(address: str) -> socket.socket:
+    """A stream that was asked for, and of which nothing will be read."""
+    place = urlsplit(address)
+    line = socket.create_connection((place.hostname or "", place.port or 0), timeout=60)
+    line.sendall(f"GET {place.path} HTTP/1.1\r\nHost: {place.netloc}\r\n\r\n".encode())
+    return line
+
+
+@pytest.mark.parametrize("streams", ["not opened", "opened"])
+def test_another_visitor_of_the_address_gets_a_few_tokens_before_the_calls_of_one_with_many_end(page, streams):
+    url, first_seed = page.url, {"not opened": 1000, "opened": 2000}[streams]
+    with ExitStack() as stack:
+        for seed in range(first_seed, first_seed + CALLS):
+            address = call(url, 2048, seed)
+            if streams == "opened":
+                stack.enter_context(opened(address))
+        job = Client(url, verbose=False).submit("Once upon a time", FEW, seed=first_seed + 900, api_name="/generate")
+        job.result(timeout=300)
+        assert job.outputs()[-1][-1]["kind"] == "finished"
+        told = get(call(url, FEW, first_seed + 901))
+        assert '"finished"' in told
+        assert not ended(page, range(first_seed, first_seed + CALLS)) & {"length", "stop"}
+        load = json.loads(get(url + "health"))
+        assert load["running"] + load["waiting"] > 0
+        job = Client(url, verbose=False).submit("Once upon a time", FEW, seed=first_seed + 902, api_name="/generate")
+        job.result(timeout=300)
+    assert ended(page, range(first_seed + 900, first_seed + 902)) == {"length"}
+
+
+def ended(page: Server, seeds: range) -> set[str]:
+    """How the runs with these seeds have ended, as far as they have."""
+    lines = [json.loads(line) for line in page.log.splitlines() if '"seed": ' in line and line.startswith("{")]
+    return {line["outcome"] for line in lines if line["seed"] in seeds}
