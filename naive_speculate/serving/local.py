@@ -29,10 +29,6 @@ _BREATH = 0.01
 _SPARE = 0.5
 """A reader with less than its share of the places need not wait for one: so many more of them may be held, and as many again by
 other addresses than the one that holds most. Their rows take turns, and keep their memory meanwhile."""
-FIRST_TOKENS = 16
-"""A run that has had so many tokens since it got its place gives that to one that has had none."""
-TURN_TOKENS = 64
-"""A run that has had so many tokens since it got its place, and so many more than a waiting one, gives that its place."""
 _LOOK_SECONDS = 0.05
 """Where all readers are behind, they are looked after so often."""
 STUCK_SECONDS = 60.0
@@ -53,7 +49,6 @@ class _Job:
         number: Later ones have larger ones.
         turn: The step in which it was last stepped.
         begun: When it got its place.
-        had: How many tokens it had by then; None for a run that has had no place yet.
     """
 
     def __init__(self, cancel: CancelFlag | None, deliver: Deliver, reader: Reader) -> None:
@@ -64,18 +59,6 @@ class _Job:
         self.run: Run
         self.number = self.turn = 0
         self.begun = 0.0
-        self.had: int | None = None
-
-    @property
-    def num_tokens(self) -> int:
-        """How many tokens its longest row has."""
-        return max((len(row.token_ids) - len(row.prompt_token_ids) for row in self.run.rows), default=0)
-
-    def yields(self, new: "_Job") -> bool:
-        """Whether it has had its turn, and a waiting one that takes as many places at most has had less."""
-        if self.had is None or self.is_set() or self.num_rows < new.num_rows:
-            return False
-        return self.num_tokens - max(self.had, new.num_tokens) >= (FIRST_TOKENS if new.had is None else TURN_TOKENS)
 
     @property
     def num_rows(self) -> int:
@@ -102,7 +85,7 @@ class LocalEngine:
 
     Args:
         decoder: Whose pair decodes. Others may use it at the same time.
-        max_rows: Most sequences stepped together; further ones wait for a place (see `TURN_TOKENS`).
+        max_rows: Most sequences stepped together; further ones wait for a place, first come, first served.
         max_waiting: Most sequences that may wait.
         max_prompt_tokens: Longest prompt; None for what the model takes.
     """
@@ -152,9 +135,7 @@ class LocalEngine:
                 raise Unavailable(_BROKEN)
             waiting = sum(job.num_rows for job in self._waiting)
             if waiting + job.num_rows > self._max_waiting:
-                dropped = one_too_many(
-                    sorted(self._waiting, key=lambda other: other.had is None), job
-                )  # rather one that has had nothing
+                dropped = one_too_many(self._waiting, job)
                 if dropped is None:
                     raise Unavailable(f"{waiting} others are waiting, which is as many as may. Try again in a moment.")
                 self._waiting.remove(dropped)
@@ -173,13 +154,10 @@ class LocalEngine:
             new = _Job(None, lambda _: None, reader)
             new.run, new.number = Run((), ()), self._number + 1
             order = by_turns([*self._running, *self._waiting, new], lambda job: job.number)
-            before, held = order[: order.index(new)], self._held()
-            waiting = [job for job in before if job.had is None]
-            if self._may_join(held, reader, 1, 1 + sum(job.num_rows for job in before)):
+            before = order[: order.index(new)]
+            if self._may_join(self._held(), reader, 1, 1 + sum(job.num_rows for job in before)):
                 return None
-            if not waiting and self._yielding(held, new) is not None:
-                return None
-            return sum(job.num_rows for job in waiting)
+            return sum(job.num_rows for job in before if job not in self._running)
 
     def load(self) -> Load:
         with self._changed:
@@ -222,14 +200,12 @@ class LocalEngine:
                 self._moved = time.monotonic()
                 if self._closed and not (self._waiting or self._running):
                     return
-                joining, paused = self._admit()
+                joining = self._admit()
                 stepped = self._chosen()
                 if not (joining or stepped):  # nobody reads
                     self._changed.wait(_LOOK_SECONDS)
                     continue
             untidy = True
-            for job in paused:
-                batch.release(job.run.rows)
             for job in joining:
                 self._begin(job, batch)
             records: dict[SequenceState, StepRecord] = {}
@@ -252,19 +228,16 @@ class LocalEngine:
             for job in refused:
                 job.deliver(Unavailable(_BROKEN))
 
-    def _admit(self) -> tuple[list[_Job], list[_Job]]:
+    def _admit(self) -> list[_Job]:
         """Let waiting jobs join as far as there are places; cancelled ones join at once, to be ended by the next step.
 
         Places are given by turns. Where all are taken, a job joins by its reader's share, if there is a spare place; where
-        there is none either, a job whose reader has fallen behind is ended, or one that has had its turn pauses.
-
-        Returns:
-            tuple: The jobs that join, and those that pause.
+        there is none either, a job whose reader has fallen behind is ended.
         """
-        joining, paused = list[_Job](), list[_Job]()
         if not self._waiting:
-            return joining, paused
+            return []
         behind = [job for job in self._running if job.reader.behind()]
+        joining: list[_Job] = []
         place, full = 0, False
         rows = sum(job.num_rows for job in self._running)
         held = self._held()
@@ -280,43 +253,14 @@ class LocalEngine:
                     full = True
                     if behind:
                         behind.pop(0).left = True
-                        continue
-                    other = self._yielding(held, job)
-                    if other is None:
-                        continue
-                    self._pause(other)
-                    paused.append(other)
-                    rows -= other.num_rows
-                    _take(held, other, -1)
+                    continue
             rows += size
             _take(held, job)
             self._waiting.remove(job)
             joining.append(job)
             job.begun = time.monotonic()
         self._running = [*self._running, *joining]
-        return joining, paused
-
-    def _yielding(self, held: Counter[Any], new: _Job) -> _Job | None:
-        """Which run gives its place to a new one: of those that have had their turn, one of whoever has most places, and more
-        than the new one's reader has."""
-
-        def places(job: _Job) -> list[int]:
-            return [held[share] for share in _shares(job)]
-
-        def fair(job: _Job) -> bool:
-            return all(
-                mine == other or held[other] > held[mine] for mine, other in zip(_shares(new), _shares(job), strict=True)
-            )
-
-        found = [job for job in self._running if job.yields(new) and fair(job)]
-        return max(found, key=lambda job: (places(job), job.num_tokens), default=None)
-
-    def _pause(self, job: _Job) -> None:
-        """Let a run wait again, after all who wait now. It goes on where it was, with its tokens read into the cache anew."""
-        self._number += 1
-        job.number = self._number
-        self._running.remove(job)
-        self._waiting.append(job)
+        return joining
 
     def _may_join(self, held: Counter[Any], reader: Reader, size: int, place: int) -> bool:
         """Whether a reader may have a spare place, although all are taken: its share has room, or it has no place yet."""
@@ -347,18 +291,13 @@ class LocalEngine:
         return sorted(chosen, key=lambda job: job.number)
 
     def _begin(self, job: _Job, batch: Batch) -> None:
-        """Give a job's rows their places, of which those that have paused share no more than the prompt."""
-        first = job.had is None
-        job.had = job.num_tokens
+        """Give a job's rows their places."""
         try:
-            for rows in [job.run.rows] if first else [[row] for row in job.run.going_on]:
-                batch.admit(rows)
+            batch.admit(job.run.rows)
         except Exception as error:
-            batch.release(job.run.rows)
-            job.deliver((job.run.started() if first else []) + job.run.end(FinishReason.ERROR, explain(error)))
+            job.deliver(job.run.started() + job.run.end(FinishReason.ERROR, explain(error)))
         else:
-            if first:
-                job.deliver(job.run.started())
+            job.deliver(job.run.started())
 
     def _step(self, batch: Batch, rows: list[SequenceState], records: dict[SequenceState, StepRecord]) -> None:
         """Step the rows; where that fails, those whose step was not finished in halves, and end who fails alone."""
@@ -389,14 +328,9 @@ class LocalEngine:
         return True
 
 
-def _shares(job: _Job) -> tuple[Any, Any]:
-    """Whose share of the places a job takes: its address's, and its session's there."""
-    return job.reader.address, (job.reader.address, job.reader.session)
-
-
-def _take(held: Counter[Any], job: _Job, sign: int = 1) -> None:
-    for share in _shares(job):
-        held[share] += sign * job.num_rows
+def _take(held: Counter[Any], job: _Job) -> None:
+    held[job.reader.address] += job.num_rows
+    held[job.reader.address, job.reader.session] += job.num_rows
 
 
 def _told(run: Run, records: Mapping[SequenceState, StepRecord]) -> list[Event]:

@@ -1,4 +1,4 @@
-"""A host with a single place: who comes second waits, sees how many are before, and gets it once it is free. And its end."""
+"""A host with few places: a visitor who comes late waits, is told so, and decodes once a place is free. And its end."""
 
 import json
 import re
@@ -41,21 +41,21 @@ def visit(host: Server, chromium: Browser) -> Iterator:
     context.close()
 
 
-def test_who_waits_sees_the_queue_and_a_closed_tab_makes_way(visit):
-    first, second = visit(), visit()
-    before = shown_run(first)
-    first.locator("#run").click()
-    another_run(first, before)
-    waiting = shown_run(second)
-    second.locator("#run").click()
-    expect(second.locator("#queue .progress-text")).to_have_text(re.compile(r"queue: 1/1"))
-    expect(second.locator("#queue")).to_be_visible()
-    assert shown_run(second) == waiting
-    health = json.loads(get(second.url + "health"))
-    assert (health["running"], health["waiting"]) == (1, 1)
+def test_who_waits_is_told_so_and_a_closed_tab_makes_way(visit):
+    """One place and a spare one: the third visitor waits."""
+    first, second, third = visit(), visit(), visit()
+    for page in (first, second):
+        before = shown_run(page)
+        page.locator("#run").click()
+        another_run(page, before)
+    waiting = shown_run(third)
+    third.locator("#run").click()
+    expect(third.get_by_text(re.compile("All 1 places are taken"))).to_be_visible()
+    assert shown_run(third) == waiting
+    health = json.loads(get(third.url + "health"))
+    assert (health["running"], health["waiting"]) == (2, 1)
     first.close()
-    another_run(second, waiting)
-    expect(second.locator("#queue")).to_be_hidden()
+    another_run(third, waiting)
 
 
 def test_the_app_ends_when_it_is_told_to_and_with_it_a_run_that_goes_on(host, visit):

@@ -5,9 +5,8 @@ import threading
 import pytest
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, Trace
-from naive_speculate.events import OUTPUT_KINDS, Event, FinishReason
+from naive_speculate.events import OUTPUT_KINDS, FinishReason
 from naive_speculate.serving import LocalEngine, Request, Unavailable
-from naive_speculate.serving.local import TURN_TOKENS
 from naive_speculate.serving.protocol import Reader
 
 LONG = SamplingParams(max_tokens=100_000, temperature=0, ignore_eos=True)
@@ -21,17 +20,6 @@ def engine(patient_decoder):
     made.close()
 
 
-ENDED: list["Reading"] = []
-"""All runs that are over, in that order."""
-
-
-@pytest.fixture
-def without_turns(monkeypatch):
-    """Runs keep their places to the end."""
-    monkeypatch.setattr("naive_speculate.serving.local.TURN_TOKENS", 10**9)
-    monkeypatch.setattr("naive_speculate.serving.local.FIRST_TOKENS", 10**9)
-
-
 class Reading:
     """A run and what came of it.
 
@@ -39,25 +27,15 @@ class Reading:
         unread: Set it for a reader who does not read on.
     """
 
-    def __init__(
-        self,
-        engine: LocalEngine,
-        address: str,
-        session: str = "",
-        params: SamplingParams = LONG,
-        request: Request | None = None,
-    ) -> None:
+    def __init__(self, engine: LocalEngine, address: str, session: str = "", params: SamplingParams = LONG) -> None:
         self.events, self.end = [], None
         self.changed, self.cancel, self.unread = threading.Condition(), threading.Event(), threading.Event()
-        reader = Reader(address, session, self.unread.is_set)
-        engine.start(request or Request([1, 2], params), self.cancel, self.take, reader)
+        engine.start(Request([1, 2], params), self.cancel, self.take, Reader(address, session, self.unread.is_set))
 
     def take(self, said) -> None:
         with self.changed:
             self.events += said if isinstance(said, list) else []
-            if not isinstance(said, list):
-                self.end = (said,)
-                ENDED.append(self)
+            self.end = self.end if isinstance(said, list) else (said,)
             self.changed.notify_all()
 
     @property
@@ -75,11 +53,6 @@ class Reading:
         return self.wait(lambda: self.end is not None)
 
 
-def by_row(events: list[Event]) -> list[Trace]:
-    """The traces of a run's two sequences."""
-    return [Trace(event for event in events if (event.row or 0) == row) for row in range(2)]
-
-
 def several(engine: LocalEngine, count: int, session: str = "", places: int = 4) -> list[Reading]:
     """Runs of one visitor; the first ones have got all places."""
     first = [Reading(engine, "1.1.1.1", session) for _ in range(places)]
@@ -92,6 +65,7 @@ def test_another_visitor_does_not_wait_for_one_with_many_runs(engine, patient_de
     other = Reading(engine, "2.2.2.2", params=SHORT)
     assert other.ends()
     assert Trace(other.events).token_ids == patient_decoder.generate([1, 2], SHORT).token_ids
+    assert not any(run.events for run in many[4:]), "they wait for a place of their own visitor's"
     assert all(run.end is None for run in many)
 
 
@@ -143,58 +117,7 @@ def test_a_paused_run_ends_where_all_spare_places_are_taken(patient_decoder):
     engine.close()
 
 
-@pytest.mark.parametrize("drafter", ["model", "suffix", "prompt_lookup", None])
-def test_a_run_that_has_had_its_turn_pauses_for_one_that_has_had_none_and_gives_the_same_text(patient_decoder, drafter):
-    """The visitor's own, too; it goes on once a place is free."""
-    engine = LocalEngine(patient_decoder, max_rows=1)
-    params = SamplingParams(max_tokens=3 * TURN_TOKENS, seed=5, ignore_eos=True)
-    request = Request([1, 2], params, **({"num_draft_tokens": 0} if drafter is None else {"drafter": drafter}))
-    runs = [Reading(engine, "1.1.1.1", request=request) for _ in range(2)]  # the second one in a spare place
-    assert all(run.begins() for run in runs)
-    last = Reading(engine, "1.1.1.1", params=SHORT)
-    assert last.ends()
-    expected = patient_decoder.generate(request.prompt, params, num_draft_tokens=request.num_draft_tokens, drafter=drafter)
-    for run in runs:
-        assert run.ends()
-        assert ENDED.index(last) < ENDED.index(run)
-        assert Trace(run.events).token_ids == expected.token_ids
-    assert Trace(last.events).token_ids == patient_decoder.generate([1, 2], SHORT).token_ids
-    engine.close()
-
-
-def test_so_does_a_run_of_several_sequences(patient_decoder):
-    engine = LocalEngine(patient_decoder, max_rows=2)
-    params = SamplingParams(n=2, max_tokens=3 * TURN_TOKENS, seed=5, ignore_eos=True)
-    first = Reading(engine, "1.1.1.1", params=params)
-    assert first.begins()
-    others = [Reading(engine, "1.1.1.1", params=SHORT) for _ in range(2)]  # the first one in a spare place
-    assert all(run.ends() for run in others)
-    assert first.ends()
-    assert all(ENDED.index(run) < ENDED.index(first) for run in others)
-    alone = [event for events in engine.submit(Request([1, 2], params)) for event in events]
-    assert [each.token_ids for each in by_row(first.events)] == [each.token_ids for each in by_row(alone)]
-    engine.close()
-
-
-def test_a_run_waits_for_the_turns_before_it_and_not_for_the_runs(engine):
-    """All of one visitor, none of whose runs ends."""
-    several(engine, 12)
-    last = Reading(engine, "1.1.1.1", "its own", SHORT)  # one of the 12 makes room in the queue
-    assert last.ends()
-
-
-def test_a_run_does_not_pause_for_a_reader_with_as_many_places(patient_decoder):
-    engine = LocalEngine(patient_decoder, max_rows=2)
-    two = [Reading(engine, f"1.1.1.{number}") for number in range(2)]
-    own = [Reading(engine, "1.1.1.1") for _ in range(2)]
-    assert all(run.wait(lambda run=run: run.tokens > 3 * TURN_TOKENS) for run in own), (
-        "its reader's own runs take turns with it"
-    )
-    assert two[0].tokens > own[-1].tokens
-    engine.close()
-
-
-def test_who_has_most_waiting_makes_room_in_a_full_queue(engine, without_turns):
+def test_who_has_most_waiting_makes_room_in_a_full_queue(engine):
     many = several(engine, 12)
     with pytest.raises(Unavailable, match="8 others are waiting"):
         Reading(engine, "1.1.1.1")
@@ -205,18 +128,12 @@ def test_who_has_most_waiting_makes_room_in_a_full_queue(engine, without_turns):
     assert other.ends()
 
 
-def test_how_many_wait_before_a_visitor(engine, without_turns):
+def test_how_many_wait_before_a_visitor(engine):
     anybody, first = Reader("2.2.2.2"), Reader("1.1.1.1")
     assert engine.waiting_before(anybody) is None
     several(engine, 7)
     assert engine.waiting_before(first) == 3
     assert engine.waiting_before(anybody) is None, "its share is free"
-
-
-def test_nobody_waits_where_all_others_have_had_their_turn(engine):
-    many = several(engine, 7)
-    assert all(run.wait(lambda run=run: run.tokens > 2 * TURN_TOKENS) for run in many)
-    assert many[0].wait(lambda: engine.waiting_before(Reader("1.1.1.1")) is None)
 
 
 def test_an_engine_reports_a_step_that_does_not_end(tiny_pair, monkeypatch):

@@ -282,7 +282,7 @@ class Catalog:
     def _served_for(self, pair: str, request: Request) -> ServedPair:
         if request.params.max_tokens is None or request.params.max_tokens > self.max_tokens:
             raise ValueError(f"max_tokens may be {self.max_tokens} on this page, got {request.params.max_tokens}")
-        if request.num_draft_tokens != "auto" and request.num_draft_tokens > MAX_DRAFT_TOKENS:
+        if isinstance(request.num_draft_tokens, int) and request.num_draft_tokens > MAX_DRAFT_TOKENS:
             raise ValueError(f"num_draft_tokens may be {MAX_DRAFT_TOKENS} on this page, got {request.num_draft_tokens}")
         return self.of(pair)
 
