@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
     add("--answer-tokens", type=positive, default=2_000_000, help="size of the data (default: %(default)s)")
     length = add_group(required=False).add_argument
     length("--minutes", type=positive, default=240, help="training time, over all runs together (default: %(default)s)")
-    length("--seconds", type=positive, help="the same in seconds")
+    length("--updates", type=positive, help="updates of the weights instead")
     add("--given", type=Path, help="JSON lines with token ids in prompt and answer, used first")
     add("--text", type=Path, nargs="+", default=[], help="text files; some conversations are about passages of them")
     add("--layers", type=whole_number, nargs="+", help="target layers that a head reads (default: 2, n / 2 and n - 3 of n)")
@@ -109,7 +109,7 @@ def _train(name: str, model: Any, loss: Loss, recipe: Recipe, source: Source, gi
     )
     shape = {key: getattr(given, key) for key in ("mlp", "vocabulary", "width", "depth")}
     Training(name, model.to(device), loss, recipe, given.work, source._asdict() | shape, device).run(
-        given.seconds or 60 * given.minutes
+        60 * given.minutes, given.updates
     )
 
 

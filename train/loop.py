@@ -29,7 +29,7 @@ class Recipe:
     Attributes:
         muon_rate, adam_rate: Learning rates of the two optimizers.
         warmup: Updates during which the rates rise.
-        decay: Last share of the time, in which the rates fall to zero.
+        decay: Last share of the training, in which the rates fall to zero.
         batch_tokens: Tokens per update, prompts and padding included.
         num_steps: Draft steps simulated in training.
         variation: Weight of the total variation in the loss.
@@ -80,37 +80,41 @@ class Training:
         self.updates, self.epoch, self.tokens, self.seconds = 0, 0, 0, 0.0
         self.path = work / f"{name}.pt"
 
-    def run(self, wanted: float) -> dict[str, Any]:
-        """Train until `wanted` seconds are used up, over all runs, and return the last held-out figures."""
+    def run(self, seconds: float, updates: int | None = None) -> dict[str, Any]:
+        """Train for so many seconds, or updates, over all runs together, and return the last held-out figures."""
         self.resume()
-        progress = Progress(self.name, int(wanted), "seconds", int(self.seconds))
+        progress = Progress(self.name, updates or int(seconds), "updates" if updates else "seconds")
         saved = time.monotonic()
-        while self.seconds < wanted:
+        while self.share(seconds, updates) < 1:
             train, _ = split(parts(self.work))
             if not train:
                 raise TrainingError(f"--work {self.work}: it holds no data")
             for batch in batches(train, self.recipe.batch_tokens, self.recipe.seed + self.epoch):
                 began = time.monotonic()
-                loss = self.update(batch, self.seconds / wanted)
+                loss = self.update(batch, self.share(seconds, updates))
                 took = time.monotonic() - began
                 self.seconds += took
-                progress.done = int(self.seconds)
+                progress.done = self.updates if updates else int(self.seconds)
                 progress.add(0, f"{self.updates} updates, {self.tokens:,} answer tokens, loss {loss:.3f}")
                 if time.monotonic() - saved >= CHECKPOINT_SECONDS:
                     self.save()
                     saved = time.monotonic()
                     self.measure(loss)
-                if self.seconds >= wanted:
+                if self.share(seconds, updates) >= 1:
                     break
             else:
                 self.epoch += 1
         self.save()
         return self.measure(0.0)
 
+    def share(self, seconds: float, updates: int | None) -> float:
+        """How much of the training is done, from 0 to 1."""
+        return self.updates / updates if updates else self.seconds / seconds
+
     def update(self, batch: Batch, spent: float) -> float:
-        """One update; `spent` is the used share of the time."""
+        """One update; `spent` is the share of the training that is done."""
         warm = min(1.0, (self.updates + 1) / self.recipe.warmup)
-        factor = warm * min(1.0, (1 - spent) / self.recipe.decay)
+        factor = warm * min(1.0, max(0.0, 1 - spent) / self.recipe.decay)
         for optimizer, rate in zip(self.optimizers, self.rates, strict=True):
             for group in optimizer.param_groups:
                 group["lr"] = rate * factor

@@ -33,6 +33,7 @@ def opened(page, tmp_path) -> None:
     before = shown_run(page)
     page.locator(".ns-file").set_input_files(tmp_path / "transformers.jsonl")
     another_run(page, before)
+    page.locator("#tokens [data-step]").first.wait_for()
     ended(page)
 
 

@@ -55,34 +55,39 @@ def command(folder: Path, work: Path, out: Path, *more: str) -> list[str]:
 
 
 def accepted(folder: Path, **drafter: Path) -> float:
-    """Accepted draft tokens per step, greedily, over a few prompts; the texts must be those of plain decoding."""
-    decoder, greedy = SpeculativeDecoder(load_pair(folder, **drafter)), SamplingParams(temperature=0, max_tokens=40)
+    """Accepted draft tokens per step at temperature 1 over a few prompts; greedy texts must be those of plain decoding."""
+    decoder, name = SpeculativeDecoder(load_pair(folder, **drafter)), next(iter(drafter)).replace("draft", "model")
     prompts = ["The little fox", "def f(x):", "The old king opened", "Who are you?"]
-    found = decoder.generate(prompts, greedy, num_draft_tokens=3, drafter=next(iter(drafter)).replace("draft", "model"))
-    assert [r.token_ids for r in found] == [r.token_ids for r in decoder.generate(prompts, greedy, num_draft_tokens=0)]
+    greedy = SamplingParams(temperature=0, max_tokens=30)
+    fast, plain = (decoder.generate(prompts, greedy, num_draft_tokens=k, drafter=name) for k in (3, 0))
+    assert [r.token_ids for r in fast] == [r.token_ids for r in plain]
+    sampled = SamplingParams(temperature=1, max_tokens=100, seed=1, ignore_eos=True)
+    found = decoder.generate(prompts, sampled, num_draft_tokens=3, drafter=name)
     return sum(r.metrics.num_accepted_draft_tokens for r in found) / sum(r.metrics.num_spec_steps for r in found)
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen", "gemma"])
 def test_a_trained_head_drafts_better_than_an_untrained_one(family: str, tmp_path: Path) -> None:
     folder, work = saved(family, tmp_path / "target"), tmp_path / "work"
-    assert main(command(folder, work, tmp_path / "untrained", "--seconds", "1")) == 0
-    assert main(command(folder, work, tmp_path / "trained", "--seconds", "25")) == 0
+    assert main(command(folder, work, tmp_path / "untrained", "--updates", "1")) == 0
+    assert main(command(folder, work, tmp_path / "trained", "--updates", "250")) == 0
     assert accepted(folder, head=tmp_path / "trained") > accepted(folder, head=tmp_path / "untrained") + 0.1
 
 
 def test_a_trained_draft_model_loads_in_transformers_and_drafts(tmp_path: Path) -> None:
     folder = saved("llama", tmp_path / "target")
-    more = ("--kind", "model", "--width", "32", "--depth", "1", "--seconds", "20")
+    more = ("--kind", "model", "--width", "32", "--depth", "1", "--updates", "250")
     assert main(command(folder, tmp_path / "work", tmp_path / "draft", *more)) == 0
     assert AutoModelForCausalLM.from_pretrained(tmp_path / "draft").config.vocab_size == len(byte_level())
-    assert accepted(folder, draft=tmp_path / "draft") > 0.1
+    untrained = tmp_path / "untrained"
+    assert main(command(folder, tmp_path / "other", untrained, *more[:-1], "1")) == 0
+    assert accepted(folder, draft=tmp_path / "draft") > accepted(folder, draft=untrained) + 0.1
 
 
 def test_data_is_what_the_target_computes(tmp_path: Path) -> None:
     """Tokens that the target wrote greedily, their hidden states and distributions are those of a forward in transformers."""
     folder, work = saved("llama", tmp_path / "target"), tmp_path / "work"
-    assert main(command(folder, work, tmp_path / "head", "--seconds", "1")) == 0
+    assert main(command(folder, work, tmp_path / "head", "--updates", "1")) == 0
     model = AutoModelForCausalLM.from_pretrained(folder)
     for c in read_part(parts(work)[0])[:8]:
         with torch.no_grad():
@@ -98,7 +103,7 @@ def test_given_conversations_are_used_and_a_base_target_continues_text(tmp_path:
     given, text = tmp_path / "given.jsonl", tmp_path / "text.txt"
     given.write_text(json.dumps({"prompt": [5, 6, 7], "answer": [8, 9, 10, 11]}) + "\n", encoding="utf-8")
     text.write_text("The little fox lived in the forest with her mother. " * 200, encoding="utf-8")
-    assert main(command(folder, work, tmp_path / "head", "--seconds", "1", "--given", str(given), "--text", str(text))) == 0
+    assert main(command(folder, work, tmp_path / "head", "--updates", "1", "--given", str(given), "--text", str(text))) == 0
     first, *rest = [c for path in parts(work) for c in read_part(path)]
     assert first.tokens.tolist() == [5, 6, 7, 8, 9, 10, 11]
     assert first.answer_start == 3
@@ -107,7 +112,7 @@ def test_given_conversations_are_used_and_a_base_target_continues_text(tmp_path:
 
 def test_the_exported_head_has_the_public_layout(tmp_path: Path) -> None:
     folder = saved("llama", tmp_path / "target")
-    assert main(command(folder, tmp_path / "work", tmp_path / "head", "--seconds", "1")) == 0
+    assert main(command(folder, tmp_path / "work", tmp_path / "head", "--updates", "1")) == 0
     config = json.loads((tmp_path / "head" / "config.json").read_text(encoding="utf-8"))
     assert config["architectures"] == ["LlamaForCausalLMEagle3"]
     assert config["draft_vocab_size"] == 300
@@ -142,8 +147,8 @@ def test_bad_input_is_one_line(change: list[str], line: str, tmp_path: Path, cap
 
 def test_data_of_another_tokenizer_is_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder, work = saved("llama", tmp_path / "target"), tmp_path / "work"
-    assert main(command(folder, work, tmp_path / "head", "--seconds", "1")) == 0
+    assert main(command(folder, work, tmp_path / "head", "--updates", "1")) == 0
     told = json.loads((work / "data.json").read_text(encoding="utf-8")) | {"tokenizer": "another"}
     (work / "data.json").write_text(json.dumps(told), encoding="utf-8")
-    assert main(command(folder, work, tmp_path / "head", "--seconds", "1")) == 2
+    assert main(command(folder, work, tmp_path / "head", "--updates", "1")) == 2
     assert "its data has tokenizer another" in capsys.readouterr().err
