@@ -75,7 +75,7 @@ def models_markup(catalog: Catalog) -> str:
         about = served.engine.about
         for role, model in about.models.items():
             amount = about.num_parameters.get(role)
-            pair = f", {html.escape(name)}" if len(catalog.pairs) > 1 else ""
+            pair = f", {html.escape(catalog.labels[name])}" if len(catalog.pairs) > 1 else ""
             told = [f"{size(amount)} parameters"] if amount else []
             if role == "target" and about.weights:
                 told.append(html.escape(about.weights))
