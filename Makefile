@@ -7,7 +7,7 @@ VENV := .venv
 unexport PYTHONDONTWRITEBYTECODE # or every process would compile this project anew
 BIN := $(VENV)/bin
 
-.PHONY: run test test-slow check test-gguf lint clean
+.PHONY: run test test-slow check test-gguf docs lint clean
 
 # Weights in pages of 2 MB, where Linux gives them to who asks: a forward looks up fewer addresses.
 run: export GLIBC_TUNABLES = glibc.malloc.hugetlb=1
@@ -34,6 +34,12 @@ test-slow: $(VENV)/.test chromium
 # GGUF pairs: llama.cpp is compiled for them, which takes some minutes once.
 test-gguf: $(VENV)/.gguf
 	$(BIN)/python -m pytest -m gguf tests/infer -n $(WORKERS)
+
+# The documentation as a site, in .site; a broken link is an error.
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: $(VENV)/.docs
+	PYTHONPATH=. $(BIN)/python -m mkdocs build --quiet
+	@echo "The site is in .site: open .site/index.html"
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -64,6 +70,10 @@ $(VENV)/.test: requirements.txt requirements-cluster.txt requirements-dev.txt | 
 	$(BIN)/python -m pip install --disable-pip-version-check -q -r requirements-dev.txt
 	@$(SMOLLM2)
 	@touch $@ $(VENV)/.run
+
+$(VENV)/.docs: requirements-docs.txt $(VENV)/.test
+	$(BIN)/python -m pip install --disable-pip-version-check -q -r requirements-docs.txt
+	@touch $@
 
 $(VENV)/.gguf: requirements-gguf.txt $(VENV)/.test | compiler
 	CMAKE_ARGS="-DLLAVA_BUILD=OFF $(CMAKE_ARGS)" CMAKE_BUILD_PARALLEL_LEVEL=$(WORKERS) \

@@ -55,8 +55,8 @@ def test_without_xgrammar_the_command_line_names_the_extra(without_xgrammar):
     assert without_xgrammar.stderr.startswith(f"naive_speculate: {NEEDED}")
 
 
-def test_the_readme_names_every_extra():
+def test_the_documentation_names_every_extra():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    library = (ROOT / "docs/library.md").read_text(encoding="utf-8")
     for extra in project["optional-dependencies"]:
-        assert f"| `{extra}` |" in readme
+        assert f"| `{extra}` |" in library

@@ -12,7 +12,8 @@ from naive_speculate.events.metrics import summarize
 from tests.tiny import save_model, tiny_llama
 from ui.run.replay import opened
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+LIBRARY = ROOT / "docs/library.md"
 PROMPT = [5, 17, 33, 5, 17, 33, 5, 17]
 OPTIONS = {
     "greedy": {"do_sample": False},
@@ -160,9 +161,9 @@ def test_texts_are_the_tokenizers(models, tmp_path):
     assert all(entry.text == f"w{entry.token_id}" for event in trace for entry in event.target_top or ())
 
 
-def test_the_lines_of_the_readme_do_it(tmp_path, monkeypatch):
-    (lines,) = (block for block in README.read_text(encoding="utf-8").split("```") if "import watch" in block)
-    (tmp_path / "assets").symlink_to(README.parent / "assets")
+def test_the_documented_lines_do_it(tmp_path, monkeypatch):
+    (lines,) = (block for block in LIBRARY.read_text(encoding="utf-8").split("```") if "import watch" in block)
+    (tmp_path / "assets").symlink_to(ROOT / "assets")
     monkeypatch.chdir(tmp_path)
     exec(lines.removeprefix("python\n"), {})
     trace = Trace.load(tmp_path / "transformers.jsonl")

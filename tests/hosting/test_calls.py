@@ -85,9 +85,9 @@ def test_a_call_may_leave_the_window_to_the_run(server):
     assert finished["finish_reason"] in ("length", "stop")
 
 
-def test_the_readmes_program_shows_the_run_and_raises_what_went_wrong(server, capsys):
+def test_the_documented_program_shows_the_run_and_raises_what_went_wrong(server, capsys):
     (program,) = re.findall(
-        r"```python\n(from gradio_client.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL
+        r"```python\n(from gradio_client.*?)```", (ROOT / "docs/library.md").read_text(encoding="utf-8"), re.DOTALL
     )
     program = program.replace("http://127.0.0.1:7860", server.url)
     exec(program, {})
