@@ -14,11 +14,10 @@ from torch import Tensor, nn
 from train.batches import Batch, batches, split
 from train.data import parts
 from train.errors import TrainingError
-from train.optimizer import optimizers
 from train.progress import Progress
 
 CHECKPOINT_SECONDS = 600.0
-MOST_HELD_OUT = 24
+MOST_HELD_OUT = 12
 """Held-out batches per measurement."""
 
 
@@ -27,21 +26,20 @@ class Recipe:
     """How a drafter is trained.
 
     Attributes:
-        muon_rate, adam_rate: Learning rates of the two optimizers.
-        warmup: Updates during which the rates rise.
-        decay: Last share of the training, in which the rates fall to zero.
+        rate: AdamW's learning rate.
+        warmup: Updates during which the rate rises.
+        decay: Last share of the training, in which the rate falls to zero.
         batch_tokens: Tokens per update, prompts and padding included.
         num_steps: Draft steps simulated in training.
         variation: Weight of the total variation in the loss.
         seed: Of the order of conversations and of new weights.
     """
 
-    muon_rate: float = 0.01
-    adam_rate: float = 0.0006
+    rate: float = 0.001
     warmup: int = 30
     decay: float = 0.5
-    batch_tokens: int = 3_072
-    num_steps: int = 4
+    batch_tokens: int = 1_024
+    num_steps: int = 3
     variation: float = 0.5
     seed: int = 0
 
@@ -75,8 +73,8 @@ class Training:
         self.device = torch.device(device)
         self.name, self.model, self.loss, self.recipe, self.work = name, model, loss, recipe, work
         self.settings = settings | {"recipe": asdict(recipe)}
-        self.optimizers = optimizers(model, recipe.muon_rate, recipe.adam_rate)
-        self.rates = [optimizer.param_groups[0]["lr"] for optimizer in self.optimizers]
+        learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self.optimizer = torch.optim.AdamW(learned, lr=recipe.rate, betas=(0.9, 0.95), weight_decay=0.0)
         self.updates, self.epoch, self.tokens, self.seconds = 0, 0, 0, 0.0
         self.path = work / f"{name}.pt"
 
@@ -114,18 +112,15 @@ class Training:
     def update(self, batch: Batch, spent: float) -> float:
         """One update; `spent` is the share of the training that is done."""
         warm = min(1.0, (self.updates + 1) / self.recipe.warmup)
-        factor = warm * min(1.0, max(0.0, 1 - spent) / self.recipe.decay)
-        for optimizer, rate in zip(self.optimizers, self.rates, strict=True):
-            for group in optimizer.param_groups:
-                group["lr"] = rate * factor
+        group = self.optimizer.param_groups[0]
+        group["lr"] = self.recipe.rate * warm * min(1.0, max(0.0, 1 - spent) / self.recipe.decay)
         loss, _ = self.loss(batch.to(self.device))
         if not torch.isfinite(loss):
             raise TrainingError(f"{self.name}: the loss is {loss.item()} after {self.updates} updates; try lower rates")
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.optimizers[1].param_groups[0]["params"], 1.0)
-        for optimizer in self.optimizers:
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+        torch.nn.utils.clip_grad_norm_(group["params"], 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
         self.updates += 1
         self.tokens += len(batch.rows)
         return loss.item()
@@ -157,7 +152,7 @@ class Training:
         """Write the checkpoint, whole or not at all."""
         state = {
             "settings": self.settings, "model": self.model.state_dict(), "updates": self.updates, "epoch": self.epoch + 1,
-            "tokens": self.tokens, "seconds": self.seconds, "optimizers": [o.state_dict() for o in self.optimizers],
+            "tokens": self.tokens, "seconds": self.seconds, "optimizer": self.optimizer.state_dict(),
         }  # fmt: skip
         partial = self.path.with_suffix(".partial")
         try:
@@ -181,6 +176,5 @@ class Training:
             if state["settings"].get(name) != wanted and name != "recipe":
                 raise TrainingError(f"{self.path} was trained with {name} {state['settings'].get(name)}, not {wanted}")
         self.model.load_state_dict(state["model"])
-        for optimizer, stored in zip(self.optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(stored)
+        self.optimizer.load_state_dict(state["optimizer"])
         self.updates, self.epoch, self.tokens, self.seconds = (state[k] for k in ("updates", "epoch", "tokens", "seconds"))
