@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from naive_speculate.differing import differ
     from naive_speculate.events import Event, EventKind
     from naive_speculate.events.trace import Trace
     from naive_speculate.models import ModelPair, load_pair
@@ -31,6 +32,7 @@ __all__ = [
     "SpeculativeDecoder",
     "Trace",
     "VerifyStrategy",
+    "differ",
     "load_pair",
     "watch",
 ]
@@ -46,6 +48,7 @@ _MODULES = {
     "SpeculativeDecoder": "speculate.decoder",
     "Trace": "events.trace",
     "VerifyStrategy": "speculate.verify",
+    "differ": "differing",
     "load_pair": "models",
     "watch": "watching",
 }

@@ -1,4 +1,4 @@
-"""The command line: `python -m naive_speculate generate "PROMPT"`, `… bench`, `… prove MODULE:NAME` and `… doctor < LOG`."""
+"""The command line: `python -m naive_speculate generate "PROMPT"`, `… bench`, `… prove`, `… differ` and `… doctor < LOG`."""
 
 import argparse
 import contextlib
@@ -49,6 +49,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     generate.add_argument("--json", action="store_true", help="print the events, one JSON object a line, and nothing else")
     commands.add_parser("bench", help="measure this decoder against transformers' generation")  # `main` passes these two on
     commands.add_parser("doctor", help="what an engine's log says of its speculative decoding")
+    commands.add_parser("differ", help="explain why two texts of the same prompt differ")
     prove = commands.add_parser("prove", help="enumerate whether a verifier or a drafter is lossless")
     what = "a class or an instance, importable from here, such as my_drafter:MyDrafter; or a registered name"
     prove.add_argument("name", metavar="MODULE:NAME", help=what)
@@ -198,6 +199,16 @@ def _doctor(arguments: Sequence[str]) -> int:
     return main(arguments)
 
 
+def _differ(arguments: Sequence[str]) -> int:
+    from transformers.utils import logging
+
+    from naive_speculate.differing.command import main
+
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    return main(arguments)
+
+
 def _prove(arguments: Sequence[str]) -> int:
     args = _parser(arguments).parse_args(arguments)
     from naive_speculate.testing.command import prove
@@ -233,6 +244,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return _bench(arguments[1:])
             if arguments[:1] == ["doctor"]:
                 return _doctor(arguments[1:])
+            if arguments[:1] == ["differ"]:
+                return _differ(arguments[1:])
             return _prove(arguments) if arguments[:1] == ["prove"] else _generate(arguments)
         finally:
             print(end="", flush=True)  # what cannot be written is known now, and not after the last word

@@ -1,0 +1,85 @@
+"""The command `python -m naive_speculate differ --target M --prompt-file P A.txt B.txt`."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from naive_speculate.arguments import Parser, positive
+from naive_speculate.differing.compare import HALF, Difference, Verdict, differ
+from naive_speculate.text import visible
+
+BOTH_RIGHT = (Verdict.SAME, Verdict.NEAR_TIE)
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="naive_speculate differ",
+        description="Explain why two texts of the same prompt differ.",
+        epilog="Exit status: 0 if both texts are right (the same, or a near tie), 1 otherwise, 2 for bad input.",
+    )
+    add = parser.add_argument
+    add("a", metavar="A.txt", type=Path, help="one text, without the prompt")
+    add("b", metavar="B.txt", type=Path, help="the other")
+    add("--target", required=True, metavar="M", help="Hub id, local folder, GGUF file or smollm2")
+    add("--prompt-file", required=True, type=Path, metavar="P", help="file with the prompt of both")
+    add("--chat", action="store_true", help="the prompt is a user turn in the chat template")
+    add("--greedy", action="store_true", help="both texts were decoded at temperature 0")
+    add(
+        "--num-draft-tokens",
+        type=positive,
+        default=5,
+        metavar="K",
+        help="verification computes K + 1 rows (default: %(default)s)",
+    )
+    add("--dtype", choices=HALF, default="bfloat16", help="half precision to compare with float32 (default: %(default)s)")
+    add("--device", default="auto", metavar="D", help="auto, cpu, cuda … (default: %(default)s)")
+    add("--json", action="store_true", help="print the result as a JSON object, and nothing else")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compare two files; returns the exit status.
+
+    Raises:
+        ValueError: If an input is bad.
+        OSError: If a file cannot be read.
+    """
+    args = _parser().parse_args(arguments)
+    prompt, a, b = (_read(path) for path in (args.prompt_file, args.a, args.b))
+    options = {"num_draft_tokens": args.num_draft_tokens, "dtype": args.dtype, "device": args.device}
+    found = differ(args.target, prompt, a, b, chat=args.chat, greedy=args.greedy, **options)
+    if args.json:
+        print(json.dumps(found.to_dict(), ensure_ascii=False))
+    else:
+        show(found, Console(highlight=False))
+    return 0 if found.verdict in BOTH_RIGHT else 1
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not UTF-8 text") from None
+
+
+def show(found: Difference, console: Console) -> None:
+    """Print the divergence, the margins and the verdict."""
+    if found.index is not None:
+        console.print(f"The first {found.index} tokens are the same. Then:", soft_wrap=True)
+        for name, token in (("A", found.token_a), ("B", found.token_b)):
+            line = Text(f"  {name}  …{visible(found.before)}", "dim", end="")
+            console.print(line, Text(visible(token), "bold reverse"), sep="", soft_wrap=True)
+    if found.margins:
+        table = Table(title="log p at the first divergence, in nats")
+        for heading in ("dtype", "rows", "A", "B", "margin A − B", "top two tokens"):
+            table.add_column(heading, justify="left" if heading in ("dtype", "top two tokens") else "right")
+        for m in found.margins:
+            numbers = (f"{m.log_prob_a:.4f}", f"{m.log_prob_b:.4f}", f"{m.margin:+.4f}")
+            table.add_row(m.dtype, str(m.num_rows), *numbers, Text(" ".join(repr(visible(text)) for text in m.top)))
+        console.print(table)
+        console.print(f"Rounding moves such margins by up to {found.rounding:.4f} nats in this text.", soft_wrap=True)
+    console.print(Text(f"{found.verdict.value.capitalize()}. {found.explanation}", "bold"), soft_wrap=True)

@@ -1,0 +1,292 @@
+"""Why two texts of the same prompt differ: rounding, the template, sampling, or something that needs a look.
+
+In exact arithmetic, greedy speculative decoding emits what plain decoding emits. On a machine, a forward over k + 1 tokens
+rounds differently from k + 1 forwards over one, above all in half precision. If the two most probable tokens are closer than
+that, either may be emitted. `differ` measures the margin between the two tokens at the first divergence, and how much rounding
+moves such margins in this text.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from naive_speculate.differing.scores import Scores, fitted_temperature, rarest
+from naive_speculate.infer.inferencer import eos_token_ids
+from naive_speculate.models import load_pair
+from naive_speculate.text import Vocabulary
+
+END = "(end of text)"
+MOST_PLAUSIBLE_TEMPERATURE = 2.0
+LEAST_PLAUSIBLE = 0.001
+HALF = ("bfloat16", "float16")
+
+
+class Verdict(StrEnum):
+    """Why the texts differ."""
+
+    SAME = "same"
+    NEAR_TIE = "near tie"
+    TEMPLATE = "template"
+    LENGTH = "length"
+    SAMPLING = "sampling"
+    UNEXPLAINED = "unexplained"
+
+
+@dataclass(frozen=True)
+class Margin:
+    """The two tokens' log-probabilities at the divergence, in one computation.
+
+    Attributes:
+        dtype: Of weights and computation.
+        num_rows: Tokens in the forward: 1 for plain decoding, k + 1 for verification.
+        log_prob_a, log_prob_b: Of the two texts' tokens, natural logarithms.
+        top: The two most probable tokens' texts.
+    """
+
+    dtype: str
+    num_rows: int
+    log_prob_a: float
+    log_prob_b: float
+    top: tuple[str, str]
+
+    @property
+    def margin(self) -> float:
+        """How much more probable A's token is than B's, in nats; negative if B's is."""
+        return self.log_prob_a - self.log_prob_b
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How one text fits the target.
+
+    Attributes:
+        prompt: The form of the prompt under which the text fits best.
+        greedy: The share of tokens that are the target's most probable ones, up to rounding.
+        temperature: The temperature under which the text is most probable; 0 if it is greedy.
+        rarest: The probability that a sample at that temperature has a token as improbable as this text's rarest one.
+    """
+
+    prompt: str
+    greedy: float
+    temperature: float
+    rarest: float
+
+    @property
+    def plausible(self) -> bool:
+        """Whether the target may have sampled the text."""
+        return self.temperature <= MOST_PLAUSIBLE_TEMPERATURE and self.rarest >= LEAST_PLAUSIBLE
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What `differ` found.
+
+    Attributes:
+        verdict: Why the texts differ.
+        explanation: The same in a few sentences.
+        index: Number of tokens that the texts share; None if they are the same.
+        before: The end of the shared text.
+        token_a, token_b: The first tokens that differ.
+        margins: At the divergence: float32 and half precision, one row and k + 1 rows.
+        rounding: The largest change of a margin between the two dtypes at the last positions before the divergence, in nats.
+        a, b: How each text fits the target.
+    """
+
+    verdict: Verdict
+    explanation: str
+    index: int | None = None
+    before: str = ""
+    token_a: str = ""
+    token_b: str = ""
+    margins: tuple[Margin, ...] = ()
+    rounding: float = 0.0
+    a: Reading | None = None
+    b: Reading | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON, with each margin."""
+        found = asdict(self)
+        found["margins"] = [asdict(m) | {"margin": m.margin} for m in self.margins]
+        return found
+
+
+@dataclass(frozen=True)
+class _Text:
+    """A text under one form of the prompt: token ids of the prompt, of the text, and the logits at the text's tokens."""
+
+    form: str
+    prompt: list[int]
+    answer: list[int]
+    logits: torch.Tensor
+
+    def greedy(self, rounding: float) -> float:
+        """The share of tokens that no other token exceeds by more than rounding."""
+        if not self.answer:
+            return 1.0
+        chosen = self.logits.gather(-1, torch.tensor(self.answer)[:, None])[:, 0]
+        return float((chosen >= self.logits.amax(-1) - rounding).float().mean())
+
+
+def differ(
+    target: str | Path,
+    prompt: str,
+    a: str,
+    b: str,
+    *,
+    num_draft_tokens: int = 5,
+    dtype: str = "bfloat16",
+    chat: bool = False,
+    greedy: bool = False,
+    device: str = "auto",
+) -> Difference:
+    """Explain why two continuations of a prompt differ.
+
+    Args:
+        target: The model that wrote them, as for `load_pair`.
+        prompt: The prompt of both.
+        a, b: The two texts, without the prompt.
+        num_draft_tokens: k; verification computes k + 1 rows.
+        dtype: The half precision to compare with float32: "bfloat16" or "float16".
+        chat: Whether the prompt is a user turn in the chat template. Other forms of the prompt are tried too.
+        greedy: Whether both were decoded at temperature 0, so that sampling explains nothing.
+        device: As for `load_pair`.
+
+    Raises:
+        ValueError: Naming the argument.
+    """
+    if dtype not in HALF:
+        raise ValueError(f"dtype must be {' or '.join(HALF)}, got {dtype!r:.40}")
+    if num_draft_tokens < 1:
+        raise ValueError(f"num_draft_tokens must be positive, got {num_draft_tokens}")
+    if not prompt:
+        raise ValueError("prompt is empty")
+    if a == b:
+        return Difference(Verdict.SAME, "The texts are the same.")
+    full = Scores(load_pair(target, device=device, dtype="float32"))
+    if full.pair.tokenizer is None:
+        raise ValueError(f"target={str(target)!r} has no tokenizer")
+    half = Scores(load_pair(target, device=device, dtype=dtype))
+    forms = _forms(full.pair.tokenizer, prompt, chat)
+    read_a, read_b = ([_read(full, *form, text) for form in forms] for text in (a, b))
+    return _compare(full, half, dtype, num_draft_tokens + 1, read_a, read_b, greedy)
+
+
+def _forms(tokenizer: Any, prompt: str, chat: bool) -> list[tuple[str, str, bool]]:
+    """The prompt's possible forms, the stated one first: name, text, whether special tokens are added."""
+    forms = [("as plain text", prompt, True), ("as plain text without special tokens", prompt, False)]
+    if getattr(tokenizer, "chat_template", None):
+        turn = [{"role": "user", "content": prompt}]
+        rendered = tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
+        unopened = tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=False)
+        forms += [("in the chat template", rendered, False), ("in the chat template without an answer header", unopened, False)]
+        if chat:
+            forms = forms[2:] + forms[:2]
+    elif chat:
+        raise ValueError("chat is set, but the target has no chat template")
+    distinct: dict[tuple[int, ...], tuple[str, str, bool]] = {}
+    for form in forms:
+        ids = tokenizer(form[1], add_special_tokens=form[2]).input_ids
+        if ids:
+            distinct.setdefault(tuple(ids), form)
+    return list(distinct.values())
+
+
+def _read(scores: Scores, form: str, prompt: str, special: bool, text: str) -> _Text:
+    """Score a text after one form of the prompt; both are tokenised together, as an engine's output was written."""
+    encode = scores.pair.tokenizer
+    before = encode(prompt, add_special_tokens=special).input_ids
+    whole = encode(prompt + text, add_special_tokens=special).input_ids
+    start = max(1, _shared(before, whole))
+    limit = getattr(scores.pair.target, "max_positions", None)
+    if limit is not None and len(whole) > limit:
+        raise ValueError(f"prompt and text have {len(whole)} tokens, and the target takes {limit}")
+    return _Text(form, whole[:start], whole[start:], scores.whole(whole)[start - 1 : -1])
+
+
+def _shared(one: Sequence[int], other: Sequence[int]) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def _compare(
+    full: Scores, half: Scores, dtype: str, num_rows: int, read_a: list[_Text], read_b: list[_Text], greedy: bool
+) -> Difference:
+    first_a, first_b = read_a[0], read_b[0]
+    index = _shared(first_a.answer, first_b.answer)
+    prefix = first_a.prompt + first_a.answer[:index]
+    vocabulary = Vocabulary(full.pair.tokenizer)
+    ends = eos_token_ids(full.pair.target)
+    ids = [t.answer[index] if index < len(t.answer) else next(iter(ends), None) for t in (first_a, first_b)]
+    names = [vocabulary.text_of(t.answer[index]) if index < len(t.answer) else END for t in (first_a, first_b)]
+    rounding = _rounding(full, half, prefix)
+    readings = []
+    for forms in (read_a, read_b):
+        readings.append(_reading(max(forms, key=lambda text: text.greedy(rounding)), rounding))  # the first of equals
+    margins: tuple[Margin, ...] = ()
+    if None not in ids:
+        rows = [(name, n, s.last(prefix, n)) for name, s in (("float32", full), (dtype, half)) for n in (1, num_rows)]
+        margins = tuple(_margin(name, n, logits, ids, vocabulary) for name, n, logits in rows)
+    verdict, explanation = _judge(margins, rounding, readings, names, greedy)
+    before = "".join(vocabulary.texts(prefix[-24:]))
+    return Difference(verdict, explanation, index, before, names[0], names[1], margins, rounding, *readings)
+
+
+def _reading(text: _Text, rounding: float) -> Reading:
+    share, ids = text.greedy(rounding), torch.tensor(text.answer)
+    if share == 1:
+        return Reading(text.form, 1.0, 0.0, 1.0)
+    temperature = fitted_temperature(text.logits, ids)
+    return Reading(text.form, round(share, 4), temperature, rarest(text.logits, ids, max(temperature, 0.05)))
+
+
+def _rounding(full: Scores, half: Scores, prefix: Sequence[int], last: int = 64) -> float:
+    """The largest change, over the last positions, of the margin between float32's two most probable tokens."""
+    logits, rounded = full.whole(prefix)[-last:], half.whole(prefix)[-last:]
+    top = logits.topk(2, dim=-1).indices
+    changes = [x.gather(-1, top).diff(dim=-1)[:, 0] for x in (logits, rounded)]
+    return float((changes[0] - changes[1]).abs().max())
+
+
+def _margin(dtype: str, num_rows: int, logits: torch.Tensor, ids: Sequence[int | None], vocabulary: Vocabulary) -> Margin:
+    log_probs = torch.log_softmax(logits, -1)
+    a, b = (float(log_probs[token]) for token in ids if token is not None)
+    first, second = (vocabulary.text_of(token) for token in logits.topk(2).indices.tolist())
+    return Margin(dtype, num_rows, a, b, (first, second))
+
+
+def _judge(
+    margins: Sequence[Margin], rounding: float, readings: Sequence[Reading], names: Sequence[str], greedy: bool
+) -> tuple[Verdict, str]:
+    a, b = readings
+    apart = abs(margins[0].margin) if margins else float("nan")
+    flips = len({m.margin > 0 for m in margins}) > 1
+    on_top = {text for m in margins for text in m.top} >= set(names) - {END}
+    if a.prompt != b.prompt and min(a.greedy, b.greedy) == 1:
+        return Verdict.TEMPLATE, (
+            f"Each text is the target's greedy output, but for different forms of the prompt: "
+            f"{a.prompt} for A, {b.prompt} for B. Compare the templates and special tokens of the two engines."
+        )
+    if margins and (flips or apart <= rounding) and on_top and a.greedy == b.greedy == 1:
+        reason = "the order of the two tokens changes with the number of rows or the precision"
+        if not flips:
+            reason = f"the two tokens are {apart:.4f} nats apart, and rounding moves margins by up to {rounding:.4f} here"
+        return Verdict.NEAR_TIE, f"Both texts are right: {reason}. After a different token, different texts follow."
+    if END in names and min(a.greedy, b.greedy) == 1:
+        return Verdict.LENGTH, (
+            "One text ends where the other continues, and both are the target's greedy output up to there. "
+            "Compare length limits, stop strings and end tokens."
+        )
+    if not greedy and min(a.greedy, b.greedy) < 1 and a.plausible and b.plausible:
+        return Verdict.SAMPLING, (
+            f"The texts fit different sampling parameters or seeds. A is most probable at temperature {a.temperature:g} "
+            f"({a.greedy:.0%} of its tokens are greedy), B at {b.temperature:g} ({b.greedy:.0%})."
+        )
+    return Verdict.UNEXPLAINED, (
+        f"Rounding cannot explain it: it moves margins by up to {rounding:.4f} nats here, and the tokens are "
+        f"{apart:.4f} apart. A is most probable at temperature {a.temperature:g}, B at {b.temperature:g}. "
+        "Compare weights, quantisation and adapters."
+    )

@@ -1,0 +1,66 @@
+"""A target's logits at the positions of a text, computed in one dtype."""
+
+from collections.abc import Sequence
+
+import torch
+
+from naive_speculate.infer.dynamic_cache import DynamicKVCache
+from naive_speculate.pair import ModelPair
+
+
+class Scores:
+    """Computes logits with one copy of the target.
+
+    Args:
+        pair: Its target is used.
+    """
+
+    def __init__(self, pair: ModelPair) -> None:
+        self.pair = pair
+        self.device = getattr(pair.target, "device", torch.device("cpu"))
+
+    def whole(self, token_ids: Sequence[int]) -> torch.Tensor:
+        """The logits after each token, from one forward over all of them; float32, shape `[num_tokens, vocab_size]`."""
+        return self._forward(token_ids, DynamicKVCache())
+
+    def last(self, token_ids: Sequence[int], num_rows: int) -> torch.Tensor:
+        """The logits after the last token, as decoding computes them: after a forward over the tokens before, one over the last
+        `num_rows` tokens; float32, shape `[vocab_size]`."""
+        cache, split = DynamicKVCache(), max(0, len(token_ids) - num_rows)
+        if split:
+            self._forward(token_ids[:split], cache)
+        return self._forward(token_ids[split:], cache)[-1]
+
+    def _forward(self, token_ids: Sequence[int], cache: DynamicKVCache) -> torch.Tensor:
+        with torch.inference_mode():
+            logits = self.pair.target.forward(torch.tensor([list(token_ids)], device=self.device), cache)
+        return logits[0, :, : self.pair.vocab_size].float().cpu()
+
+
+def fitted_temperature(logits: torch.Tensor, token_ids: torch.Tensor) -> float:
+    """The temperature under which the tokens are most probable; 0 if each is the most probable one.
+
+    Args:
+        logits: Shape `[num_tokens, vocab_size]`.
+        token_ids: The tokens that were drawn there, int64, shape `[num_tokens]`.
+    """
+    if not len(token_ids) or torch.equal(logits.argmax(-1), token_ids):
+        return 0.0
+    candidates = torch.logspace(-1.3, 1.3, 53)
+    fits = [torch.log_softmax(logits / t, -1).gather(-1, token_ids[:, None]).sum() for t in candidates]
+    return round(float(candidates[int(torch.stack(fits).argmax())]), 2)
+
+
+def rarest(logits: torch.Tensor, token_ids: torch.Tensor, temperature: float) -> float:
+    """How rare the least likely token is in samples of this length: the probability of tokens as improbable as it is, times the
+    number of tokens (Bonferroni), at most 1.
+
+    Args:
+        logits: Shape `[num_tokens, vocab_size]`.
+        token_ids: The tokens, int64, shape `[num_tokens]`.
+        temperature: Of the samples, positive.
+    """
+    probs = torch.softmax(logits.double() / temperature, -1)
+    chosen = probs.gather(-1, token_ids[:, None])
+    tails = probs.where(probs <= chosen, 0).sum(-1)
+    return min(1.0, float(tails.min()) * len(token_ids))

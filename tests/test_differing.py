@@ -1,0 +1,118 @@
+"""`differ` names the reason for which two real texts differ."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from naive_speculate import SamplingParams, SpeculativeDecoder, differ, load_pair
+from naive_speculate.__main__ import main
+from naive_speculate.differing import Verdict
+from naive_speculate.pair import BUNDLED_PAIR
+
+TARGET = BUNDLED_PAIR / "target"
+PROMPTS = ["Once upon a time", "The old king opened", "It was raining when", "A fox and a crow", "My dear friend,"]
+TEMPLATE = "{% for m in messages %}A tale about {{ m.content }}:\n\n{% endfor %}{% if add_generation_prompt %}Once{% endif %}"
+
+
+def written(dtype: str, prompt: str, **params: float) -> str:
+    decoder = SpeculativeDecoder(load_pair(TARGET, dtype=dtype))
+    chosen = SamplingParams(max_tokens=80, ignore_eos=True, **({"temperature": 0.0} | params))
+    return decoder.generate(prompt, chosen, num_draft_tokens=0).text
+
+
+@pytest.fixture(scope="module")
+def parted() -> tuple[str, str, str]:
+    """A prompt whose greedy text in bfloat16 is not that in float32, and both texts."""
+    found = ((prompt, written("float32", prompt), written("bfloat16", prompt)) for prompt in PROMPTS)
+    return next(texts for texts in found if texts[1] != texts[2])
+
+
+@pytest.fixture
+def files(tmp_path, parted) -> list[str]:
+    paths = [tmp_path / name for name in ("prompt.txt", "A.txt", "B.txt")]
+    for path, text in zip(paths, parted, strict=True):
+        path.write_text(text, encoding="utf-8")
+    return ["differ", "--target", str(TARGET), "--prompt-file", *map(str, paths)]
+
+
+def test_texts_that_part_in_bfloat16_are_a_near_tie_and_both_right(parted):
+    prompt, a, b = parted
+    found = differ(TARGET, prompt, a, b, greedy=True)
+    assert found.verdict == Verdict.NEAR_TIE
+    assert a.startswith(b[: len(b) - len(b.lstrip())])
+    assert [(m.dtype, m.num_rows) for m in found.margins] == [("float32", 1), ("float32", 6), ("bfloat16", 1), ("bfloat16", 6)]
+    assert found.token_a in found.margins[0].top
+    assert found.margins[0].margin == pytest.approx(found.margins[1].margin, abs=1e-3)
+    assert 0 < found.rounding < 1
+    assert found.a.greedy == found.b.greedy == 1
+
+
+def test_a_sampled_text_is_told_from_a_greedy_one_with_the_temperature_that_fits(parted):
+    prompt, a, _ = parted
+    found = differ(TARGET, prompt, a, written("float32", prompt, temperature=0.8, seed=3))
+    assert found.verdict == Verdict.SAMPLING
+    assert (found.a.temperature, found.a.greedy) == (0, 1)
+    assert 0.4 < found.b.temperature < 1.3
+
+
+def test_what_rounding_cannot_explain_is_said_to_be_unexplained(parted):
+    prompt, a, _ = parted
+    assert differ(TARGET, prompt, a, " 4711 §§ def main(): return None; HTTP/1.1 404 zzqx").verdict == Verdict.UNEXPLAINED
+    other = SpeculativeDecoder(load_pair(BUNDLED_PAIR / "draft")).generate(
+        prompt, SamplingParams(max_tokens=60, temperature=0), num_draft_tokens=0
+    )
+    assert differ(TARGET, prompt, a, other.text, greedy=True).verdict == Verdict.UNEXPLAINED
+
+
+def test_a_text_that_ends_earlier_is_a_matter_of_length(parted):
+    prompt, a, _ = parted
+    found = differ(TARGET, prompt, a, a[: a.rindex(" ")])
+    assert (found.verdict, found.token_b) == (Verdict.LENGTH, "(end of text)")
+
+
+def test_a_template_is_found_by_the_prompt_that_each_text_fits(tmp_path):
+    for path in TARGET.iterdir():
+        (tmp_path / path.name).symlink_to(path)
+    (tmp_path / "chat_template.jinja").write_text(TEMPLATE, encoding="utf-8")
+    a, b = written("float32", "a fox"), written("float32", "A tale about a fox:\n\nOnce")
+    found = differ(tmp_path, "a fox", a, b)
+    assert found.verdict == Verdict.TEMPLATE
+    assert (found.a.prompt, found.b.prompt) == ("as plain text", "in the chat template")
+
+
+def test_the_command_prints_margins_and_verdict(files, capsys):
+    assert main(files) == 0
+    said = capsys.readouterr().out
+    assert "Near tie. Both texts are right" in said
+    assert "bfloat16" in said
+    assert main([*files[:-1], files[-2], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["verdict"] == "same"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (["--prompt-file", "missing.txt"], "missing.txt: No such file"),
+        (["--chat"], "chat is set, but the target has no chat template"),
+        (["--num-draft-tokens", "0"], "must be a positive whole number"),
+        (["--target", "nowhere"], "target='nowhere'"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(files, change, said, capsys):
+    try:
+        status = main([*files, *change])
+    except SystemExit as ended:
+        status = ended.code
+    assert status == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1
+    assert said in lines[0]
+
+
+def test_an_unknown_dtype_and_an_empty_prompt_are_refused():
+    with pytest.raises(ValueError, match="dtype must be bfloat16 or float16, got 'int8'"):
+        differ(TARGET, "Once", "a", "b", dtype="int8")
+    with pytest.raises(ValueError, match="prompt is empty"):
+        differ(TARGET, "", "a", "b")
+    assert differ(Path("unread"), "Once", "a", "a").verdict == Verdict.SAME
