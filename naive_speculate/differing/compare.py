@@ -21,7 +21,7 @@ from naive_speculate.models import load_pair
 from naive_speculate.text import Vocabulary
 
 END = "(end of text)"
-MOST_PLAUSIBLE_TEMPERATURE = 2.0
+MOST_PLAUSIBLE_TEMPERATURE = 1.5
 LEAST_PLAUSIBLE = 0.001
 HALF = ("bfloat16", "float16")
 
