@@ -16,7 +16,8 @@ from naive_speculate.costs import read_costs
 from naive_speculate.infer.damage import damaged_file
 from naive_speculate.infer.gguf.library import is_installed as has_llama_cpp
 from naive_speculate.infer.gguf.metadata import is_gguf
-from naive_speculate.infer.head.checkpoint import is_head, load_head
+from naive_speculate.infer.head.checkpoint import load_head
+from naive_speculate.infer.head.files import is_head
 from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.infer.llama.stored import StoredLlama, read_llama, stored_dtype
 from naive_speculate.infer.llama.weights import is_supported
@@ -215,7 +216,7 @@ def _refuse_if_incomplete(report: Mapping[str, Any]) -> None:
         raise ValueError(f"its safetensors files lack {missing[0]}" + (f" and {len(missing) - 1} more" if missing[1:] else ""))
     if misshapen:
         name, stored, wanted = misshapen[0]
-        raise ValueError(f"{name} is {list(stored)}, its configuration says {list(wanted)}")
+        raise ValueError(f"{name} is {list(stored)}, its configuration requires {list(wanted)}")
 
 
 def _read_lean(argument: str, name: str, device: torch.device, dtype: str) -> StoredLlama | None:
