@@ -76,7 +76,7 @@ def test_what_a_model_or_a_file_wrote_is_text():
 
 
 def test_a_round_that_is_not_there_is_named():
-    with pytest.raises(ValueError, match="step must be the number of a round with tokens, got 9"):
+    with pytest.raises(ValueError, match="step must be the number of a step with tokens, got 9"):
         run([(3, 1)]).to_svg(9)
     with pytest.raises(ValueError, match="for row 1"):
         run([(3, 1)]).to_svg(0, row=1)

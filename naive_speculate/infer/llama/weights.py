@@ -83,7 +83,7 @@ class RotaryTable:
         self._tables = self._compute(1)
 
     def up_to(self, num_positions: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Cosines and sines, float32, shape `[at least num_positions, head_dim / 2]`; the same tensors until more are needed."""
+        """Cosines and sines, float32, shape `[num_positions or more, head_dim / 2]`; the same tensors until more are needed."""
         tables = self._tables  # read once: other threads may replace it
         if num_positions > tables[0].shape[0]:
             self._tables = tables = self._compute(num_positions)
