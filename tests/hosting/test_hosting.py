@@ -20,7 +20,7 @@ import app
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, Trace
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.serving import LocalEngine, Request
-from naive_speculate.serving.observed import ObservedEngine, RunRecord
+from naive_speculate.serving.run_records import ObservedEngine, RunRecord
 from tests.hosting.http import get
 from tests.programs import run_program
 from tests.tiny import tiny_llama

@@ -5,7 +5,6 @@ import torch
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.infer import TransformersLanguageModel
-from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, Proposal
 from tests.infer.llamas import made
 from tests.speculate.rows import admitted

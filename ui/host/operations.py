@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from naive_speculate import VerifyStrategy
 from naive_speculate.serving import Load
-from naive_speculate.serving.observed import Observer, RunRecord
+from naive_speculate.serving.run_records import Observer, RunRecord
 from ui.host.catalog import DECODING
 
 LOGGER = logging.getLogger("naive_speculate.runs")
