@@ -38,7 +38,7 @@ def save_plots(report: dict[str, Any], lines: dict[str, list[Line]], folder: Pat
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise ValueError("plots need matplotlib, which is not installed") from None
+        raise ValueError("plots need matplotlib: pip install 'naive-speculate[plots]'") from None
     folder.mkdir(parents=True, exist_ok=True)
     saved = []
 
