@@ -15,7 +15,7 @@ _USUAL = {"top_p": 1.0, "drafter": "model"}  # defaults, not shown
 _DASHES = {"dotted": "1.5 2.5", "dashed": "5 3"}
 
 
-def round_svg(events: Iterable[Event], step: int, row: int = 0) -> str:
+def step_svg(events: Iterable[Event], step: int, row: int = 0) -> str:
     """The drawing of a step, on white, with its parameters in the caption; all text is escaped.
 
     Raises:
@@ -60,7 +60,7 @@ def round_svg(events: Iterable[Event], step: int, row: int = 0) -> str:
     body += [_words(_RIGHT, output + 92 + 18 * line, text, size=13, color=LIGHT.muted) for line, text in enumerate(caption)]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'font-family="{_FONT}" role="img"><title>Round {step + 1}</title>'
+        f'font-family="{_FONT}" role="img"><title>Step {step + 1}</title>'
         f'<rect width="{width}" height="{height}" fill="{LIGHT.page}"/>{"".join(body)}</svg>\n'
     )
 
@@ -81,8 +81,8 @@ def _before(own: list[Event], started: Event | None, step: int, room: int) -> st
 
 def _caption(own: list[Event], started: Event | None, step: int) -> str:
     settings, models = (started.settings or {}, started.models or {}) if started else ({}, {})
-    rounds = sum(event.kind == EventKind.STEP for event in own)
-    parts = [f"Round {step + 1} of {max(rounds, step + 1)}"]
+    steps = sum(event.kind == EventKind.STEP for event in own)
+    parts = [f"Step {step + 1} of {max(steps, step + 1)}"]
     parts += [str(settings[name]).replace("_", " ") for name in ("verify_strategy",) if name in settings]
     named = (("num_draft_tokens", "k ="), ("temperature", "temperature"), ("top_p", "top-p"), ("drafter", "drafter"))
     shown = {name: words for name, words in named if settings.get(name) not in (None, _USUAL.get(name))}

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from naive_speculate.events.event import OUTPUT_KINDS, SCHEMA_VERSION, Event, EventKind
 from naive_speculate.events.expected import ExpectedAcceptance, expected_acceptance
-from naive_speculate.events.figure import round_svg
+from naive_speculate.events.figure import step_svg
 from naive_speculate.events.metrics import Metrics, summarize
 from naive_speculate.events.notebook import to_html
 
@@ -81,12 +81,12 @@ class Trace:
         return expected_acceptance(self.events)
 
     def to_svg(self, step: int, row: int = 0) -> str:
-        """A step, by its number from 0, as an SVG drawing for a slide; see `round_svg`.
+        """A step, by its number from 0, as an SVG drawing for a slide; see `step_svg`.
 
         Raises:
             ValueError: If there is no such step.
         """
-        return round_svg(self.events, step, row)
+        return step_svg(self.events, step, row)
 
     def to_jsonl(self) -> str:
         """The trace as text, one JSON object per line."""

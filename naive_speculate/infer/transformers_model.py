@@ -278,7 +278,7 @@ def _max_positions(config: Any) -> int | None:
 
 
 class _Store(Cache):
-    """What transformers' attention layers write to; subclasses say where it goes."""
+    """The cache of transformers' attention layers; subclasses define the storage."""
 
     def __init__(self) -> None:
         super().__init__(layers=[])

@@ -30,7 +30,7 @@ def test_it_tells_the_round_as_the_events_do():
             assert told == sum(event.kind == kind for event in own) * (2 if kind == "accepted" else 1)
         caption = " ".join(words)
         for part in (
-            f"Round {step + 1} of {trace.metrics.num_spec_steps}",
+            f"Step {step + 1} of {trace.metrics.num_spec_steps}",
             "speculative sampling",
             "k = 5",
             "temperature 0.7",

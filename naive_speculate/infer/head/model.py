@@ -24,8 +24,8 @@ class _Forward(Protocol):
 class DraftHead:
     """A draft head: EAGLE-3 (Li et al. 2025, arXiv 2503.01840), or one that adds states to embeddings.
 
-    At position i it reads the embedding of token i + 1 and a hidden state, and predicts token i + 2. The hidden state is the fused
-    state of the target at token i or, if the target has not computed it yet, the head's own output at i - 1.
+    At position i it reads the embedding of token i + 1 and a hidden state, and predicts token i + 2. The hidden state is the
+    fused state of the target at token i or, if the target has not computed it yet, the head's own output at i - 1.
 
     Args:
         weights: Its weights, on the target's device.
