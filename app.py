@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> int:
         from naive_speculate.infer.threads import num_threads, share_cores
         from naive_speculate.serving import Load
         from naive_speculate.serving.memory import settle_memory
-        from naive_speculate.serving.observed import RunRecord
+        from naive_speculate.serving.run_records import RunRecord
         from ui.host.catalog import join_catalog, load_catalog
         from ui.host.cluster import cluster_engines
         from ui.host.configuration import read_configuration

@@ -1,1 +1,1 @@
-"""What the README's numbers come from."""
+"""The measurements of the README's numbers."""

@@ -1,13 +1,13 @@
-"""The window "auto" beside every fixed one, for each drafter and kind of text.
+"""Compares the window "auto" with every fixed window, for each drafter and kind of text.
 
     python benchmarks/auto.py [--quick] [--drafters D …] [--situations S …]
                               [--scouts N] [--pairs N] [--most-pairs N] [--new-tokens N] [--out FILE]
 
-First every prompt is decoded with "auto" and with k = 1 … 8 in turn, in alternating order, so that a busy machine slows all
-alike. That finds the best fixed window, but the fastest of eight is also the luckiest. So "auto" and that one are then
-compared in runs of their own, with other seeds: --pairs of them, and more, up to --most-pairs, while the standard error (by
-bootstrap) exceeds 2%, for where tokens are drawn each run writes another text. Ratios are medians over pairs of runs, of wall
-time a token. The table is printed last, and saved in `auto.txt` beside this file.
+First every prompt is decoded with "auto" and with k = 1 … 8 in alternating order, so that other programs slow all equally. That
+finds the best fixed window, but the fastest of eight is also lucky. So "auto" and that window are compared in separate runs
+with other seeds: --pairs of them, and up to --most-pairs while the standard error (by bootstrap) exceeds 2%, since sampled runs
+differ in their texts. Ratios are medians over pairs of runs, of wall time per token. The table is printed last, and saved in
+`auto.txt` in this folder.
 """
 
 import argparse
@@ -36,7 +36,7 @@ WINDOWS = tuple(range(1, 9))
 OUT = Path(__file__).with_suffix(".txt")
 WIDTH = 140
 PRECISION = 0.02
-STORIES = (  # of each kind more than a few: one text suits some window by chance
+STORIES = (  # several of each kind, since a single text may suit some window by chance
     "Once upon a time there was a king who had three sons, and",
     "The old woman looked out of the window and saw",
     "In the middle of the forest stood a little house, where",
@@ -81,10 +81,10 @@ class Row:
 
     Attributes:
         ratios: "auto" ÷ each fixed window: medians over pairs of runs.
-        best: The fixed window that took the least time for all of its runs.
-        ratio: "auto" ÷ that one, in pairs of runs of their own.
+        best: The fixed window with the least total time.
+        ratio: "auto" ÷ that window, in separate pairs of runs.
         error: Its standard error.
-        num_pairs: How many pairs that took.
+        num_pairs: Number of these pairs.
     """
 
     situation: str
@@ -104,7 +104,7 @@ class Runs:
         self.temperature, self.prompts = SITUATIONS[situation]
 
     def seconds(self, window: int | str, turn: int, new_tokens: int | None = None) -> float:
-        """How long a run takes; `turn` says which prompt and seed it has."""
+        """Seconds of a run; `turn` determines its prompt and seed."""
         params = SamplingParams(
             temperature=self.temperature, max_tokens=new_tokens or self.new_tokens, seed=turn, ignore_eos=True
         )
@@ -116,7 +116,7 @@ class Runs:
         """The seconds of each way's runs."""
         found: dict[int | str, list[float]] = {way: [] for way in ways}
         for turn in turns:
-            # Neighbours come in other orders, and so does each prompt from round to round.
+            # The order alternates between turns, and for each prompt between its turns.
             for way in ways if (turn + turn // len(self.prompts)) % 2 == 0 else reversed(ways):
                 found[way].append(self.seconds(way, turn))
         return found
@@ -138,12 +138,12 @@ def measure(runs: Runs, scouts: int, pairs: int, most_pairs: int) -> Row:
 
 
 def _ratios(seconds: Mapping[int | str, Sequence[float]], window: int) -> list[float]:
-    """“auto” ÷ a window, as speeds, pair by pair."""
+    """Speed of “auto” ÷ speed of a window, per pair."""
     return [other / auto for auto, other in zip(seconds["auto"], seconds[window], strict=True)]
 
 
 def _error(ratios: Sequence[float]) -> float:
-    """The standard error of their median."""
+    """The standard error of the median."""
     drawn = np.random.default_rng(0).choice(ratios, (1000, len(ratios)))
     return float(np.median(drawn, axis=1).std())
 
@@ -189,8 +189,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for drafter in drafters:
         for situation in options.situations:
             rows.append(row := measure(Runs(decoder, situation, drafter, new_tokens), scouts, pairs, most_pairs))
-            said = f"{row.ratio:.2f} ± {row.error:.2f} of k = {row.best}, {row.num_pairs} pairs"
-            print(f"{drafter}, {situation}: {said}", file=sys.stderr, flush=True)
+            line = f"{row.ratio:.2f} ± {row.error:.2f} of k = {row.best}, {row.num_pairs} pairs"
+            print(f"{drafter}, {situation}: {line}", file=sys.stderr, flush=True)
     with options.out.open("w", encoding="utf-8") as file:
         show(rows, scouts, Console(file=file, width=WIDTH))
     show(rows, scouts, output(WIDTH))

@@ -1,11 +1,10 @@
-"""Whether a class may see what a pair writes: decodes many runs and looks for listed words in them.
+"""Checks whether a pair's texts are suitable for a classroom: decodes many runs and searches them for listed words.
 
     python -m benchmarks.classroom [--runs 2000] [--target MODEL --draft MODEL] [--new-tokens 120] [--words FILE] [--json]
 
-Prompts of all kinds, provoking ones among them (`classroom.txt`), each with as many seeds at T = 0.7 and at T = 1 as the runs
-allow. The words are `naive_speculate.sampling.words`'; they are shown masked. Only whole words count: a run goes on for a few
-tokens more, and a last word that is cut off all the same is not taken for the listed one that it may begin with. Exit status 0
-if none was found, 1 if any was.
+The prompts (`classroom.txt`) include provoking ones; each is decoded at T = 0.7 and at T = 1 with as many seeds as the runs
+allow. The words are those of `naive_speculate.sampling.words`; they are shown masked. Only whole words count: a run continues
+for a few more tokens, and an incomplete last word is ignored. Exit status 0 if none was found, 1 otherwise.
 """
 
 import argparse
@@ -28,13 +27,13 @@ from naive_speculate.sampling.words import WordList, classroom_words, masked
 PROMPTS = Path(__file__).with_name("classroom.txt")
 TEMPERATURES = (0.7, 1.0)
 REST_OF_A_WORD = 8  # tokens
-WIDTH = 120  # of a table that goes into a file
-_LETTER = "ꙮ"  # no listed word goes on with it, but for those of which only the stem is listed
+WIDTH = 120  # of a table in a file
+_LETTER = "ꙮ"  # continues no listed word, except listed stems
 
 
 @dataclass(frozen=True)
 class Run:
-    """What makes a run repeatable."""
+    """The inputs of a run."""
 
     prompt: str
     temperature: float
@@ -43,13 +42,13 @@ class Run:
 
 @dataclass(frozen=True)
 class Offence(Run):
-    """A run in which listed words were found; these are masked."""
+    """A run with listed words; these are masked."""
 
     words: tuple[str, ...]
 
 
 def read_prompts(path: Path = PROMPTS) -> list[str]:
-    r"""One prompt a line; "\n" in it is a line break."""
+    r"""One prompt per line; "\n" in it is a line break."""
     return [line.replace("\\n", "\n") for line in path.read_text(encoding="utf-8").splitlines() if line]
 
 
@@ -75,10 +74,9 @@ def search(
 
 
 def written_words(prompt: str, text: str, cut_off: bool, words: WordList) -> list[str]:
-    """The listed words in what was written after a prompt; of a text that was cut off, the last word may not be whole and does
-    not count."""
+    """The listed words in a text after a prompt; the last word of a text that was cut off does not count."""
     end = _LETTER if cut_off else ""
-    # together, as a word may begin in the prompt; what stands there already is not the pair's
+    # joined, since a word may begin in the prompt; words of the prompt alone do not count
     return [word.removesuffix(_LETTER) for _, word in sorted(words.places(prompt + text + end) - words.places(prompt))]
 
 
@@ -99,14 +97,14 @@ def _line(prompt: str) -> str:
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(description="Looks for words that do not belong into a classroom in what a pair writes.")
+    found = argparse.ArgumentParser(description="Searches a pair's texts for words unsuitable for a classroom.")
     found.add_argument("--runs", type=int, default=2000, help="number of runs (default 2000)")
-    found.add_argument("--target", help="Hub id or folder; the bundled pair without it")
+    found.add_argument("--target", help="Hub id or folder (default: the bundled pair)")
     found.add_argument("--draft", help="Hub id or folder")
-    found.add_argument("--words", type=Path, metavar="FILE", help="another list, encoded as `WordList.encode` does")
+    found.add_argument("--words", type=Path, metavar="FILE", help="another list, encoded by `WordList.encode`")
     found.add_argument("--new-tokens", type=int, default=120)
     found.add_argument("--num-draft-tokens", type=int, default=5)
-    found.add_argument("--batch", type=int, default=20, help="runs that are decoded together (default 20)")
+    found.add_argument("--batch", type=int, default=20, help="runs decoded together (default 20)")
     found.add_argument("--device", default="auto")
     found.add_argument("--json", action="store_true", help="print the findings as JSON and nothing else")
     return found

@@ -1,10 +1,10 @@
-"""Replicas on Ray against this process: a crowd on both, a replica killed in the middle, an update in the middle.
+"""Compares replicas on Ray with this process: many clients on both, a replica killed during runs, an update during runs.
 
     python -m benchmarks.cluster [--clients 100] [--replicas 2] [--tokens 96]
 
-Starts its own Ray with CPU replicas of the bundled pair, and stops it at the end. Every client has a prompt and a seed of its
-own and sends its request at the same moment as all others; its text must be the one that a solo run gives. Then the same
-crowd once more while one replica's process is killed, and once more while all replicas are replaced.
+Starts its own Ray with CPU replicas of the bundled pair, and stops it at the end. All clients send their requests, each with
+its own prompt and seed, at the same moment; each text must equal that of a single run. Then the same again while one replica's
+process is killed, and while all replicas are replaced.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from naive_speculate.serving.ray.app import DecoderArgs
 from naive_speculate.serving.ray.engine import RayEngine
 
 APP = "bundled"
-PLACES = ("by the sea", "in the hills")
+SETTINGS = ("by the sea", "in the hills")
 
 
 @dataclass
@@ -46,16 +46,16 @@ class Answer:
 
     @property
     def failed(self) -> bool:
-        """Whether it ended with an error that it was told of."""
+        """Whether it ended with a reported error."""
         return not self.lost and self.trace.events[-1].finish_reason == FinishReason.ERROR
 
 
 def request_of(client: int, tokens: int) -> Request:
-    """A prompt and a seed of its own for every client."""
+    """Each client's own prompt and seed."""
     kinds = len(BEGINNINGS) * len(HEROES)
     prompt = prompt_of(client)
     if client >= kinds:
-        prompt = f"{prompt} {PLACES[client // kinds % len(PLACES)]}"
+        prompt = f"{prompt} {SETTINGS[client // kinds % len(SETTINGS)]}"
     params = SamplingParams(max_tokens=tokens, temperature=0.7, seed=client, ignore_eos=True)
     return Request(prompt, params, num_draft_tokens=DRAFTS)
 
@@ -63,7 +63,7 @@ def request_of(client: int, tokens: int) -> Request:
 def crowd(
     engine: Engine, clients: int, tokens: int, meanwhile: Callable[[], object] | None = None
 ) -> tuple[list[Answer], float]:
-    """All clients at the same moment. `meanwhile` does something to the engine once a third of the runs have begun."""
+    """All clients at the same moment; `meanwhile` is called once a third of the runs have begun."""
     gate = threading.Barrier(clients + 1)
     answers = [Answer() for _ in range(clients)]
 
@@ -95,14 +95,14 @@ def crowd(
 
 
 def kill_one(engine: RayEngine) -> Callable[[], object]:
-    """What kills a replica's process."""
-    process, _ = engine.handle.broadcast("state").results(timeout_s=10)[0]  # asked now, for a full replica answers late
+    """A function that kills a replica's process."""
+    process, _ = engine.handle.broadcast("state").results(timeout_s=10)[0]  # requested now, since a full replica answers late
     return partial(os.kill, process, signal.SIGKILL)
 
 
 @contextmanager
 def replicas(args: DecoderArgs) -> Iterator[RayEngine]:
-    """The bundled pair on a Ray of its own, once all replicas decode; both are stopped at the end."""
+    """The bundled pair on its own Ray, once all replicas run; both are stopped at the end."""
     made = cluster.start({APP: args}, num_cpus=args.min_replicas, object_store_memory=200 * 2**20)
     made.join()
     try:
@@ -116,7 +116,7 @@ def replicas(args: DecoderArgs) -> Iterator[RayEngine]:
 
 
 def wait_for_all(args: DecoderArgs) -> None:
-    """Wait until as many replicas decode as there should be."""
+    """Wait until all replicas run."""
     while cluster.replicas_of(APP) != args.min_replicas:
         time.sleep(0.2)
 
@@ -140,11 +140,11 @@ def figures(answers: list[Answer], seconds: float, expected: list[str]) -> list[
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description="Replicas on Ray against this process.")
+    parser = argparse.ArgumentParser(description="Compares replicas on Ray with this process.")
     parser.add_argument("--clients", type=int, default=100)
     parser.add_argument("--replicas", type=int, default=2)
     parser.add_argument("--tokens", type=int, default=96)
-    parser.add_argument("--rows", type=int, default=16, help="places of a replica, and of this process")
+    parser.add_argument("--rows", type=int, default=16, help="rows of a replica, and of this process")
     options = parser.parse_args()
     console = Console()
     os.environ.setdefault(THREADS_VARIABLE, "1")  # as a replica has
@@ -175,12 +175,12 @@ def main() -> None:
             retried[column] = str(engine.retried - before)
             wait_for_all(args)
 
-    title = f"{options.clients} clients at once, {options.tokens} tokens each, {options.rows} places a replica, k = {DRAFTS}"
+    title = f"{options.clients} clients at once, {options.tokens} tokens each, {options.rows} rows per replica, k = {DRAFTS}"
     table = Table("", *columns, title=title)
     rows = ("events/s", "tokens/s", "first token p50", "first token p95", "texts as alone", "ended with an error", "lost")
     for number, row in enumerate(rows):
         table.add_row(row, *(column[number] for column in columns.values()))
-    table.add_row("run again elsewhere, unseen", *(retried.get(column, "") for column in columns))
+    table.add_row("retried on another replica", *(retried.get(column, "") for column in columns))
     console.print(table)
 
 

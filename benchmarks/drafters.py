@@ -1,11 +1,11 @@
-"""How many tokens a forward of the target gives, by what drafts, where the text repeats itself.
+"""Tokens per target forward by drafter, on texts that repeat themselves.
 
     python benchmarks/drafters.py [--target M --draft M] [--windows 5 8 16] [--drafters D …] [--own] [--new-tokens N] [--json]
 
-The texts (`repeating/`: a list, code that is written once more with small changes, a passage that is quoted) have a prompt and
-what follows it. The small bundled target would not write on like that, as large ones do, so that by default it is made to:
-instead of a model stands one that is certain of the text's next token, and the forwards that it takes are counted. With
-`--own` the pair's own target writes on as it likes. Greedy, every drafter in turn; the draft model is the pair's own.
+The texts (`repeating/`: a list, code repeated with small changes, a quoted passage) have a prompt and a continuation. The small
+bundled target would not continue like this, as large ones do. So by default the target is a model that is certain of the text's
+next token, and its forwards are counted. With `--own` the pair's own target continues freely. Greedy, every drafter in turn;
+the draft model is the pair's own.
 """
 
 import argparse
@@ -35,7 +35,7 @@ BASELINE = "prompt_lookup"
 
 @dataclass(frozen=True)
 class Text:
-    """A prompt and what follows it, as token ids, and what kind of text that is."""
+    """A prompt and its continuation, as token ids, and the kind of text."""
 
     kind: str
     prompt: list[int]
@@ -44,12 +44,12 @@ class Text:
 
 @dataclass(frozen=True)
 class Figure:
-    """What one drafter did with all texts of a kind.
+    """The figures of one drafter on all texts of a kind.
 
     Attributes:
         tokens_per_forward: Generated tokens ÷ forwards of the target.
         drafts_per_forward: Drafted tokens ÷ the same.
-        over_lookup: Tokens a forward relative to prompt lookup's.
+        over_lookup: Tokens per forward relative to prompt lookup.
     """
 
     kind: str
@@ -61,7 +61,7 @@ class Figure:
 
 
 class Reciter:
-    """A language model that is certain of a text's next token, whatever stands before it."""
+    """A language model that is certain of a text's next token, whatever came before."""
 
     def __init__(self, token_ids: Sequence[int], vocab_size: int) -> None:
         self.vocab_size = vocab_size
@@ -69,20 +69,20 @@ class Reciter:
 
     @property
     def eos_token_id(self) -> int:
-        """It has none of its own."""
+        """It has none."""
         raise ValueError("a text that is recited has no end-of-sequence token")
 
     def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache) -> torch.Tensor:
         """See `LanguageModel.forward`."""
         begin = kv_cache.get_num_tokens()
-        places = query_token_ids.float().view(1, 1, -1, 1)
-        kv_cache.update([KVState(places, places)])
+        states = query_token_ids.float().view(1, 1, -1, 1)
+        kv_cache.update([KVState(states, states)])
         following = (torch.arange(query_token_ids.shape[1]) + begin + 1).clamp_max(len(self._token_ids) - 1)
         return torch.nn.functional.one_hot(self._token_ids[following], self.vocab_size)[None].float() * 50
 
 
 def read_texts(encode: Callable[[str], list[int]], folder: Path = TEXTS) -> list[Text]:
-    """The texts of a folder, `KIND-NAME.txt`; in each a line of "=====" ends the prompt."""
+    """The texts of a folder, `KIND-NAME.txt`; a line of "=====" ends the prompt."""
     found = []
     for path in sorted(folder.glob("*.txt")):
         prompt, rest = path.read_text(encoding="utf-8").split("\n=====\n")
@@ -95,7 +95,7 @@ def read_texts(encode: Callable[[str], list[int]], folder: Path = TEXTS) -> list
 def measure(
     pair: ModelPair, texts: Sequence[Text], names: Sequence[str], windows: Sequence[int], own: bool, new_tokens: int
 ) -> list[Figure]:
-    """Every drafter of these that the pair can have on every text with every window, in turn."""
+    """Every drafter that the pair supports on every text with every window."""
     counts: dict[tuple[str, int, str], list[int]] = {}
     for text in texts:
         if not own:
@@ -107,7 +107,7 @@ def measure(
         for window, drafter in product(windows, drafters):
             result = decoder.generate(text.prompt, params, num_draft_tokens=window, drafter=drafter, detail="none")
             if not own and list(result.token_ids) != text.rest[:count]:
-                raise RuntimeError(f"{drafter} with k = {window} has changed a text of kind {text.kind}")
+                raise RuntimeError(f"{drafter} with k = {window} changed a text of kind {text.kind}")
             run = result.metrics
             numbers = (run.num_generated_tokens, run.num_draft_tokens, run.num_spec_steps)
             key = (text.kind, window, drafter)
@@ -120,9 +120,9 @@ def measure(
 
 
 def show(figures: Sequence[Figure], console: Console) -> None:
-    """Print a row a kind of text and window, a column a drafter."""
+    """Print a row per kind of text and window, a column per drafter."""
     names = list(dict.fromkeys(figure.drafter for figure in figures))
-    table = Table("text", *numbers("k", *names), title="Tokens a forward (× prompt lookup; drafts a forward)")
+    table = Table("text", *numbers("k", *names), title="Tokens per forward (× prompt lookup; draft tokens per forward)")
     for row in dict.fromkeys((figure.kind, figure.window) for figure in figures):
         cells = {figure.drafter: _cell(figure) for figure in figures if (figure.kind, figure.window) == row}
         table.add_row(row[0], str(row[1]), *(cells[name] for name in names))
@@ -135,13 +135,13 @@ def _cell(figure: Figure) -> str:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    found = argparse.ArgumentParser(description="Tokens a target forward by drafter, where the text repeats itself.")
-    found.add_argument("--target", help="Hub id or folder; the bundled pair without it")
+    found = argparse.ArgumentParser(description="Tokens per target forward by drafter, on texts that repeat themselves.")
+    found.add_argument("--target", help="Hub id or folder (default: the bundled pair)")
     found.add_argument("--draft", help="Hub id or folder")
-    found.add_argument("--windows", type=int, nargs="+", default=list(WINDOWS), help="drafts a step (default 5 8 16)")
+    found.add_argument("--windows", type=int, nargs="+", default=list(WINDOWS), help="draft tokens per step (default 5 8 16)")
     found.add_argument("--drafters", nargs="+", choices=list(DRAFTERS), default=list(DRAFTERS), help="which (default all)")
-    found.add_argument("--new-tokens", type=int, default=400, help="at most so many a text (default 400)")
-    found.add_argument("--own", action="store_true", help="let the target write on as it likes")
+    found.add_argument("--new-tokens", type=int, default=400, help="most tokens per text (default 400)")
+    found.add_argument("--own", action="store_true", help="let the target continue freely")
     found.add_argument("--device", default="auto")
     found.add_argument("--json", action="store_true", help="print the figures as JSON and nothing else")
     return found
@@ -158,7 +158,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     if not options.own:
-        torch.set_num_threads(1)  # nothing large is computed
+        torch.set_num_threads(1)  # the computation is small
     names = [name for name in DRAFTERS if name in (*options.drafters, BASELINE)]
     texts = read_texts(SpeculativeDecoder(pair).admission.encode)
     figures = measure(pair, texts, names, options.windows, options.own, options.new_tokens)

@@ -1,16 +1,15 @@
-"""This decoder beside llama.cpp and transformers, on the same weights in the same number of threads.
+"""Compares this decoder with llama.cpp and transformers, on the same weights with the same number of threads.
 
     python benchmarks/llamacpp.py FOLDER [--target M --draft M --head M] [--threads N] [--quick] [--out FILE]
 
-FOLDER holds llama.cpp's programs `llama-bench` and `llama-speculative-simple`. The pair is written as GGUF, float32 as this
-decoder computes it, and half precision, as it is stored, for rows of their own; that needs the package gguf (`pip install
-gguf`). Where the extra `gguf` is installed, this decoder computes those files, too (`load_pair("target.gguf")`). Everything is
-measured in one run and in turn, in alternating order, so that a busy machine slows all alike; a ratio is the median over the
-turns. Greedy. The prompt is left out of this decoder's times, as it is of llama.cpp's; transformers' include it, some 0.5% of
-them. A forward gives the logits of its last token.
+FOLDER holds llama.cpp's programs `llama-bench` and `llama-speculative-simple`. The pair is written as GGUF, in float32, which
+this decoder computes, and in half precision for separate rows. With the extra `gguf`, this decoder computes those files too
+(`load_pair("target.gguf")`). Everything is measured in one run in alternating order, so that other programs slow all equally; a
+ratio is the median over the turns. Greedy. The prompt is excluded from this decoder's and llama.cpp's times; transformers'
+include it, about 0.5%. A forward computes the logits of its last token.
 
-The limit is how often a second the machine could read all the weights if it did nothing else: the bandwidth of copying a block
-of their size, reading and writing counted, in as many threads.
+The limit is how often per second the machine could read all weights: the bandwidth of copying a block of their size, reading
+and writing counted, with the same number of threads.
 
 llama.cpp's programs are built from the sources in llama-cpp-python's sdist (`pip download --no-deps --no-binary
 llama-cpp-python llama-cpp-python`, unpack), in `vendor/llama.cpp`:
@@ -57,27 +56,27 @@ BENCH, SPECULATIVE = "llama-bench", "llama-speculative-simple"
 FORWARDS = (1, 5, 9)
 CONTEXT = 64
 _FORWARD_REPEATS = 20
-_ATTEMPTS = 3  # its log is written by a thread of its own, and now and then ends before the last lines
+_ATTEMPTS = 3  # a separate thread writes its log, which sometimes lacks the last lines
 _DECODED = re.compile(r"decoded +(\d+) tokens in +([\d.]+) seconds")
 WIDTH = 120
 
 Measure = Callable[[int], float]
-"""Tokens a second in a turn of that number."""
+"""Tokens per second in the turn of this number."""
 
 
 @dataclass(frozen=True)
 class LlamaCpp:
-    """llama.cpp's programs, in this folder, with so many threads."""
+    """llama.cpp's programs in a folder, with a number of threads."""
 
     folder: Path
     threads: int
 
     def plain(self, model: Path, new_tokens: int) -> Measure:
-        """Plain decoding, as `llama-bench` measures it."""
+        """Plain decoding, measured by `llama-bench`."""
         return lambda turn: float(self._bench(model, "-p", "0", "-n", str(new_tokens), "-r", "1")[0]["avg_ts"])
 
     def speculative(self, target: Path, draft: Path, window: int, prompts: Sequence[str], new_tokens: int) -> Measure:
-        """Speculative decoding with windows of that length, greedy."""
+        """Greedy speculative decoding with a window."""
         options: dict[str, object] = {"-m": target, "-md": draft, "--spec-type": "draft-simple", "--spec-draft-n-max": window}
         options |= {"-c": 1024, "-n": new_tokens, "--temp": 0, "-t": self.threads, "-td": self.threads, "-ngl": 0, "-ngld": 0}
         given = [part for option in options.items() for part in option]
@@ -112,14 +111,14 @@ class LlamaCpp:
 
 
 def prompt_seconds(metrics: Metrics | None) -> float:
-    """What a run of this decoder spent before its first step: until its first token, but for one step; 0 for transformers'."""
+    """Seconds of a run of this decoder before its first step, estimated from the first token; 0 for transformers'."""
     if metrics is None or metrics.time_to_first_token is None:
         return 0.0
     return metrics.time_to_first_token - (metrics.draft_seconds + metrics.verify_seconds) / metrics.num_spec_steps
 
 
 def our_forwards(model: Any) -> list[float]:
-    """As `LlamaCpp.forwards`, of a model of ours."""
+    """As `LlamaCpp.forwards`, for one of our models."""
     tokens = torch.arange(CONTEXT + max(FORWARDS))[None] % model.vocab_size
     cache = model.new_cache(1)
     model.forward(tokens[:, :CONTEXT], cache, num_logits=1)
@@ -137,7 +136,7 @@ def our_forwards(model: Any) -> list[float]:
 
 
 def copies_a_second(num_bytes: int, threads: int) -> float:
-    """How often a block of that size is read, if a copy reads half of its time."""
+    """Reads per second of a block of this size, if a copy reads half of its time."""
     source, before = torch.ones(num_bytes // 4), torch.get_num_threads()
     target = torch.empty_like(source)
     torch.set_num_threads(threads)
@@ -151,14 +150,14 @@ def copies_a_second(num_bytes: int, threads: int) -> float:
 
 
 def on_gguf(target: Path, draft: Path) -> SpeculativeDecoder | None:
-    """This decoder on llama.cpp's kernels, as the extra `gguf` has them; None without it."""
+    """This decoder with llama.cpp's kernels; None without the extra `gguf`."""
     if importlib.util.find_spec("llama_cpp") is None:
         return None
     return SpeculativeDecoder(load_pair(target, draft, device="cpu"))
 
 
 def random_llama(shape: str, like: Any, vocab_size: int) -> LlamaForCausalLM:
-    """A random Llama of "LAYERSxWIDTH", with heads of 64 and a feed-forward network as Llama's."""
+    """A random Llama of "LAYERSxWIDTH", with heads of 64 and Llama's feed-forward ratio."""
     layers, width = map(int, shape.split("x"))
     torch.manual_seed(0)
     config = LlamaConfig(
@@ -176,14 +175,14 @@ def random_llama(shape: str, like: Any, vocab_size: int) -> LlamaForCausalLM:
 
 
 def weight_bytes(model: Any) -> int:
-    """What a forward reads: all weights once, tied ones too, a separate embedding table not."""
+    """Bytes that a forward reads: all weights once, without a separate embedding table."""
     table = model.get_input_embeddings().weight
     total = sum(parameter.numel() for parameter in model.parameters())
     return 4 * (total if model.config.tie_word_embeddings else total - table.numel())
 
 
 def in_turn(ways: dict[str, Measure], turns: int, tick: Callable[[str], None]) -> dict[str, list[float]]:
-    """Every way once a turn, back and forth; the first turn warms up."""
+    """Every way once per turn, in alternating order; the first turn is a warm-up."""
     rates: dict[str, list[float]] = {name: [] for name in ways}
     for turn in range(-1, turns):
         for name in ways if turn % 2 == 0 else reversed(ways):
@@ -195,37 +194,37 @@ def in_turn(ways: dict[str, Measure], turns: int, tick: Callable[[str], None]) -
 
 
 def ratio(rates: dict[str, list[float]], one: str, other: str) -> float:
-    """Median over the turns of one way's speed in the other's."""
+    """Median over the turns of one way's speed ÷ the other's."""
     return median(a / b for a, b in zip(rates[one], rates[other], strict=True))
 
 
 def best(rates: dict[str, list[float]], names: Sequence[str]) -> str:
-    """The fastest at the median."""
+    """The way with the largest median."""
     return max(names, key=lambda name: median(rates[name]))
 
 
 def columns(*headings: str) -> list[Column]:
-    """A name, and numbers."""
+    """A column for names, and columns of numbers."""
     return [Column(no_wrap=True), *(Column(heading, justify="right", no_wrap=True) for heading in headings)]
 
 
 def decoding_table(rates: dict[str, list[float]], peers: dict[str, str], limit: float, caption: str) -> Table:
-    """Speeds, and each way beside the one of llama.cpp that it is compared with."""
-    table = Table(*columns("median", "from", "to", "÷ llama.cpp"), title="Greedy decoding, tokens a second", caption=caption)
+    """Speeds, and the ratio to the way of llama.cpp that each is compared with."""
+    table = Table(*columns("median", "from", "to", "÷ llama.cpp"), title="Greedy decoding, tokens per second", caption=caption)
     for name, found in rates.items():
-        beside = f"{ratio(rates, name, peers[name]):.2f}" if name in peers else ""
-        table.add_row(name, f"{median(found):.0f}", f"{min(found):.0f}", f"{max(found):.0f}", beside)
+        relative = f"{ratio(rates, name, peers[name]):.2f}" if name in peers else ""
+        table.add_row(name, f"{median(found):.0f}", f"{min(found):.0f}", f"{max(found):.0f}", relative)
     table.add_row("limit of plain decoding, float32", f"{limit:.0f}", "", "", "")
     return table
 
 
 def forward_table(found: dict[str, list[tuple[list[float], list[float], float]]]) -> Table:
-    """Milliseconds of forwards, and llama.cpp's ÷ ours turn by turn."""
+    """Milliseconds of forwards, and the median over turns of llama.cpp's ÷ ours."""
     headings = columns("tokens", "ours", "llama.cpp", "our speed ÷ llama.cpp's", "limit")
     table = Table(*headings, title=f"A forward of the target after {CONTEXT} tokens, ms")
     for name, turns in found.items():
-        for place, count in enumerate(FORWARDS):
-            ours, theirs = [turn[0][place] for turn in turns], [turn[1][place] for turn in turns]
+        for index, count in enumerate(FORWARDS):
+            ours, theirs = [turn[0][index] for turn in turns], [turn[1][index] for turn in turns]
             speed = median(b / a for a, b in zip(ours, theirs, strict=True))
             limit = median(turn[2] for turn in turns)
             table.add_row(name, str(count), f"{median(ours):.2f}", f"{median(theirs):.2f}", f"{speed:.2f}", f"{limit:.2f}")
@@ -234,17 +233,17 @@ def forward_table(found: dict[str, list[tuple[list[float], list[float], float]]]
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="where llama.cpp's programs are")
+    parser.add_argument("folder", type=Path, help="folder of llama.cpp's programs")
     parser.add_argument("--target", default=str(BUNDLED_PAIR / "target"), help="a local folder (default: the bundled pair's)")
     parser.add_argument("--draft", default=str(BUNDLED_PAIR / "draft"))
-    parser.add_argument("--head", help="a draft head for a row of its own (default: the bundled one, for the bundled target)")
-    parser.add_argument("--threads", type=int, default=num_threads(), help="for all (default: %(default)s)")
+    parser.add_argument("--head", help="a draft head for separate rows (default: the bundled one, for the bundled target)")
+    parser.add_argument("--threads", type=int, default=num_threads(), help="threads of all programs (default: %(default)s)")
     parser.add_argument("--windows", type=int, nargs="+", default=[2, 3, 4, 5, 6, 8])
     parser.add_argument("--shapes", nargs="*", default=["12x512"], help="more targets for the forwards (default: 12x512)")
     parser.add_argument("--new-tokens", type=int, default=200)
     parser.add_argument("--turns", type=int, default=9)
     parser.add_argument("--quick", action="store_true", help="three turns of 100 tokens with k = 4 and 5")
-    parser.add_argument("--out", type=Path, help="save the tables there as well")
+    parser.add_argument("--out", type=Path, help="also save the tables in this file")
     options = parser.parse_args(argv)
     if options.head is None and Path(options.target) == BUNDLED_PAIR / "target":
         options.head = str(BUNDLED_PAIR / "head")
@@ -255,7 +254,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"{options.folder} has no {' and no '.join(missing)}")
     os.environ[THREADS_VARIABLE] = str(options.threads)
     try:
-        tables = measure(options)
+        with tempfile.TemporaryDirectory() as folder:
+            tables = Comparison(options, Path(folder)).tables()
     except (ValueError, OSError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
@@ -266,76 +266,100 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def measure(options: argparse.Namespace) -> list[Table]:
-    """Everything, and the tables of it."""
+def tick(line: str) -> None:
+    """Print a line of progress."""
+    print(line, file=sys.stderr, flush=True)
 
-    def tick(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
 
-    engine = LlamaCpp(options.folder, options.threads)
-    pair = load_pair(options.target, options.draft, options.head, device="cpu", dtype="float32")
-    sources = load_pair(options.target, options.draft, device="cpu", dtype="float32", executor="transformers")
-    target, draft = (getattr(model, "model") for model in (sources.target, sources.draft))  # noqa: B009
-    decoder, tokens = SpeculativeDecoder(pair), options.new_tokens
-    prompts = list(PROMPTS)
-    ids = [decoder.admission.encode(prompt) for prompt in prompts]
-    peer = Transformers(target, draft, tokens)
-    peer.choose_threads(ids[0], sorted({1, max(1, options.threads - 1), options.threads}))
-    leave_cores_to(pair.target)
+class Comparison:
+    """All models of a comparison, and their measurements.
 
-    def decoding(way: Any) -> Measure:
-        def measured(turn: int) -> float:
-            run = way.decode(ids[turn % len(ids)], turn)
-            return len(run.token_ids) / (run.seconds - prompt_seconds(run.metrics))
+    Args:
+        options: The command line.
+        folder: A temporary folder for GGUF files.
+    """
 
-        return measured
+    def __init__(self, options: argparse.Namespace, folder: Path) -> None:
+        self.options, self.folder = options, folder
+        self.engine = LlamaCpp(options.folder, options.threads)
+        self.pair = load_pair(options.target, options.draft, options.head, device="cpu", dtype="float32")
+        sources: Any = load_pair(options.target, options.draft, device="cpu", dtype="float32", executor="transformers")
+        self.target, self.draft = sources.target.model, sources.draft.model
+        self.decoder = SpeculativeDecoder(self.pair)
+        self.prompts = list(PROMPTS)
+        self.ids = [self.decoder.admission.encode(prompt) for prompt in self.prompts]
+        self.peer = Transformers(self.target, self.draft, options.new_tokens)
+        self.peer.choose_threads(self.ids[0], sorted({1, max(1, options.threads - 1), options.threads}))
+        leave_cores_to(self.pair.target)
+        self.files = {name: folder / f"{name}.gguf" for name in ("target", "draft", "target half", "draft half")}
+        for name, path in self.files.items():
+            model, dtype = self.target if "target" in name else self.draft, "float16" if "half" in name else "float32"
+            export(model, self.pair.tokenizer, path, dtype)
 
-    with tempfile.TemporaryDirectory() as folder:
-        files = {name: Path(folder) / f"{name}.gguf" for name in ("target", "draft", "target half", "draft half")}
-        export(target, pair.tokenizer, files["target"], "float32")
-        export(draft, pair.tokenizer, files["draft"], "float32")
-        export(target, pair.tokenizer, files["target half"], "float16")
-        export(draft, pair.tokenizer, files["draft half"], "float16")
-        ours = {k: f"ours, k = {k}" if k else "ours, plain" for k in (0, *options.windows)}
-        theirs = {k: f"llama.cpp, k = {k}" if k else "llama.cpp, plain" for k in (0, *options.windows)}
+    def tables(self) -> list[Table]:
+        """Measure everything; returns the tables."""
+        options = self.options
+        rates, peers, drafting = self.decode()
+        forwards = self.forwards()
+        limit = copies_a_second(weight_bytes(self.target), options.threads)
+        best_ours, best_peer = best(rates, drafting), peers[drafting[0]]
+        slow = best(rates, [name for name in rates if name.startswith("transformers")])
+        caption = (
+            f"best: {best_ours} ÷ {best_peer} = {ratio(rates, best_ours, best_peer):.2f}, "
+            f"÷ {slow} = {ratio(rates, best_ours, slow):.2f}; ours with drafts are compared with {best_peer}\n"
+            f"{machine_name('cpu')}, {options.threads} threads (transformers {self.peer.threads}), "
+            f"{options.turns} turns of {options.new_tokens} tokens, {date.today():%d %B %Y}"
+        )
+        return [decoding_table(rates, peers, limit, caption), forward_table(forwards)]
+
+    def decode(self) -> tuple[dict[str, list[float]], dict[str, str], list[str]]:
+        """Rates of all ways to decode, the way of llama.cpp that each of ours is compared with, and ours with drafts."""
+        options, files, tokens = self.options, self.files, self.options.new_tokens
+        every = (0, *options.windows)
+        ours = {k: f"ours, k = {k}" if k else "ours, plain" for k in every}
+        theirs = {k: f"llama.cpp, k = {k}" if k else "llama.cpp, plain" for k in every}
         heads = {k: f"ours, draft head, k = {k}" for k in options.windows if options.head}
-        ways: dict[str, Measure] = {name: decoding(our_way(decoder, k, 0.0, tokens)) for k, name in ours.items()}
-        ways |= {name: decoding(our_way(decoder, k, 0.0, tokens, drafter="head")) for k, name in heads.items()}
-        ways[theirs[0]] = engine.plain(files["target"], tokens)
-        for k in options.windows:
-            ways[theirs[k]] = engine.speculative(files["target"], files["draft"], k, prompts, tokens)
         halves = {k: f"ours on GGUF, half precision, {f'k = {k}' if k else 'plain'}" for k in (0, options.windows[0])}
         half_peer = "llama.cpp, plain, half precision"
-        ways[half_peer] = engine.plain(files["target half"], tokens)
+        ways = {name: self.decoding(our_way(self.decoder, k, 0.0, tokens)) for k, name in ours.items()}
+        ways |= {name: self.decoding(our_way(self.decoder, k, 0.0, tokens, drafter="head")) for k, name in heads.items()}
+        ways[theirs[0]] = self.engine.plain(files["target"], tokens)
+        for k in options.windows:
+            ways[theirs[k]] = self.engine.speculative(files["target"], files["draft"], k, self.prompts, tokens)
+        ways[half_peer] = self.engine.plain(files["target half"], tokens)
         if (gguf := on_gguf(files["target half"], files["draft half"])) is not None:
-            ways |= {name: decoding(our_way(gguf, k, 0.0, tokens)) for k, name in halves.items()}
-        ways |= {way.name: decoding(way) for way in (peer.way(k, 0.0) for k in (0, *options.windows))}
+            ways |= {name: self.decoding(our_way(gguf, k, 0.0, tokens)) for k, name in halves.items()}
+        ways |= {way.name: self.decoding(way) for way in (self.peer.way(k, 0.0) for k in every)}
         rates = in_turn(ways, options.turns, tick)
         best_peer = best(rates, [theirs[k] for k in options.windows])
         drafting = [*(ours[k] for k in options.windows), *heads.values()]
         peers = {ours[0]: theirs[0], halves[0]: half_peer} | dict.fromkeys(drafting, best_peer)
-        targets = {Path(options.target).name: (target, pair.target, files["target"])}
+        return rates, peers, drafting
+
+    def decoding(self, way: Any) -> Measure:
+        """Tokens per second of a way, without the prompt."""
+
+        def measured(turn: int) -> float:
+            run = way.decode(self.ids[turn % len(self.ids)], turn)
+            return len(run.token_ids) / (run.seconds - prompt_seconds(run.metrics))
+
+        return measured
+
+    def forwards(self) -> dict[str, list[tuple[list[float], list[float], float]]]:
+        """Forwards of the target and of random models of the given shapes: ours, llama.cpp's, and the limit, per turn."""
+        options = self.options
+        models = {Path(options.target).name: (self.target, self.pair.target, self.files["target"])}
         for shape in options.shapes:
-            made = random_llama(shape, target.config, target.config.vocab_size)
-            path = Path(folder) / f"{shape}.gguf"
-            export(made, pair.tokenizer, path)
-            targets[shape] = made, wrap(made), path
-        forwards: dict[str, list[tuple[list[float], list[float], float]]] = {name: [] for name in targets}
+            made, path = random_llama(shape, self.target.config, self.target.config.vocab_size), self.folder / f"{shape}.gguf"
+            export(made, self.pair.tokenizer, path)
+            models[shape] = made, wrap(made), path
+        found: dict[str, list[tuple[list[float], list[float], float]]] = {name: [] for name in models}
         for turn in range(options.turns):
-            for name, (source, model, path) in targets.items():
+            for name, (source, model, path) in models.items():
                 limit = 1e3 / copies_a_second(weight_bytes(source), options.threads)
-                forwards[name].append((our_forwards(model), engine.forwards(path), limit))
+                found[name].append((our_forwards(model), self.engine.forwards(path), limit))
                 tick(f"forwards, turn {turn + 1} of {options.turns}: {name}")
-    limit = copies_a_second(weight_bytes(target), options.threads)
-    best_ours = best(rates, drafting)
-    slow = best(rates, [name for name in rates if name.startswith("transformers")])
-    said = [
-        f"best: {best_ours} ÷ {best_peer} = {ratio(rates, best_ours, best_peer):.2f}, "
-        f"÷ {slow} = {ratio(rates, best_ours, slow):.2f}; drafts are compared with {best_peer}",
-        f"{machine_name('cpu')}, {options.threads} threads (transformers {peer.threads}), "
-        f"{options.turns} turns of {tokens} tokens, {date.today():%d %B %Y}",
-    ]
-    return [decoding_table(rates, peers, limit, "\n".join(said)), forward_table(forwards)]
+        return found
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""How the hosted page bears a crowd: many clients at once over HTTP, then many runs one after another.
+"""Load on the hosted page: many clients at once over HTTP, then many runs one after another.
 
     python -m benchmarks.load [--clients 50] [--tokens 96] [--runs 500]
 
-Starts `app.py` on a free port. Every client sends its own prompt and seed to `/generate`, all at the same moment, and its text
-must be the one that a solo run gives. Prints tokens a second of all together against one client's alone, the time to the
-first token (median and 95th percentile), and how many answers were lost or wrong; then the server's memory over the runs, and
-how long it takes to end.
+Starts `app.py` on a free port. All clients send their own prompt and seed to `/generate` at the same moment; each text must
+equal that of a single run. Prints tokens per second of all together and of one client alone, the time to the first token
+(median and 95th percentile), and the number of lost or wrong answers; then the server's memory over the runs, and its shutdown
+time.
 """
 
 import argparse
@@ -51,7 +51,7 @@ class Answer:
 
 
 def prompt_of(client: int) -> str:
-    """A prompt of its own for every client, up to fifty."""
+    """A different prompt for each of up to fifty clients."""
     return BEGINNINGS[client % len(BEGINNINGS)].format(HEROES[client // len(BEGINNINGS) % len(HEROES)])
 
 
@@ -64,10 +64,10 @@ def post(url: str, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def begin(url: str, prompt: str, seed: int, tokens: int) -> str:
-    """Begin a run as a program would; returns where its events can be read."""
+    """Start a run as a program would; returns the address of its events."""
     call = f"{url}gradio_api/call/generate"
-    asked = post(call, {"data": [prompt, tokens, TEMPERATURE, TOP_P, seed, DRAFTS, "speculative_sampling"]})
-    return f"{call}/{asked['event_id']}"
+    answer = post(call, {"data": [prompt, tokens, TEMPERATURE, TOP_P, seed, DRAFTS, "speculative_sampling"]})
+    return f"{call}/{answer['event_id']}"
 
 
 def ask(url: str, prompt: str, seed: int, tokens: int) -> Answer:
@@ -96,7 +96,7 @@ def lists(answer: Iterator[bytes]) -> Iterator[list[dict[str, Any]]]:
 
 
 def crowd(url: str, clients: int, tokens: int) -> tuple[list[Answer | None], float]:
-    """All clients at the same moment; their answers, None for a lost one, and the seconds until the last had its own."""
+    """All clients at the same moment; returns their answers, None for lost ones, and the seconds until the last."""
     gate = threading.Barrier(clients)
 
     def one(client: int) -> Answer | None:
@@ -123,13 +123,13 @@ def memory(process: int) -> float:
     for line in Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024
-    raise RuntimeError("the server has gone")
+    raise RuntimeError("the server has ended")
 
 
 def end_with_a_run(server: Server) -> float:
-    """Seconds from SIGTERM until the server is gone, while a run goes on."""
+    """Seconds from SIGTERM until the server ends, during a run."""
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(ask, server.url, prompt_of(0), 0, 900)  # which is cut off
+        pool.submit(ask, server.url, prompt_of(0), 0, 900)  # it is cut off
         while True:
             with urllib.request.urlopen(server.url + "health") as answer:
                 if json.load(answer)["running"]:
@@ -137,7 +137,7 @@ def end_with_a_run(server: Server) -> float:
 
 
 def solo_texts(clients: int, tokens: int) -> list[str]:
-    """What each client must get."""
+    """The expected text of each client."""
     decoder = SpeculativeDecoder(load_pair())
     return [
         decoder.generate(
@@ -181,14 +181,14 @@ def main() -> None:
     if firsts:
         table.add_row("time to first token", f"p50 {statistics.median(firsts):.2f} s, p95 {late(firsts):.2f} s")
     table.add_row("answers lost", str(sum(answer is None for answer in answers)))
-    table.add_row("texts unlike the solo run's", str(wrong))
+    table.add_row("texts that differ from a single run's", str(wrong))
     if len(sizes) > WARM_RUNS:
-        # Medians, since freed memory goes back to the system every ten seconds only.
+        # Medians, since freed memory returns to the system only every ten seconds.
         before, after = statistics.median(sizes[:WARM_RUNS][-25:]), statistics.median(sizes[-50:])
         table.add_row(
             f"memory after {WARM_RUNS} and {len(sizes)} runs", f"{before:.0f}, {after:.0f} MiB ({after / before - 1:+.1%})"
         )
-    table.add_row("from SIGTERM to its end, with a run under way", f"{end_seconds:.1f} s")
+    table.add_row("from SIGTERM to the end, during a run", f"{end_seconds:.1f} s")
     console.print(table)
 
 

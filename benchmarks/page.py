@@ -1,14 +1,14 @@
-"""What the page costs: the decoder's speed alone, with clients that read slowly, and with a browser on the same cores.
+"""The cost of the page: the decoder's speed alone, with clients that read slowly, and with a browser on the same cores.
 
     python -m benchmarks.page [--tokens 400] [--runs 30] [--only-smooth]
 
-Prints, for the bundled pair: tokens a second in each case and its share of the speed alone, the time from a click on Run to
-the first token on the screen, events a second that reached the browser, and the longest turn of the page's own scripts, which
-draw the charts too. Then how smooth 1,000 tokens run live, and what a phone waits for: a processor four times as slow,
-1.6 Mbit/s and 150 ms to the server, as Lighthouse has it.
+Prints, for the bundled pair: tokens per second in each case and its share of the speed alone, the time from a click on Run to
+the first token on the screen, events per second in the browser, and the longest task of the page's own scripts, charts
+included. Then the smoothness of a live run of 1,000 tokens, and the loading time on a phone: a processor four times as slow,
+1.6 Mbit/s and 150 ms to the server, as in Lighthouse.
 
-The server is this process, so that the decoder alone is the one that serves, with its memory where it is: two processes
-with the same weights can differ by a third. Clients and browser are another process.
+The server is this process, so that the same decoder is measured alone and serving: two processes with the same weights can
+differ by a third. Clients and browser run in another process.
 """
 
 import argparse
@@ -43,7 +43,7 @@ from ui.page import build_page, launch, open_queue
 from ui.run.runs import Runs
 
 Measure = Callable[[int], float]
-"""Tokens a second of the run of a seed."""
+"""Tokens per second of a seed's run."""
 
 PROMPT = "Once upon a time there was a king who had three daughters"
 SLOW_BYTES, SLOW_SECONDS = 16384, 0.1
@@ -51,10 +51,10 @@ PHONE_NETWORK = {"offline": False, "latency": 150, "downloadThroughput": 200_000
 PHONE_SLOWNESS = 4
 LONG_RUN = 1000
 SLOWEST = 100
-"""Tokens a second that the decoder reaches everywhere: when all have come at that rate, the rest is read at once."""
+"""A speed that the decoder always reaches; after the corresponding time the rest is read at once."""
 
 LONG_MS = 50
-"""What a turn may take before a visitor notices it."""
+"""Longest task that a visitor does not notice."""
 WATCH = """
 new PerformanceObserver((list) => {
   for (const frame of list.getEntries()) {
@@ -96,14 +96,14 @@ window.before = document.querySelector(".ns-stage").dataset.run;
 
 
 def alone(decoder: SpeculativeDecoder, tokens: int, seed: int) -> float:
-    """Tokens a second of the decoder with nobody watching, of the same run that the others ask for."""
+    """Tokens per second of the decoder alone, on the same run."""
     params = SamplingParams(temperature=0.7, max_tokens=tokens, seed=seed)
     events = list(decoder.stream(PROMPT, params))
     return float((events[-1].metrics or {})["tokens_per_second"])
 
 
 def read_slowly(url: str, tokens: int) -> float:
-    """The decoder's tokens a second, told by the last event of a stream of which some 160 kB are read a second."""
+    """The decoder's tokens per second from the last event of a stream that is read at about 160 kB/s."""
     received = b""
     began = time.perf_counter()
     with urllib.request.urlopen(url) as answer:
@@ -117,12 +117,12 @@ def read_slowly(url: str, tokens: int) -> float:
 
 
 def slow_program(url: str, tokens: int, seed: int) -> float:
-    """Tokens a second that the server's decoder reaches for a program that reads slowly."""
+    """The decoder's tokens per second for a program that reads slowly."""
     return read_slowly(begin(url, PROMPT, seed, tokens), tokens)
 
 
 def slow_page(url: str, tokens: int, seed: int) -> float:
-    """The same for a page that reads slowly: the calls that a browser makes, without a browser."""
+    """The decoder's tokens per second for a page that reads slowly: a browser's calls, without a browser."""
     with urllib.request.urlopen(f"{url}config") as answer:
         config = json.load(answer)
     props = {component["id"]: component["props"] for component in config["components"]}
@@ -136,7 +136,7 @@ def slow_page(url: str, tokens: int, seed: int) -> float:
 
 @cache
 def open_browser(url: str) -> Page:
-    """The page in Chromium, for as long as this process lives."""
+    """The page in Chromium, for the life of this process."""
     playwright = sync_playwright().start()
     chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"])
     page = chromium.new_page(viewport={"width": 1440, "height": 900})
@@ -149,9 +149,9 @@ def open_browser(url: str) -> Page:
 
 
 def browser(url: str, tokens: int, seed: int, *, to_the_end: bool = False) -> dict[str, Any]:
-    """One run on the page: what it took, and by name what took longer than a visitor should notice.
+    """One run on the page: its figures, and the names of tasks that a visitor notices.
 
-    With `to_the_end` it goes on where the text would end.
+    With `to_the_end` it continues after the end of the text.
     """
     page = open_browser(url)
     page.get_by_label("Go on after the end").set_checked(to_the_end)
@@ -187,8 +187,8 @@ def phone(url: str) -> dict[str, float]:
     """A first visit with a phone.
 
     Returns:
-        dict: Milliseconds until the first words can be read and until the stage has its tokens, and the bytes so far; whether
-        the charts' library was among them.
+        dict: Milliseconds until the first text and until the stage has tokens, the bytes so far, and whether they include the
+        charts' library.
     """
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"])
@@ -197,9 +197,9 @@ def phone(url: str) -> dict[str, float]:
         page.set_default_timeout(180_000)
         tools = context.new_cdp_session(page)
         received: list[float] = []
-        asked: list[str] = []
+        requested_urls: list[str] = []
         tools.on("Network.dataReceived", lambda event: received.append(event["encodedDataLength"]))
-        tools.on("Network.requestWillBeSent", lambda event: asked.append(event["request"]["url"]))
+        tools.on("Network.requestWillBeSent", lambda event: requested_urls.append(event["request"]["url"]))
         tools.send("Network.enable")
         tools.send("Network.emulateNetworkConditions", PHONE_NETWORK)
         tools.send("Emulation.setCPUThrottlingRate", {"rate": PHONE_SLOWNESS})
@@ -209,14 +209,14 @@ def phone(url: str) -> dict[str, float]:
             "ready_ms": page.evaluate("performance.now()"),
             "seen_ms": page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime"),
             "bytes": sum(received),
-            "charts_too": any("plotly-cartesian" in requested for requested in asked),
+            "charts_too": any("plotly-cartesian" in requested for requested in requested_urls),
         }
 
 
 def in_turn(ways: Mapping[str, Measure], seeds: Sequence[int], warm: Measure) -> dict[str, list[float]]:
-    """Each way's figure for each seed; one seed after the other, for a machine's speed changes from minute to minute.
+    """Each way's figure for each seed, one seed after the other, since a machine's speed changes over minutes.
 
-    The decoder works alone before each of them: while a slow client reads on, the server is idle, and its caches grow cold.
+    The decoder runs alone before each, since its caches are cold after a slow client.
     """
     found: dict[str, list[float]] = {way: [] for way in ways}
     for seed in seeds:
@@ -227,7 +227,7 @@ def in_turn(ways: Mapping[str, Measure], seeds: Sequence[int], warm: Measure) ->
 
 
 def long_texts(decoder: SpeculativeDecoder, tokens: int, count: int) -> list[int]:
-    """The first seeds whose texts do not end before."""
+    """The first seeds with texts of at least `tokens` tokens."""
 
     def is_long(seed: int) -> bool:
         params = SamplingParams(temperature=0.7, max_tokens=tokens, seed=seed)
@@ -237,7 +237,7 @@ def long_texts(decoder: SpeculativeDecoder, tokens: int, count: int) -> list[int
 
 
 def serve() -> tuple[str, SpeculativeDecoder, gr.Blocks]:
-    """The page as `app.py` serves it: its address, the decoder behind it, and itself."""
+    """Start the page like `app.py`; returns its address, its decoder and itself."""
     share_cores()
     catalog = load_catalog(read_configuration(os.environ | {"NAIVE_SPECULATE_PAIRS": "bundled"}, {"device": "cpu"}))
     page = build_page(catalog, Runs())
@@ -265,13 +265,13 @@ def main() -> None:
 
 
 def smoothness(url: str) -> None:
-    """Print how smooth a long run is, and what a phone waits for."""
+    """Print the smoothness of a long run and the loading time on a phone."""
     with ProcessPoolExecutor(1, get_context("spawn")) as clients:
         run = clients.submit(browser, url, LONG_RUN, 1, to_the_end=True).result()
     with ProcessPoolExecutor(1, get_context("spawn")) as clients:
         visit = clients.submit(phone, url).result()
     print(f"{LONG_RUN} tokens live: {run['slow']:.0f} of {run['frames']:.0f} frames over {LONG_MS} ms,")
-    print(f"{run['slow_by_us']:.0f} of them by a turn of our scripts; the longest of these took {run['longest_ms']:.0f} ms")
+    print(f"{run['slow_by_us']:.0f} of them by a task of our scripts; the longest took {run['longest_ms']:.0f} ms")
     for turn in run["turns"]:
         print(f"    {turn}")
     print(f"a phone's first words            {visit['seen_ms']:7.0f} ms")
@@ -280,7 +280,7 @@ def smoothness(url: str) -> None:
 
 
 def rates(url: str, decoder: SpeculativeDecoder, tokens: int, runs: int) -> None:
-    """Print the decoder's speed with those who watch, and what they see of it."""
+    """Print the decoder's speed with clients, and the figures of the browser."""
     seeds = long_texts(decoder, tokens, runs)
     seen: list[dict[str, Any]] = []
     with ProcessPoolExecutor(1, get_context("spawn")) as clients:
@@ -297,11 +297,11 @@ def rates(url: str, decoder: SpeculativeDecoder, tokens: int, runs: int) -> None
             "with a page that reads slowly": lambda seed: clients.submit(slow_page, url, tokens, seed).result(),
             "a program that reads slowly": lambda seed: clients.submit(slow_program, url, tokens, seed).result(),
         }
-        beside = {"decoder alone": without, "with Chromium on the same cores": watched}
-        for measure in (*slow.values(), *beside.values()):  # the clients' first time
+        with_browser = {"decoder alone": without, "with Chromium on the same cores": watched}
+        for measure in (*slow.values(), *with_browser.values()):  # the clients' first time
             measure(seeds[0])
         seen.clear()
-        tables = [in_turn(slow, seeds, without), in_turn(beside, seeds[: max(1, len(seeds) // 4)], without)]
+        tables = [in_turn(slow, seeds, without), in_turn(with_browser, seeds[: max(1, len(seeds) // 4)], without)]
     print(f"{os.cpu_count()} cores, {runs} runs of {tokens} tokens, {len(seen)} in Chromium;")
     print("medians of rates, and of shares run by run")
     for found in tables:
@@ -309,8 +309,8 @@ def rates(url: str, decoder: SpeculativeDecoder, tokens: int, runs: int) -> None
             share = statistics.median(rate / base for rate, base in zip(values, found["decoder alone"], strict=True))
             print(f"{way:33}{statistics.median(values):7.0f} tokens/s ({share:.0%})")
     print(f"click to first token             {statistics.median(run['first_ms'] for run in seen):7.0f} ms")
-    print(f"events to the browser            {statistics.median(run['events'] for run in seen):7.0f} a second")
-    print(f"longest of our scripts' turns    {max(run['longest_ms'] for run in seen):7.0f} ms")
+    print(f"events to the browser            {statistics.median(run['events'] for run in seen):7.0f} per second")
+    print(f"longest task of our scripts      {max(run['longest_ms'] for run in seen):7.0f} ms")
 
 
 if __name__ == "__main__":

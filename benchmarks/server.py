@@ -1,4 +1,4 @@
-"""The app in a process of its own, for benchmarks and tests that talk to it."""
+"""The app in a separate process, for benchmarks and tests."""
 
 import os
 import signal
@@ -12,12 +12,12 @@ from typing import Self
 
 ROOT = Path(__file__).resolve().parent.parent
 READY = "Running on local URL"  # what Gradio prints once it answers
-READY_SECONDS = 500.0  # a busy machine is slow; one that ends before is told at once
+READY_SECONDS = 500.0  # a busy machine is slow; an early end is detected at once
 GONE_SECONDS = 300.0
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens on."""
+    """A free port of this machine."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]
@@ -29,15 +29,15 @@ class Server:
 
     Args:
         *options: Further options of the command line.
-        **environment: Further environment variables. Without a pair among these and the options it serves the bundled pair
-            alone; with an empty `NAIVE_SPECULATE_PAIRS`, the page's own choice.
+        **environment: Further environment variables. Without a pair in these or the options it serves the bundled pair alone;
+            with an empty `NAIVE_SPECULATE_PAIRS`, the page's default.
 
     Attributes:
-        url: Where it answers.
+        url: Its address.
         process: Its process.
 
     Raises:
-        RuntimeError: If it ends or is not ready in time, with what it printed last.
+        RuntimeError: If it ends or is not ready in time, with its last output.
     """
 
     def __init__(self, *options: str, **environment: str) -> None:
@@ -93,7 +93,7 @@ class Server:
                 raise RuntimeError(f"app.py {what} without printing {text!r}; its last lines:\n{''.join(self._lines[-20:])}")
 
     def end(self) -> float:
-        """SIGTERM; returns the seconds until the process was gone."""
+        """Send SIGTERM; returns the seconds until the process ended."""
         began = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
         try:

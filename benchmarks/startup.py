@@ -1,8 +1,8 @@
-"""How long the page takes to be ready, from `python app.py` on.
+"""Start-up time of the page, from `python app.py` on.
 
     python -m benchmarks.startup [--runs 5]
 
-Prints medians: seconds by the clock, and the process's own on the CPU, which other programs disturb less.
+Prints medians: wall time, and the process's CPU time, which other programs disturb less.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from benchmarks.server import Server
 
 
 def start() -> tuple[float, float]:
-    """Start and end the page once; returns seconds until it answered, and those on the CPU of the whole process."""
+    """Start and end the page once; returns the seconds until it answered, and the CPU time of the process."""
     before, began = _cpu_of_children(), time.perf_counter()
     with Server(NAIVE_SPECULATE_PAIRS=""):
         seconds = time.perf_counter() - began
@@ -35,7 +35,7 @@ def main() -> None:
     runs = parser.parse_args().runs
     clock, cpu = zip(*(start() for _ in range(runs)), strict=True)
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, median of {runs} starts:")
-    print(f"ready after {statistics.median(clock):.1f} s; {statistics.median(cpu):.1f} s on the CPU, its end included")
+    print(f"ready after {statistics.median(clock):.1f} s; {statistics.median(cpu):.1f} s of CPU time, shutdown included")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
-"""What a step costs beside the models' forwards: the time that is the decoder's own.
+"""The decoder's own time per step, without the models' forwards.
 
     python -m benchmarks.steps [--tokens 200] [--runs 9]
 
-Prints for the bundled pair, computed by ONNX Runtime, medians of milliseconds a step: outside ONNX Runtime's calls and inside.
-The same steps with the draft model as the target tell how much of it is work, and how much is coming back to processor caches
-that a larger target's weights have swept.
+Prints median milliseconds per step for the bundled pair in ONNX Runtime: outside ONNX Runtime's calls and inside. The same
+steps with the draft model as target separate the work itself from the cost of cold processor caches after a larger target.
 """
 
 import argparse
@@ -23,12 +22,12 @@ from ui.host.measuring import machine_name
 
 PROMPT = "Once upon a time there was a king"
 KINDS = [("none", 0, 0.0), ("none", 4, 0.0), ("full", 4, 0.0), ("none", 0, 1.0), ("none", 4, 1.0), ("full", 4, 1.0)]
-"""Detail of the events, drafts a step, temperature."""
+"""Detail of the events, draft tokens per step, temperature."""
 
 
 @contextmanager
 def stopwatch() -> Iterator[list[float]]:
-    """Seconds of ONNX Runtime's calls so far, as the one entry of a list."""
+    """Seconds of ONNX Runtime's calls so far, as the only entry of a list."""
     seconds = [0.0]
     run = onnxruntime.InferenceSession.run_with_iobinding
 
@@ -45,7 +44,7 @@ def stopwatch() -> Iterator[list[float]]:
 
 
 def step(decoder: SpeculativeDecoder, tokens: int, detail: str, k: int, temperature: float) -> tuple[float, float]:
-    """Milliseconds a step of one run, outside ONNX Runtime and inside; from the first step's end to the last one's."""
+    """Milliseconds per step of one run, outside ONNX Runtime and inside, from the first step's end to the last one's."""
     params = SamplingParams(max_tokens=tokens, temperature=temperature, seed=1, ignore_eos=True)
     ends, inside = [], []
     with stopwatch() as seconds:

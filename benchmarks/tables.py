@@ -1,11 +1,11 @@
-"""What the benchmarks' tables are made of."""
+"""Parts of the benchmarks' tables."""
 
 from rich.console import Console
 from rich.table import Column
 
 
 def output(width: int) -> Console:
-    """The terminal, or lines of that width where the output goes into a file."""
+    """The terminal, or lines of this width if the output is a file."""
     console = Console()
     return console if console.is_terminal else Console(width=width)
 

@@ -1,11 +1,11 @@
-"""How many visitors a replica holds: a queueing model from measured rates, checked against visitors who read and ask again.
+"""Visitors per replica: a queueing model with measured rates, checked with simulated visitors.
 
     python -m benchmarks.visitors [--replicas 2] [--rows 4] [--tokens 64] [--think 2] [--visitors 8 16 32 48 64]
 
-Measures how many runs a second end when each replica decodes 1, 2, 4 … together. The model is a closed queue: each of N
-visitors thinks for a while (exponentially distributed), then waits for a run of theirs. With n runs in the system the replicas
-end `replicas * rate(n / replicas)` a second, where the rate stays what it is once all places are taken. That birth-death chain
-is solved exactly; then N visitors do it for real.
+Measures the runs per second of each replica that decodes 1, 2, 4 … together. The model is a closed queue: each of N visitors
+thinks for an exponentially distributed time, then waits for a run. With n runs in the system the replicas end
+`replicas * rate(n / replicas)` per second; the rate is constant once all rows are taken. This birth-death chain is solved
+exactly; then N visitors are simulated.
 """
 
 import argparse
@@ -31,12 +31,12 @@ RATE_RUNS = 12
 
 @dataclass(frozen=True)
 class Outlook:
-    """What visitors meet, on average.
+    """Mean figures of the visitors.
 
     Attributes:
-        per_second: Runs that end a second.
+        per_second: Finished runs per second.
         response: Seconds from the request to its end.
-        waiting: Share of the runs that find no place free.
+        waiting: Share of runs that find no free row.
     """
 
     per_second: float
@@ -48,10 +48,10 @@ def outlook(visitors: int, think: float, rates: Sequence[float], replicas: int) 
     """Solve the model.
 
     Args:
-        visitors: How many.
+        visitors: Number of visitors.
         think: Mean seconds between an answer and the next request.
-        rates: Runs a second that one replica ends while it decodes 1, 2, … together; as many as it has places.
-        replicas: How many replicas share the requests.
+        rates: Runs per second of one replica that decodes 1, 2, … together, up to its number of rows.
+        replicas: Number of replicas.
     """
 
     def rate(running: int) -> float:
@@ -64,14 +64,17 @@ def outlook(visitors: int, think: float, rates: Sequence[float], replicas: int) 
         return [weight / sum(weights) for weight in weights]
 
     per_second = sum(chance * rate(running) for running, chance in enumerate(chances(visitors)) if running)
-    # Who asks sees the system as if they were not part of it (the arrival theorem).
+    # A new request sees the system without its own visitor (the arrival theorem).
     waiting = sum(chances(visitors - 1)[replicas * len(rates) :])
     return Outlook(per_second, visitors / per_second - think, waiting)
 
 
 def measure_rates(engine: Engine, replicas: int, rows: int, tokens: int) -> list[float]:
-    """Runs a second of one replica that decodes 1 … `rows` together, while the others do so too, for they may share a machine;
-    those between the measured sizes are interpolated."""
+    """Runs per second of one replica that decodes 1 … `rows` together while the others do the same, since they may share a
+    machine.
+
+    Sizes between the measured ones are interpolated.
+    """
     sizes = sorted({*(2**k for k in range(rows.bit_length()) if 2**k <= rows), rows})
     found = {}
     for size in sizes:
@@ -84,7 +87,7 @@ def measure_rates(engine: Engine, replicas: int, rows: int, tokens: int) -> list
 
 
 def visit(engine: Engine, visitors: int, think: float, tokens: int, seconds: float) -> tuple[Outlook, float]:
-    """Let visitors come, and tell what they met, and their median time to the first token."""
+    """Simulate visitors; returns their figures and median time to the first token."""
     began = time.perf_counter()
     warm = began + seconds / 4
     answers: list[tuple[float, float]] = []
@@ -95,18 +98,18 @@ def visit(engine: Engine, visitors: int, think: float, tokens: int, seconds: flo
         draws = random.Random(visitor)
         while True:
             time.sleep(draws.expovariate(1 / think))
-            asked = time.perf_counter()
-            if asked > began + seconds:
+            requested = time.perf_counter()
+            if requested > began + seconds:
                 return
             load = engine.load()
             first = 0.0
             for events in engine.submit(request_of(draws.randrange(100), tokens)):
                 if not first and any(event.kind in OUTPUT_KINDS for event in events):
-                    first = time.perf_counter() - asked
+                    first = time.perf_counter() - requested
             ended = time.perf_counter()
             if warm < ended < began + seconds:
                 with lock:
-                    answers.append((ended - asked, first))
+                    answers.append((ended - requested, first))
                     waited.append(load.running + load.waiting >= load.capacity)
 
     with ThreadPoolExecutor(visitors) as pool:
@@ -119,32 +122,32 @@ def visit(engine: Engine, visitors: int, think: float, tokens: int, seconds: flo
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description="How many visitors a replica holds.")
+    parser = argparse.ArgumentParser(description="Visitors per replica.")
     parser.add_argument("--replicas", type=int, default=2)
-    parser.add_argument("--rows", type=int, default=4, help="places of a replica")
+    parser.add_argument("--rows", type=int, default=4, help="rows of a replica")
     parser.add_argument("--tokens", type=int, default=64, help="length of a run")
     parser.add_argument("--think", type=float, default=2.0, help="mean seconds between an answer and the next request")
     parser.add_argument("--visitors", type=int, nargs="+", default=[8, 16, 32, 48, 64])
-    parser.add_argument("--seconds", type=float, default=20.0, help="how long each number of visitors is observed")
+    parser.add_argument("--seconds", type=float, default=20.0, help="duration of each simulation")
     options = parser.parse_args()
     console = Console()
     args = DecoderArgs(max_rows=options.rows, min_replicas=options.replicas, max_replicas=options.replicas)
-    headings = ("visitors", "runs/s", "model", "response", "model", "found no place", "model", "first token p50")
-    title = f"{options.replicas} replicas of {options.rows} places, {options.tokens} tokens a run, {options.think:g} s between"
+    headings = ("visitors", "runs/s", "model", "response", "model", "found no row", "model", "first token p50")
+    title = f"{options.replicas} replicas of {options.rows} rows, {options.tokens} tokens per run, {options.think:g} s between"
     table = Table(*headings, title=title)
     with replicas(args) as engine:
         measure_rates(engine, options.replicas, 2, 8)
         rates = measure_rates(engine, options.replicas, options.rows, options.tokens)
         for visitors in options.visitors:
             met, first = visit(engine, visitors, options.think, options.tokens, options.seconds)
-            said = outlook(visitors, options.think, rates, options.replicas)
+            model = outlook(visitors, options.think, rates, options.replicas)
             table.add_row(
-                str(visitors), f"{met.per_second:.1f}", f"{said.per_second:.1f}",
-                f"{met.response:.2f} s", f"{said.response:.2f} s",
-                f"{met.waiting:.0%}", f"{said.waiting:.0%}", f"{first:.2f} s",
+                str(visitors), f"{met.per_second:.1f}", f"{model.per_second:.1f}",
+                f"{met.response:.2f} s", f"{model.response:.2f} s",
+                f"{met.waiting:.0%}", f"{model.waiting:.0%}", f"{first:.2f} s",
             )  # fmt: skip
     shown = ", ".join(f"{size}: {rate:.1f}" for size, rate in enumerate(rates, 1))
-    console.print(f"runs a second of one replica, by how many it decodes together: {shown}")
+    console.print(f"runs per second of one replica, by the number decoded together: {shown}")
     console.print(table)
 
 

@@ -1,6 +1,6 @@
-"""Speculative decoding that can be seen: lossless, readable, and told event by event.
+"""Visible speculative decoding: lossless, readable, and recorded event by event.
 
-A public name brings its libraries along when it is first asked for, so that a command can be interrupted while they load.
+Public names are imported on first use, so that a command can be interrupted while its libraries load.
 """
 
 from importlib import import_module

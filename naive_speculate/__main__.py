@@ -38,20 +38,20 @@ def _bias(text: str) -> dict[int, float]:
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    parser = Parser(prog="naive_speculate", description="Speculative decoding that can be seen.")
+    parser = Parser(prog="naive_speculate", description="Visible speculative decoding.")
     commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser, metavar="COMMAND")
-    generate = commands.add_parser("generate", help="decode a prompt and show what was drafted, kept and refused")
+    generate = commands.add_parser("generate", help="decode a prompt and show its draft tokens and verdicts")
     generate.add_argument("prompt", metavar="PROMPT")
-    if arguments[:1] == ["generate"]:  # these name what is registered, which brings torch along
+    if arguments[:1] == ["generate"]:  # these list registered names, which imports torch
         _add_decoding(generate)
         _add_sampling(generate)
         _add_models(generate)
-    generate.add_argument("--json", action="store_true", help="print the events, one JSON object a line, and nothing else")
-    commands.add_parser("bench", help="measure this decoder against transformers' generation")  # `main` passes these two on
-    commands.add_parser("doctor", help="what an engine's log says of its speculative decoding")
+    generate.add_argument("--json", action="store_true", help="print the events, one JSON object per line, and nothing else")
+    commands.add_parser("bench", help="compare this decoder with transformers' generation")  # parsed by their own commands
+    commands.add_parser("doctor", help="diagnose an engine's speculative decoding from its log")
     commands.add_parser("differ", help="explain why two texts of the same prompt differ")
-    prove = commands.add_parser("prove", help="enumerate whether a verifier or a drafter is lossless")
-    what = "a class or an instance, importable from here, such as my_drafter:MyDrafter; or a registered name"
+    prove = commands.add_parser("prove", help="prove by enumeration whether a verifier or drafter is lossless")
+    what = "a class or an instance that can be imported, such as my_drafter:MyDrafter; or a registered name"
     prove.add_argument("name", metavar="MODULE:NAME", help=what)
     return parser
 
@@ -63,14 +63,14 @@ def _add_decoding(parser: argparse.ArgumentParser) -> None:
     notes = {name: " (lossy)" if v.lossy else " (as at temperature 0)" if v.greedy else "" for name, v in VERIFIERS.items()}
     strategies = ", ".join(f"{name}{note}" for name, note in notes.items())
     add = parser.add_argument_group("speculation").add_argument
-    help = "tokens to draft a step, 0 or auto (default: %(default)s)"
+    help = "draft tokens per step, 0 or auto (default: %(default)s)"
     add("--num-draft-tokens", type=window, default=5, metavar="K", help=help)
-    help = "end a window after a token that its drafter gave less than this (default: none)"
+    help = "end a window after a token with a lower draft probability (default: none)"
     add("--draft-confidence", type=number, metavar="C", help=help)
-    help = f"how drafts are judged: {strategies} (default: %(default)s)"
+    help = f"how draft tokens are verified: {strategies} (default: %(default)s)"
     add("--verify-strategy", default="speculative_sampling", metavar="V", help=help)
-    copying = "suffix and prompt_lookup copy from the text so far, suffix+head where it repeats itself"
-    help = f"who drafts: {', '.join(DRAFTERS)}; {copying} (default: the pair's own)"
+    copying = "suffix and prompt_lookup copy from the text so far, suffix+head where it repeats"
+    help = f"the drafter: {', '.join(DRAFTERS)}; {copying} (default: the pair's own)"
     add("--drafter", metavar="D", help=help)
 
 
@@ -79,7 +79,7 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
 
     add = parser.add_argument_group("models").add_argument
     add("--target", metavar="M", help="Hub id, local folder, GGUF file or smollm2 (default: the bundled pair)")
-    add("--draft", metavar="M", help="Hub id, local folder or GGUF file (default: none beside a given target)")
+    add("--draft", metavar="M", help="Hub id, local folder or GGUF file (default: none for a given target)")
     add("--head", metavar="M", help="Hub id or local folder of a draft head (default: the bundled target's, if there is one)")
     add("--device", default="auto", metavar="D", help="auto, cpu, cuda … (default: %(default)s)")
     add("--dtype", default="auto", metavar="T", help="auto, float32, bfloat16 … (default: %(default)s)")
@@ -87,7 +87,8 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_sampling(parser: argparse.ArgumentParser) -> None:
-    """An option for every field of `SamplingParams`, whose docstring explains them; those not given stay out of the result."""
+    """Add an option for every field of `SamplingParams`, with its docstring's text; options that are not given have no
+    value."""
     from naive_speculate import SamplingParams
 
     meanings = dict(re.findall(r"^ +(\w+): (.+)\.$", SamplingParams.__doc__ or "", re.MULTILINE))
@@ -108,8 +109,8 @@ def _add_sampling(parser: argparse.ArgumentParser) -> None:
         add(name, type=number, metavar="X")
     for name in ("seed", "top-k", "n", "best-of", "min-tokens", "logprobs", "prompt-logprobs", "truncate-prompt-tokens"):
         add(name, type=whole_number, metavar="N")
-    add("stop", "; may be given several times", action="append", metavar="TEXT")
-    add("bad-words", "; may be given several times", action="append", metavar="WORD")
+    add("stop", "; repeatable", action="append", metavar="TEXT")
+    add("bad-words", "; repeatable", action="append", metavar="WORD")
     add("stop-token-ids", type=_token_list, metavar="ID,ID…")
     add("allowed-token-ids", type=_token_list, metavar="ID,ID…")
     add("logit-bias", '; such as {"42": -5}', type=_bias, metavar="JSON")
@@ -121,8 +122,8 @@ def _add_sampling(parser: argparse.ArgumentParser) -> None:
     guided = parser.add_argument_group("guided decoding (at most one; needs the extra 'guided')").add_argument
     guided("--guided-json", metavar="SCHEMA", help="the output is JSON of this schema")
     guided("--guided-regex", metavar="REGEX", help="the output matches this regular expression")
-    guided("--guided-choice", action="append", metavar="TEXT", help="the output is this text; may be given several times")
-    guided("--guided-grammar", metavar="EBNF", help="the output is what the rule root of this grammar derives")
+    guided("--guided-choice", action="append", metavar="TEXT", help="the output is this text; repeatable")
+    guided("--guided-grammar", metavar="EBNF", help="the output is derived from the rule root of this grammar")
 
 
 def _params(args: argparse.Namespace) -> Any:
@@ -181,7 +182,7 @@ def _generate(arguments: Sequence[str]) -> int:
     if cancel.is_set():
         raise KeyboardInterrupt
     if failure is not None:
-        _say(failure)
+        _report(failure)
         return 1
     return 0
 
@@ -189,7 +190,7 @@ def _generate(arguments: Sequence[str]) -> int:
 def _bench(arguments: Sequence[str]) -> int:
     from naive_speculate.bench import main
 
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # it takes its progress bar down on the way out
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # so that it removes its progress bar
     return main(arguments)
 
 
@@ -218,23 +219,23 @@ def _prove(arguments: Sequence[str]) -> int:
     return 0 if proof.lossless else 1
 
 
-def _say(message: str) -> None:
+def _report(message: str) -> None:
     print(f"naive_speculate: {' '.join(message.split())}", file=sys.stderr, flush=True)
 
 
 def _leave(*_: object) -> NoReturn:
-    """End at once. While libraries load, or a second time, Ctrl-C is no exception: many places would catch or print it."""
+    """End at once. While libraries load, or on a second Ctrl-C, an exception could be caught or printed elsewhere."""
     with contextlib.suppress(OSError):
-        _say("interrupted")
+        _report("interrupted")
     os._exit(INTERRUPTED)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command, with Ctrl-C in its hands; returns the exit status.
+    """Run a command; handles Ctrl-C.
 
     Returns:
-        int: 0; 1 where a run ended in an error, or what was to be proved is not lossless; 2 for bad input, or where the output
-            cannot be written; 130 when interrupted.
+        int: The exit status: 0; 1 if a run ended in an error or a proof failed; 2 for bad input or if the output cannot be
+            written; 130 if interrupted.
     """
     signal.signal(signal.SIGINT, _leave)
     arguments = sys.argv[1:] if arguments is None else list(arguments)
@@ -248,16 +249,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return _differ(arguments[1:])
             return _prove(arguments) if arguments[:1] == ["prove"] else _generate(arguments)
         finally:
-            print(end="", flush=True)  # what cannot be written is known now, and not after the last word
+            print(end="", flush=True)  # raises now if the output cannot be written
     except KeyboardInterrupt:
-        _say("interrupted")
+        _report("interrupted")
         return INTERRUPTED
     except ValueError as error:
-        _say(str(error))
-    except OSError as error:  # a full disk, or a reader that has gone
+        _report(str(error))
+    except OSError as error:  # a full disk, or a closed pipe
         with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where the rest goes when Python ends
-        _say(f"{error.filename or 'standard output'}: {error.strerror or error}")
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python's exit does not fail too
+        _report(f"{error.filename or 'standard output'}: {error.strerror or error}")
     return 2
 
 

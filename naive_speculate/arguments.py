@@ -1,18 +1,18 @@
-"""What the command lines share."""
+"""Shared parts of the command lines."""
 
 import argparse
 from typing import NoReturn
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, and ends with status 2."""
+    """Prints errors in one line and exits with status 2."""
 
     def error(self, message: str) -> NoReturn:
-        """Say it."""
+        """Print the error and exit."""
         self.exit(2, f"{self.prog}: {' '.join(message.split())}\n")
 
 
-# argparse names the function of a type where that raises another error than this one: no option's type is int or float.
+# For other errors argparse prints the name of the type function, so options do not use int or float.
 def whole_number(text: str) -> int:
     """A whole number, or an `argparse.ArgumentTypeError`."""
     try:

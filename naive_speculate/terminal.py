@@ -1,4 +1,4 @@
-"""A run in the terminal: tokens in the palette's colours, as they come, with a legend and the figures at the end."""
+"""Shows a run in the terminal: tokens in the palette's colours as they arrive, with a legend and the figures at the end."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,19 +17,19 @@ _SHOWN = (EventKind.ACCEPTED, EventKind.REJECTED, EventKind.RESAMPLED, EventKind
 _COUNTED = (EventKind.STARTED, EventKind.PROPOSED, EventKind.STEP)
 _UNKNOWN = RichStyle(reverse=True)
 MAX_ALTERNATIVES = 20
-"""Of a token's most probable alternatives, so many are printed."""
+"""Most printed alternatives of a token."""
 LEAST_REST = 0.0005
-"""If the other tokens together have a larger probability, it is printed as well."""
+"""Least total probability of the other tokens that is printed."""
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Raise the error that is being handled; rich would end the program without a word."""
+        """Raise the current error; rich would exit silently."""
         raise
 
 
 class TerminalView:
-    """Prints events. Where standard output is not a terminal, only the generated text, and what was asked for beside it."""
+    """Prints events; if standard output is not a terminal, only the generated text and requested log-probabilities."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or _Console(highlight=False, soft_wrap=True)
@@ -38,7 +38,7 @@ class TerminalView:
         self._counted: list[Event] = []
 
     def show(self, event: Event) -> None:
-        """Print what one event adds."""
+        """Print an event."""
         if not self.console.is_terminal:
             self._plain(event)
         elif event.kind == EventKind.STARTED:
@@ -53,7 +53,7 @@ class TerminalView:
         elif event.kind == EventKind.FINISHED:
             self._figures(event)
             if copied := self._copies.text():
-                self.console.print("\nWhere the kept drafts were copied from is underlined:")
+                self.console.print("\nThe sources of accepted copied tokens are underlined:")
                 self.console.print(copied)
         self._copies.add(event)
         if event.kind in _COUNTED:
@@ -80,8 +80,8 @@ class TerminalView:
         rows = {
             "ended by": str(event.finish_reason),
             "tokens": metrics.get("num_generated_tokens"),
-            "tokens per target forward": metrics.get("mean_acceptance_length"),
-            "drafts accepted": metrics.get("draft_acceptance_rate"),
+            "tokens per target pass": metrics.get("mean_acceptance_length"),
+            "draft tokens accepted": metrics.get("draft_acceptance_rate"),
             "luck and skill": expected_acceptance(self._counted),
             "tokens per second": metrics.get("tokens_per_second"),
         }
@@ -101,7 +101,8 @@ class TerminalView:
 
 
 def logprobs_table(title: str, entries: Sequence[Mapping[int, Logprob] | None]) -> Table:
-    """A table of log-probabilities: each token's own first, then the most probable ones'; None where nothing predicts it."""
+    """A table of log-probabilities: each token's own first, then those of the most probable tokens; None entries are
+    skipped."""
     table = Table(title=f"Log-probabilities: {title}", title_justify="left", box=None, pad_edge=False)
     for name in ("token", "logprob", "rank"):
         table.add_column(name, justify="left" if name == "token" else "right", no_wrap=True)
@@ -121,8 +122,7 @@ def logprobs_table(title: str, entries: Sequence[Mapping[int, Logprob] | None]) 
 
 
 def token_style(kind: EventKind) -> RichStyle:
-    """The palette's style for a terminal; the light colours are dark enough for light grounds, so the dark ones are used on
-    the terminal's own, which is dark far more often; underline and strike tell the kinds apart without colour."""
+    """The palette's dark style, since most terminals are dark; underline and strike distinguish the kinds without colour."""
     style = STYLES[kind]
     double = "double" in style.line
     return RichStyle(
@@ -134,7 +134,7 @@ def token_style(kind: EventKind) -> RichStyle:
 
 
 class Copies:
-    """Prompt and output of a run, and which of their tokens were copied into drafts that were kept."""
+    """Prompt and output of a run, with the tokens that were copied into accepted draft tokens."""
 
     def __init__(self, texts: Sequence[str] = ()) -> None:
         self._texts = list(texts)
@@ -142,7 +142,7 @@ class Copies:
         self._sources: set[int] = set()
 
     def add(self, event: Event) -> None:
-        """Take in the run's next event."""
+        """Add the run's next event."""
         if event.kind == EventKind.PROPOSED and event.copied_from is not None:
             self._drafted[event.step, event.index] = event.copied_from
         elif event.kind in OUTPUT_KINDS:
@@ -151,16 +151,15 @@ class Copies:
                 self._sources.add(source)
 
     def text(self) -> Text | None:
-        """The text with its copied tokens underlined; None where none was."""
+        """The text with its copied tokens underlined; None if there are none."""
         if not self._sources:
             return None
-        pieces = ((text, "underline" if place in self._sources else "dim") for place, text in enumerate(self._texts))
+        pieces = ((text, "underline" if index in self._sources else "dim") for index, text in enumerate(self._texts))
         return Text.assemble(*pieces)
 
 
 def drafter_lines(started: Event) -> str:
-    """What there is to say of a run's models: what drafts, which weights the target has, which layers are read, how
-    many tokens are shared."""
+    """Lines on a run's models: the drafter, the target's weights, the layers that are read, the number of shared tokens."""
     settings = started.settings or {}
     drafter = DRAFTERS.get(settings.get("drafter", "")) if settings.get("num_draft_tokens") != 0 else None
     lines = [f"{drafter.title}: {drafter.about}"] if drafter is not None and drafter.title else []
@@ -174,12 +173,12 @@ def drafter_lines(started: Event) -> str:
     if started.vocabularies is not None:
         shared, total = started.vocabularies.get("shared", 0), started.vocabularies.get("target", 0)
         lines.append(
-            f"The draft has another tokenizer and knows {shared:,} of the target's {total:,} tokens; the others stand inverted."
+            f"The draft has another tokenizer with {shared:,} of the target's {total:,} tokens; the others are shown inverted."
         )
     return "\n".join(lines)
 
 
 def _visible(event: Event) -> str:
-    """The token's text; a struck-through line break would break the line, so it is shown as a sign."""
+    """The token's text; a rejected line break is shown as a sign, since it must not break the line."""
     text = event.text or ""
     return text.replace("\n", "⏎") if event.kind == EventKind.REJECTED else text

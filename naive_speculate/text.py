@@ -1,4 +1,4 @@
-"""Tokens to text, one token at a time, so that the pieces joined are exactly the text."""
+"""Converts tokens to text one at a time; the joined pieces are exactly the text."""
 
 import copy
 import unicodedata
@@ -16,13 +16,13 @@ _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # controls, direction mark
 
 
 def num_shared(first: Sequence[int], second: Sequence[int]) -> int:
-    """How many tokens two texts begin with alike."""
+    """Length of the common prefix of two texts, in tokens."""
     pairs = zip(first, second, strict=False)
-    return next((place for place, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
+    return next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
 
 
 class Vocabulary:
-    """What the engine asks of a transformers tokenizer with a fast backend; without one, every text is ""."""
+    """The tokenizer interface of the engine, for a transformers tokenizer with a fast backend; without one every text is ""."""
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
@@ -32,7 +32,7 @@ class Vocabulary:
         self.text_of = lru_cache(maxsize=None)(self._text_of)
 
     def encode(self, text: str, argument: str = "prompt", *, begins: bool = True) -> list[int]:
-        """Token ids of a text, the value of an argument; within another text without those that stand at a beginning.
+        """Token ids of a text, the value of `argument`; `begins` adds the tokens of a beginning.
 
         Raises:
             ValueError: If there is no tokenizer.
@@ -48,7 +48,7 @@ class Vocabulary:
         return "" if self.backend is None else self.backend.decode([token_id], skip_special_tokens=False)
 
     def texts(self, token_ids: Sequence[int]) -> list[str]:
-        """The text that each token adds, special ones included."""
+        """The text of each token, special tokens included."""
         stream = TextStream(self, skip_special_tokens=False)
         texts = [stream.append(token) for token in token_ids]
         if texts:
@@ -61,16 +61,15 @@ class Vocabulary:
             raise ValueError(f"bad_words={list(words)!r} needs a tokenizer, and this pair has none")
         texts = [text for word in words for text in (word, " " + word.lstrip())]
         found = [self.tokenizer(text, add_special_tokens=False).input_ids for text in texts]
-        return [ids for place, ids in enumerate(found) if ids and ids not in found[:place]]
+        return [ids for index, ids in enumerate(found) if ids and ids not in found[:index]]
 
 
 class TextStream:
-    """Incremental detokenization of one sequence: the prompt's text and all pieces joined are the text of all tokens decoded
-    together.
+    """Incremental detokenization of one sequence: the joined pieces equal the text of all tokens decoded together.
 
-    A token inside a multi-byte character gives "", and the token that completes it gives the character, also one that begins
-    in the prompt. Only where byte tokens make no character does decoding together differ: it also replaces the letters that
-    byte tokens right before them gave.
+    A token inside a multi-byte character gives "", and the token that completes it gives the character, even if it begins in
+    the prompt. The only exception are byte tokens that form no character: decoded together, they also replace preceding letters
+    from byte tokens.
     """
 
     def __init__(
@@ -86,15 +85,17 @@ class TextStream:
         self._stream = DecodeStream(skip_special_tokens=skip_special_tokens)
         self._after_special = False
         self._undecided: list[int] = []
-        self._shown = ""  # of a character that the prompt begins
+        self._shown = ""  # the prompt's part of an incomplete character
         for token in self._context(prompt_token_ids):
             self.append(token)
         if self._undecided:
             self._shown = vocabulary.backend.decode(self._undecided, skip_special_tokens=skip_special_tokens)
 
     def _context(self, prompt_token_ids: Sequence[int]) -> Sequence[int]:
-        """The prompt's end, from where it decodes whole and to some text, as in vLLM's `v1/engine/detokenizer.py`: a decoder
-        strips spaces at the beginning of a text, and replaces what begins within a character."""
+        """The end of the prompt, long enough to decode correctly, as in vLLM's `v1/engine/detokenizer.py`.
+
+        A decoder strips leading spaces, and replaces an incomplete first character.
+        """
         backend, count = self._vocabulary.backend, _CONTEXT_TOKENS
         while backend is not None and count < len(prompt_token_ids):
             text = backend.decode(list(prompt_token_ids[-count:]), skip_special_tokens=self._skip)
@@ -111,7 +112,7 @@ class TextStream:
         special = token_id in self._vocabulary.special_ids
         try:
             text = self._stream.step(backend, token_id)
-        except Exception:  # it raises nothing narrower where bytes are followed by what makes no character of them
+        except Exception:  # it raises plain Exception for bytes that form no character
             text = self._begin_again(token_id)
         if text is None:
             if not (special and self._skip):
@@ -126,19 +127,19 @@ class TextStream:
         return text
 
     def _new(self, text: str) -> str:
-        """The text without what the prompt's text ends in, where a character that it begins shows as replacement characters."""
+        """The text without the replacement characters at the end of the prompt's text."""
         shown, self._shown = self._shown, ""
         return text.removeprefix(shown if text.startswith(shown) else shown.rstrip(_REPLACEMENT))
 
     def _begin_again(self, token_id: int) -> str:
-        """The text that a token adds after bytes without the rest of their character, shown as replacement characters."""
+        """The text of a token after bytes of an incomplete character, which become replacement characters."""
         backend = self._vocabulary.backend
         self._stream = DecodeStream(skip_special_tokens=self._skip)
         self._stream.step(backend, token_id)
         return backend.decode([*self._undecided, token_id], skip_special_tokens=self._skip)
 
     def flush(self) -> str:
-        """What is left of an unfinished character at the end of the text, as replacement characters."""
+        """The rest of an incomplete character at the end of the text, as replacement characters."""
         if not self._undecided:
             return ""
         text = self._vocabulary.backend.decode(self._undecided, skip_special_tokens=self._skip)
@@ -147,21 +148,20 @@ class TextStream:
         return self._new(text)
 
     def fork(self) -> "TextStream":
-        """A copy, to see what drafted tokens would add."""
+        """A copy, for the text of draft tokens."""
         twin = copy.copy(self)
         twin._stream, twin._undecided = copy.copy(self._stream), list(self._undecided)
         return twin
 
 
 def _special_ids(tokenizer: Any) -> set[int]:
-    """The tokens that decoding skips: those that have a role, and those that were added as special."""
+    """The tokens that decoding skips: those with a role, and those added as special."""
     added = tokenizer.added_tokens_decoder.items()
     return {*tokenizer.all_special_ids, *(token for token, entry in added if entry.special)}
 
 
 class StopStrings:
-    """Finds the first stop string in a text that grows; `found` is the one that ends it, which stays in the text where that
-    is to `include` it."""
+    """Finds the first stop string in a growing text; `found` is the one that ends it, and `include` leaves it in the text."""
 
     def __init__(self, stops: Sequence[str], include: bool) -> None:
         self._stops = list(stops)
@@ -171,33 +171,32 @@ class StopStrings:
         self.found: str | None = None
 
     def append(self, piece: str, search: bool = True) -> int | None:
-        """Add text; returns where to cut the whole text when it completes a stop string, if those are searched for."""
+        """Add text; if it completes a stop string and `search` is set, returns the length at which to cut the text."""
         before = len(self.text)
         self.text += piece
         if not search:
             return None
-        # Each from where it could end in this piece: what stood before and was passed over must not end the text now.
-        places = [(self.text.find(stop, max(0, before - len(stop) + 1)), stop) for stop in self._stops]
-        found = [(at, stop) for at, stop in places if at >= 0]
+        # Only matches that end in this piece count: earlier ones were not searched for.
+        matches = [(self.text.find(stop, max(0, before - len(stop) + 1)), stop) for stop in self._stops]
+        found = [(at, stop) for at, stop in matches if at >= 0]
         if not found:
             return None
-        # The one that completes first ends the text, as if characters came one at a time.
+        # The one that completes first ends the text, as if characters arrived one by one.
         at, self.found = min(found, key=lambda pair: (pair[0] + len(pair[1]), pair[0]))
         return at + len(self.found) if self._include else at
 
     @property
     def safe_length(self) -> int:
-        """How much of the text no stop string can still take back."""
+        """Length of the text that no stop string can still remove."""
         begins = range(max(0, len(self.text) - self._longest + 1), len(self.text))
         return next((at for at in begins if any(stop.startswith(self.text[at:]) for stop in self._stops)), len(self.text))
 
 
 def visible(text: str | None, limit: int = MAX_LABEL) -> str:
-    """The text with its invisible characters written out, and cut when it is long.
+    """The text with visible signs for invisible characters, cut to `limit`.
 
-    Spaces become `␣` at both ends, where they would not be seen, and stay spaces inside. Line breaks and tabs get a
-    sign, other invisible characters their code point. An empty text, such as that of a token inside a multi-byte
-    character, becomes `∅`.
+    Spaces at both ends become `␣`. Line breaks and tabs get a sign, other invisible characters their code point. An empty text,
+    such as that of a token inside a multi-byte character, becomes `∅`.
     """
     if not text:
         return "∅"

@@ -1,8 +1,8 @@
-"""What speculative decoding should gain: Leviathan et al. 2023, arXiv 2211.17192.
+"""The expected speedup of speculative decoding: Leviathan et al. 2023, arXiv 2211.17192.
 
-`alpha` is the probability that a draft is kept, given that all drafts before it were; measured, it is accepted ÷ (accepted +
-rejected). Costs are in units of one target forward over one token. The paper takes verifying k + 1 tokens to cost one such
-unit; here the cost can be given as measured, since it is what the paper's speedup depends on most.
+`alpha` is the probability that a draft token is accepted if all earlier ones are; its estimate is accepted ÷ (accepted +
+rejected). Costs are in target forwards over one token. The paper assumes a cost of 1 for verifying k + 1 tokens; here it can be
+measured, since the speedup depends strongly on it.
 """
 
 from bisect import bisect_left
@@ -10,23 +10,23 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 VerifyCosts = float | Sequence[float] | Mapping[int, float] | Callable[[int], float]
-"""The cost of verifying k drafts (a target forward over k + 1 tokens): one number for every k, a list or table indexed by k,
-or a function of k."""
+"""The cost of verifying k draft tokens (a target forward over k + 1 tokens): one number for every k, a list or table indexed by
+k, or a function of k."""
 
 
 def expected_tokens(alpha: float, k: int) -> float:
-    """Expected number of tokens a step with k drafts yields, the extra one included: (1 - α^(k+1)) / (1 - α), equation 1.
+    """Expected tokens of a step with k draft tokens, the last token included: (1 - α^(k+1)) / (1 - α), equation 1.
 
     Args:
-        alpha: Probability that a draft is kept, from 0 to 1.
-        k: Number of drafts a step, 0 or more.
+        alpha: Probability that a draft token is accepted, from 0 to 1.
+        k: Draft tokens per step, 0 or more.
 
     Raises:
-        ValueError: If an argument is out of its range.
+        ValueError: If an argument is out of range.
     """
     _check(alpha, k)
     total, reached = 1.0, 1.0
-    for _ in range(k):  # summed, not divided: exact at α = 1 too
+    for _ in range(k):  # a sum is exact at α = 1 too
         reached *= alpha
         total += reached
     return total
@@ -52,24 +52,24 @@ def expected_accepted(ratios: Sequence[float], *, block: bool = False) -> float:
 
 
 def speedup(alpha: float, k: int, draft_cost: float, verify_cost: VerifyCosts = 1.0) -> float:
-    """Expected speedup over plain decoding: tokens a step over its cost (Theorem 3.8, with the measured verification).
+    """Expected speedup over plain decoding: tokens per step ÷ its cost (Theorem 3.8, with a measured verification cost).
 
     With `verify_cost` 1 it is the theorem's (1 - α^(k+1)) / ((1 - α)(c k + 1)).
 
     Args:
-        alpha: Probability that a draft is kept.
-        k: Number of drafts a step; 0 is plain decoding.
+        alpha: Probability that a draft token is accepted.
+        k: Draft tokens per step; 0 is plain decoding.
         draft_cost: Cost of one draft forward; the theorem's c.
-        verify_cost: Cost of verifying k drafts.
+        verify_cost: Cost of verifying k draft tokens.
 
     Raises:
-        ValueError: If alpha or k is out of its range, a cost is not positive, or the table has no entry for k.
+        ValueError: If alpha or k is out of range, a cost is not positive, or the table has no entry for k.
     """
     return expected_tokens(alpha, k) / step_cost(k, draft_cost, verify_cost)
 
 
 def step_cost(k: int, draft_cost: float, verify_cost: VerifyCosts = 1.0) -> float:
-    """Cost of one step with k drafts, in target forwards over one token.
+    """Cost of one step with k draft tokens, in target forwards over one token.
 
     Raises:
         ValueError: If k is negative, a cost is not positive, or the table has no entry for k.
@@ -81,10 +81,10 @@ def step_cost(k: int, draft_cost: float, verify_cost: VerifyCosts = 1.0) -> floa
 
 
 def best_k(alpha: float, draft_cost: float, verify_costs: VerifyCosts = 1.0, max_k: int = 16) -> int:
-    """The number of drafts with the largest expected speedup (section 3.5, by trying each); 0 where drafting does not pay.
+    """The number of draft tokens with the largest expected speedup (section 3.5, by enumeration); 0 if drafting does not pay.
 
     Args:
-        alpha, draft_cost, verify_costs: As of `speedup`; costs are needed for every k from 0 to `max_k`.
+        alpha, draft_cost, verify_costs: As for `speedup`; costs are needed for every k from 0 to `max_k`.
         max_k: The largest k to try.
 
     Raises:
@@ -96,14 +96,14 @@ def best_k(alpha: float, draft_cost: float, verify_costs: VerifyCosts = 1.0, max
 
 
 class Breakdown(NamedTuple):
-    """Where the tokens of a round go on the way to a speedup: the parts add up to it.
+    """The parts of a speedup; they add up to it.
 
     Attributes:
-        tokens: Tokens a round, which the speedup would be if a round cost no more than one plain pass.
-        check: What checking the drafts costs more than a plain pass, 0 or less; above 0 where it costs less.
-        drafting: What drafting takes of the rest, 0 or less.
-        other: What is left between that and a measured speedup.
-        speedup: What remains.
+        tokens: Tokens per step, the speedup if a step cost one plain target pass.
+        check: Loss by verification, relative to a plain pass, usually 0 or less.
+        drafting: Loss by drafting, 0 or less.
+        other: Difference to a measured speedup.
+        speedup: The sum.
     """
 
     tokens: float
@@ -114,13 +114,13 @@ class Breakdown(NamedTuple):
 
 
 def breakdown(tokens: float, k: float, draft_cost: float, verify_cost: float = 1.0, measured: float | None = None) -> Breakdown:
-    """From tokens a round to the speedup: divided by the cost of the check, then by that of the whole round.
+    """From tokens per step to the speedup: divided by the cost of verification, then by that of the whole step.
 
     Args:
-        tokens: Tokens a round, the extra one included: `expected_tokens`, or as measured.
-        k: Drafts a round; a mean where rounds differ.
+        tokens: Tokens per step, the last one included: `expected_tokens`, or measured.
+        k: Draft tokens per step, or their mean.
         draft_cost: Cost of one draft forward.
-        verify_cost: Cost of the check.
+        verify_cost: Cost of verification.
         measured: A measured speedup; None for the one expected.
 
     Raises:
@@ -134,33 +134,33 @@ def breakdown(tokens: float, k: float, draft_cost: float, verify_cost: float = 1
 
 
 def break_even_alpha(k: int, draft_cost: float, verify_cost: VerifyCosts = 1.0) -> float | None:
-    """The share of kept drafts above which drafting is faster than plain decoding; None where it never is.
+    """The α above which drafting is faster than plain decoding; None if it never is.
 
     Args:
-        k: Number of drafts a step, 1 or more.
-        draft_cost, verify_cost: As of `speedup`, with its errors.
+        k: Draft tokens per step, 1 or more.
+        draft_cost, verify_cost: As for `speedup`, with its errors.
     """
     cost = step_cost(k, draft_cost, verify_cost)
     return None if k + 1 < cost else alpha_for(cost, lambda alpha: expected_tokens(alpha, k))
 
 
 def alpha_for(tokens: float, expected: Callable[[float], float]) -> float:
-    """The least α, to 50 binary places, for which so many tokens are expected by a function that grows with it."""
-    return bisect_left(range(2**50), tokens, key=lambda place: expected(place / 2**50)) / 2**50
+    """The least α, to 50 binary digits, at which an increasing function of α gives this expected number of tokens."""
+    return bisect_left(range(2**50), tokens, key=lambda n: expected(n / 2**50)) / 2**50
 
 
 def pass_seconds(tokens: int, *, weight_bytes: float, bandwidth: float, parameters: float, flops: float) -> float:
-    """Least time of a forward over some tokens: each weight is read once, and multiplied and added once a token.
+    """Least time of a forward: each weight is read once, and multiplied and added once per token.
 
     Args:
-        tokens: Tokens of the forward; reading the weights is shared by all of them.
+        tokens: Tokens of the forward, which share the reading of the weights.
         weight_bytes: Size of the weights, in bytes.
-        bandwidth: Bytes that the memory gives a second.
+        bandwidth: Memory bandwidth, in bytes per second.
         parameters: Number of weights.
-        flops: Operations a second.
+        flops: Operations per second.
 
     Returns:
-        float: Seconds, of reading or of computing, whichever takes longer (the roofline model, Williams et al. 2009).
+        float: Seconds of reading or of computing, whichever is longer (the roofline model, Williams et al. 2009).
     """
     return max(weight_bytes / bandwidth, 2 * parameters * tokens / flops)
 

@@ -1,4 +1,4 @@
-"""Tokens of two tokenizers, matched by the bytes they stand for, so that a draft of another family can draft for a target.
+"""Matches the tokens of two tokenizers by their bytes, so that a draft of another family can draft for a target.
 
 Token-level intersection: Timor et al. 2025 (arXiv 2502.05202, Algorithm 4).
 """
@@ -13,35 +13,34 @@ from typing import Any
 from tokenizers import Tokenizer
 
 MIN_SHARE = 0.1
-"""Of the target's tokens, the share that a draft must know."""
+"""Least share of the target's tokens that a draft must have."""
 
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _log = logging.getLogger(__name__)
 
 
 class Translation:
-    """Which tokens two tokenizers share, and the draft's tokens for a text.
+    """The tokens that two tokenizers share, and the draft's tokens for a text.
 
-    Tokens are the same if they stand for the same bytes. Special ones are the same if both end a sequence, or are written the
-    same. Where several of one tokenizer stand for the same bytes, a token of its own is taken before a byte token, and then
-    the lowest id.
+    Tokens match if their bytes are equal. Special tokens match if both end a sequence, or have the same text. If several tokens
+    of one tokenizer have the same bytes, ordinary tokens come before byte tokens, then the lowest id counts.
 
     Args:
-        tokenizer: The target's, of transformers, with a fast backend.
+        tokenizer: The target's transformers tokenizer, with a fast backend.
         draft_tokenizer: The draft's.
 
     Attributes:
-        to_draft: The draft's token for each of the target's that it shares.
-        target_bytes: What each of the target's tokens stands for; special ones are not in it.
-        counts: How many tokens both, the target and the draft know, for events.
-        opening: What the draft's texts begin with, a beginning-of-sequence token or nothing.
-        opens_target: The token that the target's texts may begin with in its place.
-        filler: A token of the draft, to stand where it has none.
-        drops_space: Whether the first token's leading space is none of the text.
+        to_draft: The draft's token for each shared token of the target.
+        target_bytes: The bytes of each of the target's tokens, without special ones.
+        counts: The numbers of shared tokens, of the target's and of the draft's, for events.
+        opening: The beginning of the draft's texts, a beginning-of-sequence token or nothing.
+        opens_target: The beginning-of-sequence token of the target.
+        filler: A token of the draft for positions without a match.
+        drops_space: Whether the first token's leading space is not part of the text.
         byte_ids: The draft's tokens for single bytes.
 
     Raises:
-        ValueError: If they share fewer than a tenth of the target's tokens.
+        ValueError: If fewer than a tenth of the target's tokens are shared.
     """
 
     def __init__(self, tokenizer: Any, draft_tokenizer: Any) -> None:
@@ -64,14 +63,14 @@ class Translation:
 
     @property
     def num_shared_tokens(self) -> int:
-        """How many tokens both know."""
+        """Number of shared tokens."""
         return len(self.to_draft)
 
     def encode(self, text: str, begins: bool) -> tuple[list[int], list[tuple[int, int]]]:
-        """The draft's tokens for a text, none of them special; where nothing stands before it (`begins`), a space may be put.
+        """The draft's tokens for a text, none of them special; at the beginning of a text (`begins`), a space may be added.
 
         Returns:
-            tuple: Token ids, and which characters of the text each stands for, from and to.
+            tuple: Token ids, and each token's character range in the text.
         """
         found = (self._begin if begins else self._go_on).encode(text, add_special_tokens=False)
         return found.ids, found.offsets
@@ -79,8 +78,8 @@ class Translation:
 
 @lru_cache(maxsize=2)
 def translation_between(tokenizer: Any, draft_tokenizer: Any) -> Translation | None:
-    """The translation that a pair needs; None where both have the same tokens, a `ValueError` if they share too few."""
-    # Tokenizers are compared rather than sizes, which differ by padding within one family.
+    """The translation of a pair; None if both have the same tokens, a `ValueError` if they share too few."""
+    # Tokenizers are compared, since vocabulary sizes differ by padding within one family.
     if tokenizer.get_vocab() == draft_tokenizer.get_vocab():
         return None
     translation = Translation(tokenizer, draft_tokenizer)
@@ -89,23 +88,23 @@ def translation_between(tokenizer: Any, draft_tokenizer: Any) -> Translation | N
 
 
 def token_bytes(tokenizer: Any) -> dict[int, bytes]:
-    """What each token of a transformers tokenizer stands for; special ones are left out."""
+    """The bytes of each token of a transformers tokenizer, without special ones."""
     return _Forms(tokenizer).bytes
 
 
 Form = bytes | str
-"""What a token stands for: bytes, or of a special token its text."""
+"""A token's bytes, or a special token's text."""
 
 _END = "end of sequence"
 
 
 class _Forms:
-    """What a tokenizer's tokens stand for.
+    """The forms of a tokenizer's tokens.
 
     Attributes:
-        bytes: By id, special tokens left out.
-        ids: Ids by form, one for each.
-        spaced: Whether tokens are words with a space before each that is not written in them.
+        bytes: Bytes by id, without special tokens.
+        ids: One id per form.
+        spaced: Whether tokens are words with an implicit space before each.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -129,7 +128,7 @@ class _Forms:
         self.ids: dict[Form, int] = {}
         if tokenizer.eos_token_id is not None:
             self.ids[_END] = tokenizer.eos_token_id
-        # Byte tokens last: for a letter that has a token of its own, the tokenizer never takes them.
+        # Byte tokens last: the tokenizer never uses them for a letter with its own token.
         for piece, token in sorted(vocabulary, key=lambda item: self._is_byte_token(item[0])):
             if token != tokenizer.eos_token_id:
                 self.ids.setdefault(piece if token in special else self.bytes[token], token)
@@ -141,8 +140,8 @@ class _Forms:
         if self._is_byte_token(piece):
             return bytes([int(piece[3:5], 16)])
         if self._by_byte:
-            known = None if added else [_BYTE_OF.get(letter) for letter in piece]
-            return piece.encode() if known is None or None in known else bytes(byte for byte in known if byte is not None)
+            found = None if added else [_BYTE_OF.get(letter) for letter in piece]
+            return piece.encode() if found is None or None in found else bytes(byte for byte in found if byte is not None)
         if self._suffix_mark and piece.startswith(self._suffix_mark):
             return piece.removeprefix(self._suffix_mark).encode()
         if self.spaced:
@@ -153,17 +152,17 @@ class _Forms:
 
 
 def _byte_alphabet() -> dict[str, int]:
-    """The letters that byte-level BPE writes bytes with, as GPT-2 chose them."""
+    """The letters for bytes in byte-level BPE, as in GPT-2."""
     shown = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     hidden = [byte for byte in range(256) if byte not in shown]
-    return {chr(byte): byte for byte in shown} | {chr(256 + place): byte for place, byte in enumerate(hidden)}
+    return {chr(byte): byte for byte in shown} | {chr(256 + index): byte for index, byte in enumerate(hidden)}
 
 
 _BYTE_OF = _byte_alphabet()
 
 
 def _parts(step: Any) -> Iterator[dict[str, Any]]:
-    """A part of a fast tokenizer as plain values, a sequence's parts one by one."""
+    """The parts of a fast tokenizer's step as plain values, sequences flattened."""
     if step is not None:
         yield from _flat(json.loads(step.__getstate__()))
 
@@ -180,7 +179,7 @@ _LISTS = ("decoders", "pretokenizers", "normalizers")
 
 
 def _encoders(backend: Tokenizer) -> tuple[Tokenizer, Tokenizer]:
-    """Copies that add nothing around a text and read special tokens in it as text; the second puts no space before it."""
+    """Copies that add no tokens to a text and read special tokens as text; the second adds no space before it."""
     state = json.loads(backend.to_str()) | {"post_processor": None, "truncation": None, "padding": None}
     _hide_special(state)
     begin, plain = json.dumps(state), json.dumps(state | _without_prefix(state))
@@ -191,7 +190,7 @@ def _encoders(backend: Tokenizer) -> tuple[Tokenizer, Tokenizer]:
 
 
 def _hide_special(state: dict[str, Any]) -> None:
-    """Give special tokens names that no text has; some models find them by their own ones wherever a text spells them."""
+    """Rename special tokens to names that no text contains, since some models find them anywhere in a text."""
     model, hidden = state["model"], dict[str, str]()
     for entry in state["added_tokens"]:
         if entry["special"] and entry["content"] != model.get("unk_token"):

@@ -1,9 +1,8 @@
-"""transformers' own assisted generation, taken apart: its loop runs as it is, and what it computes is noted on the way.
+"""Records transformers' own assisted generation: its loop runs unchanged while its results are observed.
 
-Nothing of the loop is copied (transformers 5.23, `generation/utils.py`, `_assisted_decoding` and `_speculative_sampling`).
-Three things are hung on it from outside, on this model alone: the candidate generator that it makes, whose two methods begin
-and end a step; a hook behind the target's forward; and from there to the step's end a torch function mode, which sees the
-uniforms that are drawn and the distribution that the next token is drawn from.
+The loop is not copied (transformers 5.23, `generation/utils.py`, `_assisted_decoding` and `_speculative_sampling`). Three hooks
+are attached to this model: its candidate generator, whose two methods begin and end a step; a forward hook on the target; and
+from there to the end of the step a torch function mode, which observes the uniform draws and the next token's distribution.
 """
 
 import time
@@ -32,7 +31,7 @@ _OTHERS = (
     *("suppress_tokens", "begin_suppress_tokens", "forced_bos_token_id", "forced_eos_token_id", "guidance_scale"),
     *("exponential_decay_length_penalty", "remove_invalid_values", "watermarking_config", "max_time", "token_healing"),
 )
-"""Options of transformers' that change what is generated and that this library has no name for, sampling's first."""
+"""Options of transformers that change the output and have no name in this library, sampling options first."""
 
 
 def watch(
@@ -44,29 +43,29 @@ def watch(
     seed: int = 0,
     **options: Any,
 ) -> Trace:
-    """Run transformers' assisted generation and return what it did as a trace, with its own draws and probabilities.
+    """Run transformers' assisted generation and return a trace with its own draws and probabilities.
 
-    The tokens are those of `torch.manual_seed(seed)` and `model.generate(…)` with the same options; torch's generators are left
-    as they were. The prompt's prefill is part of the first step's verification, as it is there.
+    The tokens are those of `torch.manual_seed(seed)` and `model.generate(…)` with the same options; the state of torch's
+    generators is restored. The prompt's prefill is part of the first step's verification, as in transformers.
 
     Args:
         model: A transformers model that generates.
-        assistant_model: The one that drafts; None with `prompt_lookup_num_tokens`.
-        inputs: One prompt: a text, token ids, a tensor of them of shape `[length]` or `[1, length]`, or what a tokenizer gives.
-        tokenizer: For texts; without it the trace has token ids alone.
+        assistant_model: The draft model; None with `prompt_lookup_num_tokens`.
+        inputs: One prompt: a text, token ids, a tensor of them of shape `[length]` or `[1, length]`, or a tokenizer's output.
+        tokenizer: For texts; without it the trace has only token ids.
         seed: For torch's generators.
         options: As for `generate`, such as `do_sample`, `temperature` and `max_new_tokens`.
 
     Returns:
-        Trace: One row, as this library's own decoder writes it.
+        Trace: One row, in the form of this library's decoder.
 
     Raises:
-        ValueError: If there is not one prompt, nothing drafts, or an option is one that is not watched.
-        RuntimeError: If this version of transformers decides otherwise than the one that this was written for.
+        ValueError: If there is not exactly one prompt, there is no drafter, or an option is not supported.
+        RuntimeError: If this version of transformers behaves differently from the supported one.
     """
     encoded = _encoded(inputs, tokenizer, model.device)
     if options.get("assistant_ensemble_weight") is not None:
-        raise ValueError(f"assistant_ensemble_weight={options['assistant_ensemble_weight']} is lossy, and is not watched")
+        raise ValueError(f"assistant_ensemble_weight={options['assistant_ensemble_weight']} is lossy and not supported")
     vocabulary = Vocabulary(tokenizer)
     recorder = _Recorder(model, vocabulary.text_of)
     devices = [model.device] if model.device.type == "cuda" else []
@@ -74,7 +73,7 @@ def watch(
         torch.manual_seed(seed)
         output = model.generate(**encoded, assistant_model=assistant_model, tokenizer=tokenizer, **options)
     if recorder.config is None:
-        raise ValueError("nothing drafts: give assistant_model, or prompt_lookup_num_tokens")
+        raise ValueError("there is no drafter: give assistant_model or prompt_lookup_num_tokens")
     names = {"target": _name(model)} | ({} if assistant_model is None else {"draft": _name(assistant_model)})
     ended_at, length = recorder.seconds(), getattr(output, "sequences", output).shape[1]
     prompt, config = encoded["input_ids"][0].tolist(), recorder.config
@@ -92,12 +91,12 @@ def watch(
     last = recorder.steps[-1].token_ids[-1] if recorder.steps else None
     stopped = config._eos_token_tensor is not None and last in config._eos_token_tensor.flatten().tolist()
     reason = FinishReason.LENGTH if not stopped and length >= config.max_length else FinishReason.STOP
-    return _told(info, recorder.steps, reason, ended_at, vocabulary)
+    return _trace(info, recorder.steps, reason, ended_at, vocabulary)
 
 
 @dataclass(slots=True)
 class _Step:
-    """What a step did: its tokens are those up to the run's end, and it ended so many seconds after the run's beginning."""
+    """The result of a step: its tokens up to the run's end, and its end in seconds since the run began."""
 
     outcome: Outcome
     token_ids: list[int]
@@ -105,7 +104,7 @@ class _Step:
 
 
 class _Draws(TorchFunctionMode):
-    """Sees what is drawn: uniforms and what they are compared with, a token and its distribution."""
+    """Observes draws: uniforms and their thresholds, a token and its distribution."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -124,7 +123,7 @@ class _Draws(TorchFunctionMode):
 
 
 class _Recorder:
-    """Hangs on a model while it generates."""
+    """Observes a model while it generates."""
 
     def __init__(self, model: Any, text_of: Callable[[int], str]) -> None:
         self.steps: list[_Step] = []
@@ -134,7 +133,7 @@ class _Recorder:
         self._model, self._text_of = model, text_of
         self._draws: _Draws | None = None
         self._drafting = False
-        self._own_seconds = 0.0  # what noting takes is nobody's time
+        self._own_seconds = 0.0  # excluded from reported times
 
     def __enter__(self) -> "_Recorder":
         self._make = self._model._get_candidate_generator
@@ -149,13 +148,13 @@ class _Recorder:
         self._end_draws()
 
     def seconds(self) -> float:
-        """Since the run began, without what noting took."""
+        """Seconds since the run began, without the time of recording."""
         if self._model.device.type == "cuda":
             torch.cuda.synchronize(self._model.device)
         return time.perf_counter() - self._began - self._own_seconds
 
     def _generator(self, *args: Any, **kwargs: Any) -> Any:
-        """transformers' candidate generator, with its two methods watched."""
+        """transformers' candidate generator, with its two methods observed."""
         generator = self._make(*args, **kwargs)
         self.config = kwargs["generation_config"]
         self.window = getattr(generator, "num_assistant_tokens", None) or getattr(generator, "num_output_tokens", None)
@@ -175,7 +174,7 @@ class _Recorder:
         return candidates, logits
 
     def _verified(self, *_: object) -> None:
-        """Behind a forward of the target: what is drawn from here on decides."""
+        """After a forward of the target: the following draws decide."""
         if not self._drafting and self.config is not None and self._draws is None:
             self._draws = _Draws()
             self._draws.__enter__()
@@ -198,7 +197,7 @@ class _Recorder:
         token_ids = input_ids[0, self._length :].tolist()
         if outcome.token_ids[: len(token_ids)] != token_ids:
             version = transformers.__version__
-            raise RuntimeError(f"transformers {version} gave {token_ids}, where {outcome.token_ids} were seen to be decided")
+            raise RuntimeError(f"transformers {version} returned {token_ids}, but the observed draws give {outcome.token_ids}")
         self.steps.append(_Step(outcome, token_ids, ended_at))
         self._own_seconds += self.seconds() - ended_at
 
@@ -206,27 +205,29 @@ class _Recorder:
 def _outcome(
     draft: list[int], q_logits: torch.Tensor | None, scores: torch.Tensor, draws: _Draws, text_of: Callable[[int], str]
 ) -> Outcome:
-    """What transformers decided about k drafted tokens, from what it drew; scores are `[k + 1, vocab_size]`, the draft's logits
-    `[k, vocab_size]` where it has any."""
+    """The verdict of transformers on k draft tokens, from its draws.
+
+    Scores have shape `[k + 1, vocab_size]`, the draft's logits, if any, `[k, vocab_size]`.
+    """
     k, p = len(draft), scores.softmax(dim=-1)
     if draws.uniforms is not None and draws.ratios is not None and draws.drawn is not None:  # Algorithm 1, u ≤ p/q
-        kept = _leading((draws.uniforms <= draws.ratios).flatten().tolist())
+        accepted = _leading((draws.uniforms <= draws.ratios).flatten().tolist())
         next_token = int(draws.drawn.flatten()[0])
         accept = draws.ratios.flatten().nan_to_num(0.0, 1.0).clamp_max(1.0).tolist()
-    else:  # the target's own choice or draw at every place, compared with the drafts
+    else:  # the target's own choice or draw at every index, compared with the draft tokens
         chosen = (scores.argmax(dim=-1) if draws.drawn is None else draws.drawn.flatten()).tolist()
         same = [mine == theirs for mine, theirs in zip(draft, chosen, strict=False)]
-        kept, next_token = _leading(same), chosen[_leading(same)]
+        accepted, next_token = _leading(same), chosen[_leading(same)]
         accept = [float(equal) for equal in same] if draws.drawn is None else [float(p[i, x]) for i, x in enumerate(draft)]
-    outcome = Outcome(draft, kept, next_token, None, judges_all=False)
-    outcome.accept_probs = outcome.expected_accepts = accept  # what was copied, or is compared with a choice, is certain
-    places, tokens = [*range(k), kept], [*draft, next_token]
-    outcome.target_probs = [float(p[place, token]) for place, token in zip(places, tokens, strict=True)]
-    outcome.target_entropies = torch.special.entr(p[places]).sum(dim=-1).tolist()
-    outcome.target_tops = tops = _tops(p[places], text_of)
+    outcome = Outcome(draft, accepted, next_token, None, judges_all=False)
+    outcome.accept_probs = outcome.expected_accepts = accept  # copied tokens, and tokens compared with a choice, are certain
+    indices, tokens = [*range(k), accepted], [*draft, next_token]
+    outcome.target_probs = [float(p[index, token]) for index, token in zip(indices, tokens, strict=True)]
+    outcome.target_entropies = torch.special.entr(p[indices]).sum(dim=-1).tolist()
+    outcome.target_tops = tops = _tops(p[indices], text_of)
     if q_logits is not None:
         q = q_logits.softmax(dim=-1)
-        outcome.draft_probs = [float(q[place, token]) for place, token in enumerate(draft)]
+        outcome.draft_probs = [float(q[index, token]) for index, token in enumerate(draft)]
         outcome.draft_entropies = torch.special.entr(q).sum(dim=-1).tolist()
         outcome.draft_tops = _tops(q, text_of)
         if draws.ratios is not None:
@@ -234,13 +235,13 @@ def _outcome(
         outcome.draft_tops_target, outcome.target_tops_draft = _looked_up(p, outcome.draft_tops), _looked_up(q, tops[:k])
     if draws.uniforms is not None:
         outcome.uniforms = draws.uniforms.flatten().tolist()
-        if kept < k and draws.drawn_from is not None:
+        if accepted < k and draws.drawn_from is not None:
             outcome.residual_top = _tops(draws.drawn_from, text_of)[0]
     return outcome
 
 
-def _leading(kept: Sequence[bool]) -> int:
-    return next((place for place, one in enumerate(kept) if not one), len(kept))
+def _leading(verdicts: Sequence[bool]) -> int:
+    return next((index for index, accepted in enumerate(verdicts) if not accepted), len(verdicts))
 
 
 def _tops(probs: torch.Tensor, text_of: Callable[[int], str]) -> list[TopTokens]:
@@ -251,12 +252,12 @@ def _tops(probs: torch.Tensor, text_of: Callable[[int], str]) -> list[TopTokens]
 
 
 def _looked_up(probs: torch.Tensor, tops: Sequence[TopTokens]) -> list[list[float]]:
-    """What a distribution gives the tokens of each list; probabilities of shape `[len(tops) or more, vocab_size]`."""
-    return [[float(probs[place, entry.token_id]) for entry in top] for place, top in enumerate(tops)]
+    """The probabilities of each list's tokens under a distribution of shape `[len(tops) or more, vocab_size]`."""
+    return [[float(probs[index, entry.token_id]) for entry in top] for index, top in enumerate(tops)]
 
 
-def _told(info: RunInfo, steps: Sequence[_Step], reason: FinishReason, ended_at: float, vocabulary: Vocabulary) -> Trace:
-    """The steps, told as this library tells its own."""
+def _trace(info: RunInfo, steps: Sequence[_Step], reason: FinishReason, ended_at: float, vocabulary: Vocabulary) -> Trace:
+    """The steps as a trace of this library."""
     emitter = Emitter(vocabulary, info)
     trace = Trace(emitter.started())
     began = time.perf_counter()
@@ -276,7 +277,7 @@ def _told(info: RunInfo, steps: Sequence[_Step], reason: FinishReason, ended_at:
 
 
 def _settings(recorder: _Recorder, num_prompt_tokens: int, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What transformers used, under this library's names; what has none here as `generation_config`, under transformers'."""
+    """The settings of transformers under this library's names; others under `generation_config`."""
     config = recorder.config
     sampled, judged = bool(config.do_sample), any(step.outcome.uniforms for step in recorder.steps)
     max_tokens = config.max_length - num_prompt_tokens
@@ -299,7 +300,7 @@ def _settings(recorder: _Recorder, num_prompt_tokens: int, options: Mapping[str,
     }
     copied = config.prompt_lookup_num_tokens is not None
     return (
-        SamplingParams().to_dict()  # unchecked: what transformers takes may be out of our ranges
+        SamplingParams().to_dict()  # unchecked, since transformers accepts other ranges
         | used
         | {
             "generation_config": _without_our_names(config),
@@ -315,7 +316,7 @@ def _settings(recorder: _Recorder, num_prompt_tokens: int, options: Mapping[str,
 
 
 def _without_our_names(config: Any) -> dict[str, Any]:
-    """Those of transformers' options that change what is generated, differ from its defaults, and have no name here."""
+    """Options of transformers that change the output, differ from the defaults, and have no name here."""
     defaults = config._get_default_generation_params()
     names = [name for name in _OTHERS if config.do_sample or name not in _OF_DRAWS]
     given = {name: getattr(config, name, None) for name in names}
@@ -324,7 +325,7 @@ def _without_our_names(config: Any) -> dict[str, Any]:
 
 
 def _encoded(inputs: Any, tokenizer: Any, device: torch.device) -> dict[str, Any]:
-    """What `generate` takes for one prompt."""
+    """The inputs of `generate` for one prompt."""
     if isinstance(inputs, str):
         if tokenizer is None:
             raise ValueError("inputs is a text, which needs a tokenizer")

@@ -80,7 +80,7 @@ def test_weights_that_are_not_those_of_the_configuration_are_refused(tmp_path, w
     with pytest.raises(ValueError, match=r"its safetensors files lack model.layers.3.mlp.down_proj.weight and 2 more$"):
         loaded(whole, role, folder)
     save_file(tensors | {"lm_head.weight": torch.ones(97, 8)}, folder / WEIGHTS)
-    with pytest.raises(ValueError, match=r"lm_head.weight is \[97, 8\], its configuration says \[97, 32\]$"):
+    with pytest.raises(ValueError, match=r"lm_head.weight is \[97, 8\], its configuration requires \[97, 32\]$"):
         loaded(whole, role, folder)
 
 

@@ -85,7 +85,6 @@ def test_every_library_that_is_imported_is_declared():
     optional = {
         canonicalize_name(Requirement(line).name) for lines in PROJECT["optional-dependencies"].values() for line in lines
     }
-    optional.add("matplotlib")  # of `bench --plots`, which names it in its message
     modules = {"llama_cpp": "llama-cpp-python", "pydantic_core": "pydantic"}
     declared = {canonicalize_name(modules.get(name, name)) for name in imported}
     assert declared <= NEEDED.keys() | optional, declared - NEEDED.keys() - optional

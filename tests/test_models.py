@@ -98,7 +98,7 @@ def test_other_architectures_fall_back_to_transformers(tmp_path, bundled_pair):
     [
         ({"draft": "x"}, "draft='x' was given without a target"),
         ({"target": "/no/such"}, "target='/no/such': there is no such folder"),
-        ({"device": "toaster"}, "device='toaster' is not there"),
+        ({"device": "toaster"}, "device='toaster' is not available"),
         ({"dtype": "int8"}, "dtype must be 'auto' or a floating-point type"),
         ({"executor": "abacus"}, "executor must be one of auto, onnx, torch, transformers, got 'abacus'"),
     ],

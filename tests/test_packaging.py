@@ -7,6 +7,8 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from naive_speculate import __version__
+
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
@@ -17,6 +19,14 @@ def test_every_package_of_the_library_is_installed():
     assert packages | {"naive_speculate.bundled_pair", "naive_speculate.drafters"} == set(
         PROJECT["tool"]["setuptools"]["packages"]
     )
+
+
+def test_the_version_is_written_once_and_types_are_shipped():
+    assert "version" not in PROJECT["project"]
+    assert PROJECT["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "naive_speculate.__version__"}
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert "py.typed" in PROJECT["tool"]["setuptools"]["package-data"]["naive_speculate"]
+    assert (ROOT / "naive_speculate" / "py.typed").is_file()
 
 
 def test_the_engine_never_imports_the_page():

@@ -34,7 +34,7 @@ def test_where_kept_drafts_were_copied_from_is_underlined(bundled_decoder):
     kept = {drafted[e.step, e.index] for e in run.trace if e.kind == EventKind.ACCEPTED}
     texts = [*run.trace.started.prompt_texts, *(e.text for e in run.trace if e.kind in ("accepted", "resampled", "bonus"))]
     assert kept
-    listing = shown(run.trace).split("copied from is underlined")[1]
+    listing = shown(run.trace).split("copied tokens are underlined")[1]
     assert listing.count("\x1b[4m") == len(kept)
     for place in kept:
         assert f"\x1b[4m{texts[place]}\x1b[0m".replace("\n", "") in listing.replace("\n", "")
@@ -42,7 +42,7 @@ def test_where_kept_drafts_were_copied_from_is_underlined(bundled_decoder):
 
 def test_a_run_that_copied_nothing_underlines_nothing(bundled_decoder):
     run = bundled_decoder.generate(REPEATING, SamplingParams(max_tokens=5, temperature=0), drafter="model")
-    assert "copied from" not in shown(run.trace)
+    assert "copied tokens" not in shown(run.trace)
 
 
 def test_every_drafter_has_a_name_and_a_line():
@@ -74,7 +74,7 @@ def test_tokens_that_the_draft_does_not_know_are_inverted():
     )
     tokens = [Event(EventKind.BONUS, text=text, unknown_to_draft=unknown) for text, unknown in (("known", None), ("new", True))]
     printed = shown([started, *tokens])
-    assert "knows 30 of the target's 90 tokens" in printed
+    assert "with 30 of the target's 90 tokens" in printed
     assert "\x1b[4;7;" in printed.split("known")[1].split("new")[0]
     assert "7;" not in printed.split("known")[0].rsplit("\x1b", 1)[1]
 

@@ -179,7 +179,7 @@ def test_what_cannot_be_watched_is_refused(models):
         watch(target, draft, torch.zeros(2, 3, dtype=torch.long))
     with pytest.raises(ValueError, match="one prompt"):
         watch(target, draft, [])
-    with pytest.raises(ValueError, match="nothing drafts"):
+    with pytest.raises(ValueError, match="there is no drafter"):
         watch(target, None, PROMPT, max_new_tokens=2, pad_token_id=0)
     with pytest.raises(ValueError, match="assistant_ensemble_weight"):
         watch(target, draft, PROMPT, assistant_ensemble_weight=0.5)

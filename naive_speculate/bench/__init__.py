@@ -1,6 +1,6 @@
-"""`python -m naive_speculate bench`: this decoder beside transformers' generation, on the same pair and the same prompts.
+"""`python -m naive_speculate bench`: compares this decoder with transformers' generation on the same pair and prompts.
 
-Everything runs in one process and in turn, so that a busy machine slows all ways alike; figures are medians.
+Everything runs alternately in one process, so that other programs slow all ways equally; figures are medians.
 """
 
 from naive_speculate.bench.command import main

@@ -1,4 +1,4 @@
-"""The measurements: ways to decode side by side, forwards, context lengths, batch sizes, events."""
+"""The measurements: ways to decode, forwards, context lengths, batch sizes, events."""
 
 import sys
 import time
@@ -26,7 +26,7 @@ _CONTEXT_TOKENS = 20
 
 @dataclass(frozen=True)
 class Line:
-    """How one way did over all prompts.
+    """The figures of one way over all prompts.
 
     Attributes:
         tokens_per_second: Median over the prompts, prompt processing included.
@@ -35,8 +35,8 @@ class Line:
         acceptance: Accepted ÷ drafted.
         alpha: Accepted ÷ (accepted + rejected).
         draft_ms, verify_ms, step_ms: Medians over the prompts of the mean step.
-        predicted: `over_plain` as theory has it from alpha and the forwards' costs, where the draft model drafts.
-        same_as_plain: Share of prompts with the very tokens of this decoder's plain decoding (at temperature 0 a check).
+        predicted: `over_plain` predicted from alpha and the forwards' costs, if the draft model drafts.
+        same_as_plain: Share of prompts with the same tokens as this decoder's plain decoding (a check at temperature 0).
     """
 
     name: str
@@ -59,13 +59,13 @@ class Line:
         return None if self.predicted is None else self.over_plain / self.predicted
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """The figures as plain JSON values."""
         return asdict(self) | {"efficiency": self.efficiency}
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Milliseconds of forwards at some length of context: the draft's over one token, the target's over 1, 2, 3 … tokens."""
+    """Milliseconds of forwards at one context length: the draft's over one token, the target's over 1, 2, 3 … tokens."""
 
     context: int
     draft_ms: float
@@ -78,12 +78,12 @@ class Costs:
 
     @property
     def verify(self) -> list[float]:
-        """Verifying 0, 1, 2 … drafts, in target forwards of one token."""
+        """Verifying 0, 1, 2 … draft tokens, in target forwards of one token."""
         return [ms / self.verify_ms[0] for ms in self.verify_ms]
 
 
 def compare(ways: Sequence[Way], prompts: Sequence[list[int]], costs: Costs | None, tick: Tick) -> list[Line]:
-    """Decode every prompt every way, in turn. The first way must be this decoder's plain decoding."""
+    """Decode every prompt every way, alternately. The first way must be this decoder's plain decoding."""
     runs: list[list[Run]] = [[] for _ in ways]
     for seed, prompt in enumerate(prompts):
         for way, done in zip(ways, runs, strict=True):
@@ -95,10 +95,10 @@ def compare(ways: Sequence[Way], prompts: Sequence[list[int]], costs: Costs | No
 def forward_costs(
     target: BatchLanguageModel, draft: BatchLanguageModel, context: int, max_tokens: int, repeats: int = 25
 ) -> Costs:
-    """Time forwards over 1 … `max_tokens` tokens of the target and over one of the draft, in turn.
+    """Time forwards over 1 … `max_tokens` tokens of the target and over one of the draft, alternately.
 
-    The draft's is the mean of several in a row, as in a step: the first finds its weights pushed out of the processor's
-    caches by the target's.
+    The draft's time is the mean of several forwards, as in a step: before the first, the target's weights have replaced its own
+    in the processor's caches.
     """
     one_draft = forward_timer(draft, context, 1)
     timers = [lambda: fmean(one_draft() for _ in range(_DRAFTS_IN_A_ROW))]
@@ -107,18 +107,18 @@ def forward_costs(
     for _ in range(repeats + 2):
         for timer, found in zip(timers, seconds, strict=True):
             found.append(timer())
-    ms = [median(found[2:]) * 1e3 for found in seconds]  # the first two are warming up
+    ms = [median(found[2:]) * 1e3 for found in seconds]  # the first two are warm-up
     return Costs(context, ms[0], ms[1:])
 
 
 def step_costs(
     decoder: SpeculativeDecoder, prompts: Sequence[list[int]], max_window: int, new_tokens: int, tick: Tick, drafter: str
 ) -> CostTable:
-    """Costs of whole steps in plain ones, all that surrounds the forwards included: what "auto" weighs.
+    """Costs of whole steps in plain steps, including all work around the forwards; "auto" uses them.
 
-    A step's draft phase takes some multiple of a draft's time, the slope over the windows; what is left of a step is
-    verification. Where one call drafts a window, the call's own time is told beside it. The first step of a run, which takes
-    in the prompt, and steps with a shorter window are left out.
+    The cost of a draft token is the slope of the draft phase over the windows; the rest of a step is verification. If one call
+    drafts a window, the call's own cost is separate. The first step of a run, which processes the prompt, and steps with a
+    shorter window are left out.
     """
     params = SamplingParams(temperature=0.0, max_tokens=new_tokens, ignore_eos=True)
     drafting: dict[int, list[float]] = {window: [] for window in range(max_window + 1)}
@@ -144,7 +144,7 @@ def step_costs(
 
 
 def fastest_drafter(lines: dict[str, list[Line]], window: int) -> str:
-    """Which of the trained drafters, which have a line in every mode, decodes fastest with this window over all of them."""
+    """The fastest of the trained drafters with this window, on average over all modes."""
     every = [line for found in lines.values() for line in found]
     names = {"model": f"k = {window}", "head": f"head, k = {window}", "suffix+head": f"suffix+head, k = {window}"}
     speeds = {drafter: fmean(line.over_plain for line in every if line.name == name) for drafter, name in names.items()}
@@ -154,14 +154,14 @@ def fastest_drafter(lines: dict[str, list[Line]], window: int) -> str:
 def by_context(
     decoder: SpeculativeDecoder, text: list[int], lengths: Sequence[int], windows: Sequence[int], tick: Tick, repeats: int = 5
 ) -> dict[int, dict[int, float]]:
-    """Median milliseconds of a step at some lengths of context, by window, then by length."""
+    """Median milliseconds of a step by window, then by context length."""
     params = SamplingParams(temperature=0.0, max_tokens=_CONTEXT_TOKENS, ignore_eos=True)
 
     def steps(window: int, length: int) -> list[float]:
         prompt = (text * (length // len(text) + 1))[:length]
         result = decoder.generate(prompt, params, num_draft_tokens=window, detail="none")
         seconds = [event.total_seconds or 0.0 for event in result.trace if event.kind == EventKind.STEP]
-        return [second * 1e3 for second in seconds[1:]]  # the first took in the prompt
+        return [second * 1e3 for second in seconds[1:]]  # the first processed the prompt
 
     return _medians(steps, windows, lengths, repeats, tick)
 
@@ -177,8 +177,8 @@ def by_batch(
 ) -> dict[int, dict[int, float]]:
     """Tokens per second of all rows together; by window, then by batch size.
 
-    The same requests for every size, three times as many as the largest batch holds: where one ends, the next takes its
-    row, as on a server, so that the batch is full but for the last moments.
+    Every size decodes the same requests, three times the largest batch. As on a server, a new request takes the row of a
+    finished one, so the batch is full until near the end.
     """
     count = 3 * max(sizes)
     params = SamplingParams(temperature=0.0, max_tokens=new_tokens, ignore_eos=True)
@@ -200,7 +200,7 @@ def by_batch(
 def _medians(
     measure: Callable[[int, int], list[float]], windows: Sequence[int], sizes: Sequence[int], repeats: int, tick: Tick
 ) -> dict[int, dict[int, float]]:
-    """Of what is measured for each window and size, in turn."""
+    """Medians of the measurements for each window and size, made alternately."""
     found: dict[int, dict[int, list[float]]] = {window: {size: [] for size in sizes} for window in windows}
     for _, size, window in product(range(repeats), sizes, windows):
         found[window][size] += measure(window, size)
@@ -211,14 +211,14 @@ def _medians(
 def event_overhead(
     decoder: SpeculativeDecoder, prompts: Sequence[list[int]], window: int, new_tokens: int, tick: Tick, repeats: int = 3
 ) -> dict[str, float]:
-    """What events of more detail cost, as a share of the time with none: medians over pairs of neighbouring runs."""
+    """Extra time of events with more detail, relative to none: medians over adjacent runs."""
     ways = {detail: our_way(decoder, window, 0.8, new_tokens, detail=detail) for detail in ("none", "probs", "full")}
     ratios: dict[str, list[float]] = {"probs": [], "full": []}
-    for turn in range(repeats):
+    for repeat in range(repeats):
         for seed, prompt in enumerate(prompts):
             seconds = {}
             for detail, way in ways.items():
-                seconds[detail] = way.decode(prompt, seed + turn).seconds
+                seconds[detail] = way.decode(prompt, seed + repeat).seconds
                 tick()
             for detail, found in ratios.items():
                 found.append(seconds[detail] / seconds["none"] - 1)
@@ -226,7 +226,7 @@ def event_overhead(
 
 
 def peak_bytes() -> int | None:
-    """The most memory this process has had resident so far; None on systems without POSIX's `getrusage`, such as Windows."""
+    """The peak resident memory of this process; None on systems without POSIX's `getrusage`, such as Windows."""
     try:
         import resource
     except ImportError:
@@ -236,7 +236,7 @@ def peak_bytes() -> int | None:
 
 
 def memory_mib(device: torch.device) -> dict[str, float]:
-    """The most memory this process has had so far, and on CUDA the most that torch held there."""
+    """The peak memory of this process, and of torch on CUDA."""
     found = {} if (peak := peak_bytes()) is None else {"process": peak / 2**20}
     if device.type == "cuda":
         found["device"] = torch.cuda.max_memory_allocated(device) / 2**20
@@ -244,16 +244,16 @@ def memory_mib(device: torch.device) -> dict[str, float]:
 
 
 def line_of(way: Way, runs: Sequence[Run], plain: Sequence[Run], costs: Costs | None = None) -> Line:
-    """How one way did, from its runs and plain decoding's of the same prompts."""
+    """The figures of one way, from its runs and those of plain decoding on the same prompts."""
     pairs = list(zip(runs, plain, strict=True))
-    known = [run.metrics for run in runs if run.metrics is not None]
-    drafted = sum(m.num_draft_tokens for m in known)
-    accepted = sum(m.num_accepted_draft_tokens for m in known)
-    judged = accepted + sum(m.num_rejected_draft_tokens for m in known)
+    metrics = [run.metrics for run in runs if run.metrics is not None]
+    drafted = sum(m.num_draft_tokens for m in metrics)
+    accepted = sum(m.num_accepted_draft_tokens for m in metrics)
+    judged = accepted + sum(m.num_rejected_draft_tokens for m in metrics)
     alpha, k = (accepted / judged if judged else None), way.num_draft_tokens
 
     def step_ms(name: str) -> float | None:
-        return median(getattr(m, name) / m.num_spec_steps for m in known) * 1e3 if known else None
+        return median(getattr(m, name) / m.num_spec_steps for m in metrics) * 1e3 if metrics else None
 
     predicted = None
     if costs is not None and alpha is not None and way.drafter == "model" and isinstance(k, int) and 0 < k < len(costs.verify):
@@ -276,7 +276,7 @@ def line_of(way: Way, runs: Sequence[Run], plain: Sequence[Run], costs: Costs | 
 
 
 def forward_timer(model: BatchLanguageModel, context: int, count: int, batch: int = 1) -> Callable[[], float]:
-    """A function that runs a forward over `count` tokens a row after `context` others and returns its seconds."""
+    """A function that runs a forward over `count` tokens per row after `context` others and returns its seconds."""
     cache: Any = model.new_cache(batch)
     tokens = (torch.arange(context + count, device=model.device) % model.vocab_size).expand(batch, -1)
     model.forward(tokens[:, :context], cache, num_logits=1)

@@ -1,4 +1,4 @@
-"""What was measured, as tables for people and as pictures."""
+"""Prints the measurements as tables and saves them as plots."""
 
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,11 @@ def show(report: dict[str, Any], lines: dict[str, list[Line]], console: Console)
             console.print(_grid(title, report[key]))
     overhead = ", ".join(f"{detail} {share:+.1%}" for detail, share in report["event_overhead"].items())
     memory = ", ".join(f"{name} {mib:.0f} MiB" for name, mib in report["memory_mib"].items())
-    console.print(f"Events cost: {overhead}. Memory at most: {memory or 'not known'}.")
+    console.print(f"Events cost: {overhead}. Peak memory: {memory or 'unknown'}.")
 
 
 def save_plots(report: dict[str, Any], lines: dict[str, list[Line]], folder: Path) -> list[Path]:
-    """Save pictures; returns their paths.
+    """Save plots; returns their paths.
 
     Raises:
         ValueError: If matplotlib is not installed.
@@ -38,7 +38,7 @@ def save_plots(report: dict[str, Any], lines: dict[str, list[Line]], folder: Pat
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise ValueError("plots need matplotlib, which is not installed") from None
+        raise ValueError("plots need matplotlib: pip install 'naive-speculate[plots]'") from None
     folder.mkdir(parents=True, exist_ok=True)
     saved = []
 

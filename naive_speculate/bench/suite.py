@@ -1,7 +1,7 @@
-"""`bench --suite FILE`: plain decoding and drafters on questions by category, as Spec-Bench has them.
+"""`bench --suite FILE`: plain decoding and drafters on questions by category, in the format of Spec-Bench.
 
 Spec-Bench: Xia et al. 2024 (arXiv 2401.07851), github.com/hemingkx/Spec-Bench. Each question is decoded plainly and with each
-drafter in turn; the order moves on by one with every question. Times include the prompt.
+drafter; the order rotates with every question. Times include the prompt.
 """
 
 import json
@@ -22,7 +22,7 @@ from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.speculate.request import Request
 
 NONE = "none"
-"""Plain decoding's name among the drafters; it is always measured."""
+"""The drafter name of plain decoding, which is always measured."""
 _WARM_UP = 8
 _DRAWS, _EDGE = 1000, 0.025
 
@@ -38,7 +38,7 @@ class Question:
 
 @dataclass
 class Answers:
-    """What was measured: for each question that was decoded every way, a run by each drafter, in the same order."""
+    """The runs: for each question that was decoded every way, a run per drafter."""
 
     questions: list[Question] = field(default_factory=list)
     runs: list[dict[str, Run]] = field(default_factory=list)
@@ -59,14 +59,14 @@ def read_suite(path: Path, limit: int | None = None) -> list[Question]:
             continue
         try:
             data = json.loads(line)
-        except ValueError as error:  # text that is not UTF-8, too
-            raise ValueError(f"--suite {path}, line {number}: no JSON: {error}") from None
+        except ValueError as error:  # also text that is not UTF-8
+            raise ValueError(f"--suite {path}, line {number}: not JSON: {error}") from None
         category, turns = (data.get(name) if isinstance(data, dict) else None for name in ("category", "turns"))
         where = f"--suite {path}, line {number}"
         if not isinstance(category, str) or not category:
-            raise ValueError(f'{where}: "category" must be a text, got {category!r:.80}')
+            raise ValueError(f'{where}: "category" must be a string, got {category!r:.80}')
         if not isinstance(turns, list) or not turns or not isinstance(turns[0], str) or not turns[0]:
-            raise ValueError(f'{where}: "turns" must be a list that begins with a text, got {turns!r:.80}')
+            raise ValueError(f'{where}: "turns" must be a list that begins with a string, got {turns!r:.80}')
         seen[category] = seen.get(category, 0) + 1
         if limit is None or seen[category] <= limit:
             found.append(Question(category, turns[0], number))
@@ -76,10 +76,10 @@ def read_suite(path: Path, limit: int | None = None) -> list[Question]:
 
 
 def drafters_of(given: str | None) -> list[str] | None:
-    """The drafters that a list with commas names; None where none is given.
+    """The drafters in a comma-separated list; None if no list is given.
 
     Raises:
-        ValueError: If one is not in the registry.
+        ValueError: If one is not registered.
     """
     if given is None:
         return None
@@ -90,8 +90,8 @@ def drafters_of(given: str | None) -> list[str] | None:
     return [name for name in dict.fromkeys(names) if name != NONE]
 
 
-def those_of(pair: ModelPair) -> list[str]:
-    """The drafters of the registry that the pair has what it takes for."""
+def drafters_for(pair: ModelPair) -> list[str]:
+    """The registered drafters that the pair supports."""
     return [name for name, kind in DRAFTERS.items() if kind.obstacle(pair) is None]
 
 
@@ -99,7 +99,7 @@ def encode(decoder: SpeculativeDecoder, path: Path, questions: Sequence[Question
     """The questions as token ids, in the tokenizer's chat template where it has one.
 
     Raises:
-        ValueError: Naming the line of a question that the pair cannot take.
+        ValueError: Naming the line of a question that the pair cannot decode.
     """
     prompts, chat = [], decoder.admission.has_chat_template
     for question in questions:
@@ -117,7 +117,7 @@ def ways_of(
     """Plain decoding and the drafters, by name.
 
     Raises:
-        ValueError: If the pair has not what a drafter needs, or a number is out of its range.
+        ValueError: If the pair lacks what a drafter needs, or a number is out of range.
     """
     params = SamplingParams(temperature=temperature, max_tokens=max_tokens)
     for drafter in drafters:
@@ -128,14 +128,14 @@ def ways_of(
     }
 
 
-def ask(
+def decode_all(
     ways: dict[str, Way],
     warm_ups: dict[str, Way],
     questions: Sequence[Question],
     prompts: Sequence[list[int]],
     tick: Callable[[str], None],
 ) -> Answers:
-    """Decode every question every way, in turn; Ctrl-C ends it after the last question that is complete."""
+    """Decode every question every way; Ctrl-C ends after the last complete question."""
     answers, names = Answers(), list(ways)
     try:
         for way in warm_ups.values():
@@ -193,11 +193,11 @@ def _figures(ways: dict[str, Way], every: Sequence[dict[str, Run]], temperature:
 
 
 def interval(values: Sequence[float]) -> list[float] | None:
-    """The 95% bootstrap interval of a median; of a single value, which knows nothing of its spread, there is none."""
+    """The 95% bootstrap interval of a median; None for a single value."""
     if len(values) < 2:
         return None
-    dice = random.Random(0)
-    draws = sorted(median(dice.choices(values, k=len(values))) for _ in range(_DRAWS))
+    source = random.Random(0)
+    draws = sorted(median(source.choices(values, k=len(values))) for _ in range(_DRAWS))
     return [draws[round(_EDGE * _DRAWS)], draws[-1 - round(_EDGE * _DRAWS)]]
 
 
@@ -215,13 +215,13 @@ def measure_suite(
     max_tokens: int,
     started: Callable[[int], Callable[[str], None]],
 ) -> dict[str, Any]:
-    """The whole report; `started` is called with the number of runs, and what it returns after each, with its category."""
+    """The whole report; `started` is called with the number of runs, and its result after each run, with the category."""
     decoder = SpeculativeDecoder(pair)
-    names = those_of(pair) if drafters is None else drafters
+    names = drafters_for(pair) if drafters is None else drafters
     ways = ways_of(decoder, names, num_draft_tokens, temperature, max_tokens)
     warm_ups = ways_of(decoder, names, num_draft_tokens, temperature, min(_WARM_UP, max_tokens))
     prompts = encode(decoder, path, questions)
-    answers = ask(ways, warm_ups, questions, prompts, started(len(ways) * len(questions)))
+    answers = decode_all(ways, warm_ups, questions, prompts, started(len(ways) * len(questions)))
     return {
         "suite": path.name,
         **{role: pair.names.get(role) for role in ("target", "draft", "head")},

@@ -1,4 +1,4 @@
-"""What `bench --suite` measured, as a table and as a picture (SVG)."""
+"""Shows the results of `bench --suite` as a table and as an SVG plot."""
 
 import html
 from typing import Any
@@ -14,8 +14,8 @@ _NAMES, _WIDTH, _BAR, _GAP = 250, 800, 16, 14
 
 
 def show_suite(report: dict[str, Any], console: Console) -> None:
-    """Print the table, a row a category and drafter."""
-    console.print(said(report))
+    """Print the table, one row per category and drafter."""
+    console.print(summary_line(report))
     headings = (
         "questions",
         "tokens/step",
@@ -35,8 +35,8 @@ def show_suite(report: dict[str, Any], console: Console) -> None:
     console.print(table)
 
 
-def said(report: dict[str, Any]) -> str:
-    """One line on what was measured how, in plain text."""
+def summary_line(report: dict[str, Any]) -> str:
+    """One line with the models and settings."""
     models = ", ".join(f"{role} {report[role]}" for role in ("target", "draft", "head") if report[role])
     chat = "chat template" if report["chat"] else "no chat template"
     how = f"k = {report['num_draft_tokens']}, temperature {report['temperature']:g}, {report['max_tokens']} tokens, {chat}"
@@ -46,7 +46,7 @@ def said(report: dict[str, Any]) -> str:
 
 
 def rows(report: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """The categories, and overall where there are several."""
+    """The categories, and "overall" if there are several."""
     found = list(report["categories"].items())
     return found if len(found) == 1 else [*found, ("overall", report["overall"])]
 
@@ -70,7 +70,7 @@ def _rates(rates: list[float | None]) -> str:
 
 
 def suite_svg(report: dict[str, Any]) -> str:
-    """The drawing: for each category and drafter the speed relative to plain decoding, with its interval."""
+    """The plot: speed relative to plain decoding per category and drafter, with its interval."""
     drafters = [name for name in report["overall"] if name != NONE]
     every = [one for _, found in rows(report) for one in found.values()]
     most = max(value for one in every for value in (1.0, one["over_plain"], *(one["over_plain_interval"] or ())))
@@ -92,7 +92,7 @@ def suite_svg(report: dict[str, Any]) -> str:
             body.append(words(max(high, _NAMES + width) + 6, f"{one['over_plain']:.2f}"))
             y += _BAR + 3
         y += _GAP
-    plain, title = _NAMES + scale, html.escape(said(report))
+    plain, title = _NAMES + scale, html.escape(summary_line(report))
     body.append(f'<path d="M{plain:g} 48V{y:g}" stroke="{LIGHT.ink}" stroke-dasharray="4 3"/>')
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {y + 10:g}" width="{_WIDTH}" height="{y + 10:g}" '

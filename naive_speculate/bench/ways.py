@@ -1,4 +1,4 @@
-"""Ways to decode a prompt that are compared: this decoder in its modes, transformers plain and assisted."""
+"""Ways to decode a prompt: this decoder in its modes, transformers plain and assisted."""
 
 import math
 import time
@@ -22,7 +22,7 @@ class Run:
     Attributes:
         token_ids: The output.
         seconds: Wall time of the whole call, prompt included.
-        target_forwards: Forwards of the target after the prompt's (or with it, where one forward does both).
+        target_forwards: Forwards of the target after the prompt's.
         metrics: This decoder's figures; None for transformers.
         steps: This decoder's step events.
     """
@@ -42,10 +42,10 @@ class Way:
     """A way to decode: `decode(prompt token ids, seed)`.
 
     Attributes:
-        name: What it is called in tables.
-        num_draft_tokens: Drafts a step, "auto", or 0 for plain decoding.
-        ours: Whether this decoder does it.
-        drafter: What drafts, where this decoder does it.
+        name: Its name in tables.
+        num_draft_tokens: Draft tokens per step, "auto", or 0 for plain decoding.
+        ours: Whether it is this decoder.
+        drafter: The drafter of this decoder.
     """
 
     name: str
@@ -65,7 +65,7 @@ def our_way(
     drafter: str = "model",
     ignore_eos: bool = True,
 ) -> Way:
-    """This decoder. Without events' details, which transformers does not compute either."""
+    """This decoder, by default without details in events, since transformers computes none."""
 
     def decode(prompt: list[int], seed: int) -> Run:
         params = SamplingParams(temperature=temperature, max_tokens=new_tokens, seed=seed, ignore_eos=ignore_eos)
@@ -86,20 +86,21 @@ def our_way(
 
 
 class Transformers:
-    """transformers' `generate` in as many torch threads as suit it best. From now on neither model ends at its end token."""
+    """transformers' `generate` with the best number of torch threads. It changes the models: end tokens no longer end a
+    text."""
 
     def __init__(self, target: Any, draft: Any, new_tokens: int) -> None:
         self.target, self.draft = target, draft
         self.new_tokens = new_tokens
         self.threads = torch.get_num_threads()
         self.forwards = 0
-        for model in (target, draft):  # what a `GenerationConfig` leaves open is taken from here
+        for model in (target, draft):  # the default for a `GenerationConfig`
             model.generation_config.eos_token_id = None
         target.register_forward_pre_hook(self._count)
 
     def choose_threads(self, prompt: list[int], candidates: list[int]) -> None:
-        """Take the number of torch threads with which the faster of plain and assisted generation, which is compared with, is
-        fastest. They are tried in turn, since other programs' work comes and goes."""
+        """Choose the number of torch threads with the fastest plain or assisted generation; candidates are tried
+        alternately."""
         fastest = dict.fromkeys(candidates, math.inf)
         for threads in 3 * candidates:
             self.threads = threads
@@ -108,7 +109,7 @@ class Transformers:
         self.threads = min(candidates, key=fastest.__getitem__)
 
     def way(self, num_draft_tokens: int, temperature: float) -> Way:
-        """Plain generation, or assisted with a constant number of drafts."""
+        """Plain generation, or assisted with a constant number of draft tokens."""
 
         def decode(prompt: list[int], seed: int) -> Run:
             torch.manual_seed(seed)
@@ -121,7 +122,7 @@ class Transformers:
                 draft_config.assistant_confidence_threshold = 0.0
                 options["assistant_model"] = self.draft
             self.forwards = 0
-            others = torch.get_num_threads()
+            before = torch.get_num_threads()
             torch.set_num_threads(self.threads)
             began = time.perf_counter()
             output = self.target.generate(
@@ -129,7 +130,7 @@ class Transformers:
             )
             token_ids = output[0, len(prompt) :].tolist()
             seconds = time.perf_counter() - began
-            torch.set_num_threads(others)
+            torch.set_num_threads(before)
             return Run(token_ids, seconds, self.forwards, None)
 
         name = f"transformers, k = {num_draft_tokens}" if num_draft_tokens else "transformers, plain"

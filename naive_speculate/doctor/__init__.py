@@ -1,4 +1,4 @@
-"""What an engine says of its speculative decoding, and what follows from it: `python -m naive_speculate doctor < log`."""
+"""Diagnoses an engine's speculative decoding from its logs and metrics: `python -m naive_speculate doctor < log`."""
 
 from naive_speculate.doctor.costs import estimated, given
 from naive_speculate.doctor.diagnosis import Diagnosis, Window, diagnose

@@ -13,12 +13,12 @@ from naive_speculate.doctor.diagnosis import diagnose
 from naive_speculate.doctor.formats import KNOWN, decoded, read
 from naive_speculate.doctor.report import show
 
-_WIDTH = 120  # of what goes to a file or a pipe
+_WIDTH = 120  # of output to a file or a pipe
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Raise the error that is being handled; rich would end the program without a word."""
+        """Raise the current error; rich would exit silently."""
         raise
 
 
@@ -32,33 +32,33 @@ def _numbers(text: str) -> tuple[float, ...]:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="naive_speculate doctor",
-        description="What an engine's log says of its speculative decoding, read from standard input.",
-        epilog=f"Known are {KNOWN}.",
+        description="Diagnoses an engine's speculative decoding from its log on standard input.",
+        epilog=f"Supported: {KNOWN}.",
     )
     add = parser.add_argument
-    add("--draft-cost", type=number, metavar="C", help="time of a draft forward ÷ that of a target forward over one token")
-    help = "time of a target forward over 1, 2, 3 … tokens ÷ that over one, such as 1,1.02,1.05; or one number (default: 1)"
+    add("--draft-cost", type=number, metavar="C", help="time of a draft forward ÷ time of a target forward over one token")
+    help = "time of a target forward over 1, 2, 3 … tokens ÷ time over one, such as 1,1.02,1.05; or one number (default: 1)"
     add("--verify-cost", type=_numbers, metavar="V,V…", help=help)
-    add("--draft-size", metavar="N", help="parameters of the draft, such as 0.6B, to estimate its cost from")
-    add("--target-size", metavar="N", help="parameters of the target, of a mixture of experts the active ones")
-    add("--num-draft-tokens", type=positive, metavar="K", help="the window, where the log does not tell it")
-    add("--json", action="store_true", help="print the diagnosis as a JSON object, and nothing else")
+    add("--draft-size", metavar="N", help="parameters of the draft, such as 0.6B, to estimate its cost")
+    add("--target-size", metavar="N", help="parameters of the target; for a mixture of experts the active ones")
+    add("--num-draft-tokens", type=positive, metavar="K", help="the window, if the log does not contain it")
+    add("--json", action="store_true", help="print the diagnosis as a JSON object and nothing else")
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Read standard input, and print what follows.
+    """Read standard input and print the diagnosis.
 
     Raises:
-        ValueError: If there is nothing in it that is known, or an option is out of its range.
+        ValueError: If no format is recognised, or an option is out of range.
     """
     args = _parser().parse_args(arguments)
     verify = args.verify_cost or (1.0,)
     sizes = args.draft_size, args.target_size
     if None in sizes and any(sizes):
-        raise ValueError("--draft-size and --target-size are given together or not at all")
+        raise ValueError("--draft-size and --target-size must be given together")
     if args.draft_cost is not None and any(sizes):
-        raise ValueError("--draft-cost is given, so that --draft-size and --target-size have nothing to estimate")
+        raise ValueError("give either --draft-cost, or --draft-size and --target-size")
     if args.draft_cost is None and not any(sizes) and args.verify_cost:
         raise ValueError("--verify-cost needs --draft-cost, or --draft-size and --target-size")
     table, basis = None, "as given"
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         table = costs.given(args.draft_cost, verify)
     elif any(sizes):
         table = costs.estimated(*sizes, verify)
-        basis = f"a guess from {sizes[0]} ÷ {sizes[1]}, as if reading the weights were all"
+        basis = f"an estimate from {sizes[0]} ÷ {sizes[1]}, counting only the reading of weights"
     found = diagnose(read(decoded(sys.stdin.buffer.read())), table, num_draft_tokens=args.num_draft_tokens)
     if args.json:
         print(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))

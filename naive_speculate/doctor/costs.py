@@ -1,4 +1,4 @@
-"""What drafting and verifying cost on somebody's machine, as they say or as the models' sizes suggest."""
+"""Costs of drafting and verifying, as given by the user or estimated from the models' sizes."""
 
 import math
 import re
@@ -15,38 +15,38 @@ def given(draft: float, verify: Sequence[float] = (1.0,)) -> CostTable:
 
     Args:
         draft: One draft forward.
-        verify: A target forward over 1, 2, 3 … tokens; one number stands for every window.
+        verify: A target forward over 1, 2, 3 … tokens; one number for all windows.
 
     Raises:
-        ValueError: If one is not positive.
+        ValueError: If a cost is not positive.
     """
     for name, cost in (("draft_cost", draft), *(("verify_cost", cost) for cost in verify)):
         if not 0 < cost < math.inf:
             raise ValueError(f"{name} must be positive, got {cost:g}")
     if not verify:
-        raise ValueError("verify_cost must have a number")
+        raise ValueError("verify_cost must have at least one number")
     return CostTable(draft, tuple(verify))
 
 
 def estimated(draft_size: str, target_size: str, verify: Sequence[float] = (1.0,)) -> CostTable:
-    """As if a forward took as long as its weights take to be read, which it does over few tokens.
+    """Estimated costs, if a forward takes the time of reading its weights, as it does over few tokens.
 
     Args:
-        draft_size, target_size: Parameters that a forward reads, such as "0.6B"; of a mixture of experts, the active ones.
+        draft_size, target_size: Parameters that a forward reads, such as "0.6B"; for a mixture of experts the active ones.
         verify: As for `given`.
 
     Raises:
-        ValueError: If a size is none.
+        ValueError: If a size is invalid.
     """
     return given(parameters(draft_size) / parameters(target_size), verify)
 
 
 def from_words(draft: str, verify: str = "") -> tuple[CostTable | None, str]:
-    """Costs as somebody types them, and where they come from in words.
+    """Costs from text fields, and a description of their source.
 
     Args:
         draft: A draft forward's cost such as "0.08", or two sizes such as "0.6B / 8B"; empty for unknown.
-        verify: As for `given`, with commas between; empty for 1.
+        verify: As for `given`, comma-separated; empty for 1.
 
     Raises:
         ValueError: Naming the argument and what was given.
@@ -58,7 +58,7 @@ def from_words(draft: str, verify: str = "") -> tuple[CostTable | None, str]:
         return None, ""
     of_draft, slash, of_target = draft.partition("/")
     if slash:
-        basis = f"a guess from {of_draft.strip()} ÷ {of_target.strip()}, as if reading the weights were all"
+        basis = f"an estimate from {of_draft.strip()} ÷ {of_target.strip()}, counting only the reading of weights"
         return estimated(of_draft, of_target, table), basis
     (cost, *more) = _numbers("draft_cost", draft)
     if more:
@@ -74,7 +74,7 @@ def _numbers(name: str, text: str) -> tuple[float, ...]:
 
 
 def parameters(size: str) -> float:
-    """The number of parameters that a size such as "0.6B" means, or a `ValueError`."""
+    """The number of parameters for a size such as "0.6B", or a `ValueError`."""
     found = _SIZE.fullmatch(size.strip())
     number = float(found[1]) * _UNITS[found[2].upper()] if found else 0.0
     if not 0 < number < math.inf:

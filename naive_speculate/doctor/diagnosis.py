@@ -1,7 +1,7 @@
-"""What follows from an engine's account: α, rates by place, the best window, and where drafting breaks even.
+"""Derives α, rates per index, the best window and break-even costs from an engine's figures.
 
-The formulas are those of `naive_speculate.theory` (Leviathan et al. 2023, arXiv 2211.17192). Where the rates of single places
-are known the tokens of a shorter window follow from them without α: 1 + the sum of the rates up to its end.
+The formulas are those of `naive_speculate.theory` (Leviathan et al. 2023, arXiv 2211.17192). If the rates per index are given,
+the tokens of a shorter window follow without α: 1 + the sum of its rates.
 """
 
 import math
@@ -17,20 +17,20 @@ from naive_speculate.doctor.suspects import Suspect, suspects
 from naive_speculate.theory import alpha_for, break_even_alpha, expected_tokens, step_cost
 
 MAX_K = 16
-"""The largest window that is tried."""
+"""The largest window that is evaluated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What a window would give.
+    """The expected figures of a window.
 
     Attributes:
-        k: Drafts a step.
-        tokens: Tokens a step, the target's own included.
-        measured: Whether the rates of all its places were told; otherwise the last of them, or α, is taken for the rest.
-        break_even_draft_cost: The cost of a draft forward below which it is faster than plain decoding; None where it never is.
-        break_even_alpha: The α above which it is, for the given costs.
-        speedup: Expected with the given costs.
+        k: Draft tokens per step.
+        tokens: Tokens per step, the target's own included.
+        measured: Whether the rates of all its indices are given; otherwise the last given rate, or α, is used for the rest.
+        break_even_draft_cost: The draft cost below which it is faster than plain decoding; None if it never is.
+        break_even_alpha: The α above which it is faster, for the given costs.
+        speedup: Expected speedup with the given costs.
     """
 
     k: int
@@ -43,24 +43,24 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What follows from an engine's account.
+    """The diagnosis of an engine's figures.
 
     Attributes:
-        reading: The account.
-        alpha: Probability that a draft is kept, given that all before it were: accepted ÷ (accepted + rejected). None where it
-            does not follow.
-        alpha_error: Its standard error; None where the steps are unknown.
-        alpha_assumes_one: Whether α was worked out from means, as if it were the same at every place.
-        conditional: By place, the share kept of the windows whose drafts before it were all kept.
-        unconditional: By place, the share of all steps.
+        reading: The figures.
+        alpha: Probability that a draft token is accepted if all earlier ones are: accepted ÷ (accepted + rejected). None if it
+            cannot be derived.
+        alpha_error: Its standard error; None if the steps are unknown.
+        alpha_assumes_one: Whether α was derived from means, assuming the same α at every index.
+        conditional: Per index, the share of windows with all earlier tokens accepted that accept this one too.
+        unconditional: Per index, the share of all steps that accept the token.
         num_draft_tokens: The window: k, or its mean.
-        mean_acceptance_length: Tokens a step, the target's own included.
+        mean_acceptance_length: Tokens per step, the target's own included.
         draft_acceptance_rate: Accepted ÷ drafted.
-        costs: What windows were weighed with; None where nobody said.
-        windows: What each window would give, from k = 1.
-        best_k: Of those the fastest; 0 where drafting does not pay, None without costs.
-        speedup: Of the present window, expected with these costs.
-        suspects: What may be wrong, the likeliest first.
+        costs: The given costs; None if there are none.
+        windows: Expected figures of each window, from k = 1.
+        best_k: The fastest window; 0 if drafting does not pay, None without costs.
+        speedup: Expected speedup of the current window with these costs.
+        suspects: Possible faults, the most likely first.
     """
 
     reading: Reading
@@ -79,25 +79,25 @@ class Diagnosis:
     suspects: tuple[Suspect, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """The diagnosis as plain JSON values."""
         return to_jsonable_python(self) | {"costs": self.costs and self.costs.to_dict()}
 
 
 def diagnose(reading: Reading, costs: CostTable | None = None, *, num_draft_tokens: int | None = None) -> Diagnosis:
-    """What follows from an engine's account with these costs, and with this window where the account does not tell it.
+    """Diagnose an engine's figures with these costs, and with this window if the figures lack one.
 
     Raises:
-        ValueError: If `num_draft_tokens` is no window, or the numbers contradict one another.
+        ValueError: If `num_draft_tokens` is not positive, or the figures contradict each other.
     """
     if num_draft_tokens is not None and num_draft_tokens < 1:
         raise ValueError(f"num_draft_tokens must be 1 or more, got {num_draft_tokens}")
     accepted = reading.accepted_per_step
-    told, given = reading.drafted_per_step, num_draft_tokens
-    width = told or given if reading.other_drafted_per_step is None else given or told
+    read, given = reading.drafted_per_step, num_draft_tokens
+    width = read or given if reading.other_drafted_per_step is None else given or read
     if accepted is None and width and reading.num_accepted_tokens is not None and reading.num_draft_tokens:
         accepted = reading.num_accepted_tokens / reading.num_draft_tokens * width
     if accepted is not None and width is not None and accepted > width * (1 + 1e-3) + 0.01:
-        raise ValueError(f"{reading.format}: {accepted:.2f} accepted a step of {width:.2f} drafted cannot be")
+        raise ValueError(f"{reading.format}: {accepted:.2f} accepted of {width:.2f} drafted per step is impossible")
     conditional = _conditional(reading.rates)
     alpha, assumed = _alpha(reading, accepted, width)
     whole = _whole(reading.rates, width)
@@ -140,36 +140,36 @@ def diagnose(reading: Reading, costs: CostTable | None = None, *, num_draft_toke
 
 
 def _conditional(rates: Sequence[float]) -> tuple[float | None, ...]:
-    """Of the windows whose drafts before a place were all kept, the share that kept this one; None where there were none."""
+    """Per index, the share of windows with all earlier tokens accepted that accept this one; None if there are none."""
     before = [1.0, *rates]
     return tuple(min(rate / last, 1.0) if last > 0 else None for last, rate in zip(before, rates, strict=False))
 
 
 def _alpha(reading: Reading, accepted: float | None, width: float | None) -> tuple[float | None, bool]:
-    """α, and whether it was worked out from means alone."""
+    """α, and whether it was derived from means alone."""
     if accepted is None or width is None:
         return None, False
-    if _whole(reading.rates, width):  # each step ends in a refusal, but for those that kept all
-        refused = 1 - reading.rates[-1]
-        return (accepted / (accepted + refused) if accepted + refused > 0 else 0.0), False
+    if _whole(reading.rates, width):  # each step ends in a rejection, unless all tokens were accepted
+        rejected = 1 - reading.rates[-1]
+        return (accepted / (accepted + rejected) if accepted + rejected > 0 else 0.0), False
     found = alpha_for(1 + accepted, lambda alpha: _at(width, lambda k: expected_tokens(alpha, k)))
     return found if accepted > 0 else 0.0, True
 
 
 def _whole(rates: Sequence[float], width: float | None) -> bool:
-    """Whether every window had a draft at each of these places, so that rates of all steps are those of windows."""
+    """Whether every window had a draft token at each of these indices, so that rates of steps are rates of windows."""
     return width is not None and abs(len(rates) - width) < 0.01
 
 
 def _at(width: float, of_window: Callable[[int], float]) -> float:
-    """What holds of a step whose windows are of the two lengths nearest to their mean."""
+    """The mean of a quantity over windows of the two lengths nearest to `width`."""
     k = math.floor(width)
     below = of_window(k)
     return below + (width - k) * (of_window(k + 1) - below)
 
 
 def _error(alpha: float | None, accepted: float | None, steps: float | None) -> float | None:
-    """Of so many judged drafts, as if each were judged by itself."""
+    """The standard error of α, if verdicts are independent."""
     if not alpha or accepted is None or not steps:
         return None
     return math.sqrt(alpha * (1 - alpha) / max(steps * accepted / alpha, 1.0))
@@ -179,10 +179,10 @@ def _window(
     k: int, rates: Sequence[float], conditional: Sequence[float | None], alpha: float | None, costs: CostTable | None
 ) -> Window:
     tokens, reached = 1.0, 1.0
-    told = [rate for rate in conditional if rate is not None]
-    beyond = told[-1] if rates and told else alpha or 0.0
-    for place in range(k):
-        reached = rates[place] if place < len(rates) else reached * beyond
+    known = [rate for rate in conditional if rate is not None]
+    beyond = known[-1] if rates and known else alpha or 0.0
+    for index in range(k):
+        reached = rates[index] if index < len(rates) else reached * beyond
         tokens += reached
     pays_below = (tokens - (costs.verify_cost(k) if costs else 1.0)) / k
     return Window(

@@ -1,4 +1,4 @@
-"""Which engine's words these are, in whichever encoding."""
+"""Recognises the engine and format of a text, in any encoding."""
 
 import codecs
 from collections.abc import Callable
@@ -19,7 +19,7 @@ READERS: tuple[Callable[[str], Reading | None], ...] = (
     llamacpp.read_timings,
     llamacpp.read_example,
 )
-"""Each says what a text has of its format, None for nothing of it; a `ValueError` if the numbers cannot be."""
+"""Each reads its format from a text; None if there is none, a `ValueError` if the numbers are impossible."""
 KNOWN = (
     "vLLM's “SpecDecoding metrics” log line, its request metrics, its benchmark's summary and its Prometheus text; SGLang's "
     "meta_info and its “Decode batch” log line; llama.cpp's “draft acceptance” and “statistics” log lines, its and mlx-vlm's "
@@ -50,23 +50,22 @@ def decoded(data: bytes) -> str:
 
 
 def read(text: str) -> Reading:
-    """What an engine says of itself.
+    """The figures of an engine.
 
-    Where a text holds several formats the one that tells most is read: of those with rates of single places the first, else the
-    first of all.
+    If a text has several formats, the most informative one is read: the first with rates per index, else the first.
 
     Args:
-        text: A log, a response, or Prometheus text; other lines may stand between.
+        text: A log, a response, or Prometheus text; other lines are ignored.
 
     Raises:
-        ValueError: If there is nothing in it that is known, or the numbers cannot be.
+        ValueError: If no format is recognised, or the numbers are impossible.
     """
-    text = text.replace("\ufeff", "")  # byte-order marks; one stays wherever files were joined
+    text = text.replace("\ufeff", "")  # byte-order marks remain where files were joined
     try:
         found = [reading for reader in READERS if (reading := reader(text)) is not None]
     except OverflowError:
         raise ValueError("the text has a number that is larger than any count of tokens") from None
     if not found:
-        what = "is empty" if not text.strip() else f"has none of the formats that are known, it begins {text.strip()[:40]!r}"
-        raise ValueError(f"the text {what}; known are {KNOWN}")
+        what = "is empty" if not text.strip() else f"has none of the supported formats, it begins {text.strip()[:40]!r}"
+        raise ValueError(f"the text {what}; supported: {KNOWN}")
     return max(found, key=lambda reading: (len(reading.rates) > 1, reading.accepted_per_step is not None))

@@ -1,14 +1,14 @@
-"""llama.cpp: the server's log and `timings`, the statistics of `common/speculative.cpp`, and what its examples print.
+"""llama.cpp: the server's log and `timings`, the statistics of `common/speculative.cpp`, and the output of its examples.
 
-Read at: `tools/server/server-task.cpp` 00efb3e18426 (`timings`), `common/speculative.cpp` 001d906a6d86 ("statistics"),
+Versions: `tools/server/server-task.cpp` 00efb3e18426 (`timings`), `common/speculative.cpp` 001d906a6d86 ("statistics"),
 `examples/speculative-simple/speculative-simple.cpp` 08d0baaca674 and `examples/speculative/speculative.cpp` 007d71358afe.
 """
 
 import re
 from typing import Any
 
+from naive_speculate.doctor.json_objects import objects, whole_number
 from naive_speculate.doctor.reading import Reading, rates_in, weighted_rates
-from naive_speculate.doctor.values import objects, whole_number
 
 TIMINGS = "tools/server/server-task.cpp, result_timings::to_json (00efb3e18426)"
 ROUNDS = "mlx_vlm/server, timings (mlx-vlm#1788, #2324)"
@@ -16,7 +16,7 @@ SERVER_LOG = "tools/server/server-context.cpp, server_slot::print_timings (2026)
 STATISTICS = "common/speculative.cpp, common_speculative_print_stats (001d906a6d86)"
 EXAMPLE = "examples/speculative-simple/speculative-simple.cpp (08d0baaca674)"
 _MEAN = r"(?:mean|avg) (?:acc(?:ept(?:ance|ed)?)? )?len(?:gth)?"
-_PLACES = r"acc(?:ept(?:ance)?)?(?: rate)?(?:/| per )pos(?:ition)?"
+_RATES = r"acc(?:ept(?:ance)?)?(?: rate)?(?:/| per )pos(?:ition)?"
 _STATISTICS = re.compile(
     r"statistics +(\S+): #calls(?:\(b,g,a\))? = +(?:\d+ +\d+ +)?(\d+), #gen drafts = +(\d+), #acc drafts = +(\d+), "
     r"#gen tokens = +(\d+), #acc tokens = +(\d+)(.*)"
@@ -25,21 +25,21 @@ _REQUEST = re.compile(
     r"(?<!prompt )\beval time = +[\d.]+ ms / +(\d+) tokens"
     r"|draft acc(?:eptance|ept)?(?: rate)? *[=:] *[\d.]+%? *\( *(\d+) accepted */ *(\d+) (?:generated|drafted)\)"
     rf"(?:, *{_MEAN} *[=:] *([\d.]+))?"
-    rf"|(?<!#){_PLACES} *[=:] *\(([\d., ]*)\)"
+    rf"|(?<!#){_RATES} *[=:] *\(([\d., ]*)\)"
 )
 _ROUNDS = re.compile(
     r"(?:(?:n|num|total|draft|drafting|spec|speculative|verify|decoding)_)*"
     r"(?:rounds|drafts|verifications|verify_ct|verify_steps|spec_steps)(?:_(?:n|num|ct|count|total))?"
 )
-"""What other servers call the steps in timings that have llama.cpp's names otherwise."""
+"""Other servers' names of the steps, in timings with llama.cpp's names."""
 _PRINTED = re.compile(r"\b(n_predict|n_drafted|n_accept) += +(\d+)\s*$", re.MULTILINE)
-_NO_PLACES = "llama.cpp tells nothing of single places here; its statistics line, at log level trace (-lv 4), does."
-_MIXED = "A step without a draft is counted here as one of the steps, which makes windows look shorter."
-_P_MIN = "llama.cpp ends a window where the draft is unsure (--draft-p-min), so windows differ in length."
+_NO_RATES = "llama.cpp reports no rates per index here; its statistics line, at log level trace (-lv 4), does."
+_MIXED = "Steps without a draft token are counted too, which makes windows look shorter."
+_P_MIN = "llama.cpp ends a window if the draft is unsure (--draft-p-min), so windows differ in length."
 
 
 def read_timings(text: str) -> Reading | None:
-    """`timings` of all responses together; None where there are none. Of a streamed response the last account counts."""
+    """`timings` of all responses together; None if there are none. Of a streamed response the last report counts."""
     found: dict[Any, dict[str, Any]] = {}
     for timings, outermost in objects(text, ("draft_n", "draft_n_accepted")):
         found[outermost.get("id"), timings.get("prompt_n"), str(timings.get("prompt_ms"))] = timings
@@ -51,7 +51,7 @@ def read_timings(text: str) -> Reading | None:
     if len(rounds) < len(found):
         each = [_steps(timings) for timings in found.values()]
         steps = None if None in each else sum(of_one for of_one in each if of_one is not None)
-        return _without_places("server `timings`", TIMINGS, drafted, accepted, steps)
+        return _without_rates("server `timings`", TIMINGS, drafted, accepted, steps)
     return Reading.counted(
         accepted,
         drafted,
@@ -59,12 +59,12 @@ def read_timings(text: str) -> Reading | None:
         engine="mlx-vlm" if any("draft_kind" in timings for timings in found.values()) else "llama.cpp",
         format="server `timings` that count rounds",
         source=ROUNDS,
-        unknown=("These timings tell nothing of single places.",),
+        unknown=("These timings have no rates per index.",),
     )
 
 
 def _steps(timings: dict[str, Any]) -> int | None:
-    """Those that are counted; else the tokens of the response that were no drafts, but for the prefill's."""
+    """The counted steps; else the tokens of the response that were not draft tokens, without the prefill's."""
     rounds = _rounds(timings)
     if rounds is not None or timings.get("predicted_n") is None:
         return rounds
@@ -74,34 +74,34 @@ def _steps(timings: dict[str, Any]) -> int | None:
 
 
 def _rounds(timings: dict[str, Any]) -> int | None:
-    """The steps with drafts, where the timings count them."""
+    """The steps with draft tokens, if the timings count them."""
     name = next((name for name, value in timings.items() if _ROUNDS.fullmatch(name) and value is not None), None)
     return None if name is None else whole_number(timings[name], name)
 
 
 def read_server_log(text: str) -> Reading | None:
-    """All requests of the server's log together; None where there are none."""
+    """All requests of the server's log together; None if there are none."""
     drafted = accepted = 0
     steps: float | None = 0.0
     parts: list[tuple[float, tuple[float, ...]]] = []
     generated: int | None = None
     of_request: float | None = None
-    for tokens, kept, proposed, length, places in _REQUEST.findall(text):
+    for tokens, accepted_text, proposed, length, rates_text in _REQUEST.findall(text):
         if tokens:
             generated = int(tokens)
         elif proposed:
-            drafted, accepted = drafted + int(proposed), accepted + int(kept)
-            of_request = round(int(kept) / (float(length) - 1)) if length and float(length) > 1 else None
+            drafted, accepted = drafted + int(proposed), accepted + int(accepted_text)
+            of_request = round(int(accepted_text) / (float(length) - 1)) if length and float(length) > 1 else None
             if of_request is None and generated is not None:
-                of_request = max(generated - 1 - int(kept), 0)
+                of_request = max(generated - 1 - int(accepted_text), 0)
             generated = None
             steps = None if steps is None or of_request is None else steps + of_request
         elif of_request:
-            parts.append((of_request, rates_in(places)))
+            parts.append((of_request, rates_in(rates_text)))
     if not drafted:
         return None
     if not parts:
-        return _without_places("server log “draft acceptance”", SERVER_LOG, drafted, accepted, steps)
+        return _without_rates("server log “draft acceptance”", SERVER_LOG, drafted, accepted, steps)
     return Reading.counted(
         accepted,
         drafted,
@@ -110,27 +110,27 @@ def read_server_log(text: str) -> Reading | None:
         format="server log “draft acceptance”",
         source=SERVER_LOG,
         rates=weighted_rates(parts),
-        derived=("The steps follow from the mean length, to its two decimals.",),
+        derived=("The steps are derived from the mean length, which has two decimals.",),
         unknown=(_P_MIN,),
     )
 
 
 def read_statistics(text: str) -> Reading | None:
-    """The last statistics line of each drafter, whose counters grow; None where there is none."""
+    """The last statistics line of each drafter, since its counters grow; None if there is none."""
     last = {line[0]: line for line in _STATISTICS.findall(text) if int(line[4])}
     if not last:
         return None
     steps = drafted = accepted = 0
     parts: list[tuple[float, tuple[float, ...]]] = []
-    told = True
-    for _, calls, drafts, kept_some, of_drafter, kept, rest in last.values():
+    complete = True
+    for _, calls, drafts, first, of_drafter, of_accepted, rest in last.values():
         of_steps = min(int(calls), int(drafts)) or int(drafts)
-        found = re.search(rf"#{_PLACES} *= *\(([\d., ]*)\)", rest)
-        told = told and found is not None
-        rates = rates_in(found[1]) if found else (int(kept_some) / of_steps,)
+        found = re.search(rf"#{_RATES} *= *\(([\d., ]*)\)", rest)
+        complete = complete and found is not None
+        rates = rates_in(found[1]) if found else (int(first) / of_steps,)
         parts.append((of_steps, rates))
-        steps, drafted, accepted = steps + of_steps, drafted + int(of_drafter), accepted + int(kept)
-    first_only = "This version's line tells of the first place alone (#acc drafts ÷ the steps), not of those behind it."
+        steps, drafted, accepted = steps + of_steps, drafted + int(of_drafter), accepted + int(of_accepted)
+    first_only = "This version's line has a rate for the first index only (#acc drafts ÷ the steps)."
     return Reading.counted(
         accepted,
         drafted,
@@ -139,12 +139,13 @@ def read_statistics(text: str) -> Reading | None:
         format="“statistics” line",
         source=STATISTICS,
         rates=weighted_rates(parts),
-        unknown=(_P_MIN, "The line counts from the start of a server's slot.", *(() if told else (first_only,))),
+        unknown=(_P_MIN, "The line counts since the start of a server's slot.", *(() if complete else (first_only,))),
     )
 
 
 def read_example(text: str) -> Reading | None:
-    """`n_drafted` and `n_accept`, as llama-speculative, llama-speculative-simple and llama-lookup print; None without them."""
+    """`n_drafted` and `n_accept`, as printed by llama-speculative, llama-speculative-simple and llama-lookup; None without
+    them."""
     found: dict[str, list[int]] = {"n_predict": [], "n_drafted": [], "n_accept": []}
     for name, number in _PRINTED.findall(text):
         found[name].append(int(number))
@@ -153,11 +154,11 @@ def read_example(text: str) -> Reading | None:
         return None
     drafted, accepted = sum(found["n_drafted"]), sum(found["n_accept"])
     steps = sum(found["n_predict"]) - accepted if len(found["n_predict"]) == runs else None
-    return _without_places("`n_drafted` and `n_accept`", EXAMPLE, drafted, accepted, steps)
+    return _without_rates("`n_drafted` and `n_accept`", EXAMPLE, drafted, accepted, steps)
 
 
-def _without_places(format: str, source: str, drafted: int, accepted: int, steps: float | None) -> Reading:
-    """An account that has neither places nor steps: each step gives one token of the target's own beside the kept drafts."""
+def _without_rates(format: str, source: str, drafted: int, accepted: int, steps: float | None) -> Reading:
+    """Figures without rates and steps: each step gives the accepted draft tokens and one token of the target."""
     known = steps is not None and steps > 0
     return Reading.counted(
         accepted,
@@ -166,6 +167,6 @@ def _without_places(format: str, source: str, drafted: int, accepted: int, steps
         engine="llama.cpp",
         format=format,
         source=source,
-        derived=(f"The steps are not counted: they follow from the tokens that were no drafts. {_MIXED}",) if known else (),
-        unknown=(_NO_PLACES, _P_MIN, *(() if known else ("There is nothing that the number of steps follows from.",))),
+        derived=(f"The steps are derived from the tokens that were not draft tokens. {_MIXED}",) if known else (),
+        unknown=(_NO_RATES, _P_MIN, *(() if known else ("The number of steps cannot be derived.",))),
     )

@@ -1,7 +1,7 @@
-"""The counters that vLLM and, under its own prefix, llama.cpp's server give to Prometheus.
+"""Prometheus counters of vLLM, llama.cpp's server and this project, which use the same names with different prefixes.
 
-vLLM: `vllm/v1/spec_decode/metrics.py`, `SpecDecodingProm`, at ee4ceaae5953. llama.cpp: `llama-server --metrics`, the same names
-behind `llamacpp:`, in `tools/server` since the server counts verification steps.
+vLLM: `vllm/v1/spec_decode/metrics.py`, `SpecDecodingProm`, at ee4ceaae5953. llama.cpp: `llama-server --metrics`, in
+`tools/server` since the server counts verification steps. This project: docs/metrics.md.
 """
 
 import math
@@ -12,15 +12,18 @@ from naive_speculate.doctor.reading import Reading, mean
 _ENGINES = {
     "vllm": ("vLLM", "vllm/v1/spec_decode/metrics.py, SpecDecodingProm (ee4ceaae5953)", "num_requests_running"),
     "llamacpp": ("llama.cpp", "tools/server, GET /metrics (2026)", "requests_processing"),
+    "naive_speculate": ("Naive Speculate", "ui/host/operations.py", "num_requests_running"),
 }
-_LINE = re.compile(r"^(vllm|llamacpp):(\w+)(\{[^}\n]*\})?\s+(\S+)", re.MULTILINE)
-_PLACE = re.compile(r'position="(\d{1,3})"')
+_LINE = re.compile(r"^(vllm|llamacpp|naive_speculate):(\w+)(\{[^}\n]*\})?\s+(\S+)", re.MULTILINE)
+_POSITION = re.compile(r'position="(\d{1,3})"')
 _NAMES = ("drafts", "draft_tokens", "accepted_tokens", "accepted_tokens_per_pos")
 
 
 def read_prometheus(text: str) -> Reading | None:
-    """The counters of all engines of a server together; None where there are none. A series that occurs twice was read twice:
-    what is between the first and the last of it counts."""
+    """The counters of all engines of a server together; None if there are none.
+
+    A series that occurs twice was scraped twice; then the difference counts.
+    """
     for prefix in _ENGINES:
         series: dict[tuple[str, str], list[float]] = {}
         for line in _LINE.finditer(text):
@@ -35,19 +38,19 @@ def read_prometheus(text: str) -> Reading | None:
 def _reading(prefix: str, series: dict[tuple[str, str], list[float]]) -> Reading:
     engine, source, running = _ENGINES[prefix]
     totals = dict.fromkeys(_NAMES, 0.0)
-    by_place: dict[int, float] = {}
+    by_index: dict[int, float] = {}
     for (name, labels), values in series.items():
         if name == running:
             continue
         value = values[-1] - values[0] if len(values) > 1 else values[0]
         if value < 0:
-            raise ValueError(f"{prefix}:{name} falls from {values[0]:g} to {values[-1]:g}: the engine was started anew between")
+            raise ValueError(f"{prefix}:{name} falls from {values[0]:g} to {values[-1]:g}: the engine was restarted in between")
         totals[name] += value
-        place = _PLACE.search(labels)
-        if name == "accepted_tokens_per_pos" and place:
-            by_place[int(place[1])] = by_place.get(int(place[1]), 0.0) + value
+        index = _POSITION.search(labels)
+        if name == "accepted_tokens_per_pos" and index:
+            by_index[int(index[1])] = by_index.get(int(index[1]), 0.0) + value
     steps = totals["drafts"]
-    places = range(max(by_place) + 1) if by_place and steps else ()
+    indices = range(max(by_index) + 1) if by_index and steps else ()
     twice = any(len(values) > 1 for (name, _), values in series.items() if name != running)
     return Reading.counted(
         int(totals["accepted_tokens"]),
@@ -56,10 +59,10 @@ def _reading(prefix: str, series: dict[tuple[str, str], list[float]]) -> Reading
         engine=engine,
         format="Prometheus counters",
         source=source,
-        rates=tuple(by_place.get(place, 0.0) / steps for place in places),
+        rates=tuple(by_index.get(index, 0.0) / steps for index in indices),
         requests_running=mean(value for (name, _), values in series.items() if name == running for value in values),
-        derived=("The counters were read twice: what is between them counts.",) if twice else (),
-        unknown=() if twice else ("The counters are those since the engine was started: what changed since then is mixed.",),
+        derived=("The counters were scraped twice: the difference counts.",) if twice else (),
+        unknown=() if twice else ("The counters cover the time since the engine started, so changes since then are mixed.",),
     )
 
 

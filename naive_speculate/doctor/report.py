@@ -12,16 +12,16 @@ from naive_speculate.doctor.suspects import is_set
 
 BAR = 20
 EXAMPLES = (0.01, 0.05, 0.1, 0.2)
-"""Draft costs for which the best window is told where none was given."""
+"""Draft costs for which the best window is shown if none was given."""
 
 
 def show(found: Diagnosis, console: Console, basis: str = "as given") -> None:
-    """Print it; `basis` says where the costs come from."""
+    """Print a diagnosis; `basis` describes the source of the costs."""
     console.print(Text(f"{found.reading.engine}, {found.reading.format}", style="bold"))
     console.print(Text(f"format as in {found.reading.source}", style="dim"), end="\n\n")
     console.print(_figures(found))
     if found.unconditional:
-        console.print("", _places(found), sep="\n")
+        console.print("", _rates(found), sep="\n")
     if found.windows:
         console.print("", _windows(found, basis), sep="\n")
     console.print("", _suspects(found), sep="\n")
@@ -30,19 +30,19 @@ def show(found: Diagnosis, console: Console, basis: str = "as given") -> None:
 
 
 def figures(found: Diagnosis) -> dict[str, str]:
-    """The figures that are known, by name."""
+    """The known figures, by name."""
     reading, alpha = found.reading, None
     if found.alpha is not None:
         alpha = f"{found.alpha:.3f}" + (f" ± {found.alpha_error:.3f}" if found.alpha_error else "")
-        alpha += " (as if it were the same at every place)" if found.alpha_assumes_one else ""
+        alpha += " (assuming the same α at every index)" if found.alpha_assumes_one else ""
     drafts = None
     if reading.num_draft_tokens is not None:
         drafts = f"{reading.num_draft_tokens}, of which {reading.num_accepted_tokens} accepted"
     rows: dict[str, Any] = {
-        "α": alpha or "does not follow: the window is not told (--num-draft-tokens)",
+        "α": alpha or "unknown: the window is missing (--num-draft-tokens)",
         "tokens per target forward": found.mean_acceptance_length,
-        "drafts accepted": None if found.draft_acceptance_rate is None else f"{found.draft_acceptance_rate:.1%}",
-        "drafts per step": found.num_draft_tokens,
+        "draft tokens accepted": None if found.draft_acceptance_rate is None else f"{found.draft_acceptance_rate:.1%}",
+        "draft tokens per step": found.num_draft_tokens,
         "drafted": drafts,
         "requests at once": reading.requests_running,
         "speedup with these costs": found.speedup,
@@ -59,32 +59,32 @@ def _figures(found: Diagnosis) -> Table:
     return table
 
 
-def _places(found: Diagnosis) -> Table:
-    names = ("place", "kept, if reached", "kept, of all steps")
+def _rates(found: Diagnosis) -> Table:
+    names = ("index", "accepted, if reached", "accepted, of all steps")
     table = Table(*(Column(name, justify="right") for name in names), "", box=None, pad_edge=False)
-    for place, (conditional, unconditional) in enumerate(zip(found.conditional, found.unconditional, strict=True), start=1):
+    for index, (conditional, unconditional) in enumerate(zip(found.conditional, found.unconditional, strict=True)):
         bar = "█" * round(unconditional * BAR)
-        table.add_row(str(place), "–" if conditional is None else f"{conditional:.1%}", f"{unconditional:.1%}", bar)
+        table.add_row(str(index), "–" if conditional is None else f"{conditional:.1%}", f"{unconditional:.1%}", bar)
     return table
 
 
 def _windows(found: Diagnosis, basis: str) -> Group:
-    names = ["k", "tokens a step", "pays while a draft costs less than"]
+    names = ["k", "tokens per step", "pays if a draft costs less than"]
     names += [] if found.costs is None else ["and α is above", "speedup"]
     table = Table(*(Column(name, justify="right") for name in names), box=None, pad_edge=False)
     for window in shown_windows(found):
         table.add_row(*_row(window, found.costs is not None), style="bold" if window.k == found.best_k else "")
-    line = best_window(found, basis) + (" Say yours: --draft-cost." if found.costs is None else "")
+    line = best_window(found, basis) + (" Give yours: --draft-cost." if found.costs is None else "")
     return Group(table, Text(), Text(line))
 
 
 def shown_windows(found: Diagnosis) -> tuple[Window, ...]:
-    """The windows that are worth a look."""
+    """The windows to show."""
     return found.windows[: max(8, round(found.num_draft_tokens or 0), found.best_k or 0)]
 
 
 def best_window(found: Diagnosis, basis: str = "as given") -> str:
-    """The best window in words; without costs that of some that might be."""
+    """A sentence on the best window; without costs, for some example costs."""
     costs = found.costs
     if costs is None:
         best = ", ".join(f"{_best(found, cost)} for {cost:g}" for cost in EXAMPLES)
@@ -110,27 +110,27 @@ def _row(window: Window, with_costs: bool) -> list[str]:
 
 def _suspects(found: Diagnosis) -> Text:
     if not found.suspects:
-        return Text("Nothing here is suspicious.")
+        return Text("No problems found.")
     return Text("\n").join(Text(f"! {suspect.words}") for suspect in found.suspects)
 
 
 def caveats(found: Diagnosis) -> list[str]:
-    """What was worked out, and what the account does not tell, in sentences."""
+    """Sentences on derived and missing figures."""
     reading = found.reading
     lines = [*reading.derived, *reading.unknown]
     if reading.other_drafted_per_step is not None and found.num_draft_tokens == reading.drafted_per_step:
         read = replace(reading, drafted_per_step=reading.other_drafted_per_step, other_drafted_per_step=None)
         other = diagnose(read, found.costs)
         lines.append(
-            f"By the other reading k is {other.num_draft_tokens:.3g}, α {other.alpha:.3f}, and "
-            f"{other.draft_acceptance_rate:.1%} of the drafts are accepted. If you know k, say it (--num-draft-tokens)."
+            f"By the other meaning k is {other.num_draft_tokens:.3g}, α {other.alpha:.3f}, and "
+            f"{other.draft_acceptance_rate:.1%} of the draft tokens are accepted. Give k to decide (--num-draft-tokens)."
         )
     if found.num_draft_tokens is not None and not is_set(found.num_draft_tokens):
         lines.append(
-            "Windows differ in length: where the drafter ends them when it is unsure, α is that of drafts it was sure of, and "
-            "tells little of longer windows."
+            "Windows differ in length. If the drafter ends them when it is unsure, α holds for tokens it was sure of, and "
+            "predicts little for longer windows."
         )
     if any(not window.measured for window in found.windows):
-        lines.append("* worked out: the account has no rate for this place.")
-    lines.append("No engine tells here what sampling parameters or templates were used, nor what a forward costs.")
+        lines.append("* derived: there is no rate for this index.")
+    lines.append("No engine reports its sampling parameters, templates or forward costs here.")
     return lines

@@ -1,22 +1,22 @@
-"""vLLM's log, its requests' metrics and what its benchmark prints.
+"""vLLM's log, request metrics and benchmark summary.
 
-The log's line "SpecDecoding metrics" is written every few seconds of what was decoded since the one before:
-`vllm/v1/spec_decode/metrics.py`, `SpecDecodingLogging.log`, at ee4ceaae5953; earlier lines have fewer fields, in another order.
+The log line "SpecDecoding metrics" covers the few seconds since the previous one: `vllm/v1/spec_decode/metrics.py`,
+`SpecDecodingLogging.log`, at ee4ceaae5953. Earlier versions have fewer fields in another order.
 """
 
 import re
 from itertools import zip_longest
 from typing import Any
 
+from naive_speculate.doctor.json_objects import objects, whole_number
 from naive_speculate.doctor.reading import ROUNDING, Reading, mean, rates_in, rates_of, weighted_rates
-from naive_speculate.doctor.values import objects, whole_number
 
 SOURCE = "vllm/v1/spec_decode/metrics.py, SpecDecodingLogging.log (ee4ceaae5953)"
 REQUEST_SOURCE = "the response's metrics.speculative_decoding (2026)"
 SUMMARY_SOURCE = "vllm bench serve, and examples/offline_inference/spec_decode.py"
 _LINE = re.compile(r"SpecDecoding metrics: (.*)")
 _RATES = re.compile(r"Per-position acceptance rate: \[?([\d., ]+)")
-_RUNNING = re.compile(r"Running: (\d+) reqs")  # vllm/v1/metrics/loggers.py, the line that is written beside it
+_RUNNING = re.compile(r"Running: (\d+) reqs")  # vllm/v1/metrics/loggers.py, a line written at the same time
 _SUMMARY = re.compile(
     r"^[ \t]*(?:(num_drafts|drafts)|(num_draft_tokens|draft tokens)|(num_accepted_tokens|accepted tokens)"
     r"|(position|acceptance at token) (\d+)): +(\d+(?:\.\d+)?)[ \t\r]*$",
@@ -26,7 +26,7 @@ _TOO_FEW = "vLLM's line does not count the steps"
 
 
 def read_log(text: str) -> Reading | None:
-    """All lines together, each with the steps it stands for; None where there is none."""
+    """All lines together, weighted by their steps; None if there is none."""
     parts: list[tuple[float, tuple[float, ...]]] = []
     drafted = accepted = 0
     counted, steps = True, 0.0
@@ -53,13 +53,13 @@ def read_log(text: str) -> Reading | None:
         source=SOURCE,
         rates=weighted_rates(parts) if counted else (),
         requests_running=running,
-        derived=(f"{_TOO_FEW}: they follow from Drafted, Accepted and the rates.",) if counted else (),
-        unknown=() if counted else (f"{_TOO_FEW}, and this version's has no rates to tell them from.",),
+        derived=(f"{_TOO_FEW}: they are derived from Drafted, Accepted and the rates.",) if counted else (),
+        unknown=() if counted else (f"{_TOO_FEW}, and this version has no rates to derive them from.",),
     )
 
 
 def read_request(text: str) -> Reading | None:
-    """The metrics of all responses together; None where there are none. Of a streamed response the last account counts."""
+    """The metrics of all responses together; None if there are none. Of a streamed response the last report counts."""
     found: dict[Any, dict[str, Any]] = {}
     for number, (metrics, outermost) in enumerate(objects(text, ("num_spec_steps",))):
         found[outermost.get("id", number)] = metrics
@@ -80,25 +80,25 @@ def read_request(text: str) -> Reading | None:
         format="request metrics",
         source=REQUEST_SOURCE,
         rates=rates,
-        unknown=() if rates else ("There is no histogram, so nothing is known of single places.",),
+        unknown=() if rates else ("There is no histogram, so the rates per index are unknown.",),
     )
 
 
 def read_summary(text: str) -> Reading | None:
-    """All runs together that vLLM's benchmark or its example sums up; None where there are none."""
+    """All summaries of vLLM's benchmark or example together; None if there are none."""
     totals = [0, 0, 0]  # steps, draft tokens, accepted tokens
     parts: list[tuple[float, list[float]]] = []
-    for *counts, of_place, place, value in _SUMMARY.findall(text):
+    for *counts, kind, index, value in _SUMMARY.findall(text):
         which = next((index for index, name in enumerate(counts) if name), None)
         if which is not None:
             totals[which] += whole_number(float(value), counts[which])
             parts += [(float(value), [])] if which == 0 else []
-        elif parts and int(place) == len(parts[-1][1]):
-            parts[-1][1].append(float(value) / (100 if of_place.lower() == "position" else 1))
+        elif parts and int(index) == len(parts[-1][1]):
+            parts[-1][1].append(float(value) / (100 if kind.lower() == "position" else 1))
     steps, drafted, accepted = totals
     if not steps or not drafted:
         return None
-    rates = [(of_run, tuple(by_place)) for of_run, by_place in parts]
+    rates = [(of_run, tuple(by_index)) for of_run, by_index in parts]
     return Reading.counted(
         accepted,
         drafted,
@@ -106,7 +106,7 @@ def read_summary(text: str) -> Reading | None:
         engine="vLLM",
         format="summary of a run",
         source=SUMMARY_SOURCE,
-        rates=weighted_rates(rates) if all(by_place for _, by_place in rates) else (),
+        rates=weighted_rates(rates) if all(by_index for _, by_index in rates) else (),
     )
 
 
@@ -116,7 +116,7 @@ def _count(name: str, line: str) -> int | None:
 
 
 def _steps(drafted: int, accepted: int, rates: tuple[float, ...], line: str) -> float | None:
-    """Steps of one line: its windows are whole, unless that contradicts its rates, which are shares of the steps."""
+    """Steps of one line: all windows have full length, unless that contradicts the rates, which are shares of the steps."""
     if not rates:
         found = re.search(r"[Mm]ean acceptance length: ([\d.]+)", line)
         beyond = float(found[1].rstrip(".")) - 1 if found else 0.0

@@ -1,4 +1,4 @@
-"""What a run tells the world: events, their traces, and figures computed from them."""
+"""Events of a run, their traces, and figures computed from them."""
 
 from naive_speculate.events.event import (
     OUTPUT_KINDS,

@@ -12,8 +12,8 @@ from naive_speculate.text import Vocabulary
 
 _INFO = tuple(field.name for field in fields(RunInfo) if field.name != "row")
 _OF_STEP = ("draft_seconds", "verify_seconds", "total_seconds", "others", "typical_distances")
-Told = list[tuple[str, list[Any]]]
-"""Fields of an event, and the lists of an outcome that hold them: one entry a draft, of the target's one more."""
+Values = list[tuple[str, list[Any]]]
+"""Fields of an event with their lists in an outcome: one entry per draft token, and one more for the target's."""
 _OF_TARGET = {"target_prob": "target_probs", "target_top": "target_tops", "target_entropy": "target_entropies"}
 _UNJUDGED = {"draft_prob": "draft_probs", "draft_top": "draft_tops", "draft_entropy": "draft_entropies"}
 _PROPOSED = _UNJUDGED | _OF_TARGET | {"expected_accept": "expected_accepts"}
@@ -24,8 +24,8 @@ _VERDICT |= {"draft_top_target": "draft_tops_target", "target_top_draft": "targe
 class Emitter:
     """Events of one sequence, in order.
 
-    While a stop string may be forming, events are held back from the first token concerned on; what the string takes with it
-    is then told as discarded. Tokens that a draft with another tokenizer does not know (`known`) are told to be such.
+    While a stop string may be forming, events from its first token on are held back; tokens of the string are then emitted as
+    discarded. If the draft has another tokenizer, tokens outside `known` are marked as unknown to it.
     """
 
     def __init__(self, vocabulary: Vocabulary, info: RunInfo, known: Collection[int] | None = None) -> None:
@@ -36,44 +36,44 @@ class Emitter:
         self._began = time.perf_counter()
         self._summary = Summary()
         self._held: list[Event] = []
-        self._held_from = 0  # where the text of the held events begins
+        self._held_from = 0  # length of the text before the held events
         self._count = 0
         self.over = False
 
     def started(self) -> list[Event]:
-        """The event that opens the run, which begins now."""
+        """The `started` event; the run's clock starts now."""
         self._began = time.perf_counter()
-        told = {name: getattr(self._info, name) for name in _INFO}
-        return self._release([Event(EventKind.STARTED, self.row, 0.0, schema_version=SCHEMA_VERSION, **told)], None)
+        inputs = {name: getattr(self._info, name) for name in _INFO}
+        return self._release([Event(EventKind.STARTED, self.row, 0.0, schema_version=SCHEMA_VERSION, **inputs)], None)
 
     def step(self, record: StepRecord) -> list[Event]:
-        """A step's events, as far as they can be told now."""
+        """A step's events, as far as they can be emitted now."""
         outcome, finish = record.outcome, record.finish_reason
         if not outcome.token_ids:
             return []
-        at, drafts, kept, texts = record.ended_at - self._began, outcome.draft_token_ids, outcome.num_accepted, record.texts
-        proposed = _told(outcome, _PROPOSED)
-        judged = proposed + _told(outcome, _VERDICT)
-        events = [self._draft(EventKind.PROPOSED, at, record, place, proposed) for place in range(len(drafts))]
+        at, drafts, accepted, texts = record.ended_at - self._began, outcome.draft_token_ids, outcome.num_accepted, record.texts
+        proposed = _values(outcome, _PROPOSED)
+        judged = proposed + _values(outcome, _VERDICT)
+        events = [self._draft(EventKind.PROPOSED, at, record, index, proposed) for index in range(len(drafts))]
         if outcome.copied_from is not None:
-            for place, event in enumerate(events):
-                event.copied_from = outcome.copied_from + place
-        for place in range(kept):
-            if place < len(texts):
-                events.append(self._draft(EventKind.ACCEPTED, at, record, place, judged, text=texts[place]))
-                self._add_logprobs(events[-1], outcome, place)
+            for index, event in enumerate(events):
+                event.copied_from = outcome.copied_from + index
+        for index in range(accepted):
+            if index < len(texts):
+                events.append(self._draft(EventKind.ACCEPTED, at, record, index, judged, text=texts[index]))
+                self._add_logprobs(events[-1], outcome, index)
             else:
-                events.append(self._draft(EventKind.DISCARDED, at, record, place, judged, reason=str(finish)))
-        if kept < len(drafts):
-            events.append(self._draft(EventKind.REJECTED, at, record, kept, judged))
+                events.append(self._draft(EventKind.DISCARDED, at, record, index, judged, reason=str(finish)))
+        if accepted < len(drafts):
+            events.append(self._draft(EventKind.REJECTED, at, record, accepted, judged))
             events[-1].residual_top = outcome.residual_top
-            told = judged if outcome.judges_all else _told(outcome, _UNJUDGED)
-            for place in range(kept + 1, len(drafts)):
-                events.append(self._draft(EventKind.DISCARDED, at, record, place, told, reason="rejected"))
+            values = judged if outcome.judges_all else _values(outcome, _UNJUDGED)
+            for index in range(accepted + 1, len(drafts)):
+                events.append(self._draft(EventKind.DISCARDED, at, record, index, values, reason="rejected"))
         if outcome.obstacle is None:
             events.append(self._next_token(at, record))
         own = {name: getattr(outcome, name) for name in _OF_STEP}
-        events.append(Event(EventKind.STEP, self.row, at, record.number, num_draft=len(drafts), num_accepted=kept, **own))
+        events.append(Event(EventKind.STEP, self.row, at, record.number, num_draft=len(drafts), num_accepted=accepted, **own))
         self._count += len(texts)
         if record.text_end is not None:
             self._held += events
@@ -88,7 +88,7 @@ class Emitter:
         prompt_logprobs: list[dict[int, Logprob] | None] | None = None,
         stop_reason: int | str | None = None,
     ) -> list[Event]:
-        """The event that closes the run; whatever was held back comes before it."""
+        """The `finished` event, after all held events."""
         self.over = True
         events = self._release([], None)
         metrics = self._summary.metrics.to_dict()
@@ -97,45 +97,45 @@ class Emitter:
         end.prompt_logprobs, end.stop_reason = prompt_logprobs, stop_reason
         return [*events, end]
 
-    def _token(self, kind: EventKind, at: float, record: StepRecord, place: int, token_id: int, text: str) -> Event:
-        event = Event(kind, self.row, at, record.number, place, self._count + place, token_id)
+    def _token(self, kind: EventKind, at: float, record: StepRecord, index: int, token_id: int, text: str) -> Event:
+        event = Event(kind, self.row, at, record.number, index, self._count + index, token_id)
         event.token = self._vocabulary.piece(token_id)
         event.text = text
         if self._known is not None and token_id not in self._known:
             event.unknown_to_draft = True
         return event
 
-    def _draft(self, kind: EventKind, at: float, record: StepRecord, place: int, told: Told, **own: str | None) -> Event:
-        """A drafted token's event, with what is told of it and fields of its own."""
-        text = own.get("text", record.draft_texts[place])
-        event = self._token(kind, at, record, place, record.outcome.draft_token_ids[place], text or "")
+    def _draft(self, kind: EventKind, at: float, record: StepRecord, index: int, fields: Values, **own: str | None) -> Event:
+        """A draft token's event, with these fields of the outcome and its own text or reason."""
+        text = own.get("text", record.draft_texts[index])
+        event = self._token(kind, at, record, index, record.outcome.draft_token_ids[index], text or "")
         event.reason = own.get("reason")
-        for name, values in told:
-            setattr(event, name, values[place])
+        for name, values in fields:
+            setattr(event, name, values[index])
         return event
 
     def _next_token(self, at: float, record: StepRecord) -> Event:
-        outcome, place = record.outcome, record.outcome.num_accepted
-        resampled = place < len(outcome.draft_token_ids)
-        if len(record.texts) > place:
+        outcome, index = record.outcome, record.outcome.num_accepted
+        resampled = index < len(outcome.draft_token_ids)
+        if len(record.texts) > index:
             kind = EventKind.RESAMPLED if resampled else EventKind.BONUS
-            event = self._token(kind, at, record, place, outcome.next_token_id, record.texts[place])
+            event = self._token(kind, at, record, index, outcome.next_token_id, record.texts[index])
             event.residual_top = outcome.residual_top if resampled else None
-            self._add_logprobs(event, outcome, place)
+            self._add_logprobs(event, outcome, index)
         else:
             text = self._vocabulary.text_of(outcome.next_token_id)
-            event = self._token(EventKind.DISCARDED, at, record, place, outcome.next_token_id, text)
+            event = self._token(EventKind.DISCARDED, at, record, index, outcome.next_token_id, text)
             event.reason = str(record.finish_reason)
-        for name, values in _told(outcome, _OF_TARGET):
-            setattr(event, name, values[len(outcome.draft_token_ids)])  # its numbers stand after the drafts'
+        for name, values in _values(outcome, _OF_TARGET):
+            setattr(event, name, values[len(outcome.draft_token_ids)])  # after those of the draft tokens
         return event
 
-    def _add_logprobs(self, event: Event, outcome: Outcome, place: int) -> None:
+    def _add_logprobs(self, event: Event, outcome: Outcome, index: int) -> None:
         if outcome.logprobs is not None and self._info.settings["logprobs"] is not None:
-            event.logprobs = outcome.logprobs[place]
+            event.logprobs = outcome.logprobs[index]
 
     def _release(self, events: list[Event], settled: int | None) -> list[Event]:
-        """Add events to those held back and take out what can be told: all, or what lies in the settled part of the text."""
+        """Add events to the held ones and release all, or those in the settled part of the text."""
         self._held += events
         keep_from = len(self._held)
         if settled is not None:
@@ -153,7 +153,7 @@ class Emitter:
         return out
 
     def _cut(self, at: int) -> None:
-        """End the text at `at`: a token that reaches over it is shortened, tokens after it are discarded."""
+        """End the text at `at`: a token that crosses it is shortened, later tokens are discarded."""
         begin = self._held_from
         for event in self._held:
             if event.kind not in OUTPUT_KINDS:
@@ -166,7 +166,7 @@ class Emitter:
             begin += len(text)
 
 
-def _told(outcome: Outcome, names: dict[str, str]) -> Told:
-    """What the outcome has under these names."""
+def _values(outcome: Outcome, names: dict[str, str]) -> Values:
+    """The lists of an outcome that are present, by event field."""
     found = ((name, getattr(outcome, of_all)) for name, of_all in names.items())
     return [(name, values) for name, values in found if values is not None]

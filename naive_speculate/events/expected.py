@@ -1,8 +1,7 @@
-"""Luck and skill of a run's drafts told apart: how many should have been kept, beside how many were.
+"""Expected and observed acceptance of a run's draft tokens: separates luck from the draft's quality.
 
-At every place that was judged, a draft was to be kept with the probability α that its event tells as `expected_accept`,
-whatever had happened before. So kept − Σ α is a martingale, and the variance of the kept drafts around their expected number
-is Σ α(1 − α).
+Every judged draft token is accepted with probability α (`expected_accept`), whatever happened before. So accepted − Σ α is a
+martingale, and the variance of the accepted number around its expectation is Σ α(1 − α).
 """
 
 import math
@@ -16,16 +15,16 @@ from naive_speculate.theory import expected_tokens
 
 @dataclass(frozen=True, slots=True)
 class ExpectedAcceptance:
-    """What the drafts of a run were worth.
+    """Expected and observed acceptance of a run's draft tokens.
 
     Attributes:
-        judged: Drafts that the verifier judged.
-        kept: Those that it kept.
-        expected: How many of them were to be kept: Σ α over the judged places.
-        variance: Of the kept ones around that: Σ α(1 − α).
-        by_place: Mean α at each place of the window, over the rounds that reached it.
-        one_by_one: Whether drafts were judged one by one. Block verification does not: then `expected` is what judging them so
-            would keep, and the kept ones do not vary around it.
+        judged: Draft tokens that the verifier judged.
+        kept: Accepted draft tokens.
+        expected: Expected number of accepted ones: Σ α over the judged tokens.
+        variance: Variance of the accepted number: Σ α(1 − α).
+        by_place: Mean α per index of the window, over the steps that reached it.
+        one_by_one: Whether tokens were judged one by one. Block verification judges windows as a whole; then `expected` is the
+            value for judging one by one, and the accepted number does not vary around it.
     """
 
     judged: int
@@ -37,43 +36,46 @@ class ExpectedAcceptance:
 
     @property
     def alpha(self) -> float:
-        """The drafts' exact α: the mean over the judged places."""
+        """The exact α: the mean over the judged tokens."""
         return self.expected / self.judged
 
     @property
     def deviation(self) -> float:
-        """One standard deviation of the observed α around the exact one, in as many verdicts."""
+        """Standard deviation of the observed α for this number of verdicts."""
         return math.sqrt(self.variance) / self.judged
 
     @property
     def observed(self) -> float:
-        """The α that was seen: kept ÷ judged."""
+        """The observed α: accepted ÷ judged."""
         return self.kept / self.judged
 
     @property
     def luck(self) -> float | None:
-        """By how many standard deviations more were kept than expected; None where nothing was left to luck."""
+        """Accepted minus expected, in standard deviations; None where nothing was random."""
         if not self.one_by_one or self.variance <= 0:
             return None
         return (self.kept - self.expected) / math.sqrt(self.variance)
 
     def expected_tokens(self, k: int) -> float:
-        """Tokens that a round with k such drafts gives on average: equation 1 of Leviathan et al. 2023."""
+        """Mean tokens of a step with k such draft tokens: equation 1 of Leviathan et al. 2023."""
         return expected_tokens(self.alpha, k)
 
     def __str__(self) -> str:
-        """In a sentence."""
+        """One sentence."""
         if not self.one_by_one:
             return f"judged one by one, this draft's α would be {self.alpha:.2f}; windows are judged as a whole"
         if self.luck is None:
-            return f"this draft's α is {self.alpha:.2f}, and nothing was left to luck"
-        return f"this draft's α is {self.alpha:.2f} ± {self.deviation:.2f}; seen was {self.observed:.2f}"
+            return f"this draft's α is {self.alpha:.2f}, with nothing random"
+        return f"this draft's α is {self.alpha:.2f} ± {self.deviation:.2f}; observed {self.observed:.2f}"
 
 
 def expected_acceptance(events: Iterable[Event], row: int | None = None) -> ExpectedAcceptance | None:
-    """What the drafts of a run, whole or so far, were worth: of one sequence, or counting every event without a row. None where
-    nothing was judged, or the events do not tell."""
-    drafted: dict[int, list[float | None]] = defaultdict(list)  # of the rounds that go on, by row
+    """Expected acceptance from the events so far, of one row or of all.
+
+    Returns:
+        ExpectedAcceptance: None where nothing was judged, or the events lack `expected_accept`.
+    """
+    drafted: dict[int, list[float | None]] = defaultdict(list)  # of the current step, by row
     alphas: list[list[float]] = []
     kept, one_by_one = 0, True
     for event in events:
@@ -88,10 +90,10 @@ def expected_acceptance(events: Iterable[Event], row: int | None = None) -> Expe
         elif event.kind == EventKind.STEP:
             accepted = event.num_accepted or 0
             judged = drafted.pop(event.row, [])[: accepted + 1]
-            told = [min(1.0, max(0.0, alpha)) for alpha in judged if alpha is not None]  # a loaded trace may claim anything
-            if len(told) < min(event.num_draft or 0, accepted + 1):
+            known = [min(1.0, max(0.0, alpha)) for alpha in judged if alpha is not None]  # a loaded trace may hold any number
+            if len(known) < min(event.num_draft or 0, accepted + 1):
                 return None
-            alphas.append(told)
+            alphas.append(known)
             kept += accepted
     total = sum(map(len, alphas))
     if not total:

@@ -1,4 +1,4 @@
-"""One round as a drawing for a slide: what was drafted, what both models gave it, how it was judged, and what came out. SVG."""
+"""One step as an SVG drawing for a slide: draft tokens, both models' probabilities, verdicts, and output."""
 
 import html
 from collections.abc import Iterable, Iterator
@@ -11,20 +11,20 @@ from naive_speculate.text import visible
 _LEFT, _RIGHT, _LEAST_COLUMN, _LONGEST = 96, 20, 112, 20
 _TOP, _BAR, _BAR_WIDTH = 64, 90, 26
 _FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif"
-_USUAL = {"top_p": 1.0, "drafter": "model"}  # not worth a word
+_USUAL = {"top_p": 1.0, "drafter": "model"}  # defaults, not shown
 _DASHES = {"dotted": "1.5 2.5", "dashed": "5 3"}
 
 
-def round_svg(events: Iterable[Event], step: int, row: int = 0) -> str:
-    """The drawing of a step of a run, on white, its parameters in the caption; whatever a model wrote is escaped.
+def step_svg(events: Iterable[Event], step: int, row: int = 0) -> str:
+    """The drawing of a step, on white, with its parameters in the caption; all text is escaped.
 
     Raises:
-        ValueError: If the events have no token of such a round.
+        ValueError: If the events have no token of this step.
     """
     own = [event for event in events if event.row == row]
     tokens = [event for event in own if event.step == step and event.kind in TOKEN_KINDS and event.token_id is not None]
     if not tokens:
-        raise ValueError(f"step must be the number of a round with tokens, got {step!r:.80} for row {row!r:.80}")
+        raise ValueError(f"step must be the number of a step with tokens, got {step!r:.80} for row {row!r:.80}")
     started = next((event for event in own if event.kind == EventKind.STARTED), None)
     drafts = [event for event in tokens if event.kind == EventKind.PROPOSED]
     judged = {event.index: event for event in tokens if event.kind not in (EventKind.PROPOSED, *_NEXT)}
@@ -60,7 +60,7 @@ def round_svg(events: Iterable[Event], step: int, row: int = 0) -> str:
     body += [_words(_RIGHT, output + 92 + 18 * line, text, size=13, color=LIGHT.muted) for line, text in enumerate(caption)]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'font-family="{_FONT}" role="img"><title>Round {step + 1}</title>'
+        f'font-family="{_FONT}" role="img"><title>Step {step + 1}</title>'
         f'<rect width="{width}" height="{height}" fill="{LIGHT.page}"/>{"".join(body)}</svg>\n'
     )
 
@@ -73,7 +73,7 @@ def _text(event: Event) -> str:
 
 
 def _before(own: list[Event], started: Event | None, step: int, room: int) -> str:
-    """The text before the round, as much of its end as there is room for."""
+    """The end of the text before the step, as long as fits."""
     prompt = (started.prompt or "".join(started.prompt_texts or [])) if started else ""
     text = prompt + "".join(e.text or "" for e in own if e.kind in OUTPUT_KINDS and e.step is not None and e.step < step)
     return visible(text if len(text) < room else "…" + text[len(text) - room + 1 :], room)
@@ -81,12 +81,12 @@ def _before(own: list[Event], started: Event | None, step: int, room: int) -> st
 
 def _caption(own: list[Event], started: Event | None, step: int) -> str:
     settings, models = (started.settings or {}, started.models or {}) if started else ({}, {})
-    rounds = sum(event.kind == EventKind.STEP for event in own)
-    parts = [f"Round {step + 1} of {max(rounds, step + 1)}"]
+    steps = sum(event.kind == EventKind.STEP for event in own)
+    parts = [f"Step {step + 1} of {max(steps, step + 1)}"]
     parts += [str(settings[name]).replace("_", " ") for name in ("verify_strategy",) if name in settings]
     named = (("num_draft_tokens", "k ="), ("temperature", "temperature"), ("top_p", "top-p"), ("drafter", "drafter"))
-    told = {name: words for name, words in named if settings.get(name) not in (None, _USUAL.get(name))}
-    parts += [f"{words} {settings[name]}".replace("_", " ") for name, words in told.items()]
+    shown = {name: words for name, words in named if settings.get(name) not in (None, _USUAL.get(name))}
+    parts += [f"{words} {settings[name]}".replace("_", " ") for name, words in shown.items()]
     if started is not None and started.seed is not None:
         parts.append(f"seed {started.seed}")
     parts += [f"{role}: {name}" for role, name in models.items()]
@@ -101,7 +101,7 @@ def _words(
 
 
 def _box(middle: float, top: float, width: float, event: Event, kind: str) -> list[str]:
-    """A token with its kind's colour, and its line as on the page."""
+    """A token in its kind's colour and line style."""
     style, text = STYLES[kind], _text(event)
     line = next((dashes for name, dashes in _DASHES.items() if name in style.line), "")
     drawn = f' stroke-dasharray="{line}"' if line else ""
@@ -113,7 +113,7 @@ def _box(middle: float, top: float, width: float, event: Event, kind: str) -> li
 
 
 def _came(middle: float, top: float, width: float, event: Event) -> list[str]:
-    """A token of the output, and what it is called."""
+    """A token of the output, with the label of its kind."""
     style = STYLES[event.kind]
     label = _words(middle, top + 54, f"{style.mark} {style.label}", size=13, color=style.light, anchor="middle")
     return [*_box(middle, top, width, event, event.kind), label]
@@ -127,7 +127,7 @@ def _key(top: float) -> Iterator[str]:
 
 
 def _bars(middle: float, base: float, draft: Event | None, verdict: Event | None) -> list[str]:
-    """q and p of a token; p of a draft that was never judged speaks of a text that no longer exists."""
+    """q and p of a token; without p for an unjudged draft token, whose context was rejected."""
     judged = verdict is not None and (verdict.kind != EventKind.DISCARDED or verdict.accept_prob is not None)
     p = verdict.target_prob if judged and verdict is not None else None
     q = draft.draft_prob if draft is not None else None
@@ -153,7 +153,7 @@ def _verdict(middle: float, top: float, verdict: Event | None) -> list[str]:
 
 
 def _reasons(verdict: Event) -> list[str]:
-    """The numbers that decided."""
+    """The numbers of the verdict."""
     accept, u = verdict.accept_prob, verdict.uniform
     if accept is None:
         return []

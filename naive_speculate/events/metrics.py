@@ -1,4 +1,4 @@
-"""Numbers of a run, from its events alone, so that a replayed trace gives the same ones as the live run.
+"""Figures of a run, from its events alone, so that a replayed trace gives the same ones as the live run.
 
 Names follow vLLM's per-request speculative-decoding metrics; `alpha` is the acceptance rate of Leviathan et al. 2023
 (arXiv 2211.17192, definition 3.1 and section 3.5).
@@ -19,18 +19,17 @@ class Metrics:
     Attributes:
         num_generated_tokens: Tokens of the output.
         num_spec_steps: Steps (target forwards after the prefill), plain ones included.
-        num_draft_tokens: Drafted tokens.
-        num_accepted_draft_tokens: Drafted tokens that the verifier kept.
-        num_rejected_draft_tokens: Drafted tokens that the verifier refused; those after them were never judged.
+        num_draft_tokens: Draft tokens.
+        num_accepted_draft_tokens: Accepted draft tokens.
+        num_rejected_draft_tokens: Rejected draft tokens; those after them are discarded unjudged.
         draft_acceptance_rate: Accepted ÷ drafted; None where nothing was drafted.
-        mean_acceptance_length: Tokens a step gave on average, the next token included.
-        acceptance_histogram: Number of steps with 0, 1, 2 … accepted drafts.
+        mean_acceptance_length: Mean tokens per step, the last token included.
+        acceptance_histogram: Number of steps with 0, 1, 2 … accepted draft tokens.
         alpha: Accepted ÷ (accepted + rejected), an estimate of the paper's α; None where nothing was judged.
-        acceptance_rate_per_position: Of the windows whose drafts before this place were all kept, the share that kept this
-            one too; None for a place that was never reached. This is the conditional rate.
-        unconditional_acceptance_rate_per_position: Of all windows with drafts, the share whose draft at this place was kept:
-            what vLLM calls per-position acceptance rate. It falls from place to place, for a draft counts only behind kept
-            ones.
+        acceptance_rate_per_position: The conditional rate per index: of the windows that accepted all earlier draft tokens,
+            the share that accepted this one too; None for an index that was never reached.
+        unconditional_acceptance_rate_per_position: Of all windows with draft tokens, the share that accepted the one at this
+            index; vLLM's per-position acceptance rate. It never rises with the index.
         tokens_per_second: Output tokens ÷ seconds from the run's start to its last step.
         draft_seconds, verify_seconds, total_seconds: Sums over the steps.
         time_to_first_token: Seconds from the run's start to the end of the step that gave the first token.
@@ -59,16 +58,16 @@ class Metrics:
 
 
 class Summary:
-    """The figures of a run that goes on, or of one row of it: takes its events one by one, each in constant time."""
+    """The figures of a run, or of one row, so far: takes events one by one, each in constant time."""
 
     def __init__(self, row: int | None = None) -> None:
         self._row = row
         self._counts = Metrics()
         self._last_time = 0.0
-        self._kept_whole: list[int] = []  # by length, the windows whose drafts were all accepted
+        self._accepted_whole: list[int] = []  # by length, the fully accepted windows
 
     def add(self, event: Event) -> None:
-        """Take in the run's next event."""
+        """Add the run's next event."""
         if self._row is not None and event.row != self._row:
             return
         m = self._counts
@@ -80,9 +79,9 @@ class Summary:
             drafted, accepted = event.num_draft or 0, event.num_accepted or 0
             longer = drafted + 1 - len(m.acceptance_histogram)
             m.acceptance_histogram += [0] * longer
-            self._kept_whole += [0] * longer
+            self._accepted_whole += [0] * longer
             m.acceptance_histogram[accepted] += 1
-            self._kept_whole[drafted] += accepted == drafted
+            self._accepted_whole[drafted] += accepted == drafted
             m.num_spec_steps += 1
             m.num_draft_tokens += drafted
             m.num_accepted_draft_tokens += accepted
@@ -95,7 +94,7 @@ class Summary:
 
     @property
     def metrics(self) -> Metrics:
-        """The figures so far. To ask takes time of the longest window, however many events there were."""
+        """The figures so far; takes time proportional to the longest window, not to the number of events."""
         m = replace(self._counts, acceptance_histogram=list(self._counts.acceptance_histogram))
         judged = m.num_accepted_draft_tokens + m.num_rejected_draft_tokens
         if m.num_draft_tokens:
@@ -104,20 +103,21 @@ class Summary:
             m.alpha = m.num_accepted_draft_tokens / judged
         if m.num_spec_steps:
             m.mean_acceptance_length = (m.num_accepted_draft_tokens + m.num_spec_steps) / m.num_spec_steps
-            kept = list(accumulate(m.acceptance_histogram[:0:-1]))[::-1]  # by place, the windows that kept the draft there
-            drafted = m.num_spec_steps - self._kept_whole[0]  # a window of no drafts is kept whole, and is none
-            m.unconditional_acceptance_rate_per_position = [here / drafted for here in kept]
-            # Windows that a rejection or their own length ended before a place do not reach it.
-            before = zip([m.num_spec_steps, *kept], self._kept_whole, strict=True)
+            accepted = list(accumulate(m.acceptance_histogram[:0:-1]))[::-1]  # windows, by index
+            drafted = m.num_spec_steps - self._accepted_whole[0]  # empty windows do not count
+            m.unconditional_acceptance_rate_per_position = [here / drafted for here in accepted]
+            # Windows that ended before an index, by a rejection or their length, do not reach it.
+            before = zip([m.num_spec_steps, *accepted], self._accepted_whole, strict=True)
             reached = [left - ended_whole for left, ended_whole in before]
-            m.acceptance_rate_per_position = [here / all_ if all_ else None for here, all_ in zip(kept, reached, strict=False)]
+            pairs = zip(accepted, reached, strict=False)
+            m.acceptance_rate_per_position = [here / all_ if all_ else None for here, all_ in pairs]
         if self._last_time > 0:
             m.tokens_per_second = m.num_generated_tokens / self._last_time
         return m
 
 
 def summarize(events: Iterable[Event], row: int | None = None) -> Metrics:
-    """The figures of a run, whole or so far: of one sequence, or counting every event without a row."""
+    """The figures of a run so far, of one row or of all."""
     summary = Summary(row)
     for event in events:
         summary.add(event)

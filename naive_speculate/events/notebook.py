@@ -1,4 +1,4 @@
-"""A run as a piece of HTML that needs nothing else, for notebooks and for other people's pages: every token as it fared."""
+"""A run as self-contained HTML for notebooks and other pages: every token with its verdict."""
 
 import html
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from naive_speculate.events.metrics import Metrics, summarize
 from naive_speculate.palette import LIGHT, PROMPT, STYLES, Style
 
 MAX_TOKENS = 5000
-"""A notebook with more spans than that scrolls badly; the rest is counted."""
+"""Most tokens shown, since more make notebooks slow; the rest is counted."""
 _SHOWN = TOKEN_KINDS - {EventKind.PROPOSED}
 _BOX = (
     f"font:16px/1.75 system-ui,sans-serif;color:{LIGHT.ink};background:{LIGHT.page};border:1px solid {LIGHT.rule};"
@@ -19,8 +19,7 @@ _TEXT = "margin:0 0 8px;white-space:pre-wrap;overflow-wrap:anywhere"
 
 
 def to_html(events: Iterable[Event]) -> str:
-    """The text of a run, whole or so far, refused drafts struck through, a legend and the figures; whatever a model wrote is
-    escaped. Of a batch, each row's text stands by itself."""
+    """The text of a run with rejected draft tokens struck through, a legend and the figures, per row; all text is escaped."""
     rows = sorted(events, key=lambda event: event.row)
     parts = [_row(list(own)) for _, own in groupby(rows, key=lambda event: event.row)]
     legend = " ".join(_span(style, f"{style.mark} {style.label}") for style in (PROMPT, *(STYLES[kind] for kind in _LEGEND)))
@@ -44,10 +43,10 @@ def _row(events: list[Event]) -> str:
 def _token(event: Event) -> str:
     text = event.text or ""
     if event.kind not in OUTPUT_KINDS:
-        text = text.replace("\n", "⏎")  # a line break that is not part of the text breaks no line
+        text = text.replace("\n", "⏎")  # not part of the text, so it must not break the line
     numbers = (("p", event.target_prob), ("q", event.draft_prob), ("u", event.uniform))
-    said = ", ".join([STYLES[event.kind].label, *(f"{name} = {value:.3g}" for name, value in numbers if value is not None)])
-    return _span(STYLES[event.kind], text, said, "del" if event.kind == EventKind.REJECTED else "span")
+    title = ", ".join([STYLES[event.kind].label, *(f"{name} = {value:.3g}" for name, value in numbers if value is not None)])
+    return _span(STYLES[event.kind], text, title, "del" if event.kind == EventKind.REJECTED else "span")
 
 
 def _span(style: Style, text: str, title: str = "", tag: str = "span") -> str:
@@ -60,7 +59,8 @@ def _figures(metrics: Metrics) -> str:
     parts = [f"{metrics.num_generated_tokens:,} tokens in {metrics.num_spec_steps:,} target passes"]
     if metrics.alpha is not None:
         judged = metrics.num_accepted_draft_tokens + metrics.num_rejected_draft_tokens
-        parts.append(f"{metrics.num_accepted_draft_tokens:,} of {judged:,} judged drafts kept (α = {metrics.alpha:.2f})")
+        accepted = metrics.num_accepted_draft_tokens
+        parts.append(f"{accepted:,} of {judged:,} judged draft tokens accepted (α = {metrics.alpha:.2f})")
     if metrics.tokens_per_second is not None:
         parts.append(f"{metrics.tokens_per_second:,.0f} tokens/s")
     return " · ".join(parts)

@@ -1,8 +1,8 @@
-"""Speedup from traces of the same prompt and settings decoded in turn: plain, with drafts, plain, …
+"""Speedup from traces of the same prompt and settings, decoded alternately: plain, with drafts, plain, …
 
-Only rounds after the first are compared, since a run's first round takes in the prompt. A round counts with the median time of
-the rounds with as many drafts in the same run, so that what else the machine did in between spoils little; how far the figure
-can be trusted is found by drawing rounds, and neighbouring plain runs, again and again (bootstrap).
+The first step of a run processes the prompt and is left out. Each step counts with the median time of the run's steps with the
+same number of draft tokens, which reduces disturbance by other programs. The interval is found by bootstrap over steps and
+adjacent plain runs.
 """
 
 import random
@@ -14,14 +14,14 @@ from statistics import fmean, median
 
 from naive_speculate.events.event import Event, EventKind, MeasuredSpeedup
 
-LEAST_ROUNDS = 4
-"""A run with fewer rounds after its first is too short to be timed."""
+LEAST_STEPS = 4
+"""Least steps after the first of a run that is timed."""
 _DRAWS = 300
 _RANGE = 0.9
 
 
 @dataclass(frozen=True)
-class _Round:
+class _Step:
     drafts: int
     tokens: int
     seconds: float
@@ -30,26 +30,26 @@ class _Round:
 
 
 def compare(plain: Sequence[Iterable[Event]], drafted: Sequence[Iterable[Event]], machine: str) -> MeasuredSpeedup | None:
-    """What drafting gained on this machine. There is one drafted trace fewer: each was decoded between two plain ones.
+    """The speedup of drafting on this machine; each drafted trace was decoded between two plain ones.
 
     Returns:
-        MeasuredSpeedup: The figure; None where a run is too short for one.
+        MeasuredSpeedup: None where a run is too short.
 
     Raises:
-        ValueError: If the numbers of traces do not fit.
+        ValueError: If there is not exactly one plain trace more.
     """
     if not drafted or len(plain) != len(drafted) + 1:
         raise ValueError(f"plain must have one trace more than drafted, got {len(plain)} and {len(drafted)}")
-    slow, fast = [_rounds(trace) for trace in plain], [_rounds(trace) for trace in drafted]
-    if min(map(len, slow + fast)) < LEAST_ROUNDS or any(r.seconds <= 0 for run in slow + fast for r in run):
+    slow, fast = [_steps(trace) for trace in plain], [_steps(trace) for trace in drafted]
+    if min(map(len, slow + fast)) < LEAST_STEPS or any(r.seconds <= 0 for run in slow + fast for r in run):
         return None
-    plain_seconds = fmean(map(_seconds_a_token, slow))
-    seconds = fmean(map(_seconds_a_token, fast))
+    plain_seconds = fmean(map(_seconds_per_token, slow))
+    seconds = fmean(map(_seconds_per_token, fast))
     value = plain_seconds / seconds
     draws = sorted(_draw(slow, fast, random.Random(number)) for number in range(_DRAWS))
     edge = round((1 - _RANGE) / 2 * _DRAWS)
-    rounds = [one for run in fast for one in run]
-    drafts = fmean(one.drafts for one in rounds)
+    steps = [one for run in fast for one in run]
+    drafts = fmean(one.drafts for one in steps)
     one_pass = fmean(_typical(run, lambda one: one.verify_seconds) for run in slow)
     drafting = fmean(_typical(run, lambda one: one.draft_seconds) for run in fast)
     checking = fmean(_typical(run, lambda one: one.verify_seconds) for run in fast)
@@ -59,53 +59,53 @@ def compare(plain: Sequence[Iterable[Event]], drafted: Sequence[Iterable[Event]]
         high=max(value, draws[-1 - edge]),
         plain_rate=1 / plain_seconds,
         rate=1 / seconds,
-        tokens_per_round=fmean(one.tokens for one in rounds),
+        tokens_per_round=fmean(one.tokens for one in steps),
         num_draft_tokens=drafts,
         verify_cost=checking / one_pass,
         draft_cost=drafting / drafts / one_pass if drafts else None,
-        tokens=sum(one.tokens for one in rounds),
+        tokens=sum(one.tokens for one in steps),
         machine=machine,
     )
 
 
 def plain_rates(plain: Sequence[Iterable[Event]]) -> list[float]:
-    """Tokens a second of each plain trace; those of a quiet machine are alike. Empty where one is too short."""
-    runs = [_rounds(trace) for trace in plain]
-    if min(map(len, runs), default=0) < LEAST_ROUNDS:
+    """Tokens per second of each plain trace; they agree on a quiet machine. Empty if one is too short."""
+    runs = [_steps(trace) for trace in plain]
+    if min(map(len, runs), default=0) < LEAST_STEPS:
         return []
-    return [1 / max(_seconds_a_token(run), 1e-9) for run in runs]
+    return [1 / max(_seconds_per_token(run), 1e-9) for run in runs]
 
 
-def _rounds(trace: Iterable[Event]) -> list[_Round]:
-    """The rounds after the first. A round lasts from the end of the one before: what is done between two belongs to it."""
-    steps = [event for event in trace if event.kind == EventKind.STEP]
+def _steps(trace: Iterable[Event]) -> list[_Step]:
+    """The steps after the first, each timed from the end of the previous one."""
+    events = [event for event in trace if event.kind == EventKind.STEP]
     return [
-        _Round(
+        _Step(
             drafts=step.num_draft or 0,
             tokens=(step.num_accepted or 0) + 1,
             seconds=step.time - before.time,
             draft_seconds=step.draft_seconds or 0.0 if step.num_draft else 0.0,
             verify_seconds=step.verify_seconds or 0.0,
         )
-        for before, step in pairwise(steps)
+        for before, step in pairwise(events)
     ]
 
 
-def _typical(rounds: Sequence[_Round], what: Callable[[_Round], float]) -> float:
-    """What a round takes on average, each taken for the median of those with as many drafts."""
+def _typical(steps: Sequence[_Step], what: Callable[[_Step], float]) -> float:
+    """The mean of a step's quantity, each replaced by the median of steps with the same number of draft tokens."""
     alike = defaultdict(list)
-    for one in rounds:
+    for one in steps:
         alike[one.drafts].append(what(one))
-    return sum(len(found) * median(found) for found in alike.values()) / len(rounds)
+    return sum(len(found) * median(found) for found in alike.values()) / len(steps)
 
 
-def _seconds_a_token(rounds: Sequence[_Round]) -> float:
-    return _typical(rounds, lambda one: one.seconds) / fmean(one.tokens for one in rounds)
+def _seconds_per_token(steps: Sequence[_Step]) -> float:
+    return _typical(steps, lambda one: one.seconds) / fmean(one.tokens for one in steps)
 
 
-def _draw(slow: Sequence[Sequence[_Round]], fast: Sequence[Sequence[_Round]], dice: random.Random) -> float:
-    """The figure as it might as well have been: rounds drawn again, of a run with drafts and of a plain one beside it."""
-    at = dice.randrange(len(fast))
-    beside = slow[at + dice.randrange(2)]
-    some = [dice.choices(run, k=len(run)) for run in (beside, fast[at])]
-    return _seconds_a_token(some[0]) / _seconds_a_token(some[1])
+def _draw(slow: Sequence[Sequence[_Step]], fast: Sequence[Sequence[_Step]], source: random.Random) -> float:
+    """A bootstrap draw: steps drawn with replacement from a drafted run and an adjacent plain run."""
+    at = source.randrange(len(fast))
+    adjacent = slow[at + source.randrange(2)]
+    some = [source.choices(run, k=len(run)) for run in (adjacent, fast[at])]
+    return _seconds_per_token(some[0]) / _seconds_per_token(some[1])

@@ -1,4 +1,4 @@
-"""A recorded run: its events, in order, saved as one JSON object a line."""
+"""A recorded run: its events, in order, saved as one JSON object per line."""
 
 import json
 import math
@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from naive_speculate.events.event import OUTPUT_KINDS, SCHEMA_VERSION, Event, EventKind
 from naive_speculate.events.expected import ExpectedAcceptance, expected_acceptance
-from naive_speculate.events.figure import round_svg
+from naive_speculate.events.figure import step_svg
 from naive_speculate.events.metrics import Metrics, summarize
 from naive_speculate.events.notebook import to_html
 
@@ -19,10 +19,7 @@ _EVENT = TypeAdapter(Event)
 
 
 class Trace:
-    """The events of a run.
-
-    A trace behaves as a sequence of `Event`; what it says of the run is computed from them, live or loaded.
-    """
+    """The events of a run, as a sequence; all properties are computed from them, live or loaded."""
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self.events: list[Event] = list(events)
@@ -45,7 +42,7 @@ class Trace:
         return Trace(event for event in self.events if event.row == row)
 
     def _repr_html_(self) -> str:
-        """How a notebook shows it."""
+        """The HTML in a notebook."""
         return to_html(self.events)
 
     @property
@@ -60,17 +57,17 @@ class Trace:
 
     @property
     def started(self) -> Event | None:
-        """The event with the run's settings, where it has one."""
+        """The event with the run's settings, if there is one."""
         return next((event for event in self.events if event.kind == EventKind.STARTED), None)
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the run was started with; empty where the trace does not say."""
+        """The run's settings; empty if unknown."""
         return (self.started.settings if self.started else None) or {}
 
     @property
     def finished(self) -> Event | None:
-        """The event that ended the run; None while it goes on."""
+        """The event that ended the run; None before."""
         return next((event for event in reversed(self.events) if event.kind == EventKind.FINISHED), None)
 
     @property
@@ -80,19 +77,19 @@ class Trace:
 
     @property
     def expected_acceptance(self) -> ExpectedAcceptance | None:
-        """How many drafts should have been kept, beside how many were; None where the trace does not tell."""
+        """Expected and observed acceptance; None if unknown."""
         return expected_acceptance(self.events)
 
     def to_svg(self, step: int, row: int = 0) -> str:
-        """A round, by its number from 0, as a drawing for a slide: drafts, both models' probabilities, verdicts, what came out.
+        """A step, by its number from 0, as an SVG drawing for a slide; see `step_svg`.
 
         Raises:
-            ValueError: If there is no such round.
+            ValueError: If there is no such step.
         """
-        return round_svg(self.events, step, row)
+        return step_svg(self.events, step, row)
 
     def to_jsonl(self) -> str:
-        """The trace as text, one JSON object a line."""
+        """The trace as text, one JSON object per line."""
         return "".join(dumps(event) + "\n" for event in self.events)
 
     @classmethod
@@ -100,12 +97,12 @@ class Trace:
         """Read a trace back.
 
         Args:
-            text: One JSON object a line.
-            max_line: Longer lines, in characters, are refused: for a stranger's trace.
-            check: Called with each event before the next line is read; may raise ValueError to refuse the trace.
+            text: One JSON object per line.
+            max_line: Most characters of a line, for traces from untrusted users.
+            check: Called with each event before the next line is read; may raise ValueError.
 
         Raises:
-            ValueError: Names the line and what is wrong with it, when the text is not a trace of a known version.
+            ValueError: Naming the line and the fault, if the text is not a trace of a supported version.
         """
         lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
         for number, line in lines:
@@ -116,7 +113,7 @@ class Trace:
             events.append(_parse_line(number, line))
             check(events[-1])
         if not events:
-            raise ValueError("trace: there is no event in it")
+            raise ValueError("trace: it contains no event")
         if events[0].kind != EventKind.STARTED:
             raise ValueError(f"trace line 1: the first event is {events[0].kind.value!r}, expected 'started'")
         return cls(events)
@@ -130,8 +127,8 @@ class Trace:
         """Read a trace from a JSONL file.
 
         Raises:
-            ValueError: When the file is not a trace; names the line.
-            OSError: When the file cannot be read.
+            ValueError: If the file is not a trace; names the line.
+            OSError: If the file cannot be read.
         """
         try:
             text = Path(path).read_text(encoding="utf-8")
@@ -146,7 +143,7 @@ def dumps(event: Event) -> str:
 
 
 def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a number that JSON knows")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _parse_float(digits: str) -> float:
@@ -169,17 +166,17 @@ def _parse_line(number: int, line: str) -> Event:
     if version is not None and (type(version) is not int or version < 1):
         raise ValueError(f"trace line {number}: schema_version must be a whole number from 1, got {version!r:.80}")
     if version is not None and version > SCHEMA_VERSION:
-        raise ValueError(f"trace line {number}: schema version {version} is newer than this program knows ({SCHEMA_VERSION})")
+        raise ValueError(f"trace line {number}: schema version {version} is newer than the supported {SCHEMA_VERSION}")
     try:
         event = _EVENT.validate_python(data)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"]) or "event"
-        raise ValueError(f"trace line {number}: {place}: {first['msg']}, got {first['input']!r:.80}") from None
+        field = ".".join(str(part) for part in first["loc"]) or "event"
+        raise ValueError(f"trace line {number}: {field}: {first['msg']}, got {first['input']!r:.80}") from None
     if event.kind == EventKind.STARTED and version is None:
         raise ValueError(f"trace line {number}: the 'started' event has no schema_version, expected {SCHEMA_VERSION}")
-    # The figures of a run count up to these two, so that nonsense here would take its memory elsewhere.
+    # Figures allocate lists of this length, so a wrong number would exhaust memory.
     drafted, accepted = event.num_draft or 0, event.num_accepted or 0
     if not 0 <= accepted <= drafted <= MAX_WINDOW:
-        raise ValueError(f"trace line {number}: num_accepted={accepted} of num_draft={drafted} cannot be")
+        raise ValueError(f"trace line {number}: num_accepted={accepted} of num_draft={drafted} is impossible")
     return event

@@ -1,4 +1,4 @@
-"""Inference basis for speculative decoding: models, caches, and the engine that generates tokens with them."""
+"""Inference for speculative decoding: models, caches, and the engine that generates tokens with them."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +36,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The one name that brings transformers' model classes along, whose import takes seconds."""
+    """Import lazily the one name that needs transformers' model classes, which takes seconds."""
     if name != "TransformersLanguageModel":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from naive_speculate.infer.transformers_model import TransformersLanguageModel

@@ -1,4 +1,4 @@
-"""Which file of a model's folder is damaged, for messages."""
+"""Finds the damaged file of a model, for messages."""
 
 import json
 import os
@@ -13,7 +13,7 @@ _SETTINGS = ("config.json", "generation_config.json", "tokenizer_config.json", "
 
 
 def damaged_file(source: str | Path) -> str | None:
-    """The first file that cannot be read of those that a model is loaded from, and why; None where all can be.
+    """The first file of a model that cannot be read, and why; None if all can be read.
 
     Args:
         source: Local folder, or Hub id whose files were downloaded.
@@ -29,7 +29,7 @@ def damaged_file(source: str | Path) -> str | None:
                 raise ValueError("it holds no JSON object")
         except SafetensorError as error:
             return f"{path.name} is damaged, or was not copied in full ({_line(error)})"
-        except Exception as error:  # of tokenizers', which have no class of their own
+        except Exception as error:  # tokenizers raises plain Exception
             return f"{path.name} is damaged ({_line(error)})"
     return None
 

@@ -1,4 +1,4 @@
-"""A cache that grows as tokens come: the plain implementation of `KVCache`."""
+"""A growing cache: the plain implementation of `KVCache`."""
 
 from collections.abc import Sequence
 
@@ -16,13 +16,13 @@ def check_crop(num_tokens_crop: int, num_tokens: int) -> None:
 
 
 def count_new(kv_states: Sequence[KVState], num_layers: int) -> int:
-    """Number of tokens that an update brings.
+    """Number of tokens of an update.
 
     Raises:
-        ValueError: If it has not as many layers as the cache, which has none while it is new, or layers differ in length.
+        ValueError: If its number of layers differs from the cache's (`num_layers`, 0 if new), or layers differ in length.
     """
     if not kv_states:
-        raise ValueError("kv_states is empty, expected one entry a layer")
+        raise ValueError("kv_states is empty, expected one entry per layer")
     if num_layers and len(kv_states) != num_layers:
         raise ValueError(f"kv_states has {len(kv_states)} layers, the cache has {num_layers}")
     counts = {tensor.shape[2] for state in kv_states for tensor in state}
@@ -32,9 +32,9 @@ def count_new(kv_states: Sequence[KVState], num_layers: int) -> int:
 
 
 class DynamicKVCache:
-    """Keys and values of equally long rows, in buffers that double when they are full.
+    """Keys and values of equally long rows, in buffers that double when full.
 
-    `crop` only moves the end back, so rolling back costs nothing; the next `update` writes over what was cropped.
+    `crop` only moves the end back, so rolling back is free; the next `update` overwrites the cropped states.
     """
 
     def __init__(self) -> None:
@@ -42,22 +42,22 @@ class DynamicKVCache:
         self._num_tokens = 0
 
     def update(self, kv_states: Sequence[KVState]) -> None:
-        """Append the keys and values of new tokens, one `KVState` a layer.
+        """Append the keys and values of new tokens, one `KVState` per layer.
 
         Raises:
-            ValueError: If the number of layers is not that of earlier updates, or shapes differ between layers.
+            ValueError: If the number of layers differs from earlier updates, or shapes differ between layers.
         """
         total = self._num_tokens + count_new(kv_states, len(self._buffers))
         if not self._buffers:
             self._buffers = [[_buffer_like(new, total) for new in state] for state in kv_states]
         for buffers, state in zip(self._buffers, kv_states, strict=True):
-            for place, new in enumerate(state):
-                buffers[place] = _grown(buffers[place], self._num_tokens, total)
-                buffers[place][:, :, self._num_tokens : total] = new
+            for index, new in enumerate(state):
+                buffers[index] = _grown(buffers[index], self._num_tokens, total)
+                buffers[index][:, :, self._num_tokens : total] = new
         self._num_tokens = total
 
     def get_kv_states(self) -> list[KVState]:
-        """The stored keys and values (views), one entry a layer; `[]` while nothing was ever stored."""
+        """The stored keys and values (views), one entry per layer; `[]` before the first update."""
         return [KVState(*(buffer[:, :, : self._num_tokens] for buffer in buffers)) for buffers in self._buffers]
 
     def get_num_tokens(self) -> int:
@@ -65,7 +65,7 @@ class DynamicKVCache:
         return self._num_tokens
 
     def crop(self, num_tokens_crop: int) -> None:
-        """Forget the latest `num_tokens_crop` tokens; a `ValueError` if there are not so many."""
+        """Remove the last `num_tokens_crop` tokens; a `ValueError` if there are fewer."""
         check_crop(num_tokens_crop, self._num_tokens)
         self._num_tokens -= num_tokens_crop
 

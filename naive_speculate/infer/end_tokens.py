@@ -1,4 +1,4 @@
-"""Which tokens end a sequence, by a model's generation configuration or its configuration."""
+"""End-of-sequence tokens, from a model's generation configuration or its configuration."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -7,19 +7,19 @@ from numbers import Integral
 from typing import Any
 
 _INNER = ("text_config", "decoder", "generator")
-"""Where a composite model's configuration holds that of its language model."""
+"""Fields of a composite model's configuration that hold its language model's."""
 _log = logging.getLogger(__name__)
 
 
 def end_tokens(generation_config: Any, config: Any, name: str) -> tuple[int, ...]:
     """The tokens at which transformers' `generate` ends.
 
-    A generation configuration decides alone, even if it names no end: so does `generate` (transformers 5.23). Without one, the
-    outer configuration decides before the inner one, whose class may have a default of its own.
+    A generation configuration decides alone, even if it names no end token, as in `generate` (transformers 5.23). Without one,
+    the outer configuration comes before the inner one, whose class may have a default.
 
     Args:
-        generation_config: An object, or what `generation_config.json` holds; None where the model has none.
-        config: The model's configuration, an object or what `config.json` holds.
+        generation_config: An object, or the content of `generation_config.json`; None where the model has none.
+        config: The model's configuration, an object or the content of `config.json`.
         name: The model's name, for messages.
 
     Raises:
@@ -36,8 +36,10 @@ def end_tokens(generation_config: Any, config: Any, name: str) -> tuple[int, ...
 
 @lru_cache
 def _warn_once(name: str, ids: str) -> None:
-    said = "%s: its generation configuration names no end token, so none ends a text, as in transformers; its configuration: %s"
-    _log.warning(said, name, ids)
+    message = (
+        "%s: its generation configuration has no end token, so none ends a text, as in transformers; its configuration: %s"
+    )
+    _log.warning(message, name, ids)
 
 
 def _first(configs: Sequence[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Forwards of models that others wrote, held to what `LanguageModel` promises."""
+"""Calls a model's forward and checks the results against the contract of `LanguageModel`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,13 +11,13 @@ from naive_speculate.infer.protocols import BatchLanguageModel, KVCache, Languag
 def forward(
     model: LanguageModel, query_token_ids: torch.Tensor, kv_cache: KVCache, num_logits: int | None = None
 ) -> torch.Tensor:
-    """`model.forward`, and a look at what came of it.
+    """`model.forward`, with its results checked.
 
     Args:
-        model: Computes.
+        model: Any language model.
         query_token_ids: int64, shape `[batch_size, num_query_tokens]`.
         kv_cache: Gains the query's keys and values.
-        num_logits: Of a `BatchLanguageModel`, only the last so many positions' logits; None for all.
+        num_logits: For a `BatchLanguageModel`: number of last positions with logits; None for all.
 
     Returns:
         torch.Tensor: Shape `[batch_size, num_query_tokens or num_logits, vocab_size]`.
@@ -35,7 +35,7 @@ def forward_with_features(
     layers: Sequence[int],
     num_logits: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The same with the hidden states of some layers, at least one.
+    """See `forward`, with the hidden states of at least one layer.
 
     Returns:
         tuple: Logits, shape `[batch_size, num_query_tokens or num_logits, vocab_size]`, and features, shape `[batch_size,
@@ -49,7 +49,7 @@ def forward_with_features(
     if features is None or len(shape) != 3 or shape[:2] != list(query_token_ids.shape) or shape[2] % len(layers):
         batch_size, num_new = query_token_ids.shape
         raise ValueError(
-            f"{type(model).__name__}.forward must return hidden states beside the logits where layers are asked for, shape "
+            f"{type(model).__name__}.forward must return logits and hidden states for layers={list(layers)}, shape "
             f"[{batch_size}, {num_new}, {len(layers)} * hidden_size], got {shape or type(features).__name__}"
         )
     return logits, features
@@ -63,7 +63,7 @@ def check_query(query_token_ids: torch.Tensor) -> None:
 
 
 def check_layers(layers: Sequence[int], num_layers: int) -> None:
-    """Raise a `ValueError` for layers that a model does not have."""
+    """Raise a `ValueError` for layers that do not exist."""
     for layer in layers:
         if not 0 <= layer <= num_layers:
             raise ValueError(f"layers must be between 0 (the embeddings) and {num_layers}, got {layer}")
@@ -72,7 +72,7 @@ def check_layers(layers: Sequence[int], num_layers: int) -> None:
 def _checked(
     model: Any, query_token_ids: torch.Tensor, kv_cache: KVCache, num_logits: int | None, **options: Sequence[int]
 ) -> tuple[torch.Tensor, Any]:
-    """Logits, and what else the model returned."""
+    """Logits, and the model's other result."""
     before, (batch_size, num_new) = kv_cache.get_num_tokens(), query_token_ids.shape
     wanted = (batch_size, num_new if num_logits is None else num_logits)
     found = model.forward(query_token_ids, kv_cache, **options, **({} if num_logits is None else {"num_logits": num_logits}))

@@ -1,4 +1,4 @@
-"""Hidden states of chosen layers of a transformers model, caught while it computes."""
+"""Records hidden states of chosen layers during a forward of a transformers model."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -15,16 +15,16 @@ from naive_speculate.infer.forward import check_layers
 
 @contextmanager
 def hidden_states(model: PreTrainedModel, layers: Sequence[int]) -> Iterator[dict[int, torch.Tensor]]:
-    """Inside, a forward of this thread leaves the residual stream after each of the layers in a dictionary.
+    """A context in which this thread's forward stores the residual stream after each of the layers in a dictionary.
 
-    By hooks, since transformers' own `output_hidden_states` has the last one only after the final norm.
+    Hooks are needed: transformers' `output_hidden_states` returns the last one only after the final norm.
 
     Args:
         model: A decoder-only model.
-        layers: Numbers of decoder layers; after 0 of them stand the embeddings.
+        layers: Numbers of decoder layers before each state; 0 for the embeddings.
 
     Raises:
-        ValueError: If the model has no such layer, or it cannot be told which modules its layers are.
+        ValueError: If a layer does not exist, or the modules of the layers cannot be found.
     """
     found: dict[int, torch.Tensor] = {}
     if not layers:
@@ -32,21 +32,21 @@ def hidden_states(model: PreTrainedModel, layers: Sequence[int]) -> Iterator[dic
         return
     modules = _decoder_layers(model)
     check_layers(layers, len(modules))
-    thread = threading.get_ident()  # others may use the same model meanwhile
+    thread = threading.get_ident()  # other threads may use the model at the same time
 
-    def keep(layer: int, states: Any) -> None:
+    def store(layer: int, states: Any) -> None:
         if threading.get_ident() == thread:
             found[layer] = states[0] if isinstance(states, tuple) else states
 
-    def keep_input(_module: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any]) -> None:
-        keep(0, inputs or options.get("hidden_states"))
+    def store_input(_module: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any]) -> None:
+        store(0, inputs or options.get("hidden_states"))
 
     with ExitStack() as hooks:
         for layer in set(layers):
             if layer == 0:
-                hook = modules[0].register_forward_pre_hook(keep_input, with_kwargs=True)
+                hook = modules[0].register_forward_pre_hook(store_input, with_kwargs=True)
             else:
-                hook = modules[layer - 1].register_forward_hook(lambda _, _inputs, output, layer=layer: keep(layer, output))
+                hook = modules[layer - 1].register_forward_hook(lambda _, _inputs, output, layer=layer: store(layer, output))
             hooks.callback(hook.remove)
         yield found
 
@@ -55,4 +55,4 @@ def _decoder_layers(model: PreTrainedModel) -> list[nn.Module]:
     for module in model.get_decoder().modules():
         if isinstance(module, nn.ModuleList) and all(isinstance(layer, GradientCheckpointingLayer) for layer in module):
             return list(module)
-    raise ValueError(f"layers: {type(model).__name__} has no list of decoder layers that could be found")
+    raise ValueError(f"layers: {type(model).__name__} has no list of decoder layers")

@@ -1,4 +1,4 @@
-"""The plain inference engine: one forward a token."""
+"""The plain inference engine: one forward per token."""
 
 from numbers import Integral
 
@@ -26,7 +26,7 @@ class BasicInferencer:
         """Process the query in parallel and generate one token; see `Inferencer.prefill`.
 
         Raises:
-            ValueError: If the query has no tokens, the strategy is unknown, or the model does not keep to its contract.
+            ValueError: If the query has no tokens, the strategy is unknown, or the model violates its contract.
         """
         check_query(query_token_ids)
         logits = forward(self.language_model, query_token_ids, kv_cache)
@@ -42,7 +42,7 @@ class BasicInferencer:
         """Generate up to `max_new_tokens` tokens; see `Inferencer.decode`.
 
         Raises:
-            ValueError: If `max_new_tokens` is not positive, or the query is not one token a row.
+            ValueError: If `max_new_tokens` is not positive, or the query is not one token per row.
         """
         if max_new_tokens <= 0:
             raise ValueError(f"max_new_tokens must be positive, got {max_new_tokens}")
@@ -54,7 +54,7 @@ class BasicInferencer:
         for _ in range(max_new_tokens):
             outputs.append(self.prefill(query, kv_cache, sample_strategy))
             query = outputs[-1].token_ids
-            if not isinstance(sample_strategy, str):  # a TokenSampler; asking a protocol takes long in every forward
+            if not isinstance(sample_strategy, str):  # a TokenSampler
                 if sample_strategy.is_done(query[:, 0]):
                     break
             elif self.eos_token_ids:
@@ -66,10 +66,10 @@ class BasicInferencer:
 
 
 def eos_token_ids(language_model: LanguageModel) -> tuple[int, ...]:
-    """All end-of-sequence tokens of a model: `eos_token_ids` where it has that, else its one `eos_token_id`, else none.
+    """All end-of-sequence tokens of a model: its `eos_token_ids`, else its `eos_token_id`, else none.
 
     Raises:
-        ValueError: If these are not token ids.
+        ValueError: If they are not token ids.
     """
     several = getattr(language_model, "eos_token_ids", None)
     if several is not None:

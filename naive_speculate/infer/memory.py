@@ -1,4 +1,4 @@
-"""What models hold in memory, and what they need not."""
+"""Saves memory: frees it to the system, and moves weights to files."""
 
 import ctypes
 import mmap
@@ -12,16 +12,15 @@ _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def free_memory() -> None:
-    """Hand freed memory back to the system, which glibc otherwise keeps: in the pools of threads that have ended, and between
-    what is still used, as after a model was loaded, whose weights are rearranged meanwhile."""
+    """Return freed memory to the system; glibc keeps it in the pools of ended threads and between used blocks."""
     trim = getattr(_LIBC, "malloc_trim", None)
     if trim is not None:
         trim(0)
 
 
 def on_disk(tensor: torch.Tensor) -> torch.Tensor:
-    """The same float32 numbers in a file without a name, of which only what is read is in memory; the tensor itself where there
-    is no room for such a file."""
+    """The float32 tensor in an unnamed mapped file, of which only the parts read are in memory; the tensor itself if the disk
+    is full."""
     try:
         with tempfile.TemporaryFile() as file:
             tensor.numpy().tofile(file)

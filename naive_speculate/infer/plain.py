@@ -1,4 +1,4 @@
-"""Makes a plain `LanguageModel`, which has two members and decodes one sequence at a time, a batch one."""
+"""Adapts a plain `LanguageModel`, which decodes one sequence at a time, to `BatchLanguageModel`."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -39,15 +39,15 @@ class PlainCache:
         self.caches[row].crop(max(0, self.caches[row].get_num_tokens() - num_tokens))
 
     def trim(self) -> None:
-        """Nothing is kept beyond the tokens."""
+        """Does nothing: there is no spare memory."""
 
 
 class PlainModel:
     """A `BatchLanguageModel` that calls a plain one row by row.
 
     Args:
-        model: Anything with `forward(query_token_ids, kv_cache)`; its `device`, `vocab_size` and `max_positions` are used where
-            it has them.
+        model: Anything with `forward(query_token_ids, kv_cache)`; its `device`, `vocab_size` and `max_positions` are used if
+            present.
     """
 
     def __init__(self, model: LanguageModel) -> None:
@@ -57,19 +57,19 @@ class PlainModel:
 
     @property
     def eos_token_id(self) -> int:
-        """As the model's."""
+        """The model's."""
         return self.model.eos_token_id
 
     @property
     def vocab_size(self) -> int:
-        """Width of the logits; found out by a forward where the model does not say it."""
-        known = getattr(self.model, "vocab_size", None)
-        if known is None:
-            known = forward(self.model, torch.zeros(1, 1, dtype=torch.int64, device=self.device), DynamicKVCache()).shape[-1]
-        return int(known)
+        """Width of the logits; measured by a forward if the model has no `vocab_size`."""
+        size = getattr(self.model, "vocab_size", None)
+        if size is None:
+            size = forward(self.model, torch.zeros(1, 1, dtype=torch.int64, device=self.device), DynamicKVCache()).shape[-1]
+        return int(size)
 
     def new_cache(self, batch_size: int) -> PlainCache:
-        """A cache of its own for each row."""
+        """A separate cache for each row."""
         return PlainCache(batch_size)
 
     def forward(
@@ -81,27 +81,27 @@ class PlainModel:
         layers: Sequence[int] = (),
         lengths: Sequence[int] | None = None,
     ) -> torch.Tensor:
-        """See `BatchLanguageModel.forward`; only so many tokens of each row are more than padding, which the model never sees.
+        """See `BatchLanguageModel.forward`; `lengths` are the tokens per row without padding, which is not computed.
 
         Raises:
-            ValueError: If hidden states are asked for, which a plain model does not return.
+            ValueError: If `layers` are given, since a plain model returns no hidden states.
         """
         if layers:
             name = type(self.model).__name__
             raise ValueError(f"layers: {name} is a plain LanguageModel and returns no hidden states, got {list(layers)}")
         batch_size, num_new = query_token_ids.shape
         found: dict[int, torch.Tensor] = {}
-        for place, length in enumerate(lengths or [num_new] * batch_size):
+        for index, length in enumerate(lengths or [num_new] * batch_size):
             if length:
-                cache = kv_cache.cache.caches[kv_cache.indices[place]]
-                found[place] = forward(self.model, query_token_ids[place, None, :length], cache)[0]
+                cache = kv_cache.cache.caches[kv_cache.indices[index]]
+                found[index] = forward(self.model, query_token_ids[index, None, :length], cache)[0]
         some = next(iter(found.values()))
         logits = some.new_zeros(batch_size, num_new, some.shape[-1])
-        for place, own in found.items():
-            logits[place, : len(own)] = own
+        for index, own in found.items():
+            logits[index, : len(own)] = own
         return logits if num_logits is None else logits[:, -num_logits:]
 
 
 def as_batch_model(model: LanguageModel) -> BatchLanguageModel:
-    """The model itself if it decodes batches, else an adapter around it."""
+    """The model itself if it decodes batches, else an adapter."""
     return cast(BatchLanguageModel, model if hasattr(model, "new_cache") else PlainModel(model))

@@ -1,7 +1,4 @@
-"""What the decoder asks of a language model, its cache and an inference engine, as protocols.
-
-Anything that has these members can be decoded; nothing has to inherit from them.
-"""
+"""Protocols of language models, caches and inference engines. Nothing has to inherit from them."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, overload, runtime_checkable
@@ -48,19 +45,19 @@ class DecodeOutput(NamedTuple):
 
 @runtime_checkable
 class KVCache(Protocol):
-    """Stores the keys and values of every layer, for the tokens that a model has seen."""
+    """Stores the keys and values of every layer, for the tokens that a model has processed."""
 
     def update(self, kv_states: Sequence[KVState]) -> None:
-        """Append the keys and values of new tokens, one entry a layer; all tensors have the same shape."""
+        """Append the keys and values of new tokens, one entry per layer; all tensors have the same shape."""
 
     def get_kv_states(self) -> list[KVState]:
-        """The stored keys and values, one entry a layer; `[]` while nothing was ever stored."""
+        """The stored keys and values, one entry per layer; `[]` before the first update."""
 
     def get_num_tokens(self) -> int:
         """Number of tokens stored."""
 
     def crop(self, num_tokens_crop: int) -> None:
-        """Forget the latest `num_tokens_crop` tokens.
+        """Remove the last `num_tokens_crop` tokens.
 
         Raises:
             ValueError: If it is negative or exceeds the number of stored tokens.
@@ -92,37 +89,37 @@ class LanguageModel(Protocol):
 
 
 class BatchCache(Protocol):
-    """A cache of rows that come and go, each with a length of its own; `RaggedKVCache` is one."""
+    """A cache whose rows have different lengths and are added and removed; `RaggedKVCache` is one."""
 
     @property
     def lengths(self) -> list[int]:
         """Number of tokens of each row."""
 
     def rows(self, rows: Sequence[int]) -> Any:
-        """Some rows, in that order, as what the model's `forward` takes."""
+        """Some rows, in that order, for the model's `forward`."""
 
     def add_rows(self, count: int) -> None:
-        """Make room for `count` more rows after the present ones."""
+        """Add `count` empty rows."""
 
     def copy_row(self, source: int, destination: int) -> None:
-        """Give `destination` the tokens of `source`, in place of its own."""
+        """Replace the tokens of `destination` by those of `source`."""
 
     def clear_row(self, row: int) -> None:
-        """Forget a row's tokens."""
+        """Remove a row's tokens."""
 
     def keep(self, row: int, num_tokens: int) -> None:
         """Roll a row back to at most `num_tokens` tokens."""
 
     def trim(self) -> None:
-        """Give back memory that the present rows do not need."""
+        """Free memory that the rows do not need."""
 
 
 @runtime_checkable
 class BatchLanguageModel(LanguageModel, Protocol):
     """A language model that decodes rows of different lengths in one forward.
 
-    `forward` of such a model takes a `RaggedKVCache` (or a choice of its rows) and then has one more parameter. A model that
-    can use a cache again has a method `recycle(cache)` too; it is given those of `new_cache` when all their rows are free.
+    Its `forward` takes a cache of `new_cache` or some of its rows. An optional method `recycle(cache)` takes back a cache whose
+    rows are all free.
     """
 
     @property
@@ -131,7 +128,7 @@ class BatchLanguageModel(LanguageModel, Protocol):
 
     @property
     def max_positions(self) -> int | None:
-        """How many tokens a sequence may have; None where the model knows no limit."""
+        """Most tokens of a sequence; None if there is no limit."""
 
     @property
     def device(self) -> torch.device:
@@ -151,21 +148,21 @@ class BatchLanguageModel(LanguageModel, Protocol):
     def forward(
         self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None, layers: Sequence[int] = ()
     ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-        """As `LanguageModel.forward`, with two more things to ask for.
+        """See `LanguageModel.forward`; with two more arguments.
 
         Args:
             query_token_ids, kv_cache: As there.
-            num_logits: Only the last so many positions' logits; None for all.
-            layers: Whose hidden states are wanted: i for the residual stream after i decoder layers, from the embeddings (0)
-                to what the final norm is given.
+            num_logits: Number of last positions with logits; None for all.
+            layers: Hidden states to return: i for the residual stream after i decoder layers, from the embeddings (0) to the
+                input of the final norm.
 
         Returns:
-            torch.Tensor: The logits; with `layers`, a pair of them and the features: the hidden states at every query
-                position, side by side in the order of `layers`, shape `[batch_size, num_query_tokens,
+            torch.Tensor: The logits; with `layers`, a pair of logits and features: the hidden states at every query position,
+                concatenated in the order of `layers`, shape `[batch_size, num_query_tokens,
                 len(layers) * hidden_size]`, in the model's dtype.
 
         Raises:
-            ValueError: If the model has no such layer.
+            ValueError: If a layer does not exist.
         """
 
 
@@ -190,10 +187,10 @@ class Inferencer(Protocol):
         max_new_tokens: int,
         sample_strategy: SampleStrategy | TokenSampler,
     ) -> DecodeOutput:
-        """Process one token and generate up to `max_new_tokens` more, one after the other.
+        """Process one token and generate up to `max_new_tokens` more, one by one.
 
         Stops at `max_new_tokens` or at an end-of-sequence token, which is part of the output; with several rows, when every
-        row has had one. The cache gains the query and all new tokens but the last, which was never processed.
+        row has had one. The cache gains the query and all new tokens but the last, which is not processed.
 
         Args:
             query_token_ids: int64, shape `[batch_size, 1]`.

@@ -1,8 +1,7 @@
 """A cache for rows of different lengths, so that sequences are decoded as one batch.
 
-Every row has a length of its own. New keys are written at each row's end and a mask hides everything after it, so rolling
-back is lowering a length: what stands there is never attended to and is written over. (Zeroing rejected keys would not do: a
-zero key still takes softmax weight.)
+New keys are written at each row's end, and a mask hides everything after it. So rolling back only lowers a length: later keys
+are never attended to and are overwritten. (Zeroing rejected keys is not enough: a zero key still gets softmax weight.)
 """
 
 from collections.abc import Sequence
@@ -18,10 +17,10 @@ _FIRST_CAPACITY = 128
 
 
 def causal_mask(positions: torch.Tensor, num_keys: int, window: int | None = None) -> torch.Tensor:
-    """Which of the keys at 0 … `num_keys` - 1 a token may attend to.
+    """The keys at 0 … `num_keys` - 1 that each token may attend to.
 
     Args:
-        positions: Of the tokens, int64, shape `[rows, num_new]`.
+        positions: The tokens' positions, int64, shape `[rows, num_new]`.
         num_keys: Number of keys.
         window: Sliding window in tokens, the token itself included; None for full attention.
 
@@ -35,14 +34,14 @@ def causal_mask(positions: torch.Tensor, num_keys: int, window: int | None = Non
 
 
 class RaggedKVCache:
-    """Keys and values of `batch_size` rows, each with its own length, in one buffer a layer.
+    """Keys and values of `batch_size` rows, each with its own length, in one buffer per layer.
 
-    Layers' buffers have shape `[batch_size, num_heads, capacity, head_dim]`; they appear with the first forward and
-    grow when full. `rows()` gives some of the rows as a cache of their own that writes through to this one.
+    Buffers have shape `[batch_size, num_heads, capacity, head_dim]`; they are made by the first forward and grow when full.
+    `rows()` is a view of some rows.
 
     Args:
         batch_size: Number of rows.
-        step: Tokens that there is room for at first, and by how many at least the buffers grow.
+        step: Initial capacity in tokens, and the least growth.
     """
 
     def __init__(self, batch_size: int, step: int = _FIRST_CAPACITY) -> None:
@@ -53,11 +52,11 @@ class RaggedKVCache:
         self.lengths: list[int] = [0] * batch_size
         self._step = step
         self.capacity = step
-        self.version = 0  # counts replacements of buffers, for those that keep their addresses
-        self.filled_by: object = None  # whoever has made sure that the buffers fit
+        self.version = 0  # counts replacements of buffers, for users of their addresses
+        self.filled_by: object = None  # the model that has checked the buffers' shape
 
     def rows(self, rows: Sequence[int]) -> "CacheRows":
-        """Some rows as a cache of their own, in that order."""
+        """A view of some rows, in that order."""
         return CacheRows(self, list(rows))
 
     def all_rows(self) -> "CacheRows":
@@ -65,19 +64,19 @@ class RaggedKVCache:
         return CacheRows(self, list(range(len(self.lengths))))
 
     def add_rows(self, count: int) -> None:
-        """Make room for `count` more rows after the present ones; all as short as `trim` would make these."""
+        """Add `count` empty rows, and trim."""
         self._replace(len(self.lengths) + count, self._trimmed)
         self.lengths.extend([0] * count)
 
     def copy_row(self, source: int, destination: int) -> None:
-        """Give `destination` the tokens of `source`."""
+        """Replace the tokens of `destination` by those of `source`."""
         length = self.lengths[source]
         for buffer in (*self._keys, *self._values):
             buffer[destination, :, :length] = buffer[source, :, :length]
         self.lengths[destination] = length
 
     def clear_row(self, row: int) -> None:
-        """Forget a row's tokens."""
+        """Remove a row's tokens."""
         self.lengths[row] = 0
 
     def keep(self, row: int, num_tokens: int) -> None:
@@ -87,11 +86,11 @@ class RaggedKVCache:
     def reserve(self, num_tokens: int) -> None:
         """Make the buffers at least `num_tokens` long."""
         if num_tokens > self.capacity:
-            # By a quarter, not to twice the size: some ways of attending read the whole buffer under a mask.
+            # By a quarter, not by doubling: masked attention reads the whole buffer.
             self._replace(len(self.lengths), max(num_tokens, self.capacity + max(self._step, self.capacity // 4)))
 
     def trim(self) -> None:
-        """Give back what a long row, now gone, made the buffers grow by, where it is more than half of them."""
+        """Shrink the buffers if the rows need less than half of them."""
         if self._trimmed < self.capacity:
             self._replace(len(self.lengths), self._trimmed)
 
@@ -101,7 +100,7 @@ class RaggedKVCache:
         return wanted if self.capacity > 2 * wanted else self.capacity
 
     def empty(self) -> None:
-        """Forget everything, down to the numbers: one that is not finite would spoil what attends to it under a mask."""
+        """Remove all tokens and zero the buffers: masked attention would spread a number that is not finite."""
         self.lengths = [0] * len(self.lengths)
         self.filled_by = None
         for buffer in (*self._keys, *self._values):
@@ -109,21 +108,21 @@ class RaggedKVCache:
 
     @torch.inference_mode(mode=False)  # buffers made in inference mode could not be written outside of it
     def _replace(self, num_rows: int, capacity: int) -> None:
-        """Buffers of another size with the same tokens; nothing has changed if memory does not suffice."""
+        """Replace the buffers by ones of another size with the same tokens; unchanged if memory is insufficient."""
         found: list[list[torch.Tensor]] = []
         for buffers in (self._keys, self._values):
             found.append([])
             for old in buffers:
                 new = torch.zeros(num_rows, old.shape[1], capacity, old.shape[3], dtype=old.dtype, device=old.device)
-                kept = min(capacity, old.shape[2])
-                new[: old.shape[0], :, :kept] = old[:, :, :kept]
+                length = min(capacity, old.shape[2])
+                new[: old.shape[0], :, :length] = old[:, :, :length]
                 found[-1].append(new)
         self._keys, self._values = found
         self.capacity = capacity
         self.version += 1
 
     def layer(self, index: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The buffers of layer `index`; first made to fit `keys` and `values` `[rows, num_heads, num_tokens, head_dim]`."""
+        """The buffers of layer `index`, made on first use for states of shape `[rows, num_heads, num_tokens, head_dim]`."""
         if len(self._keys) <= index:
             with torch.inference_mode(mode=False):
                 while len(self._keys) <= index:
@@ -133,10 +132,10 @@ class RaggedKVCache:
         return self._keys[index], self._values[index]
 
     def require(self, num_layers: int, num_heads: int, head_dim: int, dtype: torch.dtype, device: torch.device) -> None:
-        """Make the buffers for a model of this shape if there are none yet.
+        """Make the buffers for a model of this shape, if there are none.
 
         Raises:
-            ValueError: If the buffers are those of a model of another shape, dtype or device.
+            ValueError: If the buffers belong to a model of another shape, dtype or device.
         """
         if not self._keys:
             like = torch.empty(len(self.lengths), num_heads, 0, head_dim, dtype=dtype, device=device)
@@ -150,17 +149,12 @@ class RaggedKVCache:
             raise ValueError(f"kv_cache belongs to another model: its {names} are {found}, this model's are {wanted}")
 
     def buffers(self) -> list[KVState]:
-        """The whole buffers, one entry a layer."""
+        """The whole buffers, one entry per layer."""
         return [KVState(*pair) for pair in zip(self._keys, self._values, strict=True)]
 
     @property
-    def num_bytes(self) -> int:
-        """Memory of the buffers."""
-        return sum(buffer.numel() * buffer.element_size() for buffer in (*self._keys, *self._values))
-
-    @property
     def num_layers(self) -> int:
-        """Number of layers that have stored anything."""
+        """Number of layers with buffers."""
         return len(self._keys)
 
     def update(self, kv_states: Sequence[KVState]) -> None:
@@ -176,18 +170,18 @@ class RaggedKVCache:
         return max(self.lengths)
 
     def crop(self, num_tokens_crop: int | Sequence[int]) -> None:
-        """Forget the latest tokens of every row; one number, or one a row (see `KVCache`)."""
+        """Remove the last tokens of every row; one number, or one per row (see `KVCache`)."""
         self.all_rows().crop(num_tokens_crop)
 
 
 class CacheRows(Rows["RaggedKVCache"]):
     """Some rows of a `RaggedKVCache`, as a `KVCache`.
 
-    A model's forward over n query tokens takes `positions(n)`, then calls for each layer `write(layer, keys, values)`, which
-    returns what to attend to under `mask(n)`, and then `advance(n)`.
+    A model's forward over n query tokens uses `positions(n)`, calls `write(layer, keys, values)` for each layer, attends to the
+    result under `mask(n)`, and calls `advance(n)`.
 
     Attributes:
-        contiguous: Whether they are neighbours, in that order.
+        contiguous: Whether the rows are consecutive.
     """
 
     def __init__(self, cache: RaggedKVCache, rows: list[int]) -> None:
@@ -200,11 +194,11 @@ class CacheRows(Rows["RaggedKVCache"]):
         return starts[:, None] + torch.arange(num_new, device=device)
 
     def mask(self, num_new: int, device: torch.device | None = None, window: int | None = None) -> torch.Tensor:
-        """Which stored tokens each new one may attend to, once all are written.
+        """The stored tokens that each new one may attend to, once all are written.
 
         Args:
-            num_new: Number of new tokens a row.
-            device: Where the mask is needed.
+            num_new: Number of new tokens per row.
+            device: The mask's device.
             window: Sliding window in tokens, the token itself included; None for full attention.
 
         Returns:
@@ -213,7 +207,7 @@ class CacheRows(Rows["RaggedKVCache"]):
         return causal_mask(self.positions(num_new, device), self.get_num_tokens() + num_new, window)
 
     def write(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Store a layer's new keys and values after each row's end, without moving the end.
+        """Store a layer's new keys and values after each row's end; the end does not move.
 
         Args:
             layer: Index of the layer.
@@ -221,7 +215,7 @@ class CacheRows(Rows["RaggedKVCache"]):
 
         Returns:
             tuple: All keys and values to attend to, shape `[rows, num_heads, longest + num_new, head_dim]`; views of the
-            buffers where the rows stand side by side.
+            buffers where the rows are consecutive.
         """
         lengths, num_new = self.lengths, keys.shape[2]
         end = max(lengths) + num_new
@@ -238,7 +232,7 @@ class CacheRows(Rows["RaggedKVCache"]):
         return out[0], out[1]
 
     def advance(self, num_new: int) -> None:
-        """Move every row's end to after the tokens just written."""
+        """Move every row's end past the tokens just written."""
         for row in self.indices:
             self.cache.lengths[row] += num_new
 
@@ -250,7 +244,7 @@ class CacheRows(Rows["RaggedKVCache"]):
         self.advance(num_new)
 
     def get_kv_states(self) -> list[KVState]:
-        """The rows' keys and values up to the longest; what stands after a shorter row's end means nothing."""
+        """The rows' keys and values up to the longest row; values after a shorter row's end are undefined."""
         end = self.get_num_tokens()
         pairs = zip(self.cache._keys, self.cache._values, strict=True)
         return [KVState(keys[self.indices, :, :end], values[self.indices, :, :end]) for keys, values in pairs]

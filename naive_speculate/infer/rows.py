@@ -1,4 +1,4 @@
-"""Some rows of a cache that many sequences share, as a cache of their own."""
+"""A view of some rows of a cache that several sequences share."""
 
 from collections.abc import Sequence
 from typing import Generic, TypeVar
@@ -14,7 +14,7 @@ class Rows(Generic[C]):
 
     Attributes:
         cache: The whole cache.
-        indices: Which of its rows these are.
+        indices: The rows' numbers in it.
     """
 
     def __init__(self, cache: C, rows: Sequence[int]) -> None:
@@ -33,7 +33,7 @@ class Rows(Generic[C]):
         return max(self.lengths)
 
     def crop(self, num_tokens_crop: int | Sequence[int]) -> None:
-        """Forget the latest tokens; one number for every row, or one a row (see `KVCache`)."""
+        """Remove the last tokens; one number for all rows, or one per row (see `KVCache`)."""
         counts = [num_tokens_crop] * len(self.indices) if isinstance(num_tokens_crop, int) else num_tokens_crop
         lengths = self.lengths
         for length, count in zip(lengths, counts, strict=True):

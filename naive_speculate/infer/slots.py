@@ -1,4 +1,4 @@
-"""Places in a model's cache for sequences that come and go, and forwards over any choice of them."""
+"""Assigns rows of a model's cache to sequences, and runs forwards over any of them."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -7,20 +7,18 @@ from typing import Any, NamedTuple
 
 import torch
 
-from naive_speculate.infer.device import Tokens, num_new, tokens_on
+from naive_speculate.infer.device import Tokens, tokens_on
 from naive_speculate.infer.forward import forward, forward_with_features
-from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.infer.plain import PlainModel, as_batch_model
 from naive_speculate.infer.protocols import BatchCache, LanguageModel
-from naive_speculate.sampling.arrays import Numbers, as_tensor
 
 PREFILL_CHUNK = 512
-"""Prompt tokens a forward, so that a long prompt can be cancelled and needs bounded memory."""
+"""Prompt tokens per forward, so that a long prompt can be cancelled and needs bounded memory."""
 
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """One sequence's place: a row of a cache that others share."""
+    """The row of one sequence in a shared cache."""
 
     cache: BatchCache
     row: int
@@ -35,36 +33,34 @@ class Slot:
         self.cache.keep(self.row, num_tokens)
 
     def copy_from(self, other: "Slot") -> None:
-        """Hold the same tokens as another slot of the same pool, and no others."""
+        """Replace the tokens by those of another slot of the same pool."""
         self.cache.copy_row(other.row, self.row)
 
 
 class Chunk(NamedTuple):
-    """What a forward has taken in of sequences that were short of tokens.
+    """The tokens that one forward added to sequences.
 
     Attributes:
-        places: Which of the sequences these are.
-        starts: Position of the first token that each was fed.
-        features: Hidden states at the tokens that each was fed, shape `[num_tokens, len(layers) * hidden_size]`; empty where no
-            layers were asked for.
+        places: Indices of these sequences.
+        starts: Position of each sequence's first added token.
+        features: Hidden states at each sequence's added tokens, shape `[num_tokens, len(layers) * hidden_size]`; empty without
+            layers.
     """
 
     places: list[int]
     starts: list[int]
-    features: list[Numbers]
+    features: list[torch.Tensor]
 
 
 class SlotPool:
-    """Lends out the rows of one model's cache.
+    """Allocates the rows of one model's cache.
 
     Attributes:
-        model: The model, as one that decodes batches.
+        model: The model, as a `BatchLanguageModel`.
     """
 
     def __init__(self, model: LanguageModel) -> None:
         self.model = as_batch_model(model)
-        # Ours keeps to what it promises, unless somebody has put a `forward` of their own before its own.
-        self._ours = type(model) is LlamaLanguageModel and "forward" not in vars(model)
         self._cache: BatchCache | None = None
         self._free: list[int] = []
 
@@ -77,12 +73,12 @@ class SlotPool:
             count = len(self._cache.lengths)
             self._cache.add_rows(count)
             self._free = list(range(count, 2 * count))
-        row = min(self._free)  # low rows stay together, so that a batch is a slice of the buffers
+        row = min(self._free)  # low rows first, so that a batch is a slice of the buffers
         self._free.remove(row)
         return Slot(self._cache, row)
 
     def free(self, slot: Slot) -> None:
-        """Make a slot free for another sequence; the last one to come back frees the cache."""
+        """Free a slot for another sequence; freeing the last one frees the cache."""
         if self._cache is None:
             return
         self._cache.clear_row(slot.row)
@@ -92,12 +88,12 @@ class SlotPool:
                 self.model.recycle(self._cache)
             self._cache = None
         else:
-            # Where memory does not suffice even for this, a later one trims; a lost device shows at the next forward.
+            # If memory is insufficient, a later call trims; a lost device fails at the next forward.
             with suppress(MemoryError, RuntimeError):
                 self._cache.trim()
 
     def pack(self, slots: Sequence[Slot]) -> None:
-        """Move slots into free rows between them, so that a batch is one slice of the buffers and runs as one."""
+        """Move slots into free rows between them, so that a batch is one slice of the buffers."""
         if self._cache is None:
             return
         by_row = sorted(slots, key=lambda slot: slot.row)
@@ -115,7 +111,7 @@ class SlotPool:
             by_row.sort(key=lambda slot: slot.row)
 
     def view(self, slots: Sequence[Slot]) -> Any:
-        """Some slots' rows, as the cache that a forward over them takes."""
+        """Some slots' rows, as the cache of a forward."""
         return slots[0].cache.rows([slot.row for slot in slots])
 
     def forward(
@@ -125,18 +121,17 @@ class SlotPool:
 
         Args:
             view: See `view`.
-            query: On the model's device, or lists.
-            num_logits: Only the last so many positions' logits; None for all.
-            lengths: How many tokens of each row of the query are not padding; a plain model computes only these, a batch one
-                all of them. None where nothing is padding.
+            query: Token ids on the model's device, or lists.
+            num_logits: Number of last positions with logits; None for all.
+            lengths: Tokens per row without padding; a plain model computes only these. None without padding.
 
         Returns:
             torch.Tensor: Logits, shape `[rows, num_query_tokens or num_logits, vocab_size]`.
 
         Raises:
-            ValueError: If the model does not keep to what `LanguageModel.forward` promises.
+            ValueError: If the model violates the contract of `LanguageModel.forward`.
         """
-        return as_tensor(self.compute(view, query, (), lengths, num_logits)[0])
+        return self.compute(view, query, (), lengths, num_logits)[0]
 
     def compute(
         self,
@@ -145,20 +140,15 @@ class SlotPool:
         layers: Sequence[int],
         lengths: Sequence[int] | None = None,
         num_logits: int | None = None,
-    ) -> tuple[Numbers, Numbers | None]:
-        """As `forward`, and the hidden states of some layers (see `BatchLanguageModel.forward`), with numbers as whoever
-        computed them has them.
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """See `forward`, with the hidden states of some layers (see `BatchLanguageModel.forward`).
 
         Returns:
-            tuple: Logits of every position or the last `num_logits`, and features, shape `[rows, num_query_tokens,
-                len(layers) * hidden_size]`; None where there are no layers.
+            tuple: Logits, and features, shape `[rows, num_query_tokens, len(layers) * hidden_size]`; None without layers.
 
         Raises:
-            ValueError: As `forward`, or if the model cannot return them.
+            ValueError: As `forward`, or if the model does not return hidden states.
         """
-        if self._ours:
-            assert isinstance(self.model, LlamaLanguageModel)
-            return self.model.compute(query, view, num_logits or num_new(query), layers)
         tokens = tokens_on(self.model.device, query)
         if layers:
             return forward_with_features(self.model, tokens, view, layers, num_logits)
@@ -167,13 +157,16 @@ class SlotPool:
         return forward(self.model, tokens, view, num_logits), None
 
     def catch_up(self, slots: Sequence[Slot], token_ids: Sequence[list[int]]) -> None:
-        """Feed every slot all tokens of its sequence but the last."""
+        """Add all tokens but the last of each sequence to its slot."""
         while self.feed(slots, token_ids):
             pass
 
     def feed(self, slots: Sequence[Slot], token_ids: Sequence[list[int]], layers: Sequence[int] = ()) -> Chunk | None:
-        """Feed every slot that is short of them the next chunk of its sequence's tokens, never the last token. Returns what was
-        fed, with the hidden states of these layers; None where no slot was short of any."""
+        """Add the next chunk of its sequence's tokens, without the last token, to each slot that lacks some.
+
+        Returns:
+            Chunk: The added tokens, with the hidden states of `layers`; None if no slot lacked any.
+        """
         places = [place for place, tokens in enumerate(token_ids) if slots[place].num_tokens < len(tokens) - 1]
         if not places:
             return None
@@ -187,5 +180,5 @@ class SlotPool:
         _, features = self.compute(view, query, layers, lengths, num_logits=1)
         for (slot, _), start, length in zip(short, starts, lengths, strict=True):
             slot.keep(start + length)
-        kept = [] if features is None else [states[:length] for states, length in zip(features, lengths, strict=True)]
-        return Chunk(places, starts, kept)
+        states = [] if features is None else [row[:length] for row, length in zip(features, lengths, strict=True)]
+        return Chunk(places, starts, states)

@@ -1,9 +1,8 @@
-"""How many threads compute.
+"""The number of threads.
 
-A thread that loses its core to another process holds up all the others, many times a forward, so too many are far worse than
-too few: one core is left free where there are more than two. Where other programs are busy beside this one (a browser that
-shows the page), half the cores are better still: on two cores one thread decoded 223 tokens a second beside Chromium where two
-decoded 203, and 202 where two decoded 287 with the browser elsewhere.
+A thread that loses its core to another process delays all others, many times per forward. So one core is left free where there
+are more than two. Where other programs are busy, such as a browser that shows the page, half the cores are better: on two cores
+and with Chromium, one thread decoded 223 tokens per second, two threads 203; with no browser, 202 and 287.
 """
 
 import math
@@ -15,18 +14,18 @@ from pathlib import Path
 import torch
 
 THREADS_VARIABLE = "NAIVE_SPECULATE_THREADS"
-_MAX_THREADS = 8  # more only wait for one another on the matrices of models that a CPU decodes at a readable speed
+_MAX_THREADS = 8  # more threads only wait for each other at sizes that a CPU decodes at a readable speed
 
 
 def available_cores() -> int:
-    """Cores this process may use: its CPU affinity, and a container's quota where that is less."""
+    """Cores of this process: its CPU affinity, or a container's quota if that is less."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = _container_quota(Path("/sys/fs/cgroup/cpu.max"))
     return max(1, min(cores, quota or cores))
 
 
 def num_threads() -> int:
-    """How many threads compute: the environment variable's number, or all cores but one (both of two), at most eight.
+    """The number of threads: the environment variable's, or all cores but one (both of two), at most eight.
 
     Raises:
         ValueError: If the environment variable is not a positive number.
@@ -41,7 +40,7 @@ def num_threads() -> int:
 
 
 def share_cores() -> None:
-    """Compute with half the cores from now on, unless the environment says otherwise; call it before models are loaded."""
+    """Use half the cores from now on, unless the environment variable is set; call it before models are loaded."""
     os.environ.setdefault(THREADS_VARIABLE, str(max(1, available_cores() // 2)))
 
 
@@ -59,10 +58,10 @@ def computes_beside_torch(model: object) -> bool:
 
 
 def leave_cores_to(model: object) -> None:
-    """Give torch one thread in this process where ONNX Runtime or llama.cpp computes the model.
+    """Set torch to one thread in this process if ONNX Runtime or llama.cpp computes the model.
 
-    Torch's threads and theirs, which spin while they wait, stop each other; what is left to torch is small. For
-    programs to call, not for the library: the setting holds for the whole process.
+    Torch's threads and theirs, which spin while they wait, compete; torch has little to compute. Only programs should call
+    this, since it affects the whole process.
     """
     if computes_beside_torch(model):
         torch.set_num_threads(1)
@@ -70,7 +69,7 @@ def leave_cores_to(model: object) -> None:
 
 @contextmanager
 def one_torch_thread() -> Iterator[None]:
-    """The same for a while, for whoever has not called it: a step that both compute takes several times as long."""
+    """Set torch to one thread temporarily; with more, a step in ONNX Runtime or llama.cpp takes several times as long."""
     before = torch.get_num_threads()
     if before == 1:
         yield

@@ -24,20 +24,19 @@ _log = logging.getLogger(__name__)
 class TransformersLanguageModel:
     """Wraps a `PreTrainedModel`.
 
-    Every forward gets explicit positions and attention masks, so that rows of different lengths go through one forward, and
-    layers with a sliding window keep all their keys (the mask applies the window) and can be rolled back. A model that has no
-    use for them (positions counted by its cache, ALiBi) lays out its rows itself, and rows of different lengths go through it
-    one by one: `probe` finds out which it is.
+    Every forward gets explicit positions and attention masks. So rows of different lengths share one forward, and layers with a
+    sliding window store all their keys (the mask applies the window) and can be rolled back. Some models ignore positions and
+    masks (positions counted by the cache, ALiBi); they process rows of different lengths one by one. `probe` decides.
 
-    Where the rotary frequencies depend on the length of the sequence (LongRoPE, dynamic NTK), `max_positions` ends where they
-    would change, since the keys in the cache would be of no use beyond.
+    Where the rotary frequencies depend on the sequence length (LongRoPE, dynamic NTK), `max_positions` is the length at which
+    they change, since cached keys are invalid beyond it.
 
     Args:
         model: A decoder-only model, on its device, in its dtype.
 
     Attributes:
-        name: Where the model was loaded from, or its class.
-        max_positions: How many tokens a sequence may have; None where the configuration has no limit.
+        name: Its folder or Hub id, or its class.
+        max_positions: Most tokens of a sequence; None where the configuration has no limit.
 
     Raises:
         ValueError: If the model's state cannot be rolled back (recurrent and hybrid models), or it is not decoder-only.
@@ -46,7 +45,7 @@ class TransformersLanguageModel:
     def __init__(self, model: PreTrainedModel) -> None:
         self.model = model.eval()
         self.config = model.config.get_text_config(decoder=True)
-        refuse_if_not_rollbackable(model)
+        check_rollback(model)
         self.name: str = model.name_or_path or type(model).__name__
         layer_types = getattr(self.config, "layer_types", None)
         self._mixed_layers = layer_types is not None and "sliding_attention" in layer_types
@@ -56,7 +55,7 @@ class TransformersLanguageModel:
         self.max_positions = _max_positions(self.config)
         if self.max_positions != getattr(self.config, "max_position_embeddings", None):
             _log.warning(
-                "%s takes %d positions here, since its rotary frequencies change beyond", self.name, self.max_positions
+                "%s is limited to %d positions, since its rotary frequencies change there", self.name, self.max_positions
             )
         self._by_mask: bool | None = None
 
@@ -84,12 +83,12 @@ class TransformersLanguageModel:
 
     @property
     def eos_token_ids(self) -> tuple[int, ...]:
-        """All end-of-sequence tokens, see `end_tokens`; empty where there are none."""
+        """All end-of-sequence tokens, see `end_tokens`; may be empty."""
         return end_tokens(getattr(self.model, "generation_config", None), self.model.config, self.name)
 
     @property
     def device(self) -> torch.device:
-        """Where the model takes its tokens."""
+        """The device of the model's input."""
         return self.model.device
 
     @property
@@ -121,16 +120,15 @@ class TransformersLanguageModel:
         """See `BatchLanguageModel.forward`; the cache may be a `RaggedKVCache`, a choice of its rows, or any `KVCache`.
 
         Raises:
-            ValueError: If the query is not of that shape, its rows are not the cache's, all of them reach beyond
-                `max_positions`, there is no such layer, or the model's logits through a cache are not those of its own forward
-                (see `probe`).
+            ValueError: If the query has another shape or other rows than the cache, all rows exceed `max_positions`, a layer is
+                missing, or the model's logits with a cache differ from those of its own forward (see `probe`).
         """
         check_query(query_token_ids)
         batch_size, num_new = query_token_ids.shape
         ragged = isinstance(kv_cache, (RaggedKVCache, CacheRows))
         if isinstance(kv_cache, RaggedKVCache):
             kv_cache = kv_cache.all_rows()
-        # A row view over an empty cache serves for positions and masks of equally long rows.
+        # A view of an empty cache gives positions and masks of equally long rows.
         rows = kv_cache if isinstance(kv_cache, CacheRows) else _equal_rows(batch_size, kv_cache.get_num_tokens())
         if len(rows.indices) != batch_size:
             raise ValueError(f"query_token_ids has {batch_size} rows, kv_cache has {len(rows.indices)}")
@@ -145,11 +143,12 @@ class TransformersLanguageModel:
         return logits if features is None else (logits, features)
 
     def probe(self) -> None:
-        """Find out how the model is to be run, by two small forwards: under masks of ours a row beside a longer one, else by
-        the model's own. The first forward does it; call it before to have it done when the model is loaded.
+        """Decide by two small forwards whether the model accepts our masks, for rows of different lengths, or only its own.
+
+        The first forward calls it; call it earlier to do this while loading.
 
         Raises:
-            ValueError: If in neither way the logits are those of the model's own forward over the whole sequence.
+            ValueError: If neither gives the logits of the model's own forward over the whole sequence.
         """
         if self._by_mask is not None:
             return
@@ -159,19 +158,19 @@ class TransformersLanguageModel:
                 obstacle = self._obstacle(by_mask)
             except torch.OutOfMemoryError:
                 raise
-            except Exception as error:  # whatever a model raises that was not made for this
+            except Exception as error:  # a model may raise anything
                 obstacle = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             if obstacle is None:
                 self._by_mask = by_mask
                 if not by_mask:
-                    _log.info("%s is given rows of different lengths one by one: %s", self.name, obstacles[0])
+                    _log.info("%s processes rows of different lengths one by one: %s", self.name, obstacles[0])
                 return
             obstacles.append(obstacle)
         raise ValueError(f"model {self.name} ({self.config.model_type}) cannot be decoded with a cache: {obstacles[-1]}")
 
     @torch.no_grad()
     def _obstacle(self, by_mask: bool) -> str | None:
-        """Why the model cannot be run in one of the two ways, or None: a few tokens are run through a cache and without."""
+        """Why the model cannot run with our masks (`by_mask`) or its own; None if its logits with and without a cache agree."""
         config, device = self.config, self.device
         special = {getattr(config, "pad_token_id", None), *self.eos_token_ids}
         usual = [token for token in range(min(self.vocab_size, 4 * _PROBE_TOKENS)) if token not in special] or [0]
@@ -179,7 +178,7 @@ class TransformersLanguageModel:
         ids = torch.tensor([(usual * _PROBE_TOKENS)[:count]], device=device)
         expected = self.model(input_ids=ids, use_cache=False).logits[0].float()
         cache = self.new_cache(2)
-        if by_mask:  # the longer row's keys are nothing but zeros; local attention must not reach from its end to the other
+        if by_mask:  # the longer row's keys are zeros; local attention must not reach from its end to the other row
             padding = _PROBE_PADDING + (getattr(config, "window_size", None) or 0)
             cache.lengths[0] = padding if self.max_positions is None else min(padding, self.max_positions - count)
         rows = cache.all_rows() if by_mask else cache.rows([1])
@@ -193,12 +192,12 @@ class TransformersLanguageModel:
         tolerance = 0.01 if self.model.dtype in (torch.float32, torch.float64) else 0.25
         if bool(difference <= tolerance * spread) or not finite.any():
             return None
-        return "its logits are not those of its own forward" + (" for a row beside a longer one" if by_mask else "")
+        return "its logits are not those of its own forward" + (" for rows of different lengths" if by_mask else "")
 
     def _one_by_one(
         self, query_token_ids: torch.Tensor, rows: CacheRows, num_logits: int, layers: Sequence[int]
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """A forward a row. Padding after the last position, which no model could place, is left out and gives zeros."""
+        """One forward per row. Padding after the last position is left out and gives zeros."""
         num_new = query_token_ids.shape[1]
         nothing = torch.zeros(1, 0, self.vocab_size, dtype=self.model.dtype, device=query_token_ids.device)
         no_features = nothing.new_zeros(1, 0, len(layers) * self.config.hidden_size)
@@ -230,9 +229,9 @@ class TransformersLanguageModel:
         if by_mask:
             positions = rows.positions(num_new, device)
             if self.max_positions is not None:
-                positions = positions.clamp(max=self.max_positions - 1)  # padding may go on after the last position
+                positions = positions.clamp(max=self.max_positions - 1)  # padding may exceed the last position
             layout = {"position_ids": positions, "attention_mask": self._masks(rows, num_new, device)}
-        else:  # for models that make positions and biases from such a mask
+        else:  # for models that derive positions and biases from such a mask
             layout = {"attention_mask": query_token_ids.new_ones(len(rows.indices), rows.get_num_tokens() + num_new)}
         with hidden_states(self.model, layers) as states:
             output = self.model(
@@ -253,8 +252,8 @@ class TransformersLanguageModel:
         return additive(self._window)
 
 
-def refuse_if_not_rollbackable(model: PreTrainedModel) -> None:
-    """Raise a `ValueError` for models whose state is not a cache of keys and values that can be cut."""
+def check_rollback(model: PreTrainedModel) -> None:
+    """Raise a `ValueError` for models whose state cannot be rolled back."""
     config = model.config.get_text_config(decoder=True)
     name = f"{model.name_or_path or type(model).__name__} ({config.model_type})"
     if model.config.is_encoder_decoder:
@@ -269,7 +268,7 @@ def refuse_if_not_rollbackable(model: PreTrainedModel) -> None:
 
 
 def _max_positions(config: Any) -> int | None:
-    """How many positions there are, up to where rotary frequencies change with the length of the sequence."""
+    """Number of positions, at most the length at which rotary frequencies change."""
     limits = [getattr(config, "max_position_embeddings", None)]
     parameters = getattr(config, "rope_parameters", None) or {}
     for rope in (parameters, *parameters.values()):  # one set, or one for each kind of layer
@@ -279,7 +278,7 @@ def _max_positions(config: Any) -> int | None:
 
 
 class _Store(Cache):
-    """What transformers' attention layers write to; subclasses say where it goes."""
+    """The cache of transformers' attention layers; subclasses define the storage."""
 
     def __init__(self) -> None:
         super().__init__(layers=[])
@@ -289,7 +288,7 @@ class _Store(Cache):
 
 
 class _RaggedStore(_Store):
-    """Writes in place, at each row's own end."""
+    """Writes in place, at each row's end."""
 
     def __init__(self, rows: CacheRows) -> None:
         super().__init__()
@@ -306,7 +305,7 @@ class _RaggedStore(_Store):
 
 
 class _AppendStore(_Store):
-    """Shows each layer the cached and the new states together, and appends the new ones after the forward."""
+    """Returns cached and new states to each layer, and appends the new ones after the forward."""
 
     def __init__(self, kv_cache: KVCache) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Many requests at once: the protocol that the page speaks, and what answers it."""
+"""Decodes many requests at once: the engine protocol and its implementations."""
 
 from naive_speculate.serving.local import LocalEngine
 from naive_speculate.serving.protocol import About, Engine, Load, Request, Unavailable

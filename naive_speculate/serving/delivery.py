@@ -1,4 +1,4 @@
-"""Ways from who decodes to who reads: a thread that pumps, where an engine can only be read, and an inbox for event loops."""
+"""Hands events from decoder to readers: a thread that pumps an iterator, and an inbox for event loops."""
 
 import asyncio
 import threading
@@ -11,7 +11,7 @@ from naive_speculate.serving.protocol import Deliver
 
 
 def pump(lists: Iterable[list[Event]], deliver: Deliver) -> None:
-    """Deliver what can only be read, from a thread of its own."""
+    """Deliver the lists of an iterator, from a thread of its own."""
 
     def work() -> None:
         try:
@@ -22,12 +22,12 @@ def pump(lists: Iterable[list[Event]], deliver: Deliver) -> None:
         else:
             deliver(None)
 
-    context = copy_context()  # the visitor's request is in it, which ZeroGPU asks for
+    context = copy_context()  # contains the visitor's request, which ZeroGPU needs
     threading.Thread(target=context.run, args=(work,), name="pump", daemon=True).start()
 
 
 class Inbox:
-    """Where a run's events wait for a reader in an event loop; `deliver` may be called by any thread."""
+    """Stores a run's events for a reader in an event loop; any thread may call `deliver`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -35,51 +35,51 @@ class Inbox:
         self._since = 0.0
         self._over = False
         self._failure: Exception | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None  # of the reader, while there is one
-        self._come = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None  # of the current reader
+        self._arrived = asyncio.Event()
         self._ended = asyncio.Event()
 
     @property
     def lag(self) -> float:
-        """Seconds that the oldest unread event has lain here."""
+        """Age of the oldest unread event, in seconds."""
         with self._lock:
             return time.monotonic() - self._since if self._unread else 0.0
 
-    def deliver(self, said: list[Event] | Exception | None) -> None:
-        """Take what an engine delivers (see `Deliver`)."""
+    def deliver(self, item: list[Event] | Exception | None) -> None:
+        """Store what an engine delivers (see `Deliver`)."""
         with self._lock:
-            news = not self._unread
-            if isinstance(said, list):
-                self._since = time.monotonic() if news else self._since
-                self._unread += said
+            was_empty = not self._unread
+            if isinstance(item, list):
+                self._since = time.monotonic() if was_empty else self._since
+                self._unread += item
             else:
-                self._over, self._failure = True, said
-            if self._loop is not None and (news or self._over):
+                self._over, self._failure = True, item
+            if self._loop is not None and (was_empty or self._over):
                 self._loop.call_soon_threadsafe(self._wake)
 
     @property
     def unread(self) -> int:
-        """How many events lie here."""
+        """Number of unread events."""
         with self._lock:
             return len(self._unread)
 
     def skip(self) -> None:
-        """Count what lies here as read, unless there is a reader."""
+        """Drop the unread events, unless there is a reader."""
         with self._lock:
             if self._loop is None:
                 self._unread = []
 
     async def lists(self, pause: Callable[[], float]) -> AsyncIterator[list[Event]]:
-        """The events: as they come up to the first token, then in a list every so many seconds.
+        """The events: immediately up to the first token, then as one list per `pause()` seconds.
 
         Args:
-            pause: Seconds until the next list, asked after each; the run's end is not waited out.
+            pause: Seconds until the next list, called after each; the end of the run cuts it short.
 
         Yields:
-            Lists that are not empty, but for the last one, which comes when the run is over.
+            Lists of events; only the last one, at the end of the run, may be empty.
 
         Raises:
-            Exception: What was delivered in place of the end.
+            Exception: The delivered failure.
         """
         begun = False
         try:
@@ -87,8 +87,8 @@ class Inbox:
                 self._loop = asyncio.get_running_loop()
                 self._wake()
             while True:
-                await self._come.wait()
-                self._come.clear()
+                await self._arrived.wait()
+                self._arrived.clear()
                 with self._lock:
                     events, self._unread = self._unread, []
                     over = self._over
@@ -106,7 +106,7 @@ class Inbox:
                 self._loop = None
 
     async def _end_or(self, seconds: float) -> None:
-        """Wait so long, or until the run is over: then its place is wanted by the next."""
+        """Wait for `seconds` or the end of the run, whichever comes first."""
         try:
             async with asyncio.timeout(seconds):  # `wait_for` of Python 3.11 may lose a cancellation
                 await self._ended.wait()
@@ -114,6 +114,6 @@ class Inbox:
             return
 
     def _wake(self) -> None:
-        self._come.set()
+        self._arrived.set()
         if self._over:
             self._ended.set()

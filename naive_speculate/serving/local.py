@@ -1,4 +1,4 @@
-"""Many requests at once in this process: one thread steps all of them as one batch, and they join and leave between steps."""
+"""Decodes many requests at once in this process: one thread steps them as one batch; runs join and leave between steps."""
 
 import threading
 import time
@@ -13,8 +13,8 @@ from naive_speculate.events.event import Event, FinishReason
 from naive_speculate.events.record import StepRecord
 from naive_speculate.infer.memory import free_memory
 from naive_speculate.sampling.params import SamplingParams
-from naive_speculate.serving.intake import MAX_ROWS, OUT_OF_MEMORY, about, explain, prepare
-from naive_speculate.serving.protocol import ANYBODY, STOPPING, Deliver, Load, Reader, Request, Unavailable, entered
+from naive_speculate.serving.protocol import ANONYMOUS, STOPPING, Deliver, Load, Reader, Request, Unavailable, entered
+from naive_speculate.serving.requests import MAX_ROWS, OUT_OF_MEMORY, about, explain, prepare
 from naive_speculate.serving.sharing import by_turns, one_too_many
 from naive_speculate.speculate.batch import Batch
 from naive_speculate.speculate.decoder import SpeculativeDecoder
@@ -23,36 +23,36 @@ from naive_speculate.speculate.sequence import CancelFlag, SequenceState
 
 MAX_WAITING = 1024
 TIDY_SECONDS = 10.0
-"""An engine without work hands freed memory back, so often at most."""
-_BREATH = 0.01
-"""Seconds that a reader lets pass between two looks: to wake at every step would take the interpreter from the decoder."""
+"""Least interval at which an idle engine frees memory."""
+_READ_SECONDS = 0.01
+"""Pause of a reader between two reads; waking at every step would take the interpreter from the decoder."""
 _SPARE = 0.5
-"""A reader with less than its share of the places need not wait for one: so many more of them may be held, and as many again by
-other addresses than the one that holds most. Their rows take turns, and keep their memory meanwhile."""
+"""Share of spare rows. A reader with less than its share of the rows gets a spare one at once; other addresses than the one
+with most rows get the same number again. Such rows take turns and keep their memory."""
 _LOOK_SECONDS = 0.05
-"""Where all readers are behind, they are looked after so often."""
+"""Poll interval while all readers lag."""
 STUCK_SECONDS = 60.0
-"""A decoder whose step takes longer reports that it makes no progress."""
+"""A longer step counts as no progress."""
 CLOSE_SECONDS = 3.0
-"""`close` waits so long for the step that is being computed."""
-_DROPPED = "Too many of your runs are waiting, and others wish to decode as well. Try again in a moment."
-_BROKEN = "The decoder does not work any more. The server needs to be started again."
+"""Most time that `close` waits for the current step."""
+_TOO_MANY = "Too many of your runs are waiting, and others want to decode too. Try again in a moment."
+_BROKEN = "The decoder no longer works. The server needs to be started again."
 
 
 class _Job:
-    """A run on its way, and where its events go.
+    """A run, and the receiver of its events.
 
     Attributes:
-        reader: Who gets them.
-        left: Whether it is to end: the reader has gone or reads too slowly, or the engine stops.
+        reader: Its reader.
+        left: Whether it must end: the reader left or reads too slowly, or the engine stops.
         run: Its sequences.
-        number: Later ones have larger ones.
+        number: Increases with every job.
         turn: The step in which it was last stepped.
-        begun: When it got its place.
+        begun: The time at which it got its rows.
     """
 
     def __init__(self, cancel: CancelFlag | None, deliver: Deliver, reader: Reader) -> None:
-        self._asked = cancel
+        self._cancel = cancel
         self._deliver = deliver
         self.reader = reader
         self.left = False
@@ -62,32 +62,32 @@ class _Job:
 
     @property
     def num_rows(self) -> int:
-        """How many places it takes."""
+        """Number of rows it needs."""
         return len(self.run.going_on)
 
-    def deliver(self, said: list[Event] | Exception | None) -> None:
-        """Hand it to the reader; one that fails ends its own run and no other."""
+    def deliver(self, item: list[Event] | Exception | None) -> None:
+        """Deliver to the reader; a reader that raises ends its own run only."""
         try:
-            self._deliver(said)
+            self._deliver(item)
         except Exception:
             self.left = True
 
     def is_set(self) -> bool:
-        """Whether it is to end early: its rows' cancel flag."""
-        return self.left or (self._asked is not None and self._asked.is_set())
+        """Whether it must end early: the cancel flag of its rows."""
+        return self.left or (self._cancel is not None and self._cancel.is_set())
 
 
 class LocalEngine:
     """Decodes with one pair in one thread of this process; an `Engine`.
 
-    A sequence's draws and distributions are its own, so that each request gets the text that it would get alone. Where a
-    step fails, its sequences are stepped again in halves, so that only those that fail alone end with an error.
+    Draws and distributions are per sequence, so each request gets the same text as alone. If a step fails, its sequences are
+    stepped again in halves, so that only sequences that fail alone end with an error.
 
     Args:
-        decoder: Whose pair decodes. Others may use it at the same time.
-        max_rows: Most sequences stepped together; further ones wait for a place, first come, first served.
-        max_waiting: Most sequences that may wait.
-        max_prompt_tokens: Longest prompt; None for what the model takes.
+        decoder: The decoder; other threads may use it at the same time.
+        max_rows: Most sequences stepped together; others wait.
+        max_waiting: Most waiting sequences.
+        max_prompt_tokens: Longest prompt; None for the model's limit.
     """
 
     def __init__(
@@ -116,16 +116,16 @@ class LocalEngine:
         self._thread = threading.Thread(target=self._work, name="decoding", daemon=True)
         self._thread.start()
 
-    def submit(self, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANYBODY) -> Iterator[list[Event]]:
-        """Decode a request (see `Engine`); checked here, by the caller's own thread."""
+    def submit(self, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANONYMOUS) -> Iterator[list[Event]]:
+        """Decode a request (see `Engine`); checked here, in the caller's thread."""
         unread: SimpleQueue[list[Event] | Exception | None] = SimpleQueue()
         return entered(_read(self._start(request, cancel, unread.put, reader), unread))
 
-    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANYBODY) -> None:
-        """Decode a request and deliver its events (see `Engine`); checked here, by the caller's own thread."""
+    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS) -> None:
+        """Decode a request and deliver its events (see `Engine`); checked here, in the caller's thread."""
         self._start(request, cancel, deliver, reader)
 
-    def _start(self, request: Request, cancel: CancelFlag | None, deliver: Deliver, reader: Reader = ANYBODY) -> _Job:
+    def _start(self, request: Request, cancel: CancelFlag | None, deliver: Deliver, reader: Reader = ANONYMOUS) -> _Job:
         job, dropped = _Job(cancel, deliver, reader), None
         job.run = prepare(self.decoder, request, job, self._max_rows, self._max_prompt_tokens)
         with self._changed:
@@ -137,14 +137,14 @@ class LocalEngine:
             if waiting + job.num_rows > self._max_waiting:
                 dropped = one_too_many(self._waiting, job)
                 if dropped is None:
-                    raise Unavailable(f"{waiting} others are waiting, which is as many as may. Try again in a moment.")
+                    raise Unavailable(f"{waiting} others are waiting, which is the limit. Try again in a moment.")
                 self._waiting.remove(dropped)
             self._number += 1
             job.number = self._number
             self._waiting.append(job)
             self._changed.notify()
         if dropped is not None:
-            dropped.deliver(Unavailable(_DROPPED))
+            dropped.deliver(Unavailable(_TOO_MANY))
         return job
 
     def waiting_before(self, reader: Reader) -> int | None:
@@ -202,7 +202,7 @@ class LocalEngine:
                     return
                 joining = self._admit()
                 stepped = self._chosen()
-                if not (joining or stepped):  # nobody reads
+                if not (joining or stepped):  # all readers lag
                     self._changed.wait(_LOOK_SECONDS)
                     continue
             untidy = True
@@ -210,9 +210,9 @@ class LocalEngine:
                 self._begin(job, batch)
             records: dict[SequenceState, StepRecord] = {}
             self._step(batch, [row for job in stepped for row in job.run.going_on], records)
-            events = [_told(job.run, records) for job in stepped]
+            events = [_events(job.run, records) for job in stepped]
             batch.release(row for job in stepped for row in job.run.rows if row.ended)
-            with self._changed:  # before anybody is told: who reads a run's end finds its place free
+            with self._changed:  # before delivery: a reader of a run's end finds its rows free
                 over = [job for job in stepped if job.run.over]
                 self._running = [job for job in self._running if job not in over]
                 for job in over:
@@ -220,39 +220,39 @@ class LocalEngine:
                     self._run_seconds = held if self._run_seconds is None else 0.8 * self._run_seconds + 0.2 * held
                 refused = list(self._waiting) if self._broken else []
                 self._waiting = deque() if self._broken else self._waiting
-            for job, told in zip(stepped, events, strict=True):
-                if told:
-                    job.deliver(told)
+            for job, found in zip(stepped, events, strict=True):
+                if found:
+                    job.deliver(found)
                 if job.run.over:
                     job.deliver(None)
             for job in refused:
                 job.deliver(Unavailable(_BROKEN))
 
     def _admit(self) -> list[_Job]:
-        """Let waiting jobs join as far as there are places; cancelled ones join at once, to be ended by the next step.
+        """Let waiting jobs join while rows are free; cancelled ones join at once, to be ended by the next step.
 
-        Places are given by turns. Where all are taken, a job joins by its reader's share, if there is a spare place; where
-        there is none either, a job whose reader has fallen behind is ended.
+        Readers get rows in turn. If all rows are taken, a job may get a spare row by its reader's share; if there is none
+        either, a job whose reader lags is ended.
         """
         if not self._waiting:
             return []
-        behind = [job for job in self._running if job.reader.behind()]
+        lagging = [job for job in self._running if job.reader.lags()]
         joining: list[_Job] = []
-        place, full = 0, False
+        ahead, full = 0, False
         rows = sum(job.num_rows for job in self._running)
         held = self._held()
         running = set(self._running)
-        for job in by_turns([*(job for job in self._running if job not in behind), *self._waiting], lambda job: job.number):
+        for job in by_turns([*(job for job in self._running if job not in lagging), *self._waiting], lambda job: job.number):
             size = job.num_rows
-            place += size
+            ahead += size
             if job in running:
                 continue
             if not job.is_set():
                 room = not full and rows + size <= self._max_rows
-                if not (room or self._may_join(held, job.reader, size, place)):
+                if not (room or self._may_join(held, job.reader, size, ahead)):
                     full = True
-                    if behind:
-                        behind.pop(0).left = True
+                    if lagging:
+                        lagging.pop(0).left = True
                     continue
             rows += size
             _take(held, job)
@@ -262,36 +262,37 @@ class LocalEngine:
         self._running = [*self._running, *joining]
         return joining
 
-    def _may_join(self, held: Counter[Any], reader: Reader, size: int, place: int) -> bool:
-        """Whether a reader may have a spare place, although all are taken: its share has room, or it has no place yet."""
+    def _may_join(self, held: Counter[Any], reader: Reader, size: int, ahead: int) -> bool:
+        """Whether a reader may get spare rows: its share allows it, or it has no row yet. `ahead` rows come before or with
+        it."""
         spare = max(1, int(_SPARE * self._max_rows))
-        if place > self._max_rows and held[reader.address, reader.session]:
+        if ahead > self._max_rows and held[reader.address, reader.session]:
             return False
         all_held = sum(number for group, number in held.items() if isinstance(group, str))
         most = self._max_rows + spare
         return held[reader.address] + size <= most and all_held + size <= most + spare
 
     def _held(self) -> Counter[Any]:
-        """How many places each address has, and each of its sessions."""
+        """Number of rows of each address and of each of its sessions."""
         held = Counter[Any]()
         for job in self._running:
             _take(held, job)
         return held
 
     def _chosen(self) -> list[_Job]:
-        """The jobs of the next step, by turns: no more rows than there are places, and none whose reader is behind."""
+        """The jobs of the next step, in turn: at most `max_rows` rows, and none whose reader lags."""
         self._turn += 1
         chosen, rows = [], 0
         for job in by_turns(self._running, lambda job: job.turn):
             ends = job.is_set()
-            if ends or (rows + job.num_rows <= self._max_rows and not job.reader.behind()):
+            if ends or (rows + job.num_rows <= self._max_rows and not job.reader.lags()):
                 rows += 0 if ends else job.num_rows
                 job.turn = self._turn
                 chosen.append(job)
         return sorted(chosen, key=lambda job: job.number)
 
     def _begin(self, job: _Job, batch: Batch) -> None:
-        """Give a job's rows their places."""
+        """Admit a job's rows to the batch."""
         try:
             batch.admit(job.run.rows)
         except Exception as error:
@@ -300,7 +301,7 @@ class LocalEngine:
             job.deliver(job.run.started())
 
     def _step(self, batch: Batch, rows: list[SequenceState], records: dict[SequenceState, StepRecord]) -> None:
-        """Step the rows; where that fails, those whose step was not finished in halves, and end who fails alone."""
+        """Step the rows; on failure step the unfinished ones in halves, and end a row that fails alone."""
         saved = {row: row.save() for row in rows}
         try:
             batch.step(rows, records)
@@ -320,7 +321,7 @@ class LocalEngine:
                 self._step(batch, part, records)
 
     def _works(self) -> bool:
-        """Whether anything at all can be decoded, or the device is lost; a lack of memory passes."""
+        """Whether decoding still works, that is, the device is not lost; a lack of memory does not count."""
         try:
             self.decoder.generate([0], SamplingParams(max_tokens=1, temperature=0), num_draft_tokens=0, detail="none")
         except Exception as error:
@@ -333,8 +334,8 @@ def _take(held: Counter[Any], job: _Job) -> None:
     held[job.reader.address, job.reader.session] += job.num_rows
 
 
-def _told(run: Run, records: Mapping[SequenceState, StepRecord]) -> list[Event]:
-    """A step's events of one run; where they cannot be made, that run ends and no other."""
+def _events(run: Run, records: Mapping[SequenceState, StepRecord]) -> list[Event]:
+    """A step's events of one run; if they cannot be made, only that run ends."""
     try:
         return run.tell(records)
     except Exception as error:
@@ -342,20 +343,20 @@ def _told(run: Run, records: Mapping[SequenceState, StepRecord]) -> list[Event]:
 
 
 def _read(job: _Job, unread: "SimpleQueue[list[Event] | Exception | None]") -> Generator[list[Event], None, None]:
-    """What was delivered, for a reader with a thread of its own."""
+    """The delivered lists, for a reader with a thread of its own."""
     try:
         yield []
         while True:
-            said = [unread.get()]
+            items = [unread.get()]
             while not unread.empty():
-                said.append(unread.get())
-            if found := [event for events in said if isinstance(events, list) for event in events]:
+                items.append(unread.get())
+            if found := [event for events in items if isinstance(events, list) for event in events]:
                 yield found
-            end = said[-1]
+            end = items[-1]
             if isinstance(end, Exception):
                 raise end
             if end is None:
                 return
-            time.sleep(_BREATH)
+            time.sleep(_READ_SECONDS)
     finally:
         job.left = True

@@ -1,7 +1,6 @@
-"""The seam between those who ask for text (a page, an endpoint, a load test) and whatever decodes it.
+"""The interface between clients (a page, an endpoint, a load test) and engines.
 
-Data goes one way: a request in, lists of events out. What stands behind the seam may be a thread of this process or a
-cluster; whoever asks cannot tell.
+Data goes one way: a request in, lists of events out. An engine may be a thread of this process or a cluster.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -12,50 +11,50 @@ from naive_speculate.events import Event
 from naive_speculate.speculate.request import Request
 from naive_speculate.speculate.sequence import CancelFlag
 
-__all__ = ["ANYBODY", "STOPPING", "About", "Deliver", "Engine", "Load", "Reader", "Request", "Unavailable", "entered"]
+__all__ = ["ANONYMOUS", "STOPPING", "About", "Deliver", "Engine", "Load", "Reader", "Request", "Unavailable", "entered"]
 
 STOPPING = "The server is stopping and takes no more runs. Try again in a minute."
 
 
 Deliver = Callable[[list[Event] | Exception | None], None]
-"""Takes a run's next list of events, and once it is over None, or why it cannot go on. Called by whoever decodes, whom it must
-not keep waiting."""
+"""Receives a run's next list of events, and at its end None or the failure. The decoding thread calls it, so it must not
+block."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Who reads a run's events.
+    """The reader of a run's events.
 
     Attributes:
-        address, session: A decoder is shared by turns between addresses, and at each between its sessions.
-        behind: Whether much of what was delivered is unread: the run pauses until it is read. Called by the decoding thread.
+        address, session: A decoder is shared fairly between addresses, and between the sessions of an address.
+        lags: Whether many delivered events are unread; then the run pauses. Called by the decoding thread.
     """
 
     address: str = ""
     session: str = ""
-    behind: Callable[[], bool] = bool  # which gives False
+    lags: Callable[[], bool] = bool  # bool() is False
 
 
-ANYBODY = Reader()
+ANONYMOUS = Reader()
 
 
 class Unavailable(RuntimeError):
-    """The engine takes no requests: it is closed, or what it runs on has gone. The message is for visitors."""
+    """The engine accepts no requests: it is closed, or its hardware is lost. The message is for visitors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How busy an engine is.
+    """The load of an engine.
 
     Attributes:
-        ready: Whether it takes requests.
-        running: Sequences that are being decoded.
-        waiting: Sequences that wait for a place.
-        capacity: How many can be decoded at once, all replicas together.
-        replicas: Copies of the pair that decode.
-        reason: Why it takes no requests.
-        stuck: Whether that is because it makes no progress.
-        run_seconds: How long a run keeps its place, by the latest ones; None before any has ended.
+        ready: Whether it accepts requests.
+        running: Sequences being decoded.
+        waiting: Sequences waiting for a row.
+        capacity: Most sequences decoded at once, by all replicas together.
+        replicas: Number of replicas of the pair.
+        reason: Why it accepts no requests.
+        stuck: Whether the reason is a lack of progress.
+        run_seconds: Duration of recent runs; None before the first has ended.
     """
 
     ready: bool
@@ -74,15 +73,15 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What an engine decodes with.
+    """A description of an engine.
 
     Attributes:
         models: Names of target and draft.
         device: Where the target computes.
         chat: Whether the tokenizer has a chat template.
-        capacity: Most sequences that it will ever decode at once.
+        capacity: Most sequences that it can ever decode at once.
         num_parameters: Of target, draft and head, as loaded.
-        weights: Which weights the target has, as in `ModelPair`.
+        weights: A description of the target's weights, as in `ModelPair`.
     """
 
     models: dict[str, str]
@@ -94,59 +93,58 @@ class About:
 
 
 def entered(lists: Generator[list[Event], None, None]) -> Iterator[list[Event]]:
-    """Run a generator up to its first yield, an empty list that nobody sees, and hand it on.
+    """Advance a generator past its first, empty list and return it.
 
-    Python runs no `finally` of a generator that is closed before its first `next`; one that has begun hears of it.
+    Python runs a generator's `finally` on close only if the generator has started.
     """
     next(lists)
     return lists
 
 
 class Engine(Protocol):
-    """Decodes many requests at once. Threads may call it side by side."""
+    """Decodes many requests at once; thread-safe."""
 
     @property
     def about(self) -> About:
-        """What it decodes with."""
+        """A description of the engine."""
 
-    def submit(self, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANYBODY) -> Iterator[list[Event]]:
+    def submit(self, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANONYMOUS) -> Iterator[list[Event]]:
         """Decode a request.
 
         Args:
-            request: What to decode.
-            cancel: Set it to end the run, after the step or the chunk of a prompt that is being computed; closing the
-                iterator does so too, or dropping it, whether or not anything was read.
-            reader: Whose share of the decoder it takes.
+            request: The request.
+            cancel: Set it to end the run after the current step or prompt chunk. Closing or dropping the iterator does the
+                same.
+            reader: Uses its share of the decoder.
 
         Returns:
-            Iterator: Lists of events as they come. All of them joined are the run's trace: it begins with `started` and, for
-            each row, ends with `finished`, which carries `error` and a message for the visitor if decoding failed.
+            Iterator: Lists of events as they arrive, joined the run's trace. It begins with `started` and ends with `finished`
+            for each row, with reason `error` and a message for the visitor if decoding failed.
 
         Raises:
-            ValueError: Naming the field that cannot be; here or when the iteration begins.
-            Unavailable: If nothing takes requests; likewise.
+            ValueError: Naming the invalid field; here or when the iteration begins.
+            Unavailable: If the engine accepts no requests; likewise.
         """
 
-    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANYBODY) -> None:
-        """Decode a request for a caller that cannot wait in a thread of its own, as an event loop cannot.
+    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS) -> None:
+        """Decode a request for a caller that cannot block, such as an event loop.
 
         Args:
-            request: What to decode.
+            request: The request.
             cancel: Set it to end the run.
-            deliver: Takes the lists that `submit` would give, then the end. Where the run cannot be, `submit`'s exceptions
-                come here or are raised.
-            reader: Whose share of the decoder it takes, and whether that reader keeps up.
+            deliver: Receives the lists of `submit`, then the end. Exceptions of `submit` are delivered or raised.
+            reader: Uses its share of the decoder; the run pauses while it lags.
 
         Raises:
-            ValueError: Naming the field that cannot be.
-            Unavailable: If nothing takes requests.
+            ValueError: Naming the invalid field.
+            Unavailable: If the engine accepts no requests.
         """
 
     def waiting_before(self, reader: Reader) -> int | None:
-        """How many sequences would begin before one that this reader asked for now; None where it would begin at once."""
+        """Number of sequences that would start before a new one of this reader; None if it would start at once."""
 
     def load(self) -> Load:
-        """How busy it is."""
+        """The engine's load."""
 
     def close(self) -> None:
-        """Cancel what runs and take no more requests."""
+        """Cancel all runs and accept no more requests."""

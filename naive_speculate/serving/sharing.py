@@ -1,4 +1,4 @@
-"""Sharing a decoder between those who ask for text: by turns between addresses, and at each between sessions."""
+"""Shares a decoder fairly: in turn between addresses, and between the sessions of each address."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
@@ -9,11 +9,11 @@ from naive_speculate.serving.protocol import Reader
 
 
 class Shared(Protocol):
-    """A run that takes part.
+    """A run that shares a decoder.
 
     Attributes:
-        reader: Whose it is.
-        num_rows: How many places it takes.
+        reader: Its reader.
+        num_rows: Number of rows it needs.
     """
 
     reader: Reader
@@ -31,9 +31,9 @@ def by_turns(runs: Sequence[S], key: Callable[[S], float], groups: Sequence[Grou
     """One run of each group, then the second of each, and so on.
 
     Args:
-        runs: What wants a place.
-        key: Orders the runs of a session. Of sessions and addresses, those go first that have the first run.
-        groups: What takes turns, the outermost first.
+        runs: Runs that need rows.
+        key: Orders the runs of a session. Sessions and addresses are ordered by their first run.
+        groups: The groupings, the outermost first.
     """
     if not groups:
         return sorted(runs, key=key)
@@ -46,7 +46,7 @@ def by_turns(runs: Sequence[S], key: Callable[[S], float], groups: Sequence[Grou
 
 
 def one_too_many(waiting: Sequence[S], new: S) -> S | None:
-    """Which waiting run makes room for a new one: the last of who has most waiting, if that is more than who comes has."""
+    """The waiting run to drop for a new one: the last of the reader with most waiting, if that is more than the new one's."""
     for group in GROUPS:
         rows: Counter[Any] = Counter()
         for run in waiting:

@@ -1,8 +1,7 @@
-"""One request at a time, decoded where it is asked for: for hosts that decode in processes forked for each request.
+"""Decodes each request by itself, for hosts that fork a process per request, such as ZeroGPU.
 
-Such a process shares no memory with the one that serves visitors, so there is nothing to batch with, and a run goes on for as
-long as a file exists. The host may keep a run waiting, refuse it or cut it off: a thread waits for it, so that whoever reads
-can still be told.
+Such a process shares no memory with the server, so requests cannot be batched, and a file serves as cancel flag. The host may
+delay, refuse or cut off a run; a thread waits for it, so that the reader still gets an answer.
 """
 
 import os
@@ -17,17 +16,17 @@ from queue import Empty, SimpleQueue
 from naive_speculate.events.event import Event, FinishReason
 from naive_speculate.events.record import StepRecord
 from naive_speculate.sampling.random_source import fresh_seed
+from naive_speculate.serving.delivered import DeliveredEvents
 from naive_speculate.serving.delivery import pump
-from naive_speculate.serving.intake import MAX_ROWS, about, explain, prepare
-from naive_speculate.serving.protocol import ANYBODY, STOPPING, Deliver, Load, Reader, Request, Unavailable
-from naive_speculate.serving.told import Told
+from naive_speculate.serving.protocol import ANONYMOUS, STOPPING, Deliver, Load, Reader, Request, Unavailable
+from naive_speculate.serving.requests import MAX_ROWS, about, explain, prepare
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.run import Run
 from naive_speculate.speculate.sequence import CancelFlag, SequenceState
 
 Decode = Callable[[Request, str], Iterator[list[Event]]]
-"""Decodes a request for as long as a file of that path exists. What it raises is told to the visitor."""
-CUT_OFF = "The host ended this run before its time. Run it again, with fewer tokens: the same seed gives the same text."
+"""Decodes a request while the file of that path exists. Its exceptions are reported to the visitor."""
+CUT_OFF = "The host ended this run early. Run it again, with fewer tokens: the same seed gives the same text."
 _LOOK_SECONDS = 0.1
 
 
@@ -38,7 +37,7 @@ class FileFlag:
         self._path = path
 
     def is_set(self) -> bool:
-        """Whether somebody removed the file."""
+        """Whether the file was removed."""
         return not os.path.exists(self._path)
 
 
@@ -47,9 +46,9 @@ class SoloEngine:
 
     Args:
         decoder: Whose pair decodes.
-        wrap: Makes a function that decodes in another process of the one that decodes in this one.
+        wrap: Turns a function that decodes in this process into one that decodes in another.
         max_rows: Most sequences of one request.
-        max_prompt_tokens: Longest prompt; None for what the model takes.
+        max_prompt_tokens: Longest prompt; None for the model's limit.
     """
 
     def __init__(
@@ -72,8 +71,8 @@ class SoloEngine:
         self._running = 0
         self._closed = threading.Event()
 
-    def submit(self, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANYBODY) -> Iterator[list[Event]]:
-        """Decode a request (see `Engine`); checked here, where an error still reaches the caller."""
+    def submit(self, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANONYMOUS) -> Iterator[list[Event]]:
+        """Decode a request (see `Engine`); checked here, in the caller's process."""
         if request.params.seed is None:
             request = replace(request, params=replace(request.params, seed=fresh_seed()))
         run = prepare(self.decoder, request, None, self._max_rows, self._max_prompt_tokens)
@@ -81,55 +80,55 @@ class SoloEngine:
             raise Unavailable(STOPPING)
         return self._read(request, run, cancel)
 
-    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANYBODY) -> None:
+    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS) -> None:
         pump(self.submit(request, cancel), deliver)
 
     def waiting_before(self, reader: Reader) -> int | None:
-        """Every run has a process of its own, so none waits here."""
+        """None: every run has a process of its own."""
 
     def load(self) -> Load:
-        """How busy it is; every run has a process of its own, so none waits here."""
+        """The engine's load; every run has a process of its own, so none waits here."""
         return Load(not self._closed.is_set(), self._running, 0, self._max_rows)
 
     def close(self) -> None:
         self._closed.set()
 
     def _read(self, request: Request, run: Run, cancel: CancelFlag | None) -> Iterator[list[Event]]:
-        told = Told(len(run.rows))
+        delivered = DeliveredEvents(len(run.rows))
         unread: SimpleQueue[list[Event] | Exception | None] = SimpleQueue()
         descriptor, flag = tempfile.mkstemp(prefix="naive-speculate-")
         os.close(descriptor)
         with self._lock:
             self._running += 1
-        context = copy_context()  # the host knows by it on whose behalf it is asked
-        threading.Thread(target=context.run, args=(self._ask, request, flag, unread), name="solo-run", daemon=True).start()
+        context = copy_context()  # the host identifies the visitor by it
+        threading.Thread(target=context.run, args=(self._produce, request, flag, unread), name="solo-run", daemon=True).start()
         try:
-            while told.unfinished:
+            while delivered.unfinished:
                 ended = self._closed.is_set() or (cancel is not None and cancel.is_set())
                 if ended:
                     Path(flag).unlink(missing_ok=True)
                 try:
                     found = unread.get(timeout=_LOOK_SECONDS)
                 except Empty:
-                    if not ended or told.begun:
+                    if not ended or delivered.begun:
                         continue
-                    # Its turn has not come, and when it does the file is gone.
-                    found = _rest(run, told, FinishReason.CANCELLED)
-                if isinstance(found, Unavailable) and not told.begun:
+                    # It has not started yet; when it does, the file is gone.
+                    found = _rest(run, delivered, FinishReason.CANCELLED)
+                if isinstance(found, Unavailable) and not delivered.begun:
                     raise found
                 if found is None:
-                    found = _rest(run, told, FinishReason.ERROR, CUT_OFF)
+                    found = _rest(run, delivered, FinishReason.ERROR, CUT_OFF)
                 elif isinstance(found, Exception):
                     message = str(found) if isinstance(found, Unavailable) else explain(found)
-                    found = _rest(run, told, FinishReason.ERROR, message)
-                told.add(found)
+                    found = _rest(run, delivered, FinishReason.ERROR, message)
+                delivered.add(found)
                 yield found
         finally:
             Path(flag).unlink(missing_ok=True)
             with self._lock:
                 self._running -= 1
 
-    def _ask(self, request: Request, flag: str, unread: "SimpleQueue[list[Event] | Exception | None]") -> None:
+    def _produce(self, request: Request, flag: str, unread: "SimpleQueue[list[Event] | Exception | None]") -> None:
         try:
             for events in self._decode(request, flag):
                 unread.put(events)
@@ -139,9 +138,9 @@ class SoloEngine:
             unread.put(None)
 
 
-def _rest(run: Run, told: Told, reason: FinishReason, message: str | None = None) -> list[Event]:
-    """What is missing of a run that nobody decodes any more."""
-    return [*([] if told.begun else run.started()), *told.endings(reason, message)]
+def _rest(run: Run, delivered: DeliveredEvents, reason: FinishReason, message: str | None = None) -> list[Event]:
+    """The missing events of a run that is no longer decoded."""
+    return [*([] if delivered.begun else run.started()), *delivered.endings(reason, message)]
 
 
 def _decode(decoder: SpeculativeDecoder, request: Request, cancel: CancelFlag, max_rows: int) -> Iterator[list[Event]]:
@@ -152,11 +151,11 @@ def _decode(decoder: SpeculativeDecoder, request: Request, cancel: CancelFlag, m
         yield run.started()
         while not run.over:
             batch.step(run.rows, records)
-            made = dict(records)
+            finished = dict(records)
             records.clear()
-            if events := run.tell(made):
+            if events := run.tell(finished):
                 yield events
     except Exception as error:
         yield run.tell(records) + run.end(FinishReason.ERROR, explain(error))
-    finally:  # also where the host closes this generator
+    finally:  # also if the host closes this generator
         batch.release(run.rows)

@@ -1,5 +1,7 @@
-"""Proofs by exact enumeration: whether a verifier or a drafter, of this package or of yours, leaves the target's distribution
-as it is. `python -m naive_speculate prove module:Name` from a shell."""
+"""Proofs by exact enumeration that a verifier or drafter, registered or your own, preserves the target's distribution.
+
+Command line: `python -m naive_speculate prove module:Name`.
+"""
 
 from naive_speculate.testing.enumeration import enumerate_outputs, exact_outputs, largest_difference
 from naive_speculate.testing.paths import Deviation

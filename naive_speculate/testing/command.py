@@ -1,4 +1,4 @@
-"""What `python -m naive_speculate prove MODULE:NAME` does."""
+"""The command `python -m naive_speculate prove MODULE:NAME`."""
 
 import os
 import sys
@@ -11,11 +11,10 @@ from naive_speculate.testing.proof import Proof, prove_lossless
 
 
 def prove(name: str) -> Proof:
-    """Enumerate what has this name: `MODULE:NAME`, importable from the current directory, or that of a registered verifier or
-    drafter.
+    """Enumerate a verifier or drafter by name: a registered one, or `MODULE:NAME`, importable from the current directory.
 
     Raises:
-        ValueError: If there is no such thing, or it is neither.
+        ValueError: If it does not exist, or is neither.
     """
     if ":" not in name:
         if name not in VERIFIERS and name not in DRAFTERS:
@@ -32,7 +31,7 @@ def prove(name: str) -> Proof:
 
 
 def _load(name: str) -> Any:
-    """What `MODULE:NAME` names."""
+    """Import `MODULE:NAME`."""
     module_name, _, attributes = name.partition(":")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
@@ -43,7 +42,7 @@ def _load(name: str) -> Any:
         if module_name == missing or module_name.startswith(f"{missing}."):
             raise ValueError(f"there is no module {missing!r:.80} here") from None
         raise ValueError(f"module {module_name!r} cannot be imported: {error}") from None
-    except (Exception, SystemExit) as error:  # a module is a program, which may fail in any way
+    except (Exception, SystemExit) as error:  # a module may fail in any way
         raise ValueError(f"module {module_name!r:.80} cannot be imported: {type(error).__name__}: {error}") from None
     for attribute in attributes.split("."):
         if not hasattr(found, attribute):

@@ -1,4 +1,4 @@
-"""All paths of the real decoder through its random choices: its output distribution, exactly."""
+"""Enumerates all paths of the real decoder through its random choices: its exact output distribution."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,24 +12,24 @@ from naive_speculate.testing.paths import Deviation, Path, exactly, numbers
 from naive_speculate.testing.toys import EOS
 
 Outputs = dict[tuple[int, ...], float]
-"""A distribution of outputs: probabilities by generated tokens; those of a run that ended in an error end with -1."""
+"""Probabilities by generated tokens; the tokens of a run that ended in an error end with -1."""
 
 _REPEATS = 16
-"""So often a run is made again before it is said to repeat itself: a part that draws from elsewhere may hit upon the same."""
+"""Repetitions of a run before it counts as reproducible, since a draw from another source may repeat by chance."""
 
 
 @dataclass
 class Enumeration:
-    """What all paths come to.
+    """The result of all paths.
 
     Attributes:
         outputs: The output distribution.
-        likeliest: Of every output, its most probable path and that one's probability.
-        num_paths: How many there are.
-        num_drafted: How many tokens were drafted on all of them.
-        coarse: Whether some draw was from probabilities of less than float64.
-        hint: What looks wrong about the drafter; "" for nothing.
-        message: What went wrong on a path that ended in an error; None where none did.
+        likeliest: Per output, its most probable path and the path's probability.
+        num_paths: Number of paths.
+        num_drafted: Draft tokens on all paths.
+        coarse: Whether some draw used probabilities of less than float64.
+        hint: A possible fault of the drafter; "" for none.
+        message: The message of a path that ended in an error; None if none did.
     """
 
     outputs: Outputs = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Enumeration:
     message: str | None = None
 
     def add(self, run: Path) -> None:
-        """Take a path in."""
+        """Add a path."""
         probability = run.probability
         self.outputs[run.tokens] = self.outputs.get(run.tokens, 0.0) + probability
         if run.tokens not in self.likeliest or probability > self.likeliest[run.tokens][0]:
@@ -54,47 +54,46 @@ class Enumeration:
 
 
 def enumerate_paths(pair: ModelPair, prompt: list[int], params: SamplingParams, **options: object) -> Enumeration:
-    """Every path of the real decoder through drafts, verdicts and resamples, with its probability.
+    """Every path of the real decoder through draft tokens, verdicts and resampled tokens, with its probability.
 
-    The acceptance probabilities that its events state are not taken on trust. Wherever a path parts from those before it, and
-    there is an acceptance draw from there on, it is run twice: with draws of 0 and then the largest number below the stated one
-    where a draft is to be kept, with that number itself and then the largest below 1 where it is to be refused. Both runs must
-    be the same.
+    The stated acceptance probabilities are checked. A path with an acceptance draw after its branching point is run twice: for
+    accepted tokens with draws of 0 and of the largest number below the stated probability, for rejected tokens with that
+    probability and with the largest number below 1. Both runs must agree.
 
     Args:
         pair: Models of few tokens.
         prompt: Token ids.
-        params: How tokens are chosen; `max_tokens` is best 3 or 4.
+        params: Sampling parameters; `max_tokens` of 3 or 4 is best.
         **options: As for `SpeculativeDecoder.stream`; `detail` must not be "none".
 
     Raises:
-        Deviation: If something else happens on a path than is stated, or not the same every time.
+        Deviation: If a path contradicts its stated probabilities, or is not reproducible.
     """
     decoder, found = SpeculativeDecoder(pair), Enumeration()
-    waiting: list[tuple[list[float], list[list[float] | float | None]]] = [([], [])]
-    while waiting:
-        path, known = waiting.pop()
+    pending: list[tuple[list[float], list[list[float] | float | None]]] = [([], [])]
+    while pending:
+        path, stated_before = pending.pop()
         run = Path(decoder, path, prompt, params, **options)
-        if run.stated[: len(known)] != known:
-            raise _unsteady(run)
-        parted = run.stated[max(0, len(path) - 1) :]  # the draws before were walked along where the path parts from
-        if any(not isinstance(stated, list) for stated in parted):
+        if run.stated[: len(stated_before)] != stated_before:
+            raise _not_reproducible(run)
+        branched = run.stated[max(0, len(path) - 1) :]  # earlier draws were checked on the path that this one branches from
+        if any(not isinstance(stated, list) for stated in branched):
             again = Path(decoder, run.other_end(), prompt, params, **options)
             if (again.tokens, again.stated) != (run.tokens, run.stated):
                 repeated = [Path(decoder, run.taken, prompt, params, **options) for _ in range(_REPEATS)]
                 raise _differing(run, again, repeated)
-        for place in range(len(path), len(run.taken)):
-            stated, before = run.stated[place], run.taken[:place]
+        for index in range(len(path), len(run.taken)):
+            stated, before = run.stated[index], run.taken[:index]
             if isinstance(stated, list):
-                waiting += [([*before, other], run.stated[: place + 1]) for other in range(1, len(stated))]
+                pending += [([*before, other], run.stated[: index + 1]) for other in range(1, len(stated))]
             elif stated is not None and 0 < stated < 1:
-                waiting.append(([*before, stated], run.stated[: place + 1]))
+                pending.append(([*before, stated], run.stated[: index + 1]))
         found.add(run)
     return found
 
 
 def enumerate_outputs(pair: ModelPair, prompt: list[int], params: SamplingParams, **options: object) -> Outputs:
-    """See `enumerate_paths`; a `Deviation` also if nothing was drafted on any path, although it could have been."""
+    """See `enumerate_paths`; also a `Deviation` if drafting was possible and nothing was drafted."""
     found = enumerate_paths(pair, prompt, params, **options)
     if not found.num_drafted and options.get("num_draft_tokens") != 0:
         raise Deviation("nothing was drafted, which proves nothing")
@@ -104,7 +103,7 @@ def enumerate_outputs(pair: ModelPair, prompt: list[int], params: SamplingParams
 def exact_outputs(
     next_probs: Callable[[tuple[int, ...]], torch.Tensor], max_tokens: int, stops: frozenset[int] = frozenset({EOS})
 ) -> Outputs:
-    """The distribution of plain decoding: `next_probs` gives the next token's probabilities after the generated ones."""
+    """The distribution of plain decoding: `next_probs` returns the next token's probabilities after the generated ones."""
     outputs: Outputs = {}
 
     def walk(tokens: tuple[int, ...], probability: float) -> None:
@@ -120,27 +119,27 @@ def exact_outputs(
 
 
 def largest_difference(a: Outputs, b: Outputs) -> float:
-    """Largest difference of the two distributions at any output."""
+    """The largest difference of the two distributions at any output."""
     return max(abs(a.get(tokens, 0.0) - b.get(tokens, 0.0)) for tokens in a.keys() | b.keys())
 
 
-def _unsteady(run: Path) -> Deviation:
-    why = "something draws from elsewhere, or remembers earlier runs"
-    return Deviation(f"the same choices of the row's random source do not repeat the run: {why}", run.told())
+def _not_reproducible(run: Path) -> Deviation:
+    why = "something draws from another source, or remembers earlier runs"
+    return Deviation(f"the same choices of the row's random source do not repeat the run: {why}", run.describe())
 
 
 def _differing(run: Path, again: Path, repeated: list[Path]) -> Deviation:
-    """Why two runs differ in which every draw is on the same side of the number that it is said to be compared with."""
+    """Why two runs differ, although every draw is on the same side of the stated probability."""
     if any((other.tokens, other.stated) != (run.tokens, run.stated) for other in repeated):
-        return _unsteady(run)
+        return _not_reproducible(run)
     stated = zip(run.stated, again.stated, strict=False)
-    place = next((place for place, (one, other) in enumerate(stated) if one != other), 0)
+    first = next((index for index, (one, other) in enumerate(stated) if one != other), 0)
     outcomes = [f"{exactly(path.taken)} gives {list(path.tokens)}" for path in (run, again)]
     if run.tokens == again.tokens:
-        outcomes = [f"after {exactly(path.taken[:place])} comes {_told(path.stated[place])}" for path in (run, again)]
+        outcomes = [f"after {exactly(path.taken[:first])} comes {_describe(path.stated[first])}" for path in (run, again)]
     why = f"draws on the same side of the stated accept_probs decide differently: {', '.join(outcomes)}"
-    return Deviation(why, run.told())
+    return Deviation(why, run.describe())
 
 
-def _told(stated: list[float] | float | None) -> str:
+def _describe(stated: list[float] | float | None) -> str:
     return f"a draw from {numbers(stated)}" if isinstance(stated, list) else f"a verdict with {stated}"

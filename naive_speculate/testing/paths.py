@@ -1,4 +1,4 @@
-"""One path of the real decoder through its random choices, and what its events say about them."""
+"""One path of the real decoder through its random choices, and the probabilities that its events state."""
 
 import math
 from collections.abc import Sequence
@@ -21,27 +21,27 @@ _JUDGED = {EventKind.ACCEPTED, EventKind.REJECTED, EventKind.DISCARDED}
 
 
 class Deviation(AssertionError):
-    """A verifier or a drafter does something else than it states, so that its paths have no probabilities.
+    """A verifier or drafter contradicts what it states, so that its paths have no probabilities.
 
     Attributes:
-        told: The path that shows it, in words, a step a line; as far as it came.
+        path: The path that shows it, one line per step.
     """
 
-    def __init__(self, message: str, told: Sequence[str] = ()) -> None:
+    def __init__(self, message: str, path: Sequence[str] = ()) -> None:
         super().__init__(message)
-        self.told = told
+        self.path = path
 
 
 class Branches:
-    """A random source that takes a given path through its choices, and remembers what it was asked.
+    """A random source that follows a given path through its choices, and records them.
 
-    A path holds a number for every choice: what a uniform draw gives, or which of the possible tokens a categorical draw takes.
-    Behind its end, a draft is kept if that is possible at all, and the first possible token is taken.
+    A path holds a number per choice: the result of a uniform draw, or the index of a possible token. After its end, draft
+    tokens are accepted if possible, and the first possible token is taken.
 
     Attributes:
-        asked: For every choice the probabilities of the possible tokens, or None where it was a uniform draw.
-        coarse: Whether some draw was from probabilities of less than float64.
-        drafting: Whether it is the drafter that draws.
+        asked: Per choice the probabilities of the possible tokens, or None for a uniform draw.
+        coarse: Whether some draw used probabilities of less than float64.
+        drafting: Whether the drafter draws.
     """
 
     def __init__(self, path: Sequence[float]) -> None:
@@ -51,13 +51,13 @@ class Branches:
         self.drafting = False
 
     def _choice(self) -> float:
-        place = len(self.asked) - 1
-        return self.path[place] if place < len(self.path) else 0
+        index = len(self.asked) - 1
+        return self.path[index] if index < len(self.path) else 0
 
     def uniform(self) -> float:
         """See `RandomSource.uniform`."""
         if self.drafting:
-            raise Deviation("the drafter calls the row's uniform(), whose branches are unknown: draw with categorical(probs)")
+            raise Deviation("the drafter calls the row's uniform(), whose branches are unknown: use categorical(probs)")
         self.asked.append(None)
         return self._choice()
 
@@ -79,7 +79,7 @@ class Branches:
 
 
 class _Watched(Workspace):
-    """Notes when it is the drafter that draws, and tokens that it says were drawn although it drew nothing."""
+    """Records whether the drafter draws, and tokens that it states as drawn although it drew nothing."""
 
     def __init__(self, decoder: SpeculativeDecoder, source: Branches) -> None:
         super().__init__(decoder.pair, decoder.admission.vocabulary)
@@ -103,17 +103,17 @@ class Path:
     """One run of the real decoder along a path.
 
     Attributes:
-        taken: A number for every choice of the run; as far as the path went, the path.
-        stated: For every choice the probabilities of its branches, or of a uniform draw the one that the events say it was
-            compared with; None where no verdict looked at it.
-        tokens: The generated tokens; -1 stands at the end of those of a run that ended in an error.
-        drafted: How many tokens were drafted.
-        message: What went wrong in a run that ended in an error.
-        hint: What looks wrong about its drafter; "" for nothing.
+        taken: A number per choice of the run; begins with the path.
+        stated: Per choice the probabilities of its branches, or for a uniform draw the acceptance probability in the events;
+            None if no verdict used the draw.
+        tokens: The generated tokens, then -1 if the run ended in an error.
+        drafted: Number of draft tokens.
+        message: The message of a run that ended in an error.
+        hint: A possible fault of its drafter; "" for none.
         coarse: As of `Branches`.
 
     Raises:
-        Deviation: If a verdict does not follow from the draws and the probabilities that the events state.
+        Deviation: If a verdict contradicts the draws and the stated probabilities.
     """
 
     def __init__(
@@ -137,10 +137,10 @@ class Path:
                 self.taken = [*path, *[0.0] * len(source.asked)][: len(source.asked)]
                 self._read_step(source.asked[began:], self.taken[began:], events, row.verifier)
         except Deviation as deviation:
-            deviation.told = self.told()
+            deviation.path = self.describe()
             raise
         except Exception as error:
-            raise Deviation(f"it fails: {type(error).__name__}: {' '.join(str(error).split())}", self.told()) from error
+            raise Deviation(f"it fails: {type(error).__name__}: {' '.join(str(error).split())}", self.describe()) from error
         self.message = row.message
         self.hint, self.coarse = watched.hint, source.coarse
         self.tokens = (*row.output_token_ids, *((-1,) if row.finish_reason == FinishReason.ERROR else ()))
@@ -152,25 +152,25 @@ class Path:
         if any(math.isnan(stated) for stated in judged.values()):
             raise Deviation(f"accept_probs hold NaN: {numbers(judged.values())}")
         uniforms = [drawn for drawn, branches in zip(taken, asked, strict=True) if branches is None]
-        verdicts = iter([judged.get(place) for place in range(len(uniforms))])
+        verdicts = iter([judged.get(index) for index in range(len(uniforms))])
         self.stated += [next(verdicts) if branches is None else branches for branches in asked]
         self.drafted += sum(e.kind == EventKind.PROPOSED for e in events)
         step = next((e for e in events if e.kind == EventKind.STEP), None)
         if step is None or not uniforms:
             return
-        passed = [place in judged and u < judged[place] for place, u in enumerate(uniforms)] + [False]
-        kept = passed.index(False)
+        passed = [index in judged and u < judged[index] for index, u in enumerate(uniforms)] + [False]
+        accepted = passed.index(False)
         if verifier.judges_all:
-            kept = max((place + 1 for place, passes in enumerate(passed) if passes), default=0)
-        if step.num_accepted != kept:
+            accepted = max((index + 1 for index, passes in enumerate(passed) if passes), default=0)
+        if step.num_accepted != accepted:
             raise Deviation(
                 f"the verifier states accept_probs {numbers(judged.values())} and was given u = {exactly(uniforms)}: "
-                f"that keeps {kept} of {len(uniforms)} drafts, but num_accepted is {step.num_accepted}"
+                f"that accepts {accepted} of {len(uniforms)} draft tokens, but num_accepted is {step.num_accepted}"
             )
 
     @property
     def probability(self) -> float:
-        """The probability of the run's every choice."""
+        """The joint probability of the run's choices."""
         return math.prod(
             1.0
             if stated is None
@@ -183,7 +183,8 @@ class Path:
         )
 
     def other_end(self) -> list[float]:
-        """The same choices, with uniform draws from the other end of the same verdict: just small enough, or just below 1."""
+        """The same choices with uniform draws at the other end of the same verdict: just below the probability, or just below
+        1."""
         return [
             taken
             if isinstance(stated, list)
@@ -193,36 +194,35 @@ class Path:
             for stated, taken in zip(self.stated, self.taken, strict=True)
         ]
 
-    def told(self) -> list[str]:
-        """The path in words, a step a line."""
+    def describe(self) -> list[str]:
+        """The path, one line per step."""
         steps: dict[int, list[str]] = {}
         for event in self._events:
             if event.kind in _JUDGED | {EventKind.RESAMPLED, EventKind.BONUS} and event.step is not None:
-                steps.setdefault(event.step, []).append(_in_words(event))
+                steps.setdefault(event.step, []).append(_describe_event(event))
         return [f"step {step + 1}: {', '.join(words)}" for step, words in steps.items()]
 
 
-def _in_words(event: Event) -> str:
+def _describe_event(event: Event) -> str:
     if event.kind in (EventKind.RESAMPLED, EventKind.BONUS):
         drawn = "resampled" if event.kind == EventKind.RESAMPLED else "drawn as bonus"
         return f"{event.token_id} {drawn}"
-    known = [f"{name} = {number(p)}" for name, p in (("q", event.draft_prob), ("p", event.target_prob)) if p is not None]
+    numbers = [f"{name} = {number(p)}" for name, p in (("q", event.draft_prob), ("p", event.target_prob)) if p is not None]
     if event.accept_prob is not None and event.uniform is not None:
-        known.append(f"u = {number(event.uniform)} against {number(event.accept_prob)}")
-    fate = {EventKind.ACCEPTED: "kept", EventKind.REJECTED: "refused"}.get(event.kind, "discarded")
-    return f"{event.token_id} drafted ({', '.join(known)}) and {fate}"
+        numbers.append(f"u = {number(event.uniform)} against {number(event.accept_prob)}")
+    return f"{event.token_id} drafted ({', '.join(numbers)}) and {event.kind.value}"
 
 
 def number(value: float) -> str:
-    """For people."""
+    """A number with six digits."""
     return f"{value:.6g}"
 
 
 def numbers(values: object) -> str:
-    """For people."""
+    """A list of numbers with six digits."""
     return f"[{', '.join(map(number, values))}]"  # type: ignore[call-overload]
 
 
 def exactly(values: Sequence[float]) -> str:
-    """To the last digit: such draws lie a rounding away from where the verdict turns."""
+    """A list of numbers with all digits, since draws may be one rounding away from the decision boundary."""
     return f"[{', '.join(map(repr, values))}]"

@@ -1,4 +1,4 @@
-"""`prove_lossless`: exact enumeration against anybody's verifier or drafter."""
+"""`prove_lossless`: exact enumeration of any verifier or drafter."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -27,15 +27,14 @@ _ATTRIBUTES = ("greedy", "lossy", "judges_all", "needs_uniforms", "has_threshold
 
 @dataclass(frozen=True)
 class Counterexample:
-    """What shows that something is not lossless.
+    """Shows that something is not lossless.
 
     Attributes:
-        reason: What is wrong, in words.
+        reason: The fault.
         case: The models, the prompt and the parameters.
-        path: The decoder's choices that lead there, a step a line.
-        token_ids: The generated tokens after which the next one is distributed otherwise; None where a verdict was wrong in
-            itself.
-        expected, found: The next token's distribution there, by token, under the target and in fact.
+        path: The decoder's choices that lead there, one line per step.
+        token_ids: The generated tokens after which the next token's distribution differs; None if a verdict contradicts itself.
+        expected, found: The next token's distribution there, under the target and of the decoder.
     """
 
     reason: str
@@ -51,15 +50,14 @@ class Counterexample:
 
 @dataclass(frozen=True)
 class Proof:
-    """What enumeration found.
+    """The result of an enumeration.
 
     Attributes:
-        lossless: Whether the output distribution is the target's everywhere.
-        max_difference: The largest difference of an output's probability; NaN where paths have no probabilities, since a
-            verdict was not what is stated.
-        num_paths: How many paths were enumerated.
-        counterexample: The first distribution that differs; None where none does.
-        tolerance: What counts as equal.
+        lossless: Whether the output distribution equals the target's.
+        max_difference: The largest difference of an output's probability; NaN if a verdict contradicts its stated probability.
+        num_paths: Number of enumerated paths.
+        counterexample: The first distribution that differs; None if none does.
+        tolerance: Largest difference that counts as equal.
     """
 
     lossless: bool
@@ -76,7 +74,7 @@ class Proof:
 
 @dataclass(frozen=True)
 class _Case:
-    """One enumeration."""
+    """The inputs of one enumeration."""
 
     pair: ModelPair
     params: SamplingParams
@@ -85,15 +83,15 @@ class _Case:
     name: str
 
     def enumerate(self, **options: object) -> Enumeration:
-        """All paths, with these options."""
+        """Enumerate all paths with these options."""
         return enumerate_paths(self.pair, list(self.prompt), self.params, detail="probs", **options)
 
-    def told(self, options: dict[str, Any]) -> str:
-        """In words."""
+    def describe(self, options: dict[str, Any]) -> str:
+        """The inputs as one line."""
         default = SamplingParams().to_dict()
         given = {name: value for name, value in self.params.to_dict().items() if value != default[name]}
-        said = ", ".join(f"{name}={value!r}" for name, value in (options | given).items())
-        return f"{self.name}, prompt {list(self.prompt)}, {said}"
+        parameters = ", ".join(f"{name}={value!r}" for name, value in (options | given).items())
+        return f"{self.name}, prompt {list(self.prompt)}, {parameters}"
 
 
 def prove_lossless(
@@ -106,33 +104,30 @@ def prove_lossless(
     num_draft_tokens: int | str | None = None,
     tolerance: float = 1e-12,
 ) -> Proof:
-    """Enumerate the real decoder's output distribution over all paths of its random source, against plain decoding's.
+    """Compare the real decoder's output distribution, over all paths of its random source, with that of plain decoding.
 
-    Every uniform draw is made to lie on both sides of the acceptance probability that the verdict states, a rounding away from
-    it and far from it. Models are toys in float64 with a few tokens, unless a pair is given.
+    Every uniform draw is placed on both sides of the stated acceptance probability, one rounding away and far away. Models are
+    toys in float64 with a few tokens, unless a pair is given.
 
     Args:
-        verifier: A name in `VERIFIERS`, a class or an instance; by default, both lossless ones with uniform draws.
-        drafter: A name in `DRAFTERS`, a class or an instance (for as many tokens as it was made for, at most 8); by default,
-            with a verifier given, a draft model and prompt lookup.
-        pair: Models of few tokens to enumerate with, instead of several pairs of toys (with a head, where one drafts).
-        prompt: Token ids that begin every sequence, instead of two.
-        params: How tokens are chosen, instead of several ways.
-        num_draft_tokens: Tokens to draft, instead of 1 to 3.
-        tolerance: What counts as equal, at least 1e-6 where draws are from float32.
+        verifier: A name in `VERIFIERS`, a class or an instance; default: both lossless ones with uniform draws.
+        drafter: A name in `DRAFTERS`, a class or an instance for at most 8 tokens; default: a draft model and copying drafters.
+        pair: Models of few tokens, instead of several pairs of toys (with a head, if a head drafts).
+        prompt: Token ids of the prompt, instead of two tokens.
+        params: Sampling parameters, instead of several.
+        num_draft_tokens: Draft tokens per step, instead of 1 to 3.
+        tolerance: Largest difference that counts as equal, at least 1e-6 if draws are from float32.
 
     Returns:
-        Proof: Of which `str()` is for people.
+        Proof: Its `str()` is a readable report.
 
     Raises:
-        ValueError: If there is nothing to prove, or no such verifier or drafter, or it cannot be used with these models.
+        ValueError: If neither is given, one is unknown, or it does not work with these models.
     """
     if verifier is None and drafter is None:
         raise ValueError("verifier and drafter are both None: give at least one of them")
     if params is not None and params.greedy:
-        raise ValueError(
-            f"params must sample, got temperature={params.temperature}: greedy decoding matches, whatever the verifier"
-        )
+        raise ValueError(f"params must sample, got temperature={params.temperature}: greedy decoding does not use the verifier")
     vocab_size = drafter.vocab_size if isinstance(drafter, BatchDrafter) else None
     cases = list(_cases(pair, prompt, params, num_draft_tokens, vocab_size, with_head=drafter in _WITH_HEAD))
     with ExitStack() as registered:
@@ -146,7 +141,7 @@ def prove_lossless(
 
 
 def _prove(cases: Sequence[_Case], parts: Sequence[tuple[str, str]], tolerance: float) -> Proof:
-    """Of all cases with each verifier and drafter, by their names."""
+    """The proof over all cases with each verifier and drafter, by name."""
     total, drafted, largest, coarsest = 0, 0, 0.0, tolerance
     for case in cases:
         plain = case.enumerate(num_draft_tokens=0)
@@ -155,7 +150,7 @@ def _prove(cases: Sequence[_Case], parts: Sequence[tuple[str, str]], tolerance: 
             try:
                 found = case.enumerate(**options)
             except Deviation as deviation:
-                shown = Counterexample(str(deviation), case.told(options), tuple(deviation.told))
+                shown = Counterexample(str(deviation), case.describe(options), tuple(deviation.path))
                 return Proof(False, math.nan, total, shown, tolerance)
             total, drafted = total + found.num_paths, drafted + found.num_drafted
             allowed = max(tolerance, _COARSE) if found.coarse or plain.coarse else tolerance
@@ -164,7 +159,7 @@ def _prove(cases: Sequence[_Case], parts: Sequence[tuple[str, str]], tolerance: 
             if not difference <= allowed:
                 return Proof(False, difference, total, _counterexample(case, found, plain.outputs, allowed, options), allowed)
     if not drafted:
-        shown = Counterexample("nothing was drafted on any path, which proves nothing", cases[0].told(options))
+        shown = Counterexample("nothing was drafted on any path, which proves nothing", cases[0].describe(options))
         return Proof(False, math.nan, total, shown, tolerance)
     return Proof(True, largest, total, None, coarsest)
 
@@ -177,7 +172,7 @@ def _cases(
     vocab_size: int | None,
     with_head: bool,
 ) -> Iterator[_Case]:
-    """What is enumerated."""
+    """The cases to enumerate."""
     if pair is not None:
         window_size = 2 if num_draft_tokens is None else num_draft_tokens
         yield _Case(pair, params or SamplingParams(max_tokens=3), window_size, _first(prompt, pair.vocab_size), "this pair")
@@ -207,13 +202,13 @@ _TOYS: tuple[tuple[int, tuple[int, int], bool, int, dict[str, Any]], ...] = (
     (3, (3, 4), True, 2, {"max_tokens": 3, "temperature": 0.7, "top_k": 2}),
     (2, (5, 6), False, 2, {"max_tokens": 5}),
 )
-"""Tokens, seeds of target and draft, whether some are impossible, window, parameters."""
+"""Number of tokens, seeds of target and draft, whether some tokens are impossible, window, parameters."""
 
 
 def _counterexample(
     case: _Case, found: Enumeration, plain: Outputs, tolerance: float, options: dict[str, Any]
 ) -> Counterexample:
-    """The first distribution that differs: of the shortest generated text after which one does."""
+    """The first distribution that differs, after the shortest generated text."""
     ours, theirs = _prefixes(found.outputs), _prefixes(plain)
     differing = [t for t in ours.keys() | theirs.keys() if t and not abs(ours.get(t, 0.0) - theirs.get(t, 0.0)) <= tolerance]
     after = min(differing, key=lambda t: (len(t), t))[:-1]
@@ -224,26 +219,26 @@ def _counterexample(
     most = max(tokens, key=lambda token: ours.get((*after, token), 0.0) - theirs.get((*after, token), 0.0))
     shown = (*after, most)
     steps: Sequence[str] = ()
-    through = [way for output, way in found.likeliest.items() if output[: len(shown)] == shown]
+    through = [path for output, path in found.likeliest.items() if output[: len(shown)] == shown]
     if through:
         _, choices = max(through)
         decoder = SpeculativeDecoder(case.pair)
-        steps = Path(decoder, choices, list(case.prompt), case.params, detail="probs", **options).told()
+        steps = Path(decoder, choices, list(case.prompt), case.params, detail="probs", **options).describe()
     where = f"after the tokens {list(after)}" if after else "at the first token"
     words = (
-        f"{where} the target's distribution is {numbers(wanted)} and this one's {numbers(got)}; "
-        f"token {most} comes too often, {number(ours.get(shown, 0.0))} against {number(theirs.get(shown, 0.0))}"
+        f"{where} the target's distribution is {numbers(wanted)}, the decoder's is {numbers(got)}; "
+        f"token {most} is too frequent, {number(ours.get(shown, 0.0))} instead of {number(theirs.get(shown, 0.0))}"
     )
     if -1 in tokens and found.message:
         words = f"{where} a run ends in an error: {found.message}"
     if VERIFIERS[options["verify_strategy"]].greedy:
-        words += "; a greedy verifier takes the most probable token, which is the target's choice at temperature 0 only"
+        words += "; a greedy verifier takes the most probable token, which is correct at temperature 0 only"
     words += f"; {found.hint}" if found.hint else ""
-    return Counterexample(words, case.told(options), tuple(steps), after, wanted, got)
+    return Counterexample(words, case.describe(options), tuple(steps), after, wanted, got)
 
 
 def _prefixes(outputs: Outputs) -> Outputs:
-    """Probabilities that an output begins with these tokens."""
+    """Probabilities of all prefixes of outputs."""
     found: Outputs = {}
     for tokens, probability in outputs.items():
         for length in range(len(tokens) + 1):
@@ -253,7 +248,7 @@ def _prefixes(outputs: Outputs) -> Outputs:
 
 @contextmanager
 def _registered(registry: dict[str, Any], name: str, entry: Any) -> Iterator[str]:
-    """Have it under its name, as long as it is tried."""
+    """Register an entry temporarily."""
     before = dict(registry)
     registry[name] = entry
     try:
@@ -277,7 +272,7 @@ def _verifier(given: str | type[Verifier] | Verifier) -> Iterator[str]:
         try:
             given = given()
         except TypeError as error:
-            raise ValueError(f"verifier {name} cannot be made without arguments, so give an instance: {error}") from None
+            raise ValueError(f"verifier {name} cannot be constructed without arguments, so give an instance: {error}") from None
     missing = [attribute for attribute in _ATTRIBUTES if not hasattr(given, attribute)]
     if missing:
         raise ValueError(
@@ -302,7 +297,7 @@ def _drafter(given: str | type[BatchDrafter] | BatchDrafter) -> Iterator[str]:
         if given.vocab_size > MAX_VOCABULARY:
             size = given.vocab_size
             raise ValueError(
-                f"drafter is an instance for {size} tokens, of which at most {MAX_VOCABULARY} can be enumerated: give the class"
+                f"drafter is an instance for {size} tokens, and at most {MAX_VOCABULARY} can be enumerated: give the class"
             )
         entry = _Made(given)
     with _registered(cast(dict[str, Any], DRAFTERS), name, entry):
@@ -310,7 +305,7 @@ def _drafter(given: str | type[BatchDrafter] | BatchDrafter) -> Iterator[str]:
 
 
 class _Made:
-    """A drafter that has been made already, in the place of its class."""
+    """Returns an existing drafter in place of its class."""
 
     def __init__(self, drafter: BatchDrafter) -> None:
         self.drafter = drafter

@@ -1,4 +1,4 @@
-"""A target with hidden states and a draft head for it, both small and random, in float64."""
+"""A small random target with a draft head, in float64."""
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -14,10 +14,10 @@ _WIDTH, _HEADS, _HEAD_DIM = 8, 2, 4
 
 
 def pair_with_head(vocab_size: int, seed: int, adds: bool = False) -> ModelPair:
-    """The target is a Llama of two layers; the head knows all tokens but the last.
+    """A Llama of two layers and a head that has all tokens but the last.
 
     Args:
-        adds: Whether the head has two layers, and adds the target's states to its embeddings; else it is as in EAGLE-3.
+        adds: Whether the head has two layers and adds the target's states to its embeddings; otherwise it is EAGLE-3.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -36,7 +36,7 @@ def pair_with_head(vocab_size: int, seed: int, adds: bool = False) -> ModelPair:
         return ModelPair(target, head=_head(vocab_size, vocab_size - 1, adds))
 
 
-def _head(vocab_size: int, known: int, adds: bool) -> DraftHead:
+def _head(vocab_size: int, num_tokens: int, adds: bool) -> DraftHead:
     def random(*shape: int) -> torch.Tensor:
         return torch.randn(shape, dtype=torch.float64) * 0.5 + (1 if len(shape) == 1 else 0)
 
@@ -64,10 +64,10 @@ def _head(vocab_size: int, known: int, adds: bool) -> DraftHead:
         state_projection=random(d, d) if adds else None,
         layers=layers,
         norm=random(d),
-        head=random(known, d),
-        token_ids=torch.arange(known),
+        head=random(num_tokens, d),
+        token_ids=torch.arange(num_tokens),
         norm_before_residual=False,
     )
-    shape = LlamaShape(known, d, len(layers), _HEADS, _HEADS, _HEAD_DIM, 1e-6, (None,) * len(layers))
+    shape = LlamaShape(num_tokens, d, len(layers), _HEADS, _HEADS, _HEAD_DIM, 1e-6, (None,) * len(layers))
     rotary = RotaryTable(1e4 ** -(torch.arange(0, _HEAD_DIM, 2) / _HEAD_DIM), 1.0)
     return DraftHead(weights, shape, rotary, (0, 1, 2), "toy head")

@@ -1,4 +1,4 @@
-"""Toy language models: distributions over a handful of tokens, in float64, that depend on the whole history."""
+"""Toy language models: distributions over a few tokens, in float64, that depend on the whole history."""
 
 from dataclasses import dataclass, field
 
@@ -12,16 +12,16 @@ EOS = 0
 
 @dataclass(eq=False)
 class ToyModel:
-    """A plain `LanguageModel` (the two members, no more) whose next-token distribution depends on the whole history.
+    """A plain `LanguageModel` (only its two members) whose next-token distribution depends on the whole history.
 
-    It keeps the tokens it has seen in the cache, as keys, so that wrong rollbacks show as wrong distributions.
+    It stores its tokens in the cache as keys, so that wrong rollbacks give wrong distributions.
 
     Args:
         vocab_size: Number of tokens.
-        seed: Which distributions.
+        seed: Determines the distributions.
         zeros: Whether some tokens are impossible after some histories.
-        temper: Scales the logits: larger is more certain.
-        dtype: Of the logits.
+        temper: Scales the logits; larger is more certain.
+        dtype: The dtype of the logits.
     """
 
     vocab_size: int
@@ -29,16 +29,16 @@ class ToyModel:
     zeros: bool = True
     temper: float = 1.0
     dtype: torch.dtype = torch.float64
-    _known: dict[tuple[int, ...], torch.Tensor] = field(default_factory=dict, init=False, repr=False)
+    _cached: dict[tuple[int, ...], torch.Tensor] = field(default_factory=dict, init=False, repr=False)
     eos_token_id = EOS
 
     def logits(self, history: tuple[int, ...]) -> torch.Tensor:
-        """After these tokens; float64, shape `[vocab_size]`."""
-        if (known := self._known.get(history)) is not None:
-            return known
-        code = sum((token + 1) * 31**place for place, token in enumerate(history)) + 7919 * self.seed
+        """Logits after these tokens, float64, shape `[vocab_size]`."""
+        if (cached := self._cached.get(history)) is not None:
+            return cached
+        code = sum((token + 1) * 31**index for index, token in enumerate(history)) + 7919 * self.seed
         generator = torch.Generator().manual_seed(code % 2**62)
-        logits = self._known[history] = torch.randn(self.vocab_size, generator=generator, dtype=torch.float64) * self.temper
+        logits = self._cached[history] = torch.randn(self.vocab_size, generator=generator, dtype=torch.float64) * self.temper
         if self.zeros:
             hit = int(torch.randint(self.vocab_size + 2, (1,), generator=generator).item())
             if hit < self.vocab_size:
@@ -46,7 +46,7 @@ class ToyModel:
         return logits
 
     def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache) -> torch.Tensor:
-        """See `LanguageModel.forward`; of one sequence."""
+        """See `LanguageModel.forward`; for one sequence."""
         assert len(query_token_ids) == 1
         states = kv_cache.get_kv_states()
         past = [] if not states else [int(token) for token in states[0].keys.flatten().tolist()]
@@ -54,4 +54,4 @@ class ToyModel:
         new = query_token_ids[0].tolist()
         tokens = query_token_ids.double().view(1, 1, -1, 1)
         kv_cache.update([KVState(tokens, tokens)])
-        return torch.stack([self.logits((*past, *new[: place + 1])) for place in range(len(new))])[None].to(self.dtype)
+        return torch.stack([self.logits((*past, *new[: index + 1])) for index in range(len(new))])[None].to(self.dtype)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from naive_speculate.bench import main
-from naive_speculate.bench.suite import Question, ask, figures, interval, read_suite
+from naive_speculate.bench.suite import Question, decode_all, figures, interval, read_suite
 from naive_speculate.bench.ways import Run, Way
 from naive_speculate.events import Event, EventKind
 from naive_speculate.events.metrics import Metrics
@@ -56,7 +56,7 @@ def asked(prompts: list[list[int]]) -> tuple[dict[str, Way], Any, list[tuple[str
     fast = {0: made([1, 2, 3, 4], 1.0, [step(2, 2), step(0, 2)]), 1: made([5, 6, 7, 9], 1.0, [step(1, 2), step(1, 2)])}
     ways = {"none": way("none", plain, calls), "head": way("head", fast, calls)}
     questions = [Question(category, "text", 1) for category in ("a", "b", "a")][: len(prompts)]
-    return ways, ask(ways, {}, questions, prompts, lambda category: None), calls
+    return ways, decode_all(ways, {}, questions, prompts, lambda category: None), calls
 
 
 def test_figures_follow_from_the_runs_by_category_and_overall() -> None:
@@ -161,11 +161,11 @@ def test_the_table_has_a_row_for_each_category_and_drafter(suite: Path, capsys: 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "line 2: no JSON"),
-        ("[1]", 'line 2: "category" must be a text, got None'),
-        ('{"turns": ["a"]}', 'line 2: "category" must be a text, got None'),
-        ('{"category": "a", "turns": []}', 'line 2: "turns" must be a list that begins with a text, got []'),
-        ('{"category": "a", "turns": "a"}', "line 2: \"turns\" must be a list that begins with a text, got 'a'"),
+        ("{", "line 2: not JSON"),
+        ("[1]", 'line 2: "category" must be a string, got None'),
+        ('{"turns": ["a"]}', 'line 2: "category" must be a string, got None'),
+        ('{"category": "a", "turns": []}', 'line 2: "turns" must be a list that begins with a string, got []'),
+        ('{"category": "a", "turns": "a"}', "line 2: \"turns\" must be a list that begins with a string, got 'a'"),
         (json.dumps({"category": "a", "turns": ["so " * 5000]}), "line 2: prompt has"),
     ],
 )

@@ -23,7 +23,7 @@ def test_it_prints_alpha_places_windows_and_suspects():
         "82.2%",
         "62.2%",
         "Best k: 5",
-        "pays while a draft costs less than",
+        "pays if a draft costs less than",
         "k is too large",
         "ee4ceaae5953",
     ):
@@ -39,7 +39,7 @@ def test_json_is_the_diagnosis_and_nothing_else():
 @pytest.mark.parametrize(
     ("text", "options", "words"),
     [
-        ("hello", [], "known are vLLM's"),
+        ("hello", [], "supported: vLLM's"),
         (samples.VLLM_LOG, ["--draft-cost", "0"], "draft_cost must be positive"),
         (samples.VLLM_LOG, ["--draft-size", "1B"], "--target-size"),
         (samples.VLLM_LOG, ["--verify-cost", "1,2"], "--draft-cost"),

@@ -61,8 +61,8 @@ def test_every_sample_has_an_expectation():
 
 
 def test_what_cannot_be_known_is_said():
-    assert any("single places" in line for line in read(samples.LLAMACPP_TIMINGS).unknown)
-    assert any("first place alone" in line for line in read(samples.LLAMACPP_SERVER_LOG).unknown)
+    assert any("rates per index" in line for line in read(samples.LLAMACPP_TIMINGS).unknown)
+    assert any("first index only" in line for line in read(samples.LLAMACPP_SERVER_LOG).unknown)
     assert any("does not count the steps" in line for line in read(samples.VLLM_LOG_FIRST).unknown)
     assert any("does not count the steps" in line for line in read(samples.VLLM_LOG).derived)
     assert any("trees" in line for line in read(samples.SGLANG_META_INFO).unknown)
@@ -91,7 +91,7 @@ def test_counters_read_twice_count_what_is_between():
     reading = read(samples.VLLM_PROMETHEUS + later.replace(" 560.0", " 650.0").replace(" 380.0", " 390.0"))
     assert (reading.num_steps, reading.num_draft_tokens, reading.num_accepted_tokens) == (500, 1500, 400)
     assert reading.rates == pytest.approx((0.6, 0.18, 0.02))
-    with pytest.raises(ValueError, match="started anew"):
+    with pytest.raises(ValueError, match="was restarted"):
         read(later + samples.VLLM_PROMETHEUS)
 
 
@@ -156,13 +156,13 @@ def test_the_servers_arguments_decide_what_sglangs_rate_means(arguments):
 def test_where_nothing_decides_both_meanings_of_sglangs_rate_are_reported():
     reading = read(sglang(1.6, 0.2))
     assert (reading.drafted_per_step, reading.other_drafted_per_step) == (3, 7)
-    (line,) = [line for line in caveats(diagnose(reading)) if "other reading" in line]
+    (line,) = [line for line in caveats(diagnose(reading)) if "other meaning" in line]
     alpha = diagnose(reading, num_draft_tokens=7).alpha
     assert expected_tokens(alpha, 7) == pytest.approx(1.6)
     assert f"k is 7, α {alpha:.3f}, and 8.6%" in line
     settled = diagnose(reading, num_draft_tokens=7)
     assert settled.num_draft_tokens == 7
-    assert not [line for line in caveats(settled) if "other reading" in line]
+    assert not [line for line in caveats(settled) if "other meaning" in line]
 
 
 META = {"id": "a", "completion_tokens": 64, "spec_accept_token_num": 42, "spec_draft_token_num": 80, "spec_verify_ct": 20}
@@ -291,9 +291,9 @@ def test_the_figures_are_those_of_this_librarys_own_metrics():
         ('{"spec_verify_ct": 3}', "completion_tokens"),
         ('{"spec_verify_ct": 3, "spec_accept_histogram": [1, 1]}', "counts 2 steps"),
         ('{"spec_verify_ct": 3, "spec_num_correct_drafts": [], "spec_num_proposed_drafts": 9}', "accepted drafts must be"),
-        ("SpecDecoding metrics: Accepted: 9 tokens, Drafted: 9 tokens, Per-position acceptance rate: 0.2, 0.9", "at place 2"),
-        ('{"a":' * 5000 + '"spec_verify_ct"', "has none of the formats"),
-        ("[" * 100_000 + '"spec_verify_ct"', "has none of the formats"),
+        ("SpecDecoding metrics: Accepted: 9 tokens, Drafted: 9 tokens, Per-position acceptance rate: 0.2, 0.9", "at index 1"),
+        ('{"a":' * 5000 + '"spec_verify_ct"', "has none of the supported formats"),
+        ("[" * 100_000 + '"spec_verify_ct"', "has none of the supported formats"),
         ("SpecDecoding metrics: Accepted: 9 tokens, Drafted: 9 tokens, Per-position acceptance rate: 1.2.3", "1.2.3"),
     ],
 )

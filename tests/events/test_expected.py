@@ -167,7 +167,7 @@ def test_the_figures_are_these():
     assert figures.deviation == pytest.approx((0.25 + 0.16) ** 0.5 / 3)
     assert figures.luck == pytest.approx((2 - 2.3) / 0.41**0.5)
     assert figures.expected_tokens(2) == pytest.approx(1 + 2.3 / 3 + (2.3 / 3) ** 2)
-    assert str(figures) == "this draft's α is 0.77 ± 0.21; seen was 0.67"
+    assert str(figures) == "this draft's α is 0.77 ± 0.21; observed 0.67"
     both = [*step(0, 0.5, kept=1), *step(0, 0.1, kept=0, row=1)]
     assert expected_acceptance(both, row=1).expected == pytest.approx(0.1)
     assert expected_acceptance(both).judged == 2
@@ -192,7 +192,7 @@ def test_block_verification_is_said_to_judge_windows_and_greedy_decoding_to_leav
     greedy = decoded("block_verification", temperature=0).expected_acceptance
     assert greedy.one_by_one
     assert greedy.alpha == greedy.observed
-    assert "nothing was left to luck" in str(greedy)
+    assert "with nothing random" in str(greedy)
 
 
 def test_the_terminal_tells_luck_from_skill():

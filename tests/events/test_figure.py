@@ -30,7 +30,7 @@ def test_it_tells_the_round_as_the_events_do():
             assert told == sum(event.kind == kind for event in own) * (2 if kind == "accepted" else 1)
         caption = " ".join(words)
         for part in (
-            f"Round {step + 1} of {trace.metrics.num_spec_steps}",
+            f"Step {step + 1} of {trace.metrics.num_spec_steps}",
             "speculative sampling",
             "k = 5",
             "temperature 0.7",
@@ -76,7 +76,7 @@ def test_what_a_model_or_a_file_wrote_is_text():
 
 
 def test_a_round_that_is_not_there_is_named():
-    with pytest.raises(ValueError, match="step must be the number of a round with tokens, got 9"):
+    with pytest.raises(ValueError, match="step must be the number of a step with tokens, got 9"):
         run([(3, 1)]).to_svg(9)
     with pytest.raises(ValueError, match="for row 1"):
         run([(3, 1)]).to_svg(0, row=1)

@@ -92,7 +92,7 @@ def test_metrics_of_nothing_are_empty_and_rows_are_told_apart():
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("", "there is no event in it"),
+        ("", "it contains no event"),
         ("{", "line 1: not JSON"),
         ("[1]", "line 1: expected an object, got list"),
         ('{"kind":"started","time":NaN}', "line 1: not JSON .*NaN"),
@@ -101,7 +101,7 @@ def test_metrics_of_nothing_are_empty_and_rows_are_told_apart():
         ('{"kind":"accepted","draft_top":[{"token_id":1,"text":"a","prob":"nan"}]}', "line 1: draft_top.0.prob: .*finite"),
         ('{"kind":"dance"}', "line 1: kind"),
         ('{"kind":"step"}', "the first event is 'step', expected 'started'"),
-        ('{"kind":"started","schema_version":99}', "line 1: schema version 99 is newer than this program knows"),
+        ('{"kind":"started","schema_version":99}', "line 1: schema version 99 is newer than the supported 1"),
         ('{"kind":"started","schema_version":"1"}', "line 1: schema_version must be a whole number from 1, got '1'"),
         ('{"kind":"started","schema_version":"2"}', "line 1: schema_version must be a whole number from 1, got '2'"),
         ('{"kind":"started","schema_version":1.0}', "line 1: schema_version must be a whole number from 1, got 1.0"),

@@ -20,7 +20,7 @@ import app
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, Trace
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.serving import LocalEngine, Request
-from naive_speculate.serving.observed import ObservedEngine, RunRecord
+from naive_speculate.serving.run_records import ObservedEngine, RunRecord
 from tests.hosting.http import get
 from tests.programs import run_program
 from tests.tiny import tiny_llama
@@ -213,11 +213,11 @@ def test_every_run_is_told_to_the_observers(endless_engine, caplog):
     everybody = Request([4], SamplingParams(n=endless_engine.load().capacity, max_tokens=1))
     list(endless_engine.submit(everybody))  # begins when every place is free, also that of the run that was left
     text = counters.text().decode()
-    assert f"vllm:generation_tokens_total {float(first.tokens + second.tokens)}" in text
-    assert f'vllm:request_success_total{{finished_reason="{first.outcome}"}} 1.0' in text
+    assert f"naive_speculate:generation_tokens_total {float(first.tokens + second.tokens)}" in text
+    assert f'naive_speculate:request_success_total{{finished_reason="{first.outcome}"}} 1.0' in text
     assert 'naive_speculate:runs_failed_total{outcome="refused"} 1.0' in text
-    assert "vllm:num_requests_running 0.0" in text
-    assert f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{position="0"}} {float(first.accepted_at[0])}' in text
+    assert "naive_speculate:num_requests_running 0.0" in text
+    assert f'naive_speculate:spec_decode_num_accepted_tokens_per_pos_total{{position="0"}} {float(first.accepted_at[0])}' in text
 
 
 def test_prompts_are_logged_where_the_operator_asked_for_them(tiny_engine, caplog):
@@ -294,7 +294,7 @@ def test_the_server_tells_its_health_its_counters_and_each_run(server):
 
 def generated(url: str) -> float:
     """As many tokens as the server says that it has generated."""
-    return float(re.findall(r"^vllm:generation_tokens_total (.+)$", get(url + "metrics"), re.MULTILINE)[0])
+    return float(re.findall(r"^naive_speculate:generation_tokens_total (.+)$", get(url + "metrics"), re.MULTILINE)[0])
 
 
 def test_the_host_s_limit_holds_for_programs(server):

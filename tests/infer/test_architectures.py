@@ -145,7 +145,7 @@ def test_longrope_ends_where_its_frequencies_change_and_is_exact_until_there(
     longrope: PreTrainedModel, caplog: pytest.LogCaptureFixture
 ) -> None:
     model = TransformersLanguageModel(longrope)
-    assert "takes 24 positions here, since its rotary frequencies change beyond" in caplog.text
+    assert "is limited to 24 positions, since its rotary frequencies change there" in caplog.text
     ids, cache = tokens(LONG_FROM, seed=1), model.new_cache(1)
     found = [model.forward(part, cache) for part in ids.split(5, dim=1)]
     close(torch.cat(found, dim=1), own_logits(longrope, ids))

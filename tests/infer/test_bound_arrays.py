@@ -1,13 +1,12 @@
-"""What a forward is given and gives back is copied from and to arrays that stay bound, or is bound itself where it is large."""
+"""The arrays of a forward are its caller's own, whatever later forwards compute."""
 
 import numpy as np
 import pytest
 import torch
 
 from naive_speculate.infer import LanguageModel
-from naive_speculate.infer.llama import onnx_binding
 from naive_speculate.sampling.random_source import num_noises
-from tests.infer.llamas import FAMILIES, VOCAB, made, random_model
+from tests.infer.llamas import FAMILIES, made, random_model
 from tests.infer.test_draft_window import executed
 
 QUERIES = [torch.arange(start, start + count)[None] for start, count in ((2, 9), (20, 1), (30, 3), (40, 1), (50, 3), (60, 9))]
@@ -19,9 +18,7 @@ def forwards(model: LanguageModel) -> list[tuple[torch.Tensor, torch.Tensor]]:
     return [model.forward(query, cache, layers=(1, 2)) for query in QUERIES]
 
 
-@pytest.mark.parametrize("held", [0, 4 * VOCAB, 2**20])  # bytes: none, the logits of one token, all
-def test_forwards_of_changing_lengths_give_what_torch_gives(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onnx_binding, "HELD_BYTES", held)
+def test_forwards_of_changing_lengths_give_what_torch_gives() -> None:
     source = random_model(FAMILIES["llama"]())
     found, expected = (forwards(made(source, way)) for way in ("onnx", "torch"))
     for one, other in zip(found, expected, strict=True):
@@ -51,8 +48,7 @@ def test_windows_that_were_returned_are_the_callers_own() -> None:
     assert not np.array_equal(later[1], probs)
 
 
-def test_rows_that_are_no_neighbours_get_their_own_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onnx_binding, "HELD_BYTES", 4 * VOCAB)
+def test_rows_that_are_no_neighbours_get_their_own_results() -> None:
     model = made(random_model(FAMILIES["llama"]()), "onnx")
     expected = forwards(model)
     cache = model.new_cache(3)

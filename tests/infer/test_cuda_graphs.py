@@ -106,7 +106,7 @@ def test_a_forward_that_cannot_be_captured_runs_without(caplog: pytest.LogCaptur
     for _ in range(4):
         rows.forward(3, [0, 1], crop=[1, 2])
     assert len(tried) == 1
-    assert "CUDA graphs are left out" in caplog.text
+    assert "CUDA graphs are not used" in caplog.text
 
 
 def test_decoding_with_captured_windows_gives_the_same_tokens() -> None:

@@ -6,7 +6,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
-from naive_speculate.infer.llama import onnx
+from naive_speculate.infer.llama import onnx, onnx_window
 from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.sampling.random_source import SeededRandom, num_noises
 from naive_speculate.speculate.draft import DRAFTERS, ModelDrafter
@@ -104,7 +104,7 @@ def test_draws_after_a_stop_token_are_not_taken(pairs, stop):
 
 
 def test_a_model_keeps_few_windows_and_a_large_one_none(monkeypatch):
-    monkeypatch.setattr(onnx, "MAX_WINDOWS", 2)
+    monkeypatch.setattr(onnx_window, "MAX_WINDOWS", 2)
     model = executed(1)
     cache, tokens = model.new_cache(1), torch.tensor([[1, 2, 3]])
     model.forward(tokens, cache)

@@ -7,7 +7,8 @@ import torch
 from safetensors.torch import save_file
 
 from naive_speculate.infer import TransformersLanguageModel
-from naive_speculate.infer.head.checkpoint import is_head, load_head
+from naive_speculate.infer.head.checkpoint import load_head
+from naive_speculate.infer.head.files import is_head
 from tests.heads import (
     LAYOUTS,
     TARGET_WIDTH,
@@ -101,16 +102,16 @@ IDS = "eagle_aux_hidden_state_layer_ids"
     [
         ("eagle", {}, (2, 4, 5), None),  # 2, n / 2, n - 3 of eight layers
         ("speculators", {}, (2, 4, 5), None),
-        ("speculators", {IDS: [0, 2, 8]}, (0, 2, 8), "entered: 8 is the last that there is"),
-        ("speculators", {IDS: [1, 3, 6]}, (1, 3, 6), "entered: they stand at the top level"),
-        ("speculators", {IDS: [1, 3, 4]}, (2, 4, 5), "left: they are SpecForge's default"),
-        ("eagle", {IDS: [2, 4, 6]}, (2, 4, 6), "entered: they stand at the top level"),
-        ("eagle", {IDS: [2, 4, 6], "eagle_config": {IDS: [1, 3, 5]}}, (2, 4, 6), "entered: they stand at the top level"),
-        ("eagle", {IDS: None, "eagle_config": {IDS: [1, 2, 5]}}, (2, 3, 6), "left: the first is 1"),
-        ("eagle", {"eagle_config": {IDS: [1, 3, 4]}}, (2, 4, 5), "left: they are SpecForge's default"),
-        ("eagle", {"eagle_config": {IDS: [2, 4, 5]}}, (2, 4, 5), "entered: the first is 2"),
-        ("eagle", {"eagle_config": {IDS: [3, 5, 7]}}, (3, 5, 7), "entered: the first is 3"),
-        ("eagle", {"eagle_config": {IDS: [1, 4, 8]}}, (1, 4, 8), "entered: 8 is the last that there is"),
+        ("speculators", {IDS: [0, 2, 8]}, (0, 2, 8), "inputs: the target has 8 layers"),
+        ("speculators", {IDS: [1, 3, 6]}, (1, 3, 6), "inputs: they are at the top level"),
+        ("speculators", {IDS: [1, 3, 4]}, (2, 4, 5), "outputs: they are SpecForge's default"),
+        ("eagle", {IDS: [2, 4, 6]}, (2, 4, 6), "inputs: they are at the top level"),
+        ("eagle", {IDS: [2, 4, 6], "eagle_config": {IDS: [1, 3, 5]}}, (2, 4, 6), "inputs: they are at the top level"),
+        ("eagle", {IDS: None, "eagle_config": {IDS: [1, 2, 5]}}, (2, 3, 6), "outputs: the first is 1"),
+        ("eagle", {"eagle_config": {IDS: [1, 3, 4]}}, (2, 4, 5), "outputs: they are SpecForge's default"),
+        ("eagle", {"eagle_config": {IDS: [2, 4, 5]}}, (2, 4, 5), "inputs: the first is 2"),
+        ("eagle", {"eagle_config": {IDS: [3, 5, 7]}}, (3, 5, 7), "inputs: the first is 3"),
+        ("eagle", {"eagle_config": {IDS: [1, 4, 8]}}, (1, 4, 8), "inputs: the target has 8 layers"),
     ],
 )
 def test_the_layers_are_those_that_the_configuration_means(tmp_path, layout, more, expected, why, caplog):
@@ -119,7 +120,7 @@ def test_the_layers_are_those_that_the_configuration_means(tmp_path, layout, mor
         head = loaded(save_head(tmp_path, layout, config, head_tensors(config), **more), target)
     assert head.layers == expected
     logged = [record.getMessage() for record in caplog.records if IDS in record.getMessage()]
-    assert [line.partition("are taken as layers that are ")[2] for line in logged] == ([] if why is None else [why])
+    assert [line.partition("are read as layer ")[2] for line in logged] == ([] if why is None else [why])
 
 
 @pytest.mark.parametrize("ids", ["2, 4, 5", [2, "4", 5], [-1, 2, 3], [True, 2, 3]])
@@ -233,21 +234,21 @@ def spoiled(**changes):
     [
         (spoiled(fc__weight=None), "fc.weight is missing"),
         (spoiled(fc__weight=lambda t: t[:, :-1]), r"fc.weight is \[32, 95\], which does not fit 3 layers"),
-        (spoiled(norm__weight=lambda t: t[:-1]), r"norm.weight is \[31\], its configuration says \[32\]"),
+        (spoiled(norm__weight=lambda t: t[:-1]), r"norm.weight is \[31\], its configuration requires \[32\]"),
         (spoiled(layer__mlp__up_proj__weight=lambda t: t.T), r"layers.0.mlp.up_proj.weight is \[32, 40\]"),
         (spoiled(d2t=lambda t: t + 60), "d2t leads to token"),
         (spoiled(d2t=lambda t: t * 0), "t2d and d2t do not agree"),
         (spoiled(d2t=lambda t: t - torch.arange(60)), "d2t leads to a token twice|d2t leads to token"),
         (spoiled(d2t=lambda t: t[:5]), r"d2t is \[5\], lm_head.weight has 60 tokens"),
         (spoiled(d2t=None), "d2t is missing"),
-        (spoiled(extra__weight=torch.ones(2)), "it holds extra.weight, which is not known here"),
+        (spoiled(extra__weight=torch.ones(2)), "it holds extra.weight, which is not supported"),
         (spoiled(fc_norm__0__weight=torch.ones(32)), "fc_norm has 1 weights of 32, which do not fit 3 layers"),
         (spoiled(fc_norm__1__weight=torch.ones(32)), "fc_norm.0.weight is missing"),
         (
             spoiled(**{f"fc_norm__{index}__weight": torch.ones(31 + index) for index in range(3)}),
             r"fc_norm has weights of shapes \[31\], \[32\], \[33\]",
         ),
-        (spoiled(hidden_norm__weight=torch.ones(32)), "it holds hidden_norm.weight, which is not known here"),
+        (spoiled(hidden_norm__weight=torch.ones(32)), "it holds hidden_norm.weight, which is not supported"),
         (spoiled(state_proj__weight=torch.ones(32, 32)), "hidden_norm.weight is missing"),
     ],
 )
@@ -279,7 +280,7 @@ def test_a_head_of_another_kind_is_told_in_one_line(tmp_path, target, changes, m
 def test_a_residual_that_an_adding_head_has_not_is_refused(tmp_path, target):
     config = head_config()
     folder = save_head(tmp_path, "speculators", config, head_tensors(config, adds=True), norm_before_residual=True)
-    with pytest.raises(ValueError, match=r"^head='.*' cannot be loaded: norm_before_residual is not known here for a head"):
+    with pytest.raises(ValueError, match=r"^head='.*' cannot be loaded: norm_before_residual is not supported for a head"):
         loaded(folder, target)
 
 

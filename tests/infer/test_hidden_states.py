@@ -171,5 +171,6 @@ class Silent(TransformersLanguageModel):
 def test_a_model_that_returns_none_where_they_are_asked_for_is_refused():
     pool = SlotPool(Silent(random_model(FAMILIES["llama"]())))
     view = pool.view([pool.allocate()])
-    with pytest.raises(ValueError, match=r"Silent.forward must return hidden states .* \[1, 3, 2 \* hidden_size\], got None"):
+    message = r"Silent.forward must return logits and hidden states .* \[1, 3, 2 \* hidden_size\], got None"
+    with pytest.raises(ValueError, match=message):
         pool.compute(view, tokens(1, 3), [0, 1])

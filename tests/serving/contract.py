@@ -14,7 +14,7 @@ import pytest
 from naive_speculate import SamplingParams, Trace
 from naive_speculate.events import Event, EventKind, FinishReason
 from naive_speculate.serving import Engine, Request, Unavailable
-from naive_speculate.serving.observed import ObservedEngine, RunRecord
+from naive_speculate.serving.run_records import ObservedEngine, RunRecord
 
 LONG = SamplingParams(max_tokens=10**6, seed=3)
 PATIENCE = 60.0  # seconds; a busy machine is slow, and nothing here waits longer than it must

@@ -5,7 +5,6 @@ import torch
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.infer import TransformersLanguageModel
-from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, Proposal
 from tests.infer.llamas import made
 from tests.speculate.rows import admitted
@@ -129,14 +128,13 @@ def test_each_drafter_of_a_batch_gets_its_own_rows_and_layers(pair, register):
 
 def test_who_wants_no_hidden_states_costs_none(pair, register, monkeypatch):
     asked = []
-    way = "compute" if isinstance(pair.target, LlamaLanguageModel) else "forward"
-    compute = getattr(type(pair.target), way)
+    forward = type(pair.target).forward
 
-    def watched(self, query, rows, num_logits=None, layers=()):
+    def watched(self, query, rows, *, num_logits=None, layers=()):
         asked.append(layers)
-        return compute(self, query, rows, num_logits, layers) if layers else compute(self, query, rows, num_logits=num_logits)
+        return forward(self, query, rows, num_logits=num_logits, layers=layers)
 
-    monkeypatch.setattr(type(pair.target), way, watched)
+    monkeypatch.setattr(type(pair.target), "forward", watched)
     register("layered", (1,))
     SpeculativeDecoder(pair).generate(PROMPTS, SamplingParams(max_tokens=6, seed=1), num_draft_tokens=2)
     assert asked

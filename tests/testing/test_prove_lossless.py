@@ -99,7 +99,7 @@ def test_greedy_matching_is_told_what_it_is():
 
 
 REASONS = {
-    "another number": ({"verifier": parts.OtherNumber}, r"states accept_probs .* that keeps 1 of 1 drafts, but .* is 0"),
+    "another number": ({"verifier": parts.OtherNumber}, r"states accept_probs .* that accepts 1 of 1 draft tokens, but .* is 0"),
     "the other side": ({"verifier": parts.Backwards}, r"states accept_probs .* but num_accepted is"),
     "a draw that must not count": ({"verifier": parts.PeeksAhead}, "draws on the same side .* decide differently"),
     "block verification up to the first failure": ({"verifier": parts.BlockUpToFirst}, "comes a draw from .* comes a draw"),
@@ -107,7 +107,7 @@ REASONS = {
     "NaN in accept_probs": ({"verifier": parts.NanAccept}, "accept_probs hold NaN"),
     "a residual that is not normalised": ({"verifier": parts.Unnormalised}, "next_probs are no distribution: .* sum to 0"),
     "more drafts than there are": ({"verifier": parts.KeepsTooMany}, "verifier KeepsTooMany kept 2 drafts of a window of 1"),
-    "another source": ({"drafter": parts.Elsewhere}, "do not repeat the run: something draws from elsewhere"),
+    "another source": ({"drafter": parts.Elsewhere}, "do not repeat the run: something draws from another source"),
     "another seed": ({"drafter": parts.OwnSeed}, r"states q = .*, but drew nothing from the row's random source"),
     "uniform draws": ({"drafter": parts.UniformDraws}, r"the drafter calls the row's uniform\(\)"),
     "NaN in q": ({"drafter": parts.NanProbs}, "drafter 'NanProbs' proposed probs that are not probabilities"),

@@ -14,9 +14,9 @@ from naive_speculate.events.trace import Trace
 from naive_speculate.infer.threads import leave_cores_to
 from naive_speculate.known import KNOWN
 from naive_speculate.serving import Engine, Load, LocalEngine, Request, SoloEngine, Unavailable
-from naive_speculate.serving.intake import MASK_SECONDS
-from naive_speculate.serving.observed import ObservedEngine, Observer
-from naive_speculate.serving.protocol import ANYBODY, Deliver, Reader
+from naive_speculate.serving.protocol import ANONYMOUS, Deliver, Reader
+from naive_speculate.serving.requests import MASK_SECONDS
+from naive_speculate.serving.run_records import ObservedEngine, Observer
 from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.speculate.sequence import CancelFlag
 from ui.host.configuration import MAX_TOKENS, Configuration, PairChoice
@@ -292,7 +292,7 @@ def _trouble(last: Event | None) -> Trouble | None:
     return Trouble(last.message) if last is not None and last.finish_reason == FinishReason.ERROR else None
 
 
-def run_events(engine: Engine, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANYBODY) -> Iterator[Event]:
+def run_events(engine: Engine, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANONYMOUS) -> Iterator[Event]:
     """A run's events one by one.
 
     Raises:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterator
 from naive_speculate.events import Event
 from naive_speculate.known import KnownPair
 from naive_speculate.serving import About, Engine, Load, Request, Unavailable
-from naive_speculate.serving.protocol import ANYBODY, STOPPING, Deliver, Reader, entered
+from naive_speculate.serving.protocol import ANONYMOUS, STOPPING, Deliver, Reader, entered
 from naive_speculate.speculate.sequence import CancelFlag
 
 LOADING = "{} is loading. Runs with it begin as soon as it is ready."
@@ -60,12 +60,12 @@ class DeferredEngine:
         finally:
             self._settled.set()
 
-    def submit(self, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANYBODY) -> Iterator[list[Event]]:
+    def submit(self, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANONYMOUS) -> Iterator[list[Event]]:
         if not self.loading:
             return self._loaded().submit(request, cancel, reader)
         return entered(self._submit_later(request, cancel, reader))
 
-    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANYBODY) -> None:
+    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS) -> None:
         if not self.loading:
             return self._loaded().start(request, cancel, deliver, reader)
         threading.Thread(target=self._start_later, args=(request, cancel, deliver, reader), name="held", daemon=True).start()
@@ -102,7 +102,7 @@ class DeferredEngine:
         """Wait until the pair is loaded; False where the request was cancelled before."""
         with self._lock:
             if self._held >= self._max_waiting:
-                raise Unavailable(f"{self._held} others are waiting, which is as many as may. Try again in a moment.")
+                raise Unavailable(f"{self._held} others are waiting, which is the limit. Try again in a moment.")
             self._held += 1
         try:
             while not self._settled.wait(_LOOK_SECONDS):

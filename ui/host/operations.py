@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from naive_speculate import VerifyStrategy
 from naive_speculate.serving import Load
-from naive_speculate.serving.observed import Observer, RunRecord
+from naive_speculate.serving.run_records import Observer, RunRecord
 from ui.host.catalog import DECODING
 
 LOGGER = logging.getLogger("naive_speculate.runs")
@@ -50,7 +50,7 @@ def log_runs(*, prompts: bool = False) -> Observer:
 
 
 class Counters:
-    """Counters over all runs, under vLLM's names where it has the same; `load` tells how busy the engines are at the moment."""
+    """Prometheus counters over all runs (see docs/metrics.md); `load` returns the current load of the engines."""
 
     def __init__(self, load: Callable[[], Load]) -> None:
         self.registry = CollectorRegistry()
@@ -62,26 +62,26 @@ class Counters:
         def histogram(name: str, text: str) -> Histogram:
             return Histogram(name, text, buckets=_SECONDS, registry=self.registry)
 
-        self._prompt = counter("vllm:prompt_tokens", "Prompt tokens taken in.")
-        self._tokens = counter("vllm:generation_tokens", "Tokens generated.")
-        self._ended = counter("vllm:request_success", "Runs that ended, by why.", "finished_reason")
-        self._first = histogram("vllm:time_to_first_token_seconds", "From the request to its first token.")
-        self._whole = histogram("vllm:e2e_request_latency_seconds", "From the request to its end.")
-        self._waited = histogram("vllm:request_queue_time_seconds", "From the request to the beginning of its decoding.")
-        self._steps = counter("vllm:spec_decode_num_drafts", "Speculative steps that drafted anything.")
-        self._drafted = counter("vllm:spec_decode_num_draft_tokens", "Tokens drafted.")
-        self._accepted = counter("vllm:spec_decode_num_accepted_tokens", "Drafted tokens accepted.")
+        self._prompt = counter("naive_speculate:prompt_tokens", "Prompt tokens processed.")
+        self._tokens = counter("naive_speculate:generation_tokens", "Tokens generated.")
+        self._ended = counter("naive_speculate:request_success", "Runs that ended, by reason.", "finished_reason")
+        self._first = histogram("naive_speculate:time_to_first_token_seconds", "From the request to its first token.")
+        self._whole = histogram("naive_speculate:e2e_request_latency_seconds", "From the request to its end.")
+        self._waited = histogram("naive_speculate:request_queue_time_seconds", "From the request to the beginning of its decoding.")
+        self._steps = counter("naive_speculate:spec_decode_num_drafts", "Steps with draft tokens.")
+        self._drafted = counter("naive_speculate:spec_decode_num_draft_tokens", "Tokens drafted.")
+        self._accepted = counter("naive_speculate:spec_decode_num_accepted_tokens", "Drafted tokens accepted.")
         self._accepted_at = counter(
-            "vllm:spec_decode_num_accepted_tokens_per_pos", "The same by place in the window.", "position"
+            "naive_speculate:spec_decode_num_accepted_tokens_per_pos", "Drafted tokens accepted, by index in the window.", "position"
         )
         self._failed = counter("naive_speculate:runs_failed", "Runs refused, abandoned or ended by an error.", "outcome")
         self.registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
-        """The gauges, read when they are asked for."""
+        """The gauges, read on request."""
         load = self._load()
-        yield GaugeMetricFamily("vllm:num_requests_running", "Sequences being decoded.", load.running)
-        yield GaugeMetricFamily("vllm:num_requests_waiting", "Sequences waiting for a place.", load.waiting)
+        yield GaugeMetricFamily("naive_speculate:num_requests_running", "Sequences being decoded.", load.running)
+        yield GaugeMetricFamily("naive_speculate:num_requests_waiting", "Sequences waiting for a row.", load.waiting)
 
     def observe(self, run: RunRecord) -> None:
         """Count a run."""

@@ -9,7 +9,7 @@ from typing import Any
 import gradio as gr
 
 from naive_speculate.events import TOKEN_KINDS, EventKind
-from naive_speculate.events.figure import round_svg
+from naive_speculate.events.figure import step_svg
 from naive_speculate.events.notebook import to_html
 from naive_speculate.events.trace import Trace
 from naive_speculate.palette import PROMPT, STYLES, Style
@@ -146,7 +146,7 @@ def _server_functions(runs: Runs) -> list[Callable[..., Any]]:
                 return document(run.title or "A run", to_html(run.events))
             case [run_id, "round", int(step), int(upto)] if (run := runs.get(run_id)) and 0 < upto <= len(run.events):
                 with suppress(ValueError):  # there is no such round
-                    return round_svg(run.events[:upto], step)
+                    return step_svg(run.events[:upto], step)
         return ""
 
     return [resync, leave, trace, explain, unguided, speedup, link, file]

@@ -15,10 +15,10 @@ _FIRST_CELLS = 512
 
 
 class GgufCache:
-    """A `BatchCache` whose keys and values llama.cpp keeps.
+    """A `BatchCache` whose keys and values are stored by llama.cpp.
 
     Args:
-        new_context: Makes a context for so many tokens.
+        new_context: Makes a context for a number of tokens.
         batch_size: Number of rows.
         vocab_size: Width of the logits.
 
@@ -49,14 +49,14 @@ class GgufCache:
         return GgufRows(self, range(len(self.lengths)))
 
     def add_rows(self, count: int) -> None:
-        """Make room for `count` more rows; a `ValueError` if there are more than llama.cpp has sequences."""
+        """Add `count` rows; a `ValueError` if there are more than llama.cpp has sequences."""
         total = len(self.lengths) + count
         if total > Context.MAX_ROWS:
             raise ValueError(f"batch_size may be {Context.MAX_ROWS} in llama.cpp, got {total}")
         self.lengths += [0] * count
 
     def copy_row(self, source: int, destination: int) -> None:
-        """Give `destination` the tokens of `source`, in place of its own; both then share the stored ones."""
+        """Replace the tokens of `destination` by those of `source`; both share the stored states."""
         self.clear_row(destination)
         self._library.llama_memory_seq_cp(self._context.memory, source, destination, -1, -1)
         self.lengths[destination] = self.lengths[source]
@@ -65,25 +65,25 @@ class GgufCache:
         self.keep(row, 0)
 
     def keep(self, row: int, num_tokens: int) -> None:
-        kept = max(0, num_tokens)
-        if kept < self.lengths[row]:
-            self._library.llama_memory_seq_rm(self._context.memory, row, kept, -1)
-            self.lengths[row] = kept
+        length = max(0, num_tokens)
+        if length < self.lengths[row]:
+            self._library.llama_memory_seq_rm(self._context.memory, row, length, -1)
+            self.lengths[row] = length
 
     def trim(self) -> None:
-        """Give back memory where the rows need less than half of it."""
+        """Free memory if the rows need less than half of it."""
         wanted = sum(self.lengths) + _FIRST_CELLS
         if self._context.num_cells > 2 * wanted:
             self._move(wanted)
 
     def empty(self) -> None:
-        """Forget everything, for the next user."""
+        """Remove all tokens, so that the cache can be used again."""
         self.lengths = [0]
         self._library.llama_memory_clear(self._context.memory, False)
 
     @property
     def num_cells(self) -> int:
-        """How many tokens there is room for."""
+        """Capacity in tokens."""
         return self._context.num_cells
 
     def get_num_tokens(self) -> int:
@@ -91,22 +91,22 @@ class GgufCache:
         return max(self.lengths)
 
     def crop(self, num_tokens_crop: int | Sequence[int]) -> None:
-        """Forget the latest tokens of every row; one number, or one a row (see `KVCache`)."""
+        """Remove the last tokens of every row; one number, or one per row (see `KVCache`)."""
         self.all_rows().crop(num_tokens_crop)
 
     def decode(self, rows: Sequence[int], query: Sequence[Sequence[int]], num_logits: int) -> torch.Tensor:
-        """Compute tokens that follow the rows' own, and store them.
+        """Compute and store tokens that follow the rows' own.
 
         Args:
             rows: Distinct rows.
-            query: As many token ids for each.
-            num_logits: How many of each row's last tokens' logits are wanted.
+            query: Token ids, the same number for each row.
+            num_logits: Number of last tokens per row whose logits are returned.
 
         Returns:
             torch.Tensor: float32, shape `[rows * num_logits, vocab_size]`.
 
         Raises:
-            MemoryError: If there is not enough memory; the rows are as they were.
+            MemoryError: If memory is insufficient; the rows are unchanged.
             RuntimeError: If llama.cpp fails.
         """
         num_new = len(query[0])
@@ -115,8 +115,8 @@ class GgufCache:
             self._reserve(len(rows) * num_new)
             if len(rows) * num_new <= Context.MAX_TOKENS:
                 batch = self._batch
-                for place, row in enumerate(rows):
-                    batch.put(place * num_new, query[place], row, self.lengths[row], first_wanted)
+                for index, row in enumerate(rows):
+                    batch.put(index * num_new, query[index], row, self.lengths[row], first_wanted)
                 logits = self._compute(rows, len(rows) * num_new, len(rows) * num_logits)
             else:
                 found = [self._row(rows, row, tokens, first_wanted) for row, tokens in zip(rows, query, strict=True)]
@@ -126,7 +126,7 @@ class GgufCache:
         return logits
 
     def _row(self, rows: Sequence[int], row: int, tokens: Sequence[int], first_wanted: int) -> torch.Tensor:
-        """A row's tokens in as many calls as they need."""
+        """The tokens of one row, in several calls if needed."""
         found = []
         for begin in range(0, len(tokens), Context.MAX_TOKENS):
             part = tokens[begin : begin + Context.MAX_TOKENS]
@@ -140,7 +140,7 @@ class GgufCache:
         if status != 0:
             for row in rows:
                 library.llama_memory_seq_rm(self._context.memory, row, self.lengths[row], -1)
-            raise RuntimeError(f"llama.cpp could not compute {num_tokens} tokens: llama_decode gave {status}")
+            raise RuntimeError(f"llama.cpp could not compute {num_tokens} tokens: llama_decode returned {status}")
         if num_outputs == 0:
             return torch.empty(0, self._vocab_size)
         logits = library.llama_get_logits(handle)
@@ -152,7 +152,7 @@ class GgufCache:
             self._move(max(needed, self._context.num_cells * 3 // 2))
 
     def _move(self, num_cells: int) -> None:
-        """Take all rows into a context of another size; nothing has changed if memory does not suffice."""
+        """Move all rows into a context of another size; nothing changes if memory is insufficient."""
         context, library = self._new_context(num_cells), self._library
         for row, length in enumerate(self.lengths):
             if not length:
@@ -170,7 +170,7 @@ class GgufRows(Rows[GgufCache]):
 
 
 class _Batch:
-    """A `llama_batch` that is filled anew for every call."""
+    """A `llama_batch` that is filled for every call."""
 
     def __init__(self, size: int) -> None:
         self._tokens, self._positions, self._rows, self._ones = (np.ones(size, np.int32) for _ in range(4))
@@ -185,7 +185,7 @@ class _Batch:
         self._counting = np.arange(size, dtype=np.int32)
 
     def put(self, begin: int, tokens: Sequence[int], row: int, position: int, first_wanted: int) -> None:
-        """Write a row's tokens from place `begin` on; logits are wanted of those from `first_wanted` on."""
+        """Write a row's tokens from index `begin` on; logits are computed from token `first_wanted` on."""
         end = begin + len(tokens)
         self._tokens[begin:end] = tokens
         self._positions[begin:end] = self._counting[: len(tokens)] + position
@@ -194,6 +194,6 @@ class _Batch:
         self._wanted[begin + max(0, first_wanted) : end] = 1
 
     def of(self, num_tokens: int) -> Any:
-        """The first so many tokens, as `llama_decode` takes them."""
+        """The first `num_tokens` tokens, in the form of `llama_decode`."""
         self._batch.n_tokens = num_tokens
         return self._batch

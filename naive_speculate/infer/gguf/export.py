@@ -1,7 +1,6 @@
-"""Writes a transformers model as a GGUF file, for llama.cpp: the Llama family and Gemma 2, with byte-level BPE.
+"""Writes a transformers model as a GGUF file for llama.cpp: the Llama family and Gemma 2, with byte-level BPE.
 
-`python -m naive_speculate.infer.gguf.export FOLDER FILE.gguf` does it for a saved model. Other models are converted by
-llama.cpp's own script.
+Command line: `python -m naive_speculate.infer.gguf.export FOLDER FILE.gguf`. For other models use llama.cpp's own script.
 """
 
 import argparse
@@ -31,13 +30,13 @@ def export(model: Any, tokenizer: Any, path: str | Path, dtype: str = "float32")
 
     Args:
         model: A transformers causal language model.
-        tokenizer: Its transformers tokenizer, byte-level BPE with GPT-2's pre-tokenizer; None numbers the tokens.
+        tokenizer: Its transformers tokenizer, byte-level BPE with GPT-2's pre-tokenizer; None writes token numbers.
         path: The file to write.
-        dtype: What matrices are stored in: a name in `DTYPES`; norms and biases are float32. The quantised ones need rows of
-            whole blocks of 32 numbers.
+        dtype: The type of the matrices, a name in `DTYPES`; norms and biases are float32. Quantised types need rows of whole
+            blocks of 32 numbers.
 
     Raises:
-        ValueError: If the model or the tokenizer is of another kind, or its rows are no whole blocks.
+        ValueError: If the model or tokenizer is not supported, or its rows are not whole blocks.
     """
     config = model.config
     if config.model_type not in _ARCHITECTURES:
@@ -56,8 +55,8 @@ def export(model: Any, tokenizer: Any, path: str | Path, dtype: str = "float32")
             continue
         found = names.get_name(name, try_suffixes=(".weight", ".bias"))
         if found is None:
-            raise ValueError(f"model has {name!r}, which GGUF has no place for")
-        values = _as_llama_cpp_has_it(name, tensor.detach().float().cpu(), config)
+            raise ValueError(f"model has {name!r}, which GGUF has no name for")
+        values = _in_llama_cpp_layout(name, tensor.detach().float().cpu(), config)
         kind = gguf.GGMLQuantizationType[DTYPES["float32" if values.dim() < 2 else dtype]]
         writer.add_tensor(found, gguf.quants.quantize(values.contiguous().numpy(), kind), raw_dtype=kind)
     writer.write_header_to_file()
@@ -113,7 +112,7 @@ def _write_tokens(writer: Any, config: Any, tokenizer: Any) -> None:
     writer.add_tokenizer_pre("gpt-2")
     writer.add_token_list(pieces)
     writer.add_token_types(kinds)
-    writer.add_token_merges(merges or ["[ PAD"])  # llama.cpp wants some
+    writer.add_token_merges(merges or ["[ PAD"])  # llama.cpp requires some
     if (bos := config.bos_token_id) is not None:
         writer.add_bos_token_id(bos)
     if (eos := config.eos_token_id) is not None:
@@ -121,12 +120,12 @@ def _write_tokens(writer: Any, config: Any, tokenizer: Any) -> None:
     writer.add_add_bos_token(tokenizer is not None and tokenizer("a").input_ids[0] == bos)
 
 
-def _as_llama_cpp_has_it(name: str, tensor: torch.Tensor, config: Any) -> torch.Tensor:
+def _in_llama_cpp_layout(name: str, tensor: torch.Tensor, config: Any) -> torch.Tensor:
     if config.model_type == "gemma2":
         return tensor + 1 if name.endswith("norm.weight") else tensor
     if config.model_type in ("llama", "mistral") and ".self_attn." in name:
         for part, heads in (("q_proj", config.num_attention_heads), ("k_proj", config.num_key_value_heads)):
-            if part in name:  # rotary pairs side by side, not half a head apart
+            if part in name:  # llama.cpp stores rotary pairs adjacent, transformers half a head apart
                 return tensor.view(heads, 2, -1, *tensor.shape[1:]).transpose(1, 2).reshape(tensor.shape)
     return tensor
 
@@ -136,7 +135,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m naive_speculate.infer.gguf.export", description=main.__doc__)
     parser.add_argument("folder", help="a model as transformers saves it, with its tokenizer")
     parser.add_argument("path", help="the file to write")
-    parser.add_argument("--dtype", choices=DTYPES, default="float32", help="of the matrices (default: %(default)s)")
+    parser.add_argument("--dtype", choices=DTYPES, default="float32", help="type of the matrices (default: %(default)s)")
     options = parser.parse_args()
     try:
         model = AutoModelForCausalLM.from_pretrained(options.folder, dtype=torch.float32)

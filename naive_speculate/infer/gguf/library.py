@@ -1,4 +1,4 @@
-"""llama.cpp, loaded when it is first needed, and what it says when something fails."""
+"""llama.cpp, loaded on first use, with its error messages."""
 
 import ctypes
 import importlib
@@ -13,16 +13,16 @@ from typing import Any
 from packaging.version import Version
 
 _AT_LEAST = "0.3.36"
-"""llama-cpp-python; the structures of llama.cpp's C interface change between versions."""
+"""Least version of llama-cpp-python; the structures of llama.cpp's C interface change between versions."""
 _NEEDED = f"needs the package llama-cpp-python>={_AT_LEAST}: pip install 'naive-speculate[gguf]'"
 _ERROR_LEVEL = 4
 _log = logging.getLogger(__name__)
-_complaints: deque[str] = deque(maxlen=8)
+_errors: deque[str] = deque(maxlen=8)
 _callbacks: list[Any] = []
 
 
 def is_installed() -> bool:
-    """Whether llama-cpp-python is there, new enough; it is not imported for it."""
+    """Whether a recent enough llama-cpp-python is installed; it is not imported."""
     try:
         return Version(importlib.metadata.version("llama-cpp-python")) >= Version(_AT_LEAST)
     except importlib.metadata.PackageNotFoundError:
@@ -34,7 +34,7 @@ def llama_cpp() -> Any:
     """The module of llama-cpp-python with llama.cpp's C functions.
 
     Raises:
-        ValueError: Names the extra, if the package is not installed, too old, or does not find its library.
+        ValueError: Names the extra, if the package is missing, too old, or cannot load its library.
     """
     try:
         found = importlib.metadata.version("llama-cpp-python")
@@ -53,14 +53,14 @@ def _listen(level: int, text: bytes, _: Any) -> None:
     line = text.decode("utf-8", errors="replace").strip()
     _log.debug("%s", line)
     if level >= _ERROR_LEVEL and len(line) > 1:
-        _complaints.append(line.partition(": ")[2] or line)  # without the C++ function's name
+        _errors.append(line.partition(": ")[2] or line)  # without the C++ function's name
 
 
 class ModelFile:
-    """A GGUF file that llama.cpp has loaded; freed when nothing refers to it any more.
+    """A GGUF file loaded by llama.cpp; freed with its last reference.
 
     Args:
-        path: The file; of one in several parts, the first.
+        path: The file, or the first of several parts.
         **options: Fields of `llama_model_params`.
 
     Attributes:
@@ -68,7 +68,7 @@ class ModelFile:
         vocabulary: Its `llama_vocab *`.
 
     Raises:
-        ValueError: What llama.cpp says against it, or the name of the extra that is missing.
+        ValueError: With llama.cpp's error message, or the name of the missing extra.
     """
 
     def __init__(self, path: str | Path, **options: Any) -> None:
@@ -77,22 +77,24 @@ class ModelFile:
         params = library.llama_model_default_params()
         for name, value in options.items():
             setattr(params, name, value)
-        _complaints.clear()
+        _errors.clear()
         self.handle = library.llama_model_load_from_file(str(self.path).encode(), params)
         if not self.handle:
-            raise ValueError(_complaints[0] if _complaints else "llama.cpp cannot load it")
+            raise ValueError(_errors[0] if _errors else "llama.cpp cannot load it")
         weakref.finalize(self, library.llama_model_free, self.handle)
         self.vocabulary = library.llama_model_get_vocab(self.handle)
 
     def value(self, key: str) -> str | None:
-        """What the file's metadata say under a key, as text; None where they say nothing."""
+        """The value of a metadata key, as text; None if the key is missing."""
         text = ctypes.create_string_buffer(256)
         found = llama_cpp().llama_model_meta_val_str(self.handle, key.encode(), text, len(text))
         return text.value.decode("utf-8", errors="replace") if found >= 0 else None
 
     def special_token(self, name: str) -> int | None:
-        """The id of the token "bos" or "eos"; None where there is none. Byte-level BPE has those that the file names, while
-        llama.cpp takes token 11, GPT-2's, for what it leaves open."""
+        """The id of the token "bos" or "eos"; None where there is none.
+
+        For byte-level BPE only ids in the file count, since llama.cpp defaults to GPT-2's token 11.
+        """
         if self.value("tokenizer.ggml.model") == "gpt2" and self.value(f"tokenizer.ggml.{name}_token_id") is None:
             return None
         token = int(getattr(llama_cpp(), f"llama_vocab_{name}")(self.vocabulary))
@@ -100,28 +102,28 @@ class ModelFile:
 
 
 class Context:
-    """A model's working memory in llama.cpp: a unified cache for `num_cells` tokens of any of `MAX_ROWS` sequences.
+    """A model's working memory in llama.cpp: a unified cache of `num_cells` tokens for up to `MAX_ROWS` sequences.
 
-    Layers with a sliding window keep all their keys, so that every sequence can be rolled back.
+    Layers with a sliding window store all their keys, so that every sequence can be rolled back.
 
     Args:
         file: The model.
-        num_cells: How many tokens there is room for.
-        num_threads: How many threads compute.
+        num_cells: Capacity in tokens.
+        num_threads: Number of threads.
         options: More fields of `llama_context_params`.
 
     Attributes:
         handle: llama.cpp's `llama_context *`.
         memory: Its `llama_memory_t`.
-        num_cells: How many tokens there is room for, rounded up.
+        num_cells: Capacity in tokens, rounded up.
 
     Raises:
-        MemoryError: If there is not enough memory, or the model cannot be computed in this way.
+        MemoryError: If memory is insufficient, or the model does not support these options.
     """
 
     MAX_ROWS = 256  # LLAMA_MAX_SEQ
     MAX_TOKENS = 512
-    """How many tokens one call computes."""
+    """Most tokens of one call."""
 
     def __init__(self, file: ModelFile, num_cells: int, num_threads: int, options: dict[str, Any]) -> None:
         self.file = file
@@ -140,11 +142,11 @@ class Context:
         }
         for name, value in (settings | options).items():
             setattr(params, name, value)
-        _complaints.clear()
+        _errors.clear()
         self.handle = library.llama_init_from_model(file.handle, params)
         if not self.handle:
-            said = f": {_complaints[0]}" if _complaints else ""
-            raise MemoryError(f"llama.cpp has no room for {num_cells} tokens of {file.path.name}{said}")
+            detail = f": {_errors[0]}" if _errors else ""
+            raise MemoryError(f"llama.cpp has no memory for {num_cells} tokens of {file.path.name}{detail}")
         weakref.finalize(self, _free, self.handle, file)  # the model must outlive its contexts
         self.memory = library.llama_get_memory(self.handle)
         self.num_cells = int(library.llama_n_ctx(self.handle))

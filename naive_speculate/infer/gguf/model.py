@@ -1,4 +1,4 @@
-"""A language model from a GGUF file, computed by llama.cpp: on the CPU, with Metal, Vulkan, CUDA, as it was built."""
+"""A language model from a GGUF file, computed by llama.cpp: on the CPU, Metal, Vulkan or CUDA, as it was built."""
 
 import weakref
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from naive_speculate.infer.threads import num_threads
 from naive_speculate.text import num_shared
 
 CACHE_TYPES = {"float32": 0, "float16": 1, "bfloat16": 30}
-"""What keys and values can be stored in, as ggml numbers it."""
+"""Types of keys and values, with ggml's numbers."""
 _GPUS = ("cuda", "metal", "vulkan")
 _ALL_FLOAT32 = "0"
 _FLASH_NEVER, _FLASH_AUTO = 0, -1
@@ -25,27 +25,27 @@ _MAX_SPARE, _MAX_SPARE_CELLS = 2, 4096
 
 
 class GgufLanguageModel:
-    """A `BatchLanguageModel` that llama.cpp computes.
+    """A `BatchLanguageModel` computed by llama.cpp.
 
     Attributes:
         name: The file.
         vocab_size: Width of the logits.
-        max_positions: How many tokens a sequence may have.
+        max_positions: Most tokens of a sequence.
         num_parameters: Number of parameters.
-        eos_token_ids: All tokens that end a sequence; the file's end-of-sequence token first.
+        eos_token_ids: All tokens that end a sequence, the file's end-of-sequence token first.
         executor: "gguf".
-        device: The CPU: there the logits are, wherever llama.cpp computes.
+        device: The CPU, where the logits are, whatever device llama.cpp uses.
 
     Args:
         path: The file.
-        device: "auto" computes wherever llama.cpp was built for, "cpu" on the CPU alone; "cuda", "metal" and "vulkan" need a
-            llama.cpp that was built for GPUs, of which it takes those that it sees.
-        dtype: What keys and values are stored in; "auto": float32 where all weights are, else float16. The weights stay as they
-            are in the file.
+        device: "auto" uses all devices that llama.cpp was built for, "cpu" the CPU alone; "cuda", "metal" and "vulkan" need a
+            llama.cpp built for GPUs.
+        dtype: Type of keys and values; "auto": float32 where all weights are, else float16. The weights keep the type of the
+            file.
 
     Raises:
-        ValueError: If the file cannot be loaded, llama-cpp-python is missing, there is no such device or dtype, or the model's
-            state cannot be rolled back.
+        ValueError: If the file cannot be loaded, llama-cpp-python is missing, the device or dtype is not available, or the
+            model's state cannot be rolled back.
     """
 
     executor = "gguf"
@@ -57,10 +57,10 @@ class GgufLanguageModel:
             raise ValueError(
                 f"device must be auto, cpu, {', '.join(_GPUS)} for GGUF models, without a number, got {device!r:.80}"
             )
-        refuse_if_not_rollbackable(path)
+        check_rollback(path)
         offloads = bool(library.llama_supports_gpu_offload())
         if device not in ("auto", "cpu") and not offloads:
-            raise ValueError(f"device={device!r} is not there: this llama.cpp was built for the CPU alone")
+            raise ValueError(f"device={device!r} is not available: this llama.cpp was built for the CPU alone")
         if dtype not in ("auto", *CACHE_TYPES):
             raise ValueError(f"dtype must be 'auto' or one of {', '.join(CACHE_TYPES)} for GGUF models, got {dtype!r}")
         by_gpu = offloads and device != "cpu"
@@ -95,7 +95,7 @@ class GgufLanguageModel:
         return GgufCache(self._context, batch_size, self.vocab_size)
 
     def recycle(self, cache: GgufCache) -> None:
-        """Take back a cache that nobody will use again; a large one is let go, with its memory."""
+        """Take back an unused cache for a later `new_cache`, unless it is large."""
         if len(self._spare) < _MAX_SPARE and cache.num_cells <= _MAX_SPARE_CELLS:
             cache.empty()
             self._spare.append(cache)
@@ -111,14 +111,15 @@ class GgufLanguageModel:
         num_logits: int | None = None,
         layers: Sequence[int] = (),
     ) -> torch.Tensor:
-        """See `BatchLanguageModel.forward`; the logits are float32, and no layers can be asked for. A `KVCache` that is not
-        of `new_cache` stores the tokens' ids, from which keys and values are computed again where llama.cpp does not have
-        them any more.
+        """See `BatchLanguageModel.forward`; the logits are float32, and `layers` are not supported.
+
+        A `KVCache` that is not from `new_cache` stores token ids; keys and values are recomputed from them where llama.cpp no
+        longer has them.
 
         Raises:
-            ValueError: If the query is not of that shape, its rows are not the cache's, a token is not in the vocabulary, all
-                rows reach beyond `max_positions`, or hidden states are asked for.
-            MemoryError: If there is not enough memory for longer sequences.
+            ValueError: If the query has another shape or other rows than the cache, a token is not in the vocabulary, all rows
+                exceed `max_positions`, or `layers` are given.
+            MemoryError: If memory is insufficient for longer sequences.
         """
         check_query(query_token_ids)
         if layers:
@@ -151,7 +152,7 @@ class GgufLanguageModel:
         return logits
 
     def _one_by_one(self, rows: GgufRows, query: list[list[int]], num_logits: int) -> torch.Tensor:
-        """A forward a row. Padding after the last position, which cannot be computed, gets logits of zeros."""
+        """One forward per row. Padding after the last position gets zero logits."""
         num_new = len(query[0])
         out = torch.zeros(len(query), num_logits, self.vocab_size)
         for logits, tokens, row, length in zip(out, query, rows.indices, rows.lengths, strict=True):
@@ -164,12 +165,12 @@ class GgufLanguageModel:
         return out
 
     def _replayed(self, kv_cache: KVCache, batch_size: int) -> GgufRows:
-        """Rows with the tokens of a plain cache that this model has filled; those that were not cropped are still there."""
+        """Rows with the tokens of a plain cache that this model filled; states that were not cropped are reused."""
         if not isinstance(kv_cache, KVCache) or isinstance(kv_cache, (RaggedKVCache, CacheRows)):
             raise ValueError(f"kv_cache must be of this model's new_cache or a plain KVCache, got {type(kv_cache).__name__}")
         states = kv_cache.get_kv_states()
         if states and (len(states) != 1 or states[0].keys.dtype != torch.int64 or states[0].keys.shape[0] != batch_size):
-            raise ValueError(f"kv_cache belongs to another model, or has not {batch_size} rows")
+            raise ValueError(f"kv_cache belongs to another model, or does not have {batch_size} rows")
         history = states[0].keys[:, 0, :, 0].tolist() if states else [[] for _ in range(batch_size)]
         replay = self._replays.get(kv_cache)
         if replay is None:
@@ -178,14 +179,14 @@ class GgufLanguageModel:
 
 
 class _Replay:
-    """The rows that belong to a plain cache, and the tokens that they hold."""
+    """The rows of a plain cache, and their tokens."""
 
     def __init__(self, cache: GgufCache) -> None:
         self.cache = cache
         self.held: list[list[int]] = [[] for _ in cache.lengths]
 
     def with_tokens(self, history: list[list[int]]) -> GgufRows:
-        """The rows, rolled back and fed until they hold these tokens."""
+        """The rows, rolled back and extended to hold these tokens."""
         for row, (held, tokens) in enumerate(zip(self.held, history, strict=True)):
             shared = num_shared(held, tokens)
             self.cache.keep(row, shared)
@@ -195,7 +196,7 @@ class _Replay:
         return self.cache.all_rows()
 
     def add(self, query: list[list[int]]) -> None:
-        """The rows have gained these tokens."""
+        """Record tokens that the rows have gained."""
         self.held = [held + tokens for held, tokens in zip(self.held, query, strict=True)]
 
 
@@ -207,15 +208,15 @@ def _ends(file: ModelFile, vocab_size: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys(others if eos is None else [eos, *others]))
 
 
-def refuse_if_not_rollbackable(path: str | Path) -> None:
-    """Raise a `ValueError` for models whose state is no cache that can be cut; the weights are not loaded for it."""
+def check_rollback(path: str | Path) -> None:
+    """Raise a `ValueError` if the model's state cannot be rolled back; reads the header only."""
     library = llama_cpp()
     header = ModelFile(path, vocab_only=True)
     kind = header.value("general.architecture")
     stays = "its state cannot be rolled back after a rejection"
     for check, why in (
         (library.llama_model_is_recurrent, f"is recurrent: {stays}"),
-        (library.llama_model_is_hybrid, f"has recurrent layers beside attention: {stays}"),
+        (library.llama_model_is_hybrid, f"has recurrent and attention layers: {stays}"),
         (library.llama_model_has_encoder, "has an encoder; a decoder-only model is needed"),
         (library.llama_model_is_diffusion, "is a diffusion model; one that predicts the next token is needed"),
     ):

@@ -1,4 +1,4 @@
-"""The tokenizer of a GGUF file, as one of transformers' fast ones."""
+"""The tokenizer of a GGUF file, as a fast tokenizer of transformers."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +11,7 @@ from naive_speculate.infer.gguf.library import ModelFile, llama_cpp
 from naive_speculate.infer.gguf.metadata import read_metadata
 
 _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 2, 3, 4, 5
-"""Kinds of tokens, as the format numbers them."""
+"""Kinds of tokens, with the format's numbers."""
 
 _LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _DIGIT = r"\p{N}"
@@ -24,23 +24,20 @@ _SPLITS = dict.fromkeys(("gpt-2", "mpt", "olmo", "jais"), "") | {
     }.items()
     for name in names.split()
 }
-"""What byte-level BPE's text is split at, by the name that llama.cpp gives it (`llama_vocab::impl::load` and
-`llm_tokenizer_bpe` in its llama-vocab.cpp); empty for GPT-2's own rule alone, which also
-follows where digits are split off."""
+"""The split pattern of byte-level BPE, by llama.cpp's name of the pre-tokenizer (`llama_vocab::impl::load` and
+`llm_tokenizer_bpe` in llama-vocab.cpp). Empty for GPT-2's own rule alone, which also applies after digits are split."""
 _WITH_BOS = ("llama3", "llama-v3", "llama-bpe", "falcon3", "pixtral")
-"""Of those, they whose texts begin with a beginning-of-sequence token where the file does not say, and where a piece that is a
-token is not looked for among the merges."""
+"""Pre-tokenizers that add a beginning-of-sequence token by default, and that ignore merges for pieces that are tokens."""
 
 
 class GgufTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc, unused-ignore]
-    """Made of the file's tokens. Texts become tokens by llama.cpp, which knows every pre-tokenizer; all else, text from tokens
-    above all, is done by the fast backend.
+    """llama.cpp encodes texts, since it has every pre-tokenizer; the fast backend decodes.
 
     Args:
         path: The file.
 
     Raises:
-        ValueError: If it is no GGUF file, its tokenizer is of a kind that has no such backend, or llama-cpp-python is missing.
+        ValueError: If it is not a GGUF file, its tokenizer has no fast backend, or llama-cpp-python is missing.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -50,7 +47,7 @@ class GgufTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc, unused-ignor
         super().__init__(**_options(metadata, _backend(metadata), ends))
 
     def __call__(self, text: Any = None, *arguments: Any, add_special_tokens: bool = True, **options: Any) -> BatchEncoding:
-        """Token ids of a text, the beginning-of-sequence token among them where the file says so."""
+        """Token ids of a text, with a beginning-of-sequence token if the file requires one."""
         if not isinstance(text, str):
             return super().__call__(text, *arguments, add_special_tokens=add_special_tokens, **options)
         library, data = llama_cpp(), text.encode("utf-8", errors="replace")
@@ -61,19 +58,19 @@ class GgufTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc, unused-ignor
 
 
 def plain_tokenizer(path: str | Path) -> Any:
-    """The same without llama.cpp: byte-level BPE from the file's tokens and merges, other kinds as transformers converts them.
+    """The tokenizer without llama.cpp: byte-level BPE from the file's tokens and merges, other kinds by transformers.
 
     Raises:
-        ValueError: If it is no GGUF file, or its tokenizer is of a kind that is not known.
+        ValueError: If it is not a GGUF file, or its tokenizer is not supported.
     """
     metadata = read_metadata(path)
     if metadata.get("tokenizer.ggml.model") != "gpt2":
-        from transformers import AutoTokenizer  # which takes seconds
+        from transformers import AutoTokenizer  # slow to import
 
         return AutoTokenizer.from_pretrained(str(Path(path).parent), gguf_file=Path(path).name)
     pre = metadata.get("tokenizer.ggml.pre")
     if pre not in _SPLITS:
-        raise ValueError(f"its pre-tokenizer {pre!r:.40} is known to llama.cpp only: pip install 'naive-speculate[gguf]'")
+        raise ValueError(f"its pre-tokenizer {pre!r:.40} is supported by llama.cpp only: pip install 'naive-speculate[gguf]'")
     backend, split = _backend(metadata, ignore_merges=pre in _WITH_BOS), _SPLITS[pre]
     if split:
         parts = [pre_tokenizers.Split(Regex(split), "isolated"), pre_tokenizers.ByteLevel(False, use_regex=split == _DIGIT)]
@@ -88,7 +85,7 @@ def plain_tokenizer(path: str | Path) -> Any:
 
 
 def _options(metadata: Mapping[str, Any], backend: Tokenizer, ends: Mapping[str, int | None]) -> dict[str, Any]:
-    """What makes a fast tokenizer, its special tokens among it."""
+    """Arguments of a fast tokenizer, special tokens included."""
     pieces = metadata["tokenizer.ggml.tokens"]
     kinds = metadata.get("tokenizer.ggml.token_type") or [0] * len(pieces)
     control = [piece for piece, kind in zip(pieces, kinds, strict=True) if kind == _CONTROL]
@@ -103,7 +100,7 @@ def _options(metadata: Mapping[str, Any], backend: Tokenizer, ends: Mapping[str,
 
 
 def _backend(metadata: Mapping[str, Any], ignore_merges: bool = False) -> Tokenizer:
-    """A fast tokenizer with the file's tokens, where it is of a kind that has one."""
+    """A fast tokenizer with the file's tokens; a `ValueError` if its kind is not supported."""
     kind, pieces = metadata.get("tokenizer.ggml.model"), metadata["tokenizer.ggml.tokens"]
     kinds = metadata.get("tokenizer.ggml.token_type") or [0] * len(pieces)
     vocabulary = {piece: token for token, piece in reversed(list(enumerate(pieces))) if kinds[token] != _UNUSED}
@@ -123,4 +120,5 @@ def _backend(metadata: Mapping[str, Any], ignore_merges: bool = False) -> Tokeni
         steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
         tokenizer.decoder = decoders.Sequence([*steps, decoders.Strip(" ", 1, 0)] if prefixed else steps)
         return tokenizer
-    raise ValueError(f"its tokenizer is of kind {kind!r}; byte-level BPE ('gpt2') and SentencePiece ('llama', 't5') are known")
+    known = "byte-level BPE ('gpt2') and SentencePiece ('llama', 't5') are supported"
+    raise ValueError(f"its tokenizer is of kind {kind!r}; {known}")

@@ -1,7 +1,6 @@
-"""Reads models from GGUF files without llama.cpp: dequantised, for the executors that compute everything else.
+"""Reads models from GGUF files without llama.cpp: dequantised, for our own executors.
 
-The Llama family is read here. What else transformers knows is read by transformers, which leaves out what llama.cpp stores of
-scaled rotary positions.
+The Llama family is read here. transformers reads other families, but drops llama.cpp's scaling of rotary positions.
 """
 
 import math
@@ -21,17 +20,17 @@ from naive_speculate.infer.llama.stored import StoredLlama, expected_shapes, sto
 from naive_speculate.infer.llama.weights import RotaryTable, default_rotary
 
 _FAMILIES = ("llama", "qwen2", "qwen3")
-"""llama.cpp's names; Mistral is a "llama" to it."""
+"""llama.cpp's names; Mistral is a "llama" there."""
 _PERMUTED = "llama"
-"""In whose queries and keys llama.cpp has the halves of a rotary pair side by side, not half a head apart."""
+"""The family whose rotary pairs llama.cpp stores adjacent, not half a head apart."""
 _FACTORS = "rope_freqs.weight"
 _ENDS = ("eos", "eot", "eom")
 _AT_ONCE = 2**16
-"""So many weights are dequantised at once: what that takes in between stays in a core's cache."""
+"""Weights that are dequantised at a time; the intermediate values fit a core's cache."""
 
 
 class _Weights(Mapping[str, torch.Tensor]):
-    """The tensors of a file by transformers' names, each read when it is asked for."""
+    """The tensors of a file by transformers' names, each read on access."""
 
     def __init__(
         self,
@@ -59,17 +58,17 @@ class _Weights(Mapping[str, torch.Tensor]):
 
 
 def read_gguf_llama(path: Path, device: torch.device, dtype: torch.dtype) -> StoredLlama | None:
-    """The model of a file, its weights on a device in a dtype; None where it is not of the Llama family.
+    """The model of a file, with its weights on a device in a dtype; None if it is not of the Llama family.
 
     Raises:
-        ValueError: If the file is damaged, or holds what is not known here.
+        ValueError: If the file is damaged or not supported.
         OSError: If it cannot be read.
     """
     metadata, tensors = read_header(path)
     if metadata.get("general.architecture") not in _FAMILIES:
         return None
     if metadata.get("split.count", 1) > 1:
-        raise ValueError("it is one of several parts, which llama.cpp alone reads: pip install 'naive-speculate[gguf]'")
+        raise ValueError("it is one of several parts, which only llama.cpp reads: pip install 'naive-speculate[gguf]'")
     try:
         config = _config(metadata, tensors)
         rotary = _rotary(metadata, config, path, tensors.pop(_FACTORS, None))
@@ -87,13 +86,13 @@ def dequantised(path: Path, tensor: StoredTensor, dtype: torch.dtype = torch.flo
     """A tensor of a file.
 
     Raises:
-        ValueError: If its type is not known, or the file ends too early.
+        ValueError: If its type is not supported, or the file is truncated.
     """
     try:
         kind = gguf.GGMLQuantizationType(tensor.kind)
         block, size = gguf.GGML_QUANT_SIZES[kind]
     except (ValueError, KeyError):
-        raise ValueError(f"it has weights of type {tensor.kind}, which is not known here") from None
+        raise ValueError(f"it has weights of type {tensor.kind}, which is not supported") from None
     if tensor.shape and tensor.shape[-1] % block:
         raise ValueError(f"it has rows of {tensor.shape[-1]} weights in blocks of {block}")
     found = np.empty(math.prod(tensor.shape), np.float32)
@@ -107,12 +106,12 @@ def dequantised(path: Path, tensor: StoredTensor, dtype: torch.dtype = torch.flo
             try:
                 part[:] = gguf.quants.dequantize(stored, kind)
             except NotImplementedError:
-                raise ValueError(f"it has weights of type {kind.name}, which is not known here") from None
+                raise ValueError(f"it has weights of type {kind.name}, which is not supported") from None
     return torch.from_numpy(found.reshape(tensor.shape)).to(dtype)
 
 
 def weights_kind(path: Path) -> str:
-    """What most of a file's weights are stored in, as llama.cpp names it, such as "Q4_1"."""
+    """llama.cpp's name of the type of most weights, such as "Q4_1"."""
     sizes = Counter[int]()
     for tensor in read_header(path)[1].values():
         sizes[tensor.kind] += math.prod(tensor.shape)
@@ -121,7 +120,7 @@ def weights_kind(path: Path) -> str:
 
 
 def unread_by_transformers(path: Path) -> str | None:
-    """What of a file's model transformers' reader would leave out; None where there is nothing."""
+    """The part of a file that transformers' reader would ignore; None if there is none."""
     metadata, tensors = read_header(path)
     if _FACTORS in tensors:
         return f"its rotary frequencies have factors ({_FACTORS})"
@@ -130,16 +129,16 @@ def unread_by_transformers(path: Path) -> str | None:
 
 
 def _config(metadata: Mapping[str, Any], tensors: Mapping[str, StoredTensor]) -> SimpleNamespace:
-    """What a file says, under transformers' names; a `KeyError` where something is missing."""
+    """A file's configuration under transformers' names; a `KeyError` if a value is missing."""
     family = metadata["general.architecture"]
     at = family + "."
     vocab_size, hidden_size = tensors["token_embd.weight"].shape
     heads = metadata[at + "attention.head_count"]
     kv_heads = metadata.get(at + "attention.head_count_kv", heads)
     if isinstance(heads, list) or isinstance(kv_heads, list):
-        raise ValueError("its layers have different numbers of heads, which are not known here")
+        raise ValueError("its layers have different numbers of heads, which are not supported")
     if metadata.get(at + "expert_count", 0):
-        raise ValueError("it has experts, which are not known here")
+        raise ValueError("it has experts, which are not supported")
     ends = [metadata[key] for end in _ENDS if (key := f"tokenizer.ggml.{end}_token_id") in metadata]
     return SimpleNamespace(
         model_type=family,
@@ -163,7 +162,7 @@ def _rotary(metadata: Mapping[str, Any], config: Any, path: Path, factors: Store
     scaling = metadata.get(at + "scaling.type", "none")
     if covered != config.head_dim or scaling not in ("none", "linear"):
         what = f"are scaled by {scaling!r}" if covered == config.head_dim else "cover a part of each head"
-        raise ValueError(f"its rotary positions {what}, which is not known here")
+        raise ValueError(f"its rotary positions {what}, which is not supported")
     factor = metadata.get(at + "scaling.factor", 1.0) if scaling == "linear" else 1.0
     slower = factor if factors is None else factor * dequantised(path, factors)
     return default_rotary(metadata.get(at + "freq_base", 10000.0), config.head_dim, torch.device("cpu"), slower)
@@ -173,8 +172,8 @@ def _renamed(config: Any, tensors: Mapping[str, StoredTensor]) -> dict[str, Stor
     """The tensors by transformers' names.
 
     Raises:
-        KeyError: If one is missing.
-        ValueError: If one has another shape than the metadata say, or is not known here.
+        KeyError: If a tensor is missing.
+        ValueError: If a shape contradicts the metadata, or a tensor is not supported.
     """
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[config.model_type.upper()], config.num_hidden_layers)
     has = {part: f"blk.0.{part}" in tensors for part in ("attn_q.bias", "attn_output.bias", "attn_q_norm.weight")}
@@ -184,7 +183,7 @@ def _renamed(config: Any, tensors: Mapping[str, StoredTensor]) -> dict[str, Stor
         theirs = names.get_name(name, try_suffixes=(".weight", ".bias")) or name
         tensor = found[name] = left.pop(theirs)
         if tensor.shape != shape:
-            raise ValueError(f"{theirs} is {list(tensor.shape)}, its metadata say {list(shape)}")
+            raise ValueError(f"{theirs} is {list(tensor.shape)}, its metadata require {list(shape)}")
     if left:
-        raise ValueError(f"it holds {min(left)}, which is not known here")
+        raise ValueError(f"it holds {min(left)}, which is not supported")
     return found

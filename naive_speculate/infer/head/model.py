@@ -1,4 +1,4 @@
-"""A draft head beside a target: what it reads of it, its forward, its cache."""
+"""A draft head for a target: its inputs, its forward, its cache."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol, cast
@@ -22,23 +22,23 @@ class _Forward(Protocol):
 
 
 class DraftHead:
-    """A draft head: of the EAGLE-3 kind (Li et al. 2025, arXiv 2503.01840), or one that adds states to embeddings.
+    """A draft head: EAGLE-3 (Li et al. 2025, arXiv 2503.01840), or one that adds states to embeddings.
 
-    At place i it reads the embedding of token i + 1 beside a hidden state, and says what token i + 2 may be. The hidden state
-    is fused from the target's at token i, or, where the target has not been there yet, it is the head's own output at i - 1.
+    At position i it reads the embedding of token i + 1 and a hidden state, and predicts token i + 2. The hidden state is the
+    fused state of the target at token i or, if the target has not computed it yet, the head's own output at i - 1.
 
     Args:
         weights: Its weights, on the target's device.
         shape: The shape of its layers; `vocab_size` is the head's own.
         rotary: Its rotary embedding.
-        layers: Of the target, whose hidden states it reads; see `BatchLanguageModel.forward`.
-        name: Where it was loaded from.
+        layers: The target's hidden states that it reads; see `BatchLanguageModel.forward`.
+        name: Its folder or Hub id.
         executor: "torch", or "onnx" (float32 on the CPU).
 
     Attributes:
-        vocab_size: Of the target.
+        vocab_size: The target's vocabulary size.
         target_hidden_size: The target's width.
-        num_parameters: Number of parameters, embeddings apart.
+        num_parameters: Number of parameters without embeddings.
     """
 
     def __init__(
@@ -76,10 +76,10 @@ class DraftHead:
         """One hidden state of the head's width from the target's hidden states.
 
         Args:
-            features: Those of `layers` side by side, shape `[..., len(layers) * target_hidden_size]`.
+            features: Hidden states of `layers`, concatenated, shape `[..., len(layers) * target_hidden_size]`.
 
         Raises:
-            ValueError: If they are of another width.
+            ValueError: If their width differs.
         """
         return self._forward.fuse(self._checked(features))
 
@@ -87,17 +87,17 @@ class DraftHead:
     def forward(
         self, token_ids: torch.Tensor, states: torch.Tensor, rows: CacheRows, last: Sequence[int]
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Compute logits and extend the rows by all places, padding included.
+        """Compute logits and extend the rows by all tokens, padding included.
 
         Args:
             token_ids: int64, shape `[rows, num_new]`.
-            states: The hidden states of the tokens before these, shape `[rows, num_new, d]`.
+            states: Hidden states of the tokens before these, shape `[rows, num_new, d]`.
             rows: Rows of a cache of this head.
-            last: The one place of each row whose logits are wanted; what stands after it is padding.
+            last: The token index of each row's logits; later tokens are padding.
 
         Returns:
-            tuple: Logits, shape `[rows, vocab_size]`, minus infinity for tokens that the head does not know; and the head's own
-                hidden state there, shape `[rows, d]`.
+            tuple: Logits, shape `[rows, vocab_size]`, minus infinity for tokens that the head does not have; and the head's own
+                hidden state, shape `[rows, d]`.
         """
         self._require(rows)
         logits, hidden = self._forward.forward(token_ids, states, rows, last)
@@ -121,8 +121,10 @@ class DraftHead:
         with_probs: bool,
         fuses: bool = False,
     ) -> tuple[Array, Array | None, Array]:
-        """Choose k tokens, one after the other, in one call, which begins as `forward` does, or with `fuses` as `fuse` and
-        `forward` do; see `OnnxHead.draft`. The drafts take the place of padding."""
+        """Choose k tokens, one after the other, in one call; draft tokens overwrite padding. See `OnnxHead.draft`.
+
+        The first forward is `forward`, or with `fuses` `fuse` and `forward`.
+        """
         self._require(rows)
         if fuses:
             states = self._checked(states)
@@ -135,16 +137,14 @@ class DraftHead:
             rows.cache.keep(row, end)
         return cast(tuple[Array, Array | None, Array], found)
 
-    def _checked(self, features: Numbers) -> Numbers:
-        """The target's hidden states where and as the head reads them."""
+    def _checked(self, features: Numbers) -> torch.Tensor:
+        """The target's hidden states on the head's device, in its dtype."""
         if features.shape[-1] != (width := len(self.layers) * self.target_hidden_size):
-            raise ValueError(f"head {self.name!r} reads hidden states {width} wide, got {features.shape[-1]}")
-        if self.executor == "torch":
-            features = as_tensor(features)
-        return features.to(self.device, self.dtype) if isinstance(features, torch.Tensor) else features
+            raise ValueError(f"head {self.name!r} reads hidden states of width {width}, got {features.shape[-1]}")
+        return as_tensor(features).to(self.device, self.dtype)
 
     def _require(self, rows: CacheRows) -> None:
-        """Make sure that the rows' cache is one of this head's."""
+        """Check that the rows' cache belongs to this head."""
         if rows.cache.filled_by is not self._forward:
             shape = self._shape
             rows.cache.require(shape.num_layers, shape.num_kv_heads, shape.head_dim, self.dtype, self.device)
@@ -157,7 +157,7 @@ class DraftHead:
 
 
 def check_head(head: Any, target: Any) -> None:
-    """Raise a `ValueError`, which says what differs, for a head that was made for another target."""
+    """Raise a `ValueError` naming the difference for a head that was made for another target."""
     if not isinstance(head, DraftHead):
         raise ValueError(f"head must be a DraftHead, which load_pair loads, got {head!r:.80}")
     for what, wanted in (("hidden_size", head.target_hidden_size), ("vocab_size", head.vocab_size)):

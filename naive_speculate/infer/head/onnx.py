@@ -8,23 +8,25 @@ from onnx import TensorProto, helper
 
 from naive_speculate.infer.device import Tokens
 from naive_speculate.infer.head.weights import HeadWeights
-from naive_speculate.infer.llama.onnx import MAX_WINDOWED, OnnxSession, Windows, make_session, token_array
+from naive_speculate.infer.llama.onnx import MAX_WINDOWED
 from naive_speculate.infer.llama.onnx_graph import GraphBuilder, has_fast_form, residual
+from naive_speculate.infer.llama.onnx_session import OnnxSession, make_session, token_array
+from naive_speculate.infer.llama.onnx_window import Windows
 from naive_speculate.infer.llama.weights import LlamaShape, RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows
 from naive_speculate.sampling.arrays import Array, Numbers, as_numpy
 
 
 class HeadGraph(GraphBuilder):
-    """Builds the graph, in the form of `LlamaGraph` with these differences.
+    """The graph of a head: a `LlamaGraph` with these differences.
 
     Inputs:
-        states: float32 `[b, s, d]`, the hidden states beside the tokens; or, where it fuses them itself, `features`, float32
-            `[b, s, t]`, as for `DraftHead.fuse`.
-        at: int64 `[b, 1, 1]`, the place of each row whose logits are wanted, in place of `logits_from`.
+        states: float32 `[b, s, d]`, the hidden states of the tokens; or, with `fuses`, `features`, float32 `[b, s, t]`, as for
+            `DraftHead.fuse`.
+        at: int64 `[b, 1, 1]`, the token index of each row's logits, instead of `logits_from`.
 
-    Outputs: `logits` float32 `[b, 1, draft_vocab_size]`, the state that the next draft token reads (`state_name`) `[b, 1, d]`,
-    and the cache's.
+    Outputs: `logits` float32 `[b, 1, draft_vocab_size]`, the state for the next draft token (`state_name`) `[b, 1, d]`, and the
+    cache's.
     """
 
     def __init__(self, shape: LlamaShape, weights: HeadWeights, by_mask: bool | None = None, fuses: bool = False) -> None:
@@ -41,14 +43,14 @@ class HeadGraph(GraphBuilder):
         state = self.state_name = state_name(weights)
         self.carried = {"states": state, "at": "first"}
         self._linear(f"{len(weights.layers)}.in", weights.head, "head", "logits")
-        self._add("Sub", ["at", "at"], ["first"])  # later forwards of a window have one place a row
+        self._add("Sub", ["at", "at"], ["first"])  # later forwards of a window have one token per row
         value, kind = helper.make_tensor_value_info, TensorProto.FLOAT
         read = ("features", weights.fuse.shape[1]) if fuses else ("states", shape.hidden_size)
         inputs = [value(read[0], kind, ["b", "s", read[1]]), value("at", TensorProto.INT64, ["b", 1, 1])]
         self._finish(inputs, [value("logits", kind, ["b", 1, shape.vocab_size]), value(state, kind, None)])
 
     def _join(self, weights: HeadWeights) -> str:
-        """What the first layer reads, of embedding and states, normed; returns the residual stream's name."""
+        """Add the first layer's normed input from embedding and states; returns the residual stream's name."""
         first_norm = weights.layers[0].attention_norm
         if weights.state_projection is not None:
             self._linear("states_normed", weights.state_projection, "state_projection", "projected")
@@ -59,7 +61,7 @@ class HeadGraph(GraphBuilder):
 
 
 class FuseGraph(GraphBuilder):
-    """Builds the graph of `DraftHead.fuse`: from `features` float32 `[n, t]` to `fused` `[n, d]`."""
+    """The graph of `DraftHead.fuse`: from `features` float32 `[n, t]` to `fused` `[n, d]`."""
 
     def __init__(self, shape: LlamaShape, weights: HeadWeights) -> None:
         super().__init__(shape)
@@ -70,13 +72,13 @@ class FuseGraph(GraphBuilder):
 
 
 def state_name(weights: HeadWeights) -> str:
-    """The state that the next draft token reads: the last layer's output, or what the norm before the logits makes of it."""
+    """Name of the state for the next draft token: the last layer's output, before or after the final norm."""
     count = len(weights.layers)
     return f"{count}.in" if weights.norm_output else residual(count)
 
 
 def _fuse(graph: GraphBuilder, weights: HeadWeights, output: str) -> None:
-    """Add what makes one hidden state of the target's, `features`."""
+    """Add the fusing of the target's hidden states, `features`, to one."""
     read = "features"
     if weights.input_norm is not None:
         graph._norm(read, weights.input_norm, "input_norm", "features_normed")
@@ -92,13 +94,13 @@ def _fuse(graph: GraphBuilder, weights: HeadWeights, output: str) -> None:
 
 
 class OnnxHead(OnnxSession):
-    """A forward of a draft head, as `TorchHead`; its weights are float32 on the CPU."""
+    """A forward of a draft head, like `TorchHead`; its weights are float32 on the CPU."""
 
     def __init__(self, shape: LlamaShape, weights: HeadWeights, rotary: RotaryTable) -> None:
         super().__init__(graph := HeadGraph(shape, weights), rotary)
         self._fuse = make_session(FuseGraph(shape, weights))
         self._state_name = graph.state_name
-        self._windows: dict[bool, Windows] = {}  # by whether they begin with states that are not fused yet
+        self._windows: dict[bool, Windows] = {}  # by whether the first forward fuses
         fast = all(has_fast_form(shape, layer) for layer in range(shape.num_layers))
         if graph.num_weights <= MAX_WINDOWED and weights.token_ids is None and fast:
             rest = HeadGraph(shape, weights, by_mask=False)
@@ -108,12 +110,12 @@ class OnnxHead(OnnxSession):
 
     @property
     def drafts_windows(self) -> bool:
-        """Whether `draft` works for this head: it has no other tokens than its target."""
+        """Whether `draft` works for this head: its tokens are the target's, and it is small."""
         return bool(self._windows)
 
-    def fuse(self, features: Numbers) -> torch.Tensor:
-        """See `TorchHead.fuse`, which takes half as long again: these threads are awake after the target's forward."""
-        given = as_numpy(features)
+    def fuse(self, features: torch.Tensor) -> torch.Tensor:
+        """See `TorchHead.fuse`."""
+        given = features.numpy()
         (fused,) = self._fuse.run(None, {"features": given.reshape(-1, given.shape[-1])})
         return torch.from_numpy(fused.reshape(*given.shape[:-1], fused.shape[-1]))
 
@@ -137,8 +139,7 @@ class OnnxHead(OnnxSession):
         with_probs: bool,
         fuses: bool,
     ) -> tuple[Array, Array | None, Array]:
-        """As `OnnxLlama.draft`, from hidden states beside the tokens, padded as for `forward`; with `fuses` they are the
-        target's, not fused yet.
+        """See `OnnxLlama.draft`; `states` and `last` as for `forward`. With `fuses`, `states` are the target's.
 
         Returns:
             tuple: As there, and the head's own state of the last forward, shape `[rows, 1, d]`.

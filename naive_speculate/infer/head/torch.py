@@ -18,13 +18,13 @@ class TorchHead:
     def __init__(self, shape: LlamaShape, weights: HeadWeights, rotary: RotaryTable) -> None:
         self.shape = shape
         self._weights = weights
-        self._lean = TorchLlama(shape, weights.as_llama(), rotary)
+        self._llama = TorchLlama(shape, weights.as_llama(), rotary)
 
     @torch.inference_mode()
     def fuse(self, features: torch.Tensor) -> torch.Tensor:
-        """See `DraftHead.fuse`; `features` in the weights' dtype, on their device."""
+        """See `DraftHead.fuse`; `features` have the weights' dtype and device."""
         if (norm := self._weights.input_norm) is not None:
-            features = self._lean.norm(features, norm)
+            features = self._llama.norm(features, norm)
         if (norms := self._weights.layer_norms) is not None:
             parts = features.unflatten(-1, norms.shape)
             features = (F.rms_norm(parts, norms.shape[1:], eps=self.shape.norm_epsilon) * norms).flatten(-2)
@@ -34,32 +34,32 @@ class TorchHead:
     def forward(
         self, token_ids: torch.Tensor, states: torch.Tensor, rows: CacheRows, last: Sequence[int]
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Compute logits and write keys and values after the rows' ends, without moving the ends; as `DraftHead.forward`.
+        """Compute logits and write keys and values after the rows' ends; the ends do not move. See `DraftHead.forward`.
 
         Returns:
-            tuple: Logits, shape `[rows, draft_vocab_size]`, and the state that the next draft token reads, shape `[rows, d]`.
+            tuple: Logits, shape `[rows, draft_vocab_size]`, and the state for the next draft token, shape `[rows, d]`.
 
         Raises:
             ValueError: If a token is not in the vocabulary (on the CPU; CUDA ends the process).
         """
-        lean, weights, num_new = self._lean, self._weights, token_ids.shape[1]
-        tables = lean.rotary.up_to(rows.get_num_tokens() + num_new)
-        rotation = lean.rotation(tables, rows.positions(num_new, lean.device))
-        masks = lean.masks(rows, num_new)
-        embedded, normed = lean.embed(token_ids), lean.norm(states, weights.hidden_norm)
+        llama, weights, num_new = self._llama, self._weights, token_ids.shape[1]
+        tables = llama.rotary.up_to(rows.get_num_tokens() + num_new)
+        rotation = llama.rotation(tables, rows.positions(num_new, llama.device))
+        masks = llama.masks(rows, num_new)
+        embedded, normed = llama.embed(token_ids), llama.norm(states, weights.hidden_norm)
         if weights.state_projection is None:
             hidden = normed if weights.norm_before_residual else states
-            read = torch.cat([lean.norm(embedded, weights.layers[0].attention_norm), normed], dim=-1)
+            read = torch.cat([llama.norm(embedded, weights.layers[0].attention_norm), normed], dim=-1)
         else:
             hidden = embedded + F.linear(normed, weights.state_projection)
-            read = lean.norm(hidden, weights.layers[0].attention_norm)
+            read = llama.norm(hidden, weights.layers[0].attention_norm)
         for index, layer in enumerate(weights.layers):
             if index:
-                read = lean.norm(hidden, layer.attention_norm)
-            hidden = hidden + lean.attend(index, layer, read, rows.write, rotation, masks[self.shape.windows[index]])
-            if index + 1 == len(weights.layers):  # from here on, only what is wanted
-                wanted = on_device(last, lean.device)
-                hidden = hidden[torch.arange(len(wanted), device=lean.device), wanted]
-            hidden = hidden + lean.mlp(layer, hidden)
-        normed = lean.norm(hidden, weights.norm)
+                read = llama.norm(hidden, layer.attention_norm)
+            hidden = hidden + llama.attend(index, layer, read, rows.write, rotation, masks[self.shape.windows[index]])
+            if index + 1 == len(weights.layers):  # the rest needs only the last tokens
+                at = on_device(last, llama.device)
+                hidden = hidden[torch.arange(len(at), device=llama.device), at]
+            hidden = hidden + llama.mlp(layer, hidden)
+        normed = llama.norm(hidden, weights.norm)
         return F.linear(normed, weights.head), normed if weights.norm_output else hidden

@@ -1,8 +1,8 @@
 """CUDA graphs for the windows of decoding.
 
-On a GPU the forward of a few tokens takes longer to launch, kernel by kernel, than to compute. A CUDA graph launches all of
-it at once, but always the same kernels on the same addresses. So the forward is written for graphs: lengths are numbers on the
-device, and attention goes over the cache's whole buffers under a mask.
+On a GPU the forward of a few tokens takes longer to launch, kernel by kernel, than to compute. A CUDA graph launches all
+kernels at once, but always the same ones on the same addresses. So lengths are numbers on the device, and attention covers the
+cache's whole buffers under a mask.
 """
 
 import logging
@@ -19,44 +19,44 @@ from naive_speculate.infer.llama.torch import TorchLlama
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache, causal_mask
 
 MAX_TOKENS = 32
-"""Longer queries are a prompt's, which come once."""
+"""Longer queries are prompts, which occur once."""
 MAX_GRAPHS = 64
-"""Of one cache; then they are made anew, as they are wanted."""
+"""Most graphs of one cache; at the limit all are dropped and captured again on use."""
 Capture = Callable[[Callable[[], torch.Tensor]], tuple[Callable[[], None], torch.Tensor]]
-"""Makes of a computation a function that does it again, and the tensor in which its result then lies."""
+"""Turns a computation into a function that repeats it, and the tensor that then holds the result."""
 _Key = tuple[int, int, int, int, tuple[int, ...]]  # first row, rows, tokens, logits, layers
 _CAPTURING = threading.Lock()
-"""A process can capture one graph at a time."""
+"""Held during a capture: a process can capture one graph at a time."""
 _log = logging.getLogger(__name__)
 
 
 @dataclass
 class _Window:
-    """A captured forward: put tokens and lengths in, replay, read logits, and the hidden states beside them."""
+    """A captured forward: write tokens and lengths, replay, read logits and hidden states."""
 
     token_ids: torch.Tensor
     starts: torch.Tensor
     replay: Callable[[], None]
     result: torch.Tensor
-    compute: Callable[[], torch.Tensor]  # holds the tensors that a graph knows only by their addresses
+    compute: Callable[[], torch.Tensor]  # keeps the tensors alive whose addresses the graph uses
 
 
 @dataclass
 class _Windows:
-    """The captured forwards over one cache, as long as its buffers stay where they are."""
+    """The captured forwards over one cache, valid until its buffers are replaced."""
 
     version: int
     seen: set[_Key] = field(default_factory=set)
     captured: dict[_Key, _Window] = field(default_factory=dict)
-    full: bool = False  # memory did not suffice for one more
+    full: bool = False  # memory was insufficient for another one
 
 
 class GraphLlama:
-    """`TorchLlama` with a CUDA graph for every width of window that comes a second time; everything else runs as there.
+    """`TorchLlama` with a CUDA graph for every window width that occurs a second time.
 
     Args:
         lean: The model.
-        capture: How a computation is captured; by default as a CUDA graph.
+        capture: Captures a computation; by default as a CUDA graph.
     """
 
     def __init__(self, lean: TorchLlama, capture: Capture | None = None) -> None:
@@ -65,14 +65,14 @@ class GraphLlama:
         self._capture = capture or CudaCapture(lean.device)
         self._works = True
         self._caches: WeakKeyDictionary[RaggedKVCache, _Windows] = WeakKeyDictionary()
-        # Captured forwards share their memory, so nothing may come between putting in and reading out.
+        # Captured forwards share memory, so writing inputs and reading results must not be interrupted.
         self._lock = threading.Lock()
 
     @torch.inference_mode()
     def forward(
         self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int, layers: Sequence[int] = ()
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """As `TorchLlama.forward`; where hidden states are wanted, what is captured has the logits of every position."""
+        """See `TorchLlama.forward`; with `layers` only forwards with the logits of every position are captured."""
         num_new = token_ids.shape[1]
         if num_new > MAX_TOKENS or not rows.contiguous or (layers and num_logits < num_new):
             return self._lean.forward(token_ids, rows, num_logits, layers)
@@ -89,7 +89,7 @@ class GraphLlama:
         return logits, features if layers else None
 
     def _window(self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int, layers: tuple[int, ...]) -> _Window | None:
-        """The captured forward for such a query; None where it is the first of its kind, or cannot be captured."""
+        """The captured forward for a query; None if it is the first of its kind or cannot be captured."""
         cache = rows.cache
         windows = self._caches.get(cache)
         if windows is None or windows.version != cache.version:
@@ -110,11 +110,11 @@ class GraphLlama:
 
         try:
             replay, result = self._capture(compute)
-        except torch.OutOfMemoryError:  # which may have passed when the next cache comes
+        except torch.OutOfMemoryError:  # the next cache may have enough memory
             windows.full = True
             return None
         except RuntimeError as error:
-            _log.warning("CUDA graphs are left out, decoding will be slower: %s", " ".join(str(error).split())[:300])
+            _log.warning("CUDA graphs are not used, so decoding is slower: %s", " ".join(str(error).split())[:300])
             self._works = False
             self._caches.clear()
             return None
@@ -149,12 +149,12 @@ class GraphLlama:
 
 
 class CudaCapture:
-    """Captures computations of a CUDA device as graphs that share one pool of memory."""
+    """Captures computations of a CUDA device as graphs that share one memory pool."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._pool: Any = None
-        self._aside: torch.cuda.Stream | None = None
+        self._side_stream: torch.cuda.Stream | None = None
 
     def __call__(self, compute: Callable[[], torch.Tensor]) -> tuple[Callable[[], None], torch.Tensor]:
         """See `Capture`.
@@ -163,19 +163,19 @@ class CudaCapture:
             RuntimeError: If something in the computation cannot be captured.
         """
         with _CAPTURING, torch.cuda.device(self._device):
-            if self._pool is None:  # not before: a server that forks to decode has no GPU where this object is made
+            if self._pool is None:  # not in __init__: a server that forks must not initialise CUDA before
                 self._pool = torch.cuda.graph_pool_handle()
-            if self._aside is None:
-                self._aside = torch.cuda.Stream()  # one for all: the pool's memory belongs to the stream it was taken in
-            here, aside = torch.cuda.current_stream(), self._aside
-            aside.wait_stream(here)
+            if self._side_stream is None:
+                self._side_stream = torch.cuda.Stream()  # one for all, since the pool's memory belongs to its stream
+            current, side = torch.cuda.current_stream(), self._side_stream
+            side.wait_stream(current)
             try:
-                with torch.cuda.stream(aside):
-                    compute()  # libraries choose their kernels and make their workspaces with the first call
-                here.wait_stream(aside)
+                with torch.cuda.stream(side):
+                    compute()  # the first call lets libraries choose kernels and allocate workspaces
+                current.wait_stream(side)
                 graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(graph, pool=self._pool, stream=aside, capture_error_mode="thread_local"):
+                with torch.cuda.graph(graph, pool=self._pool, stream=side, capture_error_mode="thread_local"):
                     result = compute()
             finally:
-                torch.cuda.set_stream(here)  # where a capture fails, torch leaves the other one current
+                torch.cuda.set_stream(current)  # after a failed capture torch leaves the side stream current
         return graph.replay, result

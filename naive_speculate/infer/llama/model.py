@@ -2,13 +2,13 @@
 
 import importlib.metadata
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, overload
 
 import torch
 from packaging.version import Version
 
-from naive_speculate.infer.device import Tokens, num_new, tokens_on
+from naive_speculate.infer.device import Tokens, num_new
 from naive_speculate.infer.forward import check_layers, check_query
 from naive_speculate.infer.llama.cuda_graphs import GraphLlama
 from naive_speculate.infer.llama.stored import StoredLlama
@@ -16,21 +16,18 @@ from naive_speculate.infer.llama.torch import TorchLlama
 from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, RotaryTable, rotary_of, shape_of, weights_of
 from naive_speculate.infer.protocols import KVCache, KVState
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
-from naive_speculate.infer.threads import computes_beside_torch, one_torch_thread
-from naive_speculate.sampling.arrays import Array, Numbers, as_tensor
+from naive_speculate.sampling.arrays import Array, Numbers
 
-if TYPE_CHECKING:  # its import takes longer than loading a small model
+if TYPE_CHECKING:  # slow to import
     from transformers import PreTrainedModel
 
 Executor = Literal["auto", "onnx", "torch"]
 
-# The graph's operators work in these versions; earlier ones lack some or were not tried.
 _ONNXRUNTIME, _ONNX = "1.31", "1.19"
-
+"""The least versions with all operators of the graphs."""
 _GRAPH_STEP = 512
-"""Graphs are captured anew when a cache grows, so that it grows by much at a time."""
+"""CUDA graphs are captured again when a cache grows, so it grows by this many tokens."""
 _MAX_SPARE = 2
-_SPARE_BYTES = 2**25
 
 
 class _Forward(Protocol):
@@ -39,24 +36,24 @@ class _Forward(Protocol):
     device: torch.device
 
     def forward(
-        self, token_ids: Any, rows: CacheRows, num_logits: int, layers: Sequence[int] = ()
-    ) -> tuple[Numbers, Numbers | None]: ...
+        self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int, layers: Sequence[int] = ()
+    ) -> tuple[torch.Tensor, torch.Tensor | None]: ...
 
 
 class LlamaLanguageModel:
-    """A `BatchLanguageModel` that computes with ONNX Runtime (`OnnxLlama`) or lean torch operations (`TorchLlama`), which on
-    CUDA are captured as graphs (`GraphLlama`).
+    """A `BatchLanguageModel` computed by ONNX Runtime (`OnnxLlama`) or torch (`TorchLlama`), which CUDA captures
+    as graphs (`GraphLlama`).
 
-    Made with `from_transformers`. Its logits are those of transformers up to rounding.
+    Made by `from_transformers` or `from_stored`. Its logits equal transformers' up to rounding.
 
     Attributes:
-        eos_token_ids: All end-of-sequence tokens, see `end_tokens`; empty where there are none.
+        eos_token_ids: All end-of-sequence tokens, see `end_tokens`; may be empty.
         name: Where the model was loaded from, or its class.
         vocab_size: Width of the logits.
-        max_positions: How many tokens a sequence may have; None where the configuration has no limit.
+        max_positions: Most tokens of a sequence; None where the configuration has no limit.
         num_parameters: Number of parameters.
         executor: "onnx" or "torch".
-        num_layers, hidden_size: How deep and how wide it is.
+        num_layers, hidden_size: Its number of layers and width.
         input_embeddings: Its embedding table, shape `[vocab_size, hidden_size]`.
     """
 
@@ -74,14 +71,14 @@ class LlamaLanguageModel:
 
     @classmethod
     def from_transformers(cls, model: "PreTrainedModel", executor: Executor = "auto") -> "LlamaLanguageModel":
-        """Take the weights of a loaded model. No reference to the model is kept: drop it to have the weights once only.
+        """Take the weights of a loaded model; no reference to the model remains, so dropping it frees its copy.
 
         Args:
             model: A model of the Llama family, on its device, in its dtype.
-            executor: "onnx" needs onnxruntime, the CPU and float32; "auto" takes it where it can, and "torch" elsewhere.
+            executor: "onnx" needs onnxruntime, the CPU and float32; "auto" takes it where possible, else "torch".
 
         Raises:
-            ValueError: If the model is not supported, with the reason, or the executor cannot run it.
+            ValueError: If the model is not supported, or the executor cannot run it.
         """
         from naive_speculate.infer.transformers_model import TransformersLanguageModel
 
@@ -92,7 +89,7 @@ class LlamaLanguageModel:
 
     @classmethod
     def from_stored(cls, stored: StoredLlama, executor: Executor = "auto") -> "LlamaLanguageModel":
-        """The same of weights that were read from a folder.
+        """Make a model from weights that were read from files.
 
         Raises:
             ValueError: If the executor cannot run it.
@@ -118,27 +115,21 @@ class LlamaLanguageModel:
 
     def new_cache(self, batch_size: int) -> RaggedKVCache:
         """An empty cache for `batch_size` rows."""
-        with suppress(IndexError):  # somebody else may take the last one
+        with suppress(IndexError):  # another thread may take the last one
             if batch_size == 1:
                 spare = self._spare.pop()
-                # Several threads of torch would spin on where the first forward's own want to compute.
-                with one_torch_thread() if computes_beside_torch(self) else nullcontext():
-                    spare.empty()
+                spare.empty()
                 return spare
         return RaggedKVCache(batch_size, _GRAPH_STEP) if self._captures else RaggedKVCache(batch_size)
 
     def recycle(self, cache: RaggedKVCache) -> None:
-        """Take back a cache that nobody will use again: what was captured for its buffers, or bound to them, serves the next
-        run too, and their memory need not be asked for anew.
+        """Take back an unused cache for a later `new_cache`, since CUDA graphs were captured for its buffers.
 
-        A large one is let go, with its memory, and so is one that was never whole.
+        Large caches, and caches whose buffers could not all be allocated, are dropped.
         """
-        if self._captures:
-            small = cache.capacity <= 2 * _GRAPH_STEP
-        else:
-            small = cache.capacity <= _GRAPH_STEP and cache.num_bytes <= _SPARE_BYTES
-        whole = cache.filled_by is self._forward
-        if len(cache.lengths) == 1 and small and whole and len(self._spare) < _MAX_SPARE:
+        small = cache.capacity <= 2 * _GRAPH_STEP
+        complete = cache.filled_by is self._forward
+        if self._captures and len(cache.lengths) == 1 and small and complete and len(self._spare) < _MAX_SPARE:
             self._spare.append(cache)
 
     @property
@@ -159,8 +150,8 @@ class LlamaLanguageModel:
         """See `BatchLanguageModel.forward`. The states of a `KVCache` that is not ragged are copied at every call.
 
         Raises:
-            ValueError: If the query is not of that shape, its rows are not the cache's, a token is not in the vocabulary,
-                there is no such layer, or the cache belongs to a model of another shape.
+            ValueError: If the query has another shape or other rows than the cache, a token is not in the vocabulary, a layer
+                does not exist, or the cache belongs to a model of another shape.
         """
         check_query(query_token_ids)
         batch_size, count = query_token_ids.shape
@@ -171,42 +162,17 @@ class LlamaLanguageModel:
         rows = kv_cache if isinstance(kv_cache, CacheRows) else _rows_of(kv_cache, batch_size)
         if len(rows.indices) != batch_size:
             raise ValueError(f"query_token_ids has {batch_size} rows, kv_cache has {len(rows.indices)}")
-        if query_token_ids.device != self.device:
-            query_token_ids = query_token_ids.to(self.device)
-        found, features = self.compute(query_token_ids, rows, num_logits, layers)
+        forward, shape = self._forward, self._forward.shape
+        check_layers(layers, shape.num_layers)
+        if rows.cache.filled_by is not forward:
+            rows.cache.require(shape.num_layers, shape.num_kv_heads, shape.head_dim, forward.dtype, forward.device)
+            rows.cache.filled_by = forward
+        logits, features = forward.forward(query_token_ids.to(self.device), rows, num_logits, layers)
+        rows.advance(count)
         if not isinstance(kv_cache, (RaggedKVCache, CacheRows)):
             states = rows.get_kv_states()
             kv_cache.update([KVState(s.keys[:, :, -count:], s.values[:, :, -count:]) for s in states])
-        logits = as_tensor(found)
-        return logits if features is None else (logits, as_tensor(features))
-
-    def compute(
-        self, query: Tokens, rows: CacheRows, num_logits: int, layers: Sequence[int] = ()
-    ) -> tuple[Numbers, Numbers | None]:
-        """`forward` for those who keep to its rules, with numbers as the executor has them: NumPy arrays from ONNX Runtime.
-
-        Args:
-            query: On the model's device, or lists.
-            rows, num_logits, layers: As for `forward`.
-
-        Returns:
-            tuple: Logits, and the hidden states; None where there are no layers.
-
-        Raises:
-            ValueError: If a token is not in the vocabulary, or there is no such layer.
-        """
-        forward = self._forward
-        if layers:
-            check_layers(layers, forward.shape.num_layers)
-        if rows.cache.filled_by is not forward:
-            shape = forward.shape
-            rows.cache.require(shape.num_layers, shape.num_kv_heads, shape.head_dim, forward.dtype, forward.device)
-            rows.cache.filled_by = forward
-        if self.executor != "onnx":
-            query = tokens_on(forward.device, query)
-        found = forward.forward(query, rows, num_logits, layers)
-        rows.advance(num_new(query))
-        return found
+        return logits if features is None else (logits, features)
 
     @property
     def drafts_windows(self) -> bool:
@@ -222,15 +188,11 @@ class LlamaLanguageModel:
         race: tuple[Numbers, Numbers] | None = None,
         with_probs: bool = False,
     ) -> tuple[Array, Array | None] | None:
-        """Choose k tokens, one after the other, in one call, as far as the executor can; see `OnnxLlama.draft`.
-
-        Returns:
-            tuple: See there; None where it cannot, and nothing has been done.
-        """
+        """Choose k tokens, one after the other, in one call; see `OnnxLlama.draft`. None if the executor cannot."""
         forward = self._forward
         if not isinstance(rows, CacheRows) or not self.drafts_windows:
             return None
-        if rows.cache.filled_by is not forward:  # nothing of this model is in there yet
+        if rows.cache.filled_by is not forward:  # the cache is new
             return None
         found = forward.draft(query, rows, k, vocab_size, race, with_probs)  # type: ignore[attr-defined]
         rows.advance(num_new(query) + k - 1)
@@ -238,7 +200,7 @@ class LlamaLanguageModel:
 
 
 def _choose(executor: str, device: torch.device, dtype: torch.dtype) -> str:
-    """What runs a model: as asked for, or the fastest that can."""
+    """The requested executor, or the fastest one that can run the model."""
     obstacle = _onnx_obstacle(device, dtype)
     if executor == "auto":
         return "onnx" if obstacle is None else "torch"
@@ -275,11 +237,7 @@ def _is_installed(package: str, at_least: str) -> bool:
 
 
 def _rows_of(kv_cache: KVCache, batch_size: int) -> CacheRows:
-    """The cache's rows, or those of a ragged copy of a plain cache.
-
-    Raises:
-        ValueError: If it is no cache.
-    """
+    """The cache's rows, or those of a ragged copy of a plain cache; a `ValueError` if it is not a cache."""
     if isinstance(kv_cache, RaggedKVCache):
         return kv_cache.all_rows()
     if not isinstance(kv_cache, KVCache):

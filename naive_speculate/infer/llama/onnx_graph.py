@@ -1,15 +1,14 @@
 """A Llama-like model as an ONNX graph, built node by node.
 
-Attention has two forms, chosen at every call by the input `by_mask`, or once for all when the graph is built:
+Attention has two forms, chosen by the input `by_mask` at each call or when the graph is built:
 
-- `GroupQueryAttention` (an operator of ONNX Runtime), the fastest: rotary embedding, writing the new keys and values into
-  the cache and attending, in one node. It takes several rows of one new token, or one row of several.
-- For several rows of several tokens: `RotaryEmbedding`, `TensorScatter` into the cache, `Attention` under a mask. Layers
-  with a sliding window, and heads that the first form has no code for, always take this one.
+- Fast: `GroupQueryAttention` (an operator of ONNX Runtime) rotates, writes keys and values into the cache and attends in one
+  node. It takes several rows of one new token, or one row of several.
+- Masked: `RotaryEmbedding`, `TensorScatter` into the cache, `Attention` under a mask. It takes several rows of several
+  tokens. Layers with a sliding window, and head sizes that the fast form does not support, always use it.
 
-Both write in place, since the caller binds each `past` input and its `present` output to the same memory. The weights are
-not in the graph: they are external initializers, which the caller hands to the session, and which that copies. The embedding
-table, of which a forward reads a row a token, is an input instead, which the caller binds: it is there once.
+Both write in place: the caller binds each `past` input and its `present` output to the same memory. The weights are external
+initializers, which the session copies. The embedding table is an input bound by the caller, so it exists once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,34 +23,34 @@ from naive_speculate.infer.llama.weights import LlamaLayer, LlamaShape, LlamaWei
 _ORT = "com.microsoft"
 _LAST = 2**63 - 1
 TABLE = "embedding_table"
-"""Name of an input."""
+"""Name of the input with the embedding table."""
 
 
 def has_fast_form(shape: LlamaShape, layer: int) -> bool:
-    """Whether a layer can do without masks."""
+    """Whether a layer supports the fast form."""
     return shape.windows[layer] is None and shape.head_dim % 16 == 0
 
 
 def residual(layer: int) -> str:
-    """Name of the residual stream after so many layers."""
+    """Name of the residual stream after `layer` layers."""
     return f"{layer}.in_residual"
 
 
 class GraphBuilder:
-    """The parts that graphs over a ragged cache are made of.
+    """Adds the nodes of graphs over a ragged cache.
 
     Args:
-        shape: Numbers of the layers.
-        by_mask: Which form of attention the graph has; None for both, in branches. To call a branch costs some 20 µs a layer.
+        shape: Sizes of the layers.
+        by_mask: The form of attention; None for both, in branches, at about 20 µs per layer and call.
 
     Attributes:
         shape, by_mask: As given.
         initializers: Weights by name.
-        table: The embedding table, where the graph has one.
+        table: The embedding table, if the graph has one.
         model: The ONNX model, once `_finish` or `_make` was called.
-        num_forwards: How many forwards a run of it makes, each after the first with one token more a row.
-        carried: Of a window of several forwards: inputs that each after the first takes from the one before, and from which of
-            its values; the token, which is chosen in between, apart.
+        num_forwards: Forwards of one run; each after the first adds one token per row.
+        carried: In a window: the inputs of later forwards, each with the name of the previous forward's value, without the
+            token.
     """
 
     model: onnx.ModelProto
@@ -73,12 +72,12 @@ class GraphBuilder:
 
     @property
     def num_weights(self) -> int:
-        """How many numbers its weights are; a table that is the output layer too counts once."""
+        """Number of weights; a table that is also the output layer counts once."""
         weights = [*self.initializers.values(), *([] if self.table is None else [self.table])]
         return sum({weight.data_ptr(): weight.numel() for weight in weights}.values())
 
     def _finish(self, inputs: Sequence[onnx.ValueInfoProto], outputs: Sequence[onnx.ValueInfoProto]) -> None:
-        """Make the model of all that was added; the cache's inputs and outputs come with those given."""
+        """Make the model from the added nodes, with the cache's inputs and outputs."""
         present = [
             _value(f"present_{kind}_{index}", TensorProto.FLOAT, None)
             for index in range(self.shape.num_layers)
@@ -87,7 +86,7 @@ class GraphBuilder:
         self._make([*self._cache_inputs(), *inputs], [*outputs, *present])
 
     def _make(self, inputs: Sequence[onnx.ValueInfoProto], outputs: Sequence[onnx.ValueInfoProto]) -> None:
-        """Make the model of all that was added, with no other inputs and outputs."""
+        """Make the model from the added nodes."""
         graph = helper.make_graph(self._nodes, "llama", inputs, outputs, self._constants)
         opsets = [helper.make_opsetid("", 24), helper.make_opsetid(_ORT, 1)]
         self.model = helper.make_model(graph, opset_imports=opsets, ir_version=11)
@@ -115,21 +114,21 @@ class GraphBuilder:
         return inputs
 
     def _layer(
-        self, index: int, layer: LlamaLayer, next_norm: torch.Tensor, stream: str | None = None, places: str | None = None
+        self, index: int, layer: LlamaLayer, next_norm: torch.Tensor, stream: str | None = None, selected: str | None = None
     ) -> None:
         """Add one layer and the norm after it.
 
         Args:
             stream: The residual stream before it; None for the layer's own.
-            places: An input that tells the one place of each row that goes on after the attention; None for all.
+            selected: An input with the one token index per row that continues after the attention; None for all.
         """
         at, stream, attended = f"{index}.", stream or residual(index), f"{index}.attended"
         self._linear(at + "in", layer.qkv, at + "qkv_weight", at + "qkv", layer.qkv_bias)
         self._attention(index, layer)
-        if places is not None:
-            for source, selected in ((attended, at + "attended_at"), (stream, at + "stream_at")):
-                self._add("GatherND", [source, places], [selected], batch_dims=1)
-            attended, stream = at + "attended_at", at + "stream_at"
+        if selected is not None:
+            for source in (attended, stream):
+                self._add("GatherND", [source, selected], [f"{source}/selected"], batch_dims=1)
+            attended, stream = f"{attended}/selected", f"{stream}/selected"
         self._linear(attended, layer.output, at + "output_weight", at + "attention_out", layer.output_bias)
         self._mlp(index, stream, layer, next_norm)
 
@@ -137,7 +136,7 @@ class GraphBuilder:
         """Add a layer's second half, from the residual stream before and the attention's output, and the norm after it."""
         at = f"{index}."
         attended = self._add_and_norm(stream, at + "attention_out", layer.mlp_norm, at + "mlp_in")
-        # Two products, not one fused: their rows need not be split afterwards, which measures faster.
+        # Two products are faster than one fused product that must be split.
         gate, up = layer.gate_up.chunk(2)
         self._linear(at + "mlp_in", gate, at + "gate_weight", at + "gate")
         self._linear(at + "mlp_in", up, at + "up_weight", at + "up")
@@ -237,28 +236,28 @@ class GraphBuilder:
         self.initializers[name] = weight
         proto = onnx.TensorProto(name=name, data_type=TensorProto.FLOAT, dims=weight.shape)
         proto.data_location = TensorProto.EXTERNAL
-        proto.external_data.add(key="location", value="handed over in memory")
+        proto.external_data.add(key="location", value="in memory")
         self._constants.append(proto)
 
 
 class LlamaGraph(GraphBuilder):
-    """Builds the graph; afterwards `model` is the ONNX model and `initializers` its weights by name.
+    """The graph of a model; `model` is the ONNX model and `initializers` its weights by name.
 
-    Inputs of the graph (`b` rows, `s` new tokens a row, `c` the cache's capacity):
+    Inputs of the graph (`b` rows, `s` new tokens per row, `c` the cache's capacity):
         embedding_table: float32 `[vocab_size, hidden_size]`.
         token_ids: int64 `[b, s]`.
-        logits_from: int64 `[1]`, where the positions whose logits are wanted begin; negative, counted from the end.
+        logits_from: int64 `[1]`, the first position with logits, counted from the end, negative.
         last: int32 `[b]`, each row's last position after this forward.
         total: int32 `[]`, the longest row's length after this forward.
         cos, sin: float32 `[at least c, head_dim / 2]`.
-        by_mask: bool `[]`, which form of attention, where the graph has both; the four below are read only by the second.
+        by_mask: bool `[]`, the form of attention if the graph has both; only the masked form reads the next four.
         positions: int64 `[b, s]`; `starts`: int64 `[b]`, each row's length before this forward.
         mask: float32 `[b, 1, s, c]`, 0 or the lowest float.
         window_mask: The same for layers with a sliding window.
         past_key_i, past_value_i: float32 `[b, num_kv_heads, c, head_dim]`.
 
-    Outputs: `logits` float32 `[b, -logits_from, vocab_size]`, and `present_key_i`, `present_value_i` like the past. Where a
-    caller binds them, `residual(i)` float32 `[b, s, hidden_size]` too; they are computed anyway.
+    Outputs: `logits` float32 `[b, -logits_from, vocab_size]`, and `present_key_i`, `present_value_i` like the past; optionally
+    `residual(i)` float32 `[b, s, hidden_size]`.
     """
 
     def __init__(self, shape: LlamaShape, weights: LlamaWeights, by_mask: bool | None = None) -> None:

@@ -1,7 +1,7 @@
-"""One pool of threads for every ONNX Runtime session of the process.
+"""One thread pool for all ONNX Runtime sessions of the process.
 
-ONNX Runtime's threads spin for a while after each operation, waiting for the next. With a pool a session, the draft model's
-and the target model's threads would spin against each other; one pool for both avoids it.
+ONNX Runtime's threads spin after each operation, waiting for the next. With a pool per session, the threads of draft and target
+would compete.
 """
 
 import threading
@@ -15,7 +15,7 @@ _has_shared_pool: bool | None = None
 
 
 def session_options() -> onnxruntime.SessionOptions:
-    """Options for a session that computes in the shared pool."""
+    """Options for a session in the shared pool."""
     global _has_shared_pool
     options = onnxruntime.SessionOptions()
     with _lock:
@@ -31,9 +31,9 @@ def session_options() -> onnxruntime.SessionOptions:
 
 
 def _make_shared_pool() -> bool:
-    """Whether there is a shared pool now; there is none if other code used ONNX Runtime first, without one."""
+    """Whether there is a shared pool now; not if other code used ONNX Runtime before without one."""
     try:
         onnxruntime.set_global_thread_pool_sizes(num_threads(), 1)
-    except Exception:  # ONNX Runtime's own error types have no common base; older ones lack the function
+    except Exception:  # ONNX Runtime's errors have no common base class
         return False
     return True

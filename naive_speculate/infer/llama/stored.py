@@ -1,7 +1,6 @@
-"""Reads a Llama model from a folder, without transformers' model classes, whose import takes longer than all else of a start.
+"""Reads a Llama model from a folder without transformers' model classes, whose import dominates the start-up time.
 
-Only what the folder says in full is read here: what its configuration leaves to a default, and whatever is not as expected,
-is left to transformers.
+Only folders with a complete, expected configuration are read here; transformers reads all others.
 """
 
 import json
@@ -22,6 +21,7 @@ from naive_speculate.infer.llama.weights import (
     RotaryTable,
     default_rotary,
     is_supported,
+    layer_shapes,
     shape_in,
     weights_in,
 )
@@ -42,13 +42,13 @@ REQUIRED = [
     "tie_word_embeddings",
     "vocab_size",
 ]
-"""What a configuration must say to be read without transformers."""
+"""Fields that a configuration needs to be read without transformers."""
 _SIZES = [name for name in REQUIRED if name.endswith("_size") or name.startswith(("num_", "max_"))]
 
 
 @dataclass
 class StoredLlama:
-    """A model's weights, and what `LlamaLanguageModel` tells of it."""
+    """A model's weights and the attributes of its `LlamaLanguageModel`."""
 
     name: str
     eos_token_ids: tuple[int, ...]
@@ -64,21 +64,21 @@ class StoredLlama:
 
 
 def stored_dtype(folder: Path) -> torch.dtype | None:
-    """What the weights of a folder that can be read here are stored in; None where it cannot."""
+    """The dtype of the stored weights; None for a folder that cannot be read here."""
     config = _config(folder)
     return None if config is None else getattr(torch, str(config.dtype), None)
 
 
 class _Files(Mapping[str, torch.Tensor]):
-    """The tensors of safetensors files, each read when it is asked for, so that no more than what is wanted is ever held."""
+    """The tensors of safetensors files. Each is read on access, so that only the tensors in use take memory."""
 
     def __init__(self, files: list[Path], device: torch.device, dtype: torch.dtype) -> None:
         opened = [safe_open(file, "pt") for file in files]
-        self._files = {name: file for file in opened for name in file.keys()}  # noqa: SIM118 - it is no dict
+        self._files = {name: file for file in opened for name in file.keys()}  # noqa: SIM118 - it is not a dict
         self._where = device, dtype
 
     def __getitem__(self, name: str) -> torch.Tensor:
-        # A copy of its own: a part of the mapped file would keep all of that in memory.
+        # A copy: a view would keep the whole mapped file in memory.
         return self._files[name].get_tensor(name).to(*self._where, copy=True)
 
     def __iter__(self) -> Iterator[str]:
@@ -92,7 +92,7 @@ class _Files(Mapping[str, torch.Tensor]):
 
 
 def read_llama(folder: Path, device: torch.device, dtype: torch.dtype) -> StoredLlama | None:
-    """The model in a folder, its weights on a device in a dtype; None where that is left to transformers."""
+    """The model in a folder, with its weights on a device in a dtype; None where transformers must read it."""
     config = _config(folder)
     if config is None:
         return None
@@ -118,7 +118,7 @@ def stored_llama(
     rotary: RotaryTable,
     eos_token_ids: tuple[int, ...],
 ) -> StoredLlama:
-    """A model of weights that have the expected shapes; they are read layer by layer."""
+    """A model from weights of the expected shapes; they are read layer by layer."""
     shape = shape_in(config)
     weights = weights_in(state, shape.num_layers, config.tie_word_embeddings)
     return StoredLlama(
@@ -137,43 +137,42 @@ def stored_llama(
 
 
 def _config(folder: Path) -> Any:
-    told = _read_json(folder / "config.json")
-    return full_config(told) if told is not None and told.get("architectures") == ["LlamaForCausalLM"] else None
+    given = _read_json(folder / "config.json")
+    return full_config(given) if given is not None and given.get("architectures") == ["LlamaForCausalLM"] else None
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:
-    """What a file holds; None where it is missing or damaged, which transformers takes alike."""
+    """The JSON object of a file; None where it is missing or damaged."""
     try:
-        told: Any = json.loads(path.read_text(encoding="utf-8"))
+        given: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return told if isinstance(told, dict) else None
+    return given if isinstance(given, dict) else None
 
 
-def full_config(told: Mapping[str, Any]) -> Any:
-    """A Llama's configuration as it stands in a file, without transformers' class for it; None where it leaves something to
-    defaults, or is not as expected."""
-    if told.get("model_type") != "llama":
+def full_config(given: Mapping[str, Any]) -> Any:
+    """A Llama's configuration from a file's values, without transformers' class; None if it is incomplete or unexpected."""
+    if given.get("model_type") != "llama":
         return None
-    told = _in_todays_words(told)
-    if any(name not in told for name in REQUIRED) or told.get("attention_bias") or "auto_map" in told:
+    given = _under_current_names(given)
+    if any(name not in given for name in REQUIRED) or given.get("attention_bias") or "auto_map" in given:
         return None
-    if any(told[name] is None for name in REQUIRED if name not in ("eos_token_id", "head_dim")):
+    if any(given[name] is None for name in REQUIRED if name not in ("eos_token_id", "head_dim")):
         return None
-    if any(type(told[name]) is not int or told[name] < 1 for name in _SIZES):
+    if any(type(given[name]) is not int or given[name] < 1 for name in _SIZES):
         return None
-    config = SimpleNamespace(**told)
+    config = SimpleNamespace(**given)
     rope = config.rope_parameters
     if not isinstance(rope, dict) or rope.get("rope_type") != "default" or "rope_theta" not in rope:
         return None
     return config if is_supported(config) is None else None
 
 
-def _in_todays_words(told: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A configuration with the names that transformers has used since its version 5."""
-    found = {"dtype": told.get("torch_dtype"), "head_dim": None} | dict(told)
-    if "rope_theta" in told and told.get("rope_scaling") is None:
-        found.setdefault("rope_parameters", {"rope_type": "default", "rope_theta": told["rope_theta"]})
+def _under_current_names(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A configuration under the names of transformers 5."""
+    found = {"dtype": given.get("torch_dtype"), "head_dim": None} | dict(given)
+    if "rope_theta" in given and given.get("rope_scaling") is None:
+        found.setdefault("rope_parameters", {"rope_type": "default", "rope_theta": given["rope_theta"]})
     return found
 
 
@@ -188,33 +187,23 @@ def _files(folder: Path) -> list[Path]:
 def expected_shapes(
     config: Any, qkv_bias: bool = False, output_bias: bool = False, head_norms: bool = False
 ) -> dict[str, tuple[int, ...]]:
-    """All weights that there must be, with their shapes.
+    """All required weights, with their shapes.
 
     Args:
-        config: What a configuration says.
+        config: The configuration.
         qkv_bias, output_bias: Whether the projections before and after the attention have biases.
         head_norms: Whether each head's queries and keys have norms.
     """
     shape = shape_in(config)
-    hidden, inner = shape.hidden_size, config.intermediate_size
-    queries, keys = shape.num_heads * shape.head_dim, shape.num_kv_heads * shape.head_dim
-    layer: dict[str, tuple[int, ...]] = {
-        "input_layernorm.weight": (hidden,),
-        "post_attention_layernorm.weight": (hidden,),
-        "self_attn.q_proj.weight": (queries, hidden),
-        "self_attn.k_proj.weight": (keys, hidden),
-        "self_attn.v_proj.weight": (keys, hidden),
-        "self_attn.o_proj.weight": (hidden, queries),
-        "mlp.gate_proj.weight": (inner, hidden),
-        "mlp.up_proj.weight": (inner, hidden),
-        "mlp.down_proj.weight": (hidden, inner),
-    }
+    hidden, head_dim = shape.hidden_size, shape.head_dim
+    queries, keys = shape.num_heads * head_dim, shape.num_kv_heads * head_dim
+    layer = layer_shapes(config)
     if qkv_bias:
         layer |= {f"self_attn.{part}_proj.bias": (size,) for part, size in zip("qkv", (queries, keys, keys), strict=True)}
     if output_bias:
         layer["self_attn.o_proj.bias"] = (hidden,)
     if head_norms:
-        layer |= {f"self_attn.{part}_norm.weight": (shape.head_dim,) for part in "qk"}
+        layer |= {f"self_attn.{part}_norm.weight": (head_dim,) for part in "qk"}
     wanted: dict[str, tuple[int, ...]] = {
         "model.embed_tokens.weight": (shape.vocab_size, hidden),
         "model.norm.weight": (hidden,),

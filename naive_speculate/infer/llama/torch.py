@@ -1,6 +1,6 @@
 """Runs a Llama-like model with plain torch operations, on any device and in any dtype.
 
-Leaner than the modules of transformers: fused projections, no wrappers, keys and values written straight into the cache.
+Compared with transformers' modules: fused projections, no wrappers, keys and values written directly into the cache.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ from naive_speculate.infer.llama.weights import LlamaLayer, LlamaShape, LlamaWei
 from naive_speculate.infer.ragged_cache import CacheRows
 
 Write = Callable[[int, torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
-"""Stores a layer's new keys and values and gives all that are to be attended to; see `CacheRows.write`."""
+"""Stores a layer's new keys and values and returns all to attend to; see `CacheRows.write`."""
 
 
 class TorchLlama:
@@ -29,17 +29,17 @@ class TorchLlama:
     def forward(
         self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int, layers: Sequence[int] = ()
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Compute logits and write keys and values after the rows' ends, without moving the ends.
+        """Compute logits and write keys and values after the rows' ends; the ends do not move.
 
         Args:
             token_ids: int64, shape `[rows, num_query_tokens]`.
             rows: Rows of a cache of this model.
-            num_logits: The last so many positions' logits.
-            layers: After how many decoder layers hidden states are wanted.
+            num_logits: Number of last positions with logits.
+            layers: Hidden states to return, each as the number of decoder layers before it.
 
         Returns:
-            tuple: Logits, shape `[rows, num_logits, vocab_size]`, and the hidden states of `layers` side by side, shape
-                `[rows, num_query_tokens, len(layers) * hidden_size]`; None where there are no layers.
+            tuple: Logits, shape `[rows, num_logits, vocab_size]`, and the hidden states of `layers`, concatenated,
+                shape `[rows, num_query_tokens, len(layers) * hidden_size]`; None without layers.
 
         Raises:
             ValueError: If a token is not in the vocabulary (on the CPU; CUDA ends the process).
@@ -50,13 +50,13 @@ class TorchLlama:
         return self.compute(token_ids, positions, tables, self.masks(rows, num_new), rows.write, num_logits, layers)
 
     def masks(self, rows: CacheRows, num_new: int) -> dict[int | None, torch.Tensor | None]:
-        """Who of the next `num_new` tokens attends to what, by the layers' sliding windows; None for everything there is."""
+        """Attention masks of the next `num_new` tokens by sliding window; None where all tokens are attended to."""
         lengths = rows.lengths
         masks: dict[int | None, torch.Tensor | None] = {}
         for window in set(self.shape.windows):
-            # One new token of equally long rows sees everything there is.
-            sees_all = num_new == 1 and window is None and min(lengths) == max(lengths)
-            masks[window] = None if sees_all else rows.mask(num_new, self.device, window)
+            # One new token of equally long rows attends to all tokens.
+            attends_to_all = num_new == 1 and window is None and min(lengths) == max(lengths)
+            masks[window] = None if attends_to_all else rows.mask(num_new, self.device, window)
         return masks
 
     def compute(
@@ -69,12 +69,12 @@ class TorchLlama:
         num_logits: int,
         layers: Sequence[int] = (),
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """The forward itself, which nothing on the host has a part in.
+        """The forward itself, with no work on the host, so that it can be captured.
 
         Args:
             token_ids, positions: int64, shape `[rows, num_query_tokens]`.
             tables: Cosines and sines of every position.
-            masks: Who attends to what, by the layers' sliding windows.
+            masks: Attention masks by sliding window.
             write: Stores keys and values.
             num_logits, layers: As for `forward`.
 
@@ -83,7 +83,7 @@ class TorchLlama:
         """
         rotation = self.rotation(tables, positions)
         hidden = self.embed(token_ids)
-        states = {0: hidden}  # the residual stream after so many layers
+        states = {0: hidden}  # the residual stream by number of layers before it
         for index, layer in enumerate(self._weights.layers):
             normed = self.norm(hidden, layer.attention_norm)
             hidden = hidden + self.attend(index, layer, normed, write, rotation, masks[self.shape.windows[index]])
@@ -111,7 +111,7 @@ class TorchLlama:
         return cos, sin
 
     def mlp(self, layer: LlamaLayer, hidden: torch.Tensor) -> torch.Tensor:
-        """What a layer's MLP, with its norm, adds to the residual stream."""
+        """The contribution of a layer's MLP, with its norm, to the residual stream."""
         gate, up = F.linear(self.norm(hidden, layer.mlp_norm), layer.gate_up).chunk(2, dim=-1)
         return F.linear(F.silu(gate).mul_(up), layer.down)
 
@@ -124,7 +124,7 @@ class TorchLlama:
         rotation: tuple[torch.Tensor, torch.Tensor],
         mask: torch.Tensor | None,
     ) -> torch.Tensor:
-        """What a layer's attention, given its normed input `[rows, tokens, width]`, adds to the residual stream."""
+        """The contribution of a layer's attention to the residual stream, from its normed input `[rows, tokens, width]`."""
         shape = self.shape
         heads = (shape.num_heads, shape.num_kv_heads)
         qkv = F.linear(normed, layer.qkv, layer.qkv_bias)

@@ -1,8 +1,8 @@
-"""The shape and the weights of a Llama-like model, taken from transformers' configurations and weights.
+"""Shape and weights of a Llama-like model, from transformers' configurations and weights.
 
-Llama, Qwen2, Qwen3 and Mistral differ in four details only, all of them fields here: a bias on the query, key and value
-projections (Qwen2), RMS norms on each head's queries and keys (Qwen3), a sliding window (Mistral, some Qwen2), and how the
-rotary frequencies are scaled.
+Llama, Qwen2, Qwen3 and Mistral differ in four details, each a field here: a bias on the query, key and value projections
+(Qwen2), RMS norms on each head's queries and keys (Qwen3), a sliding window (Mistral, some Qwen2), and the scaling of the
+rotary frequencies.
 """
 
 from collections.abc import Mapping
@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-if TYPE_CHECKING:  # its import takes longer than loading a small model
+if TYPE_CHECKING:  # slow to import
     from transformers import PreTrainedModel
 
 _FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
-# Rotary kinds whose frequencies do not depend on the length of the sequence.
 _ROPE_KINDS = ("default", "linear", "llama3", "yarn")
+"""Rotary kinds whose frequencies do not depend on the sequence length."""
 
 
 @dataclass(frozen=True)
 class LlamaShape:
-    """The numbers that say how the weights are used.
+    """The sizes that determine how the weights are used.
 
     Attributes:
-        windows: One entry a layer: the sliding window in tokens, the token itself included, or None for full attention.
+        windows: One entry per layer: the sliding window in tokens, the token itself included; None for full attention.
     """
 
     vocab_size: int
@@ -39,11 +39,11 @@ class LlamaShape:
 
 @dataclass
 class LlamaLayer:
-    """One layer's weights; matrices are `[out, in]` as in `torch.nn.Linear`.
+    """The weights of one layer; matrices are `[out, in]` as in `torch.nn.Linear`.
 
     Attributes:
-        qkv: Queries, keys and values below one another, `[(num_heads + 2 * num_kv_heads) * head_dim, hidden_size]`.
-        gate_up: Gate and up projection below one another, `[2 * intermediate_size, hidden_size]`.
+        qkv: Queries, keys and values, concatenated: `[(num_heads + 2 * num_kv_heads) * head_dim, hidden_size]`.
+        gate_up: Gate and up projection, concatenated: `[2 * intermediate_size, hidden_size]`.
         q_norm, k_norm: Weights of the RMS norms over each head, `[head_dim]`; None where the family has none.
     """
 
@@ -70,7 +70,7 @@ class LlamaWeights:
 
 
 class RotaryTable:
-    """Cosines and sines of the rotary embedding, computed for as many positions as were ever asked for.
+    """Cosines and sines of the rotary embedding, for as many positions as were requested so far.
 
     Args:
         inv_freq: Frequencies, float32, shape `[head_dim / 2]`.
@@ -83,8 +83,8 @@ class RotaryTable:
         self._tables = self._compute(1)
 
     def up_to(self, num_positions: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Cosines and sines, float32, shape `[at least num_positions, head_dim / 2]`; the same ones until more is asked."""
-        tables = self._tables  # read once: other threads ask for other lengths
+        """Cosines and sines, float32, shape `[num_positions or more, head_dim / 2]`; the same tensors until more are needed."""
+        tables = self._tables  # read once: other threads may replace it
         if num_positions > tables[0].shape[0]:
             self._tables = tables = self._compute(num_positions)
         return tables
@@ -96,13 +96,13 @@ class RotaryTable:
 
 
 def default_rotary(theta: float, head_dim: int, device: torch.device, slower: float | torch.Tensor = 1.0) -> RotaryTable:
-    """As transformers has it without any scaling; frequencies are divided by `slower`, one number or one for each."""
+    """transformers' unscaled rotary embedding; frequencies are divided by `slower`, one number or one per frequency."""
     widths = torch.arange(0, head_dim, 2, dtype=torch.int64).float() / head_dim
     return RotaryTable((1.0 / theta**widths / slower).to(device), 1.0)
 
 
 def is_supported(config: Any) -> str | None:
-    """Why a transformers configuration cannot be run by `LlamaLanguageModel`, or None if it can."""
+    """Why `LlamaLanguageModel` cannot run a transformers configuration, or None if it can."""
     if config.model_type not in _FAMILIES:
         return f"model_type is {config.model_type}, not one of {', '.join(_FAMILIES)}"
     rope: dict[str, Any] = config.rope_parameters or {}
@@ -131,7 +131,7 @@ def shape_of(model: "PreTrainedModel") -> LlamaShape:
 
 
 def shape_in(config: Any) -> LlamaShape:
-    """The shape that a supported configuration tells."""
+    """The shape of a supported configuration."""
     window = getattr(config, "sliding_window", None)
     default = "full_attention" if window is None or config.model_type == "llama" else "sliding_attention"
     kinds = getattr(config, "layer_types", None) or [default] * config.num_hidden_layers
@@ -147,42 +147,59 @@ def shape_in(config: Any) -> LlamaShape:
     )
 
 
+def layer_shapes(config: Any, read: int | None = None) -> dict[str, tuple[int, ...]]:
+    """Shapes of a layer's matrices and norms by name; `read` is the width of the attention's input where it is not d."""
+    d, inner, head_dim = config.hidden_size, config.intermediate_size, shape_in(config).head_dim
+    queries, keys = config.num_attention_heads * head_dim, config.num_key_value_heads * head_dim
+    return {
+        "input_layernorm.weight": (d,),
+        "post_attention_layernorm.weight": (d,),
+        "self_attn.q_proj.weight": (queries, read or d),
+        "self_attn.k_proj.weight": (keys, read or d),
+        "self_attn.v_proj.weight": (keys, read or d),
+        "self_attn.o_proj.weight": (d, queries),
+        "mlp.gate_proj.weight": (inner, d),
+        "mlp.up_proj.weight": (inner, d),
+        "mlp.down_proj.weight": (d, inner),
+    }
+
+
 def weights_of(model: "PreTrainedModel") -> LlamaWeights:
-    """Take the weights out of a model; what is not fused shares the model's memory."""
+    """The weights of a model; tensors that are not fused share the model's memory."""
     return weights_in(model.state_dict(), model.config.num_hidden_layers)
 
 
 def weights_in(state: Mapping[str, torch.Tensor], num_layers: int, tied: bool = False) -> LlamaWeights:
-    """The weights, by the names that transformers gives them; the head is the embedding where they are tied, or there is no
-    `lm_head.weight`."""
+    """The weights by transformers' names; the head is the embedding where they are tied or `lm_head.weight` is missing."""
     embedding = state["model.embed_tokens.weight"]
     return LlamaWeights(
         embedding=embedding,
-        layers=[_layer_in(state, f"model.layers.{index}.") for index in range(num_layers)],
+        layers=[layer_in(state, f"model.layers.{index}.") for index in range(num_layers)],
         norm=state["model.norm.weight"],
         head=embedding if tied else state.get("lm_head.weight", embedding),
     )
 
 
 def rotary_of(model: "PreTrainedModel") -> RotaryTable:
-    """The model's own rotary frequencies, with whatever scaling its configuration asks for."""
+    """The model's own rotary frequencies, with the scaling of its configuration."""
     rotary: Any = model.model.rotary_emb
     return RotaryTable(rotary.inv_freq, rotary.attention_scaling)
 
 
-def _layer_in(state: Mapping[str, torch.Tensor], at: str) -> LlamaLayer:
-    attention, mlp = at + "self_attn.", at + "mlp."
+def layer_in(state: Mapping[str, torch.Tensor], prefix: str) -> LlamaLayer:
+    """The layer whose tensors have names with this prefix; each tensor is read once."""
+    attention, mlp = prefix + "self_attn.", prefix + "mlp."
     projections = [f"{attention}{name}_proj." for name in "qkv"]
     biased = projections[0] + "bias" in state
     return LlamaLayer(
-        attention_norm=state[at + "input_layernorm.weight"],
+        attention_norm=state[prefix + "input_layernorm.weight"],
         qkv=torch.cat([state[projection + "weight"] for projection in projections]),
         qkv_bias=torch.cat([state[projection + "bias"] for projection in projections]) if biased else None,
         q_norm=state.get(attention + "q_norm.weight"),
         k_norm=state.get(attention + "k_norm.weight"),
         output=state[attention + "o_proj.weight"],
         output_bias=state.get(attention + "o_proj.bias"),
-        mlp_norm=state[at + "post_attention_layernorm.weight"],
+        mlp_norm=state[prefix + "post_attention_layernorm.weight"],
         gate_up=torch.cat([state[f"{mlp}{name}_proj.weight"] for name in ("gate", "up")]),
         down=state[mlp + "down_proj.weight"],
     )

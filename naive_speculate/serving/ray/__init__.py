@@ -1,1 +1,1 @@
-"""Replicas of a pair on Ray Serve, behind the same protocol."""
+"""Replicas of a pair on Ray Serve, as an `Engine`."""

@@ -1,8 +1,6 @@
 """The Ray Serve application: replicas that each hold one pair and decode many requests at once.
 
-    serve deploy deploy/serve.yaml
-
-builds it by `build`. `RayEngine` is its client.
+`serve deploy deploy/serve.yaml` calls `build`. `RayEngine` is the client.
 """
 
 import asyncio
@@ -22,37 +20,37 @@ from naive_speculate.events import Event
 from naive_speculate.infer.threads import THREADS_VARIABLE, leave_cores_to
 from naive_speculate.models import load_pair
 from naive_speculate.serving.delivery import Inbox
-from naive_speculate.serving.intake import MASK_SECONDS, MAX_ROWS
 from naive_speculate.serving.local import LocalEngine
 from naive_speculate.serving.memory import settle_memory
 from naive_speculate.serving.protocol import About, Load, Request, Unavailable
+from naive_speculate.serving.requests import MASK_SECONDS, MAX_ROWS
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 
 DEPLOYMENT = "Decoder"
-"""An application whose entry is called so is a pair that the page can offer."""
+"""Name of the deployment; applications that have it are pairs that the page can offer."""
 
-SECONDS_A_LIST = 0.05
+LIST_SECONDS = 0.05
 FEW_RUNS = 4
-"""So many runs of a replica get their lists that often; with more, each gets fewer and longer ones, since a list costs the
-replica more than its events do."""
+"""Up to this many runs per replica get a list of events every `LIST_SECONDS`; with more runs, each gets longer lists less
+often, since a list costs more than its events."""
 
 Refusal = tuple[str, str]
-"""Why a request was not taken ("refused" for a bad one, "unavailable"), and the line that says so. Sent as data: an exception
-would come out as Ray's, with the replica's stack in its message."""
+"""Why a request was not accepted ("refused" if invalid, or "unavailable"), and the message. Sent as data, since Ray would wrap
+an exception and add the replica's stack to its message."""
 
 
 class DecoderArgs(BaseModel):
     """The `args` of the application in a Serve config file.
 
     Attributes:
-        target, draft, head: Hub ids or local folders; no target for the bundled pair.
-        device, dtype, device_map: As for `load_pair`. "auto" is a GPU where the replica has one.
-        max_rows: Most sequences a replica steps together.
-        max_prompt_tokens: Longest prompt; None for what the model takes.
-        min_replicas, max_replicas: Floor and ceiling of the autoscaling.
-        cpus, gpus: Cores and GPUs of a replica. As many threads compute as it has cores.
-        drain_seconds: Longest that a replica which is to go (an update, fewer visitors) goes on with the runs it has.
-        idle_seconds: How long there must have been too many replicas before one goes.
+        target, draft, head: Hub ids or local folders; without a target the bundled pair.
+        device, dtype, device_map: As for `load_pair`. "auto" is a GPU if the replica has one.
+        max_rows: Most sequences that a replica decodes together.
+        max_prompt_tokens: Longest prompt; None for the model's limit.
+        min_replicas, max_replicas: Bounds of the autoscaling.
+        cpus, gpus: Cores and GPUs of a replica; it uses one thread per core.
+        drain_seconds: Longest time that a replica to be stopped continues its runs.
+        idle_seconds: Least time of surplus before a replica is stopped.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -74,7 +72,7 @@ class DecoderArgs(BaseModel):
 
 
 class Decoder:
-    """One replica: a pair, and the engine that steps its requests as one batch."""
+    """One replica: a pair and the engine that decodes its requests as one batch."""
 
     def __init__(self, args: DecoderArgs) -> None:
         mine = ray.get_runtime_context().get_assigned_resources()
@@ -91,13 +89,13 @@ class Decoder:
         self._about = replace(self._engine.about, capacity=args.max_rows * max(args.min_replicas, args.max_replicas))
 
     async def decode(self, request: Request) -> AsyncIterator[list[Event] | Refusal]:
-        """Decode a request; yields lists of events, or only why it was not taken."""
+        """Decode a request; yields lists of events, or one `Refusal`."""
         inbox, cancel = Inbox(), threading.Event()
         sent = False
         try:
-            # In a thread, since a long prompt takes its time to be tokenized.
+            # In a thread, since tokenizing a long prompt takes time.
             await asyncio.to_thread(self._engine.start, request, cancel, inbox.deliver)
-            async for events in inbox.lists(lambda: SECONDS_A_LIST * max(1, self._engine.load().running / FEW_RUNS)):
+            async for events in inbox.lists(lambda: LIST_SECONDS * max(1, self._engine.load().running / FEW_RUNS)):
                 if events:
                     sent = True
                     yield events
@@ -108,18 +106,18 @@ class Decoder:
                 raise
             yield "unavailable", str(error)
         finally:
-            cancel.set()  # also where Serve cancels this, since the reader has gone
+            cancel.set()  # also if Serve cancels this because the reader left
 
     async def about(self) -> tuple[About, int]:
-        """What all replicas decode with, and how many sequences at once one of them."""
+        """A description of all replicas together, and the rows of one replica."""
         return self._about, self._max_rows
 
     async def state(self) -> tuple[int, Load]:
-        """The replica's process, and how busy it is."""
+        """The replica's process id and load."""
         return os.getpid(), self._engine.load()
 
     async def check_health(self) -> None:
-        """Asked by Serve, which replaces a replica that fails here."""
+        """Called by Serve, which replaces a replica that fails here."""
         if not self._engine.load().ready:
             raise RuntimeError("the decoding thread has ended")
 
@@ -129,8 +127,8 @@ def build(args: DecoderArgs) -> Application:
     deployment = serve.deployment(
         name=DEPLOYMENT,
         ray_actor_options={"num_cpus": args.cpus, "num_gpus": args.gpus},
-        # As many again as are decoded at once wait in the replica: a place that gets free is taken at once, while requests that
-        # wait in the page's process are tried again only from time to time.
+        # As many requests again wait in the replica, where they take a free row at once; requests that wait in the page's
+        # process are only retried now and then.
         max_ongoing_requests=2 * args.max_rows,
         autoscaling_config=AutoscalingConfig(
             min_replicas=args.min_replicas,

@@ -1,4 +1,4 @@
-"""The cluster that a page is a client of: found by its address, or started on this machine. Whatever is wrong is one line."""
+"""Connects to a Ray cluster by address, or starts one on this machine; every error is one line."""
 
 import contextlib
 import logging
@@ -12,8 +12,8 @@ from typing import Any
 
 # Ray reads these when it is imported.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")  # a thread of Serve that outlives `ray.shutdown` would start Ray again
-os.environ.setdefault("RAY_SERVE_ROUTER_RETRY_MAX_BACKOFF_S", "0.1")  # half a second is longer than many a run
+os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")  # otherwise a thread of Serve that outlives `ray.shutdown` restarts Ray
+os.environ.setdefault("RAY_SERVE_ROUTER_RETRY_MAX_BACKOFF_S", "0.1")  # the default of half a second is longer than many runs
 
 import ray
 import torch
@@ -26,17 +26,17 @@ from naive_speculate.serving.ray.app import DEPLOYMENT, DecoderArgs, build
 
 CONNECT_SECONDS = 5.0
 READY_SECONDS = 900.0
-"""How long replicas may load their models."""
+"""Most time for replicas to load their models."""
 QUIET: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
 _GONE = (ApplicationStatus.DEPLOY_FAILED, ApplicationStatus.DELETING)
 
 
-# A dead replica is a warning for every request that it had; those who asked are told anyway.
+# Serve warns for every request of a dead replica; its readers get an error anyway.
 logging.getLogger("ray.serve").setLevel(logging.ERROR)
 
 
 class ClusterError(ValueError):
-    """The cluster cannot be used; the message says why, in one line."""
+    """The cluster cannot be used; the message is one line."""
 
 
 class Cluster:
@@ -47,12 +47,12 @@ class Cluster:
         self._lock = threading.Lock()
 
     def join(self) -> None:
-        """One more uses it."""
+        """Add a user."""
         with self._lock:
             self._users += 1
 
     def leave(self) -> None:
-        """One less; the last one ends the connection, and the cluster too where it was started here."""
+        """Remove a user; the last one ends the connection, and a cluster that was started here."""
         with self._lock:
             self._users -= 1
             last = self._users == 0
@@ -67,14 +67,14 @@ def connect(address: str | None = None) -> Cluster | None:
         address: `host:port`, or "auto" for the one of this machine; None for RAY_ADDRESS or this machine's, if there is one.
 
     Returns:
-        Cluster: The cluster; None if no address was given and none runs.
+        Cluster: None if no address was given and no cluster runs.
 
     Raises:
         ClusterError: If it cannot be joined.
     """
     wanted = address or os.environ.get("RAY_ADDRESS") or "auto"
     if wanted != "auto":
-        _refuse_unreachable(wanted)
+        _check_reachable(wanted)
     try:
         ray.init(address=wanted, ignore_reinit_error=True, **QUIET)
     except ConnectionError as error:
@@ -83,7 +83,7 @@ def connect(address: str | None = None) -> Cluster | None:
                 return None
             raise ClusterError("no Ray cluster runs on this machine: start one with `ray start --head`") from None
         raise ClusterError(
-            f"Ray at {wanted} cannot be joined from this machine, which must be a node of it "
+            f"Ray at {wanted} cannot be joined: this machine must be a node of it "
             f"(`ray start --address={wanted}`): {one_line(error)}"
         ) from None
     except RuntimeError as error:  # other versions of Ray or Python
@@ -94,16 +94,16 @@ def connect(address: str | None = None) -> Cluster | None:
 
 
 def start(applications: dict[str, DecoderArgs], **options: Any) -> Cluster:
-    """Start Ray on this machine, for as long as this process lives, and deploy applications, by name.
+    """Start Ray on this machine for the life of this process, without dashboard, and deploy applications by name.
 
-    `options` are for `ray.init`; Ray's dashboard is left out.
+    `options` are for `ray.init`.
 
     Raises:
-        ClusterError: If the machine has not the resources, or an application cannot be deployed.
+        ClusterError: If the machine lacks the resources, or an application cannot be deployed.
     """
-    # Ray asks for a token on clusters that it starts, and would leave one in the home folder for all later ones to ask for.
+    # Otherwise Ray writes a token to the home folder, which all later clusters would require.
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-    # Replicas import this package, wherever the process was started.
+    # Replicas import this package, whatever the working directory.
     here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     paths = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
     environment = {"env_vars": {"PYTHONPATH": paths}}
@@ -125,14 +125,14 @@ def deploy(name: str, args: DecoderArgs) -> None:
     has = ray.cluster_resources()
     for kind, wanted in (("CPU", args.cpus), ("GPU", args.gpus)):
         if wanted > has.get(kind, 0):
-            raise ClusterError(f"a replica of {name!r} asks for {wanted:g} {kind}, the whole cluster has {has.get(kind, 0):g}")
+            raise ClusterError(f"a replica of {name!r} needs {wanted:g} {kind}, the whole cluster has {has.get(kind, 0):g}")
     serve.start(proxy_location="Disabled", logging_config=LoggingConfig(log_level="WARNING"))
     target = serve.RunTarget(build(args), name=name, route_prefix=None)
     serve.run_many([target], wait_for_applications_running=False)
 
 
 def local_share(pairs: int = 1) -> dict[str, Any]:
-    """Resources of a replica, and how many of them, where this machine's are shared among so many pairs."""
+    """Resources and number of replicas per pair, when `pairs` pairs share this machine."""
     gpus = int(ray.cluster_resources().get("GPU", 0)) if ray.is_initialized() else torch.cuda.device_count()
     if gpus:
         return {"gpus": 1.0, "cpus": 1.0, "max_replicas": max(1, gpus // pairs)}
@@ -140,15 +140,15 @@ def local_share(pairs: int = 1) -> dict[str, Any]:
 
 
 def names() -> list[str]:
-    """The applications of the cluster that decode."""
+    """The names of the cluster's decoding applications."""
     return [name for name, app in _applications().items() if DEPLOYMENT in app.deployments or not app.deployments]
 
 
 def wait_until_ready(name: str, seconds: float = READY_SECONDS, say: Callable[[str], None] | None = None) -> None:
-    """Wait until an application has a replica, as long as models may take to load; `say` is told once if it takes a while.
+    """Wait until an application has a replica; `say` is called once if that takes over ten seconds.
 
     Raises:
-        ClusterError: If it is not there, has failed, has no resources, or takes too long.
+        ClusterError: If it is missing, has failed, lacks resources, or takes too long.
     """
     began = time.monotonic()
     while True:
@@ -164,7 +164,7 @@ def wait_until_ready(name: str, seconds: float = READY_SECONDS, say: Callable[[s
             raise ClusterError(f"application {name!r} is {app.status.value}: {_last_line(messages)}")
         stuck = next((message for message in messages if "to be scheduled" in message), None)
         if stuck is not None:
-            raise ClusterError(f"application {name!r} waits for resources that the cluster does not have: {_resources(stuck)}")
+            raise ClusterError(f"application {name!r} waits for resources that the cluster lacks: {_resources(stuck)}")
         if time.monotonic() - began > seconds:
             raise ClusterError(f"application {name!r} has no replica after {seconds:.0f} s: {_last_line(messages)}")
         if say is not None and time.monotonic() - began > 10:
@@ -174,13 +174,13 @@ def wait_until_ready(name: str, seconds: float = READY_SECONDS, say: Callable[[s
 
 
 def replicas_of(name: str) -> int | None:
-    """How many replicas of an application decode; None if the application has gone."""
+    """Number of running replicas of an application; None if the application is gone."""
     app = _applications().get(name)
     return None if app is None or app.status in _GONE else running_replicas(app)
 
 
 def running_replicas(app: Any) -> int:
-    """How many replicas of an application's status decode."""
+    """Number of running replicas in an application's status."""
     deployment = app.deployments.get(DEPLOYMENT)
     return 0 if deployment is None else int(deployment.replica_states.get("RUNNING", 0))
 
@@ -189,8 +189,8 @@ def _applications() -> dict[str, Any]:
     return dict(serve.status().applications)
 
 
-def _refuse_unreachable(address: str) -> None:
-    """Say at once, what Ray itself would try for minutes, that nothing answers there, or not Ray."""
+def _check_reachable(address: str) -> None:
+    """Raise a `ClusterError` at once if nothing answers, or not Ray; Ray itself would retry for minutes."""
     host, _, port = address.rpartition(":")
     if "://" in address or not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise ClusterError(f"the Ray address must be 'auto' or host:port, such as 10.0.0.1:6379, got {address!r:.200}")
@@ -200,28 +200,28 @@ def _refuse_unreachable(address: str) -> None:
         raise ClusterError(f"nothing answers at the Ray address {address}: {one_line(error)}") from None
     answered = threading.Event()
 
-    def ask() -> None:
-        with contextlib.suppress(Exception):  # ray.init says it better
+    def query() -> None:
+        with contextlib.suppress(Exception):  # ray.init has better messages
             GcsClient(address=address).internal_kv_exists(b"any", namespace=b"any", timeout=CONNECT_SECONDS)
         answered.set()
 
-    threading.Thread(target=ask, daemon=True).start()
+    threading.Thread(target=query, daemon=True).start()
     if not answered.wait(2 * CONNECT_SECONDS):
-        raise ClusterError(f"what answers at {address} is not a Ray cluster (its port is 6379 unless another was chosen)")
+        raise ClusterError(f"the server at {address} is not a Ray cluster (the default port is 6379)")
 
 
 def one_line(error: object) -> str:
-    """A message that may go over several lines, or be long."""
+    """A message as one line of limited length."""
     return " ".join(str(error).split())[:300]
 
 
 def _last_line(messages: Iterable[str]) -> str:
     lines = [line.strip() for message in messages for line in message.splitlines() if line.strip()]
-    return (lines[-1] if lines else "Serve gives no reason")[:300]
+    return (lines[-1] if lines else "Serve reports no reason")[:300]
 
 
 def _resources(message: str) -> str:
     text = one_line(message)
     _, found, rest = text.partition("Resources required for each replica: ")
-    asked = rest.partition(". Use")[0].replace("total resources available", "free are")
-    return f"a replica asks for {asked}" if found else text
+    required = rest.partition(". Use")[0].replace("total resources available", "free are")
+    return f"a replica needs {required}" if found else text

@@ -1,7 +1,7 @@
-"""An engine whose replicas are Ray Serve's: this process asks, they decode.
+"""An engine whose replicas run on Ray Serve; this process is their client.
 
-Nothing is lost without a word. A run whose replica dies before anything of it was read runs again elsewhere; its seed was
-fixed before, so it is the same run. One that had begun ends with an error that says what to do.
+A run whose replica dies before anything was read is retried on another; its seed is fixed, so it is the same run. A run that
+had begun ends with an error message.
 """
 
 import threading
@@ -17,21 +17,21 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, 
 
 from naive_speculate.events import Event, FinishReason
 from naive_speculate.sampling.random_source import fresh_seed
+from naive_speculate.serving.delivered import DeliveredEvents
 from naive_speculate.serving.delivery import pump
 from naive_speculate.serving.local import MAX_WAITING
-from naive_speculate.serving.protocol import ANYBODY, STOPPING, About, Deliver, Load, Reader, Request, Unavailable, entered
+from naive_speculate.serving.protocol import ANONYMOUS, STOPPING, About, Deliver, Load, Reader, Request, Unavailable, entered
 from naive_speculate.serving.ray.cluster import Cluster, ClusterError, one_line, replicas_of
-from naive_speculate.serving.told import Told
 from naive_speculate.speculate.sequence import CancelFlag
 
 MAX_TRIES = 3
-"""A request that takes its replica down with it must not take all of them."""
-DIED = "The machine that decoded this run has gone. Run it again: the same seed gives the same text."
-DIED_WAITING = "The machines that this run was given to have gone, one after another. Try again in a minute."
-GONE = "The cluster's application has gone. The server needs to be started again."
+"""Limits the replicas that a request can crash."""
+DIED = "The machine that decoded this run is gone. Run it again: the same seed gives the same text."
+DIED_WAITING = "Several machines failed before this run could start. Try again in a minute."
+GONE = "The cluster's application is gone. The server needs to be started again."
 _LOOK_SECONDS = 0.05
 _STATUS_SECONDS = 2.0
-_ASK_SECONDS = 60.0
+_ANSWER_SECONDS = 60.0
 
 
 class RayEngine:
@@ -39,11 +39,11 @@ class RayEngine:
 
     Args:
         app: The application's name.
-        cluster: The cluster that it runs on; left when the engine is closed.
+        cluster: Its cluster; `close` leaves it.
         max_waiting: Most sequences of this engine that may wait.
 
     Attributes:
-        retried: How many runs were given to another replica, because theirs died before anything of them was read.
+        retried: Number of runs retried on another replica because theirs died before anything was read.
 
     Raises:
         ClusterError: If the application does not answer.
@@ -57,7 +57,7 @@ class RayEngine:
         try:
             handle = serve.get_app_handle(app)
             self.about: About
-            self.about, self._rows = handle.about.remote().result(timeout_s=_ASK_SECONDS)
+            self.about, self._rows = handle.about.remote().result(timeout_s=_ANSWER_SECONDS)
         except (RayServeException, RayError, TimeoutError) as error:
             raise ClusterError(f"application {app!r} does not answer: {one_line(error)}") from None
         self.handle = handle
@@ -71,8 +71,8 @@ class RayEngine:
         self._watcher = threading.Thread(target=self._watch, name="ray-runs", daemon=True)
         self._watcher.start()
 
-    def submit(self, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANYBODY) -> Iterator[list[Event]]:
-        """Decode a request (see `Engine`); it is checked by the replica, so bad fields come out of the iteration."""
+    def submit(self, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANONYMOUS) -> Iterator[list[Event]]:
+        """Decode a request (see `Engine`); the replica checks it, so the iteration raises for invalid fields."""
         if self._closed.is_set():
             raise Unavailable(STOPPING)
         if self._gone:
@@ -82,22 +82,22 @@ class RayEngine:
         with self._lock:
             waiting = sum(run.rows for run in self._runs if not run.begun)
         if waiting + request.params.num_sequences > self._max_waiting:
-            raise Unavailable(f"{waiting} others are waiting, which is as many as may. Try again in a moment.")
-        run = _Run(request, cancel, self._ask, self._forget)
+            raise Unavailable(f"{waiting} others are waiting, which is the limit. Try again in a moment.")
+        run = _Run(request, cancel, self._request_stream, self._forget)
         with self._lock:
             self._runs.add(run)
         return entered(_read(run))
 
-    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANYBODY) -> None:
+    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS) -> None:
         pump(self.submit(request, cancel), deliver)
 
     def waiting_before(self, reader: Reader) -> int | None:
-        """Those of this engine; replicas take runs as they come."""
+        """Counts the runs of this engine."""
         load = self.load()
         return load.waiting if load.running + load.waiting >= load.capacity else None
 
     def load(self) -> Load:
-        """How busy it is: the runs of this engine. Others' wait in their own processes, out of sight."""
+        """The load of this engine's own runs; those of other processes are not visible."""
         with self._lock:
             running = sum(run.rows for run in self._runs if run.begun)
             waiting = sum(run.rows for run in self._runs if not run.begun)
@@ -116,7 +116,7 @@ class RayEngine:
         self.handle.shutdown()
         self._cluster.leave()
 
-    def _ask(self, request: Request, again: bool) -> Any:
+    def _request_stream(self, request: Request, again: bool) -> Any:
         if again:
             self.retried += 1
         try:
@@ -124,7 +124,7 @@ class RayEngine:
         except DeploymentUnavailableError:
             raise Unavailable(GONE) from None
         except BackPressureError:
-            raise Unavailable("As many are waiting as may. Try again in a moment.") from None
+            raise Unavailable("Too many runs are waiting. Try again in a moment.") from None
 
     def _forget(self, run: "_Run") -> None:
         with self._lock:
@@ -137,15 +137,15 @@ class RayEngine:
             run.end(reason)
 
     def _watch(self) -> None:
-        """Look after the runs' cancel flags, which their readers cannot see while they wait, and after the replicas."""
+        """Poll the runs' cancel flags, since their readers are blocked, and the replicas."""
         looked = time.monotonic()
         while not self._closed.wait(_LOOK_SECONDS):
-            self._end(FinishReason.CANCELLED, _Run.asked)
+            self._end(FinishReason.CANCELLED, _Run.cancel_requested)
             if time.monotonic() - looked < _STATUS_SECONDS:
                 continue
             try:
                 found = replicas_of(self._app)
-            except Exception:  # the controller restarts; it is asked again
+            except Exception:  # the controller restarts; the next poll succeeds
                 found = self._replicas
             self._gone = found is None
             self._replicas = found or 0
@@ -155,7 +155,7 @@ class RayEngine:
 
 
 def _read(run: "_Run") -> Generator[list[Event], None, None]:
-    """What the reader gets: the engine knows its runs, so that one whose reader has gone would otherwise stay for ever."""
+    """The run's lists; closes the run when its reader leaves, since the engine holds a reference to it."""
     try:
         yield []
         yield from run
@@ -164,39 +164,43 @@ def _read(run: "_Run") -> Generator[list[Event], None, None]:
 
 
 class _Run(Iterator[list[Event]]):
-    """One run's lists of events, as its reader gets them.
+    """An iterator over one run's lists of events.
 
     Attributes:
-        rows: How many sequences it has.
+        rows: Number of sequences.
         begun: Whether anything was read.
     """
 
     def __init__(
-        self, request: Request, cancel: CancelFlag | None, ask: Callable[[Request, bool], Any], forget: Callable[["_Run"], None]
+        self,
+        request: Request,
+        cancel: CancelFlag | None,
+        request_stream: Callable[[Request, bool], Any],
+        forget: Callable[["_Run"], None],
     ) -> None:
         self.rows = request.params.num_sequences
         self.begun = False
         self._request, self._cancel = request, cancel
-        self._ask, self._forget = ask, forget
-        self._told = Told(self.rows)
+        self._request_stream, self._forget = request_stream, forget
+        self._delivered = DeliveredEvents(self.rows)
         self._ended: FinishReason | None = None
         self._over = False
         self._tries = 1
-        self._stream = ask(request, False)
+        self._stream = request_stream(request, False)
 
-    def asked(self) -> bool:
-        """Whether somebody wants it to end who has not been heard yet."""
+    def cancel_requested(self) -> bool:
+        """Whether cancellation is requested and not yet processed."""
         return self._ended is None and self._cancel is not None and self._cancel.is_set()
 
     def end(self, reason: FinishReason) -> None:
-        """End it, whoever reads it, here and in the replica."""
+        """End the run, here and in the replica."""
         if self._ended is None:
             self._ended = reason
-            with suppress(Exception):  # it may have failed already, which its reader is told
+            with suppress(Exception):  # it may have failed already, which the reader sees
                 self._stream.cancel()
 
     def close(self) -> None:
-        """The reader goes away."""
+        """End the run because its reader leaves."""
         if not self._over:
             self.end(FinishReason.CANCELLED)
             self._leave()
@@ -213,10 +217,10 @@ class _Run(Iterator[list[Event]]):
                 return self._cancelled()
             except RayTaskError as error:
                 cause = error.cause
-                if isinstance(cause, Unavailable):  # the replica lives, but what decodes in it has died
+                if isinstance(cause, Unavailable):  # the replica lives, but its decoder has died
                     return self._finish(FinishReason.ERROR, DIED)
                 return self._finish(FinishReason.ERROR, f"Decoding failed: {type(cause).__name__}: {cause}")
-            except (RayServeException, RayError):  # its replica has died, or cannot be reached any more
+            except (RayServeException, RayError):  # its replica has died or is unreachable
                 if self._ended is not None:
                     continue
                 if self.begun:
@@ -230,8 +234,8 @@ class _Run(Iterator[list[Event]]):
                 self._refused(*found)
                 continue
             self.begun = True
-            self._told.add(found)
-            if not self._told.unfinished:
+            self._delivered.add(found)
+            if not self._delivered.unfinished:
                 self._leave()
             return found
         raise StopIteration
@@ -243,7 +247,7 @@ class _Run(Iterator[list[Event]]):
         return self._finish(FinishReason.CANCELLED)
 
     def _refused(self, why: str, message: str) -> None:
-        if why == "unavailable":  # a replica that Serve is about to replace
+        if why == "unavailable":  # Serve is about to replace the replica
             time.sleep(_LOOK_SECONDS * 2**self._tries)
             self._run_again()
             return
@@ -251,19 +255,19 @@ class _Run(Iterator[list[Event]]):
         raise ValueError(message)
 
     def _run_again(self) -> None:
-        """Ask for it elsewhere; nothing of it was read."""
+        """Retry it on another replica; nothing was read yet."""
         if self._tries >= MAX_TRIES:
             self._leave()
             raise Unavailable(DIED_WAITING)
         self._tries += 1
-        self._stream = self._ask(self._request, True)
-        if self._ended is not None:  # just now, by another thread, which saw the stream before
+        self._stream = self._request_stream(self._request, True)
+        if self._ended is not None:  # another thread ended the previous stream just now
             self._stream.cancel()
 
     def _finish(self, reason: FinishReason, message: str | None = None) -> list[Event]:
-        """The last events, which the replica could not tell any more."""
+        """The last events, which the replica could not send."""
         self._leave()
-        events = self._told.endings(reason, message)
+        events = self._delivered.endings(reason, message)
         if not events:
             raise StopIteration
         return events

@@ -233,6 +233,6 @@ def test_a_pre_tokenizer_that_is_not_known_is_refused_by_name(tmp_path):
     path = renamed(written(model_of("llama"), tmp_path / "model.gguf", byte_level()), "other")
     assert read_metadata(path)["tokenizer.ggml.pre"] == "other"
     with pytest.raises(
-        ValueError, match=r"^target='.*' cannot be loaded: its pre-tokenizer 'other' is known to llama.cpp only"
+        ValueError, match=r"^target='.*' cannot be loaded: its pre-tokenizer 'other' is supported by llama.cpp only"
     ):
         load_pair(path, executor="torch")

@@ -370,20 +370,20 @@ def test_beside_a_gguf_file_the_other_model_is_on_the_cpu_where_llama_cpps_logit
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     pair = load_pair(**models)
     assert getattr(pair, role).device.type == "cpu"
-    with pytest.raises(ValueError, match=r"^device='cuda': beside a GGUF file the other model is computed on the CPU$"):
+    with pytest.raises(ValueError, match=r"^device='cuda': a model paired with a GGUF file must be on the CPU$"):
         load_pair(**models, device="cuda")
 
 
 def test_a_map_of_devices_beside_a_gguf_file_is_refused(files, tmp_path):
     folder = save(llama(byte_level(), 0), byte_level(), tmp_path / "plain")
-    with pytest.raises(ValueError, match=r"^device_map='auto': beside a GGUF file"):
+    with pytest.raises(ValueError, match=r"^device_map='auto': a model paired with a GGUF file"):
         load_pair(folder, files[1], device_map="auto")
 
 
 @pytest.mark.parametrize(
     ("device", "message"),
     [
-        ("cuda", "device='cuda' is not there: this llama.cpp was built for the CPU alone"),
+        ("cuda", "device='cuda' is not available: this llama.cpp was built for the CPU alone"),
         ("cuda:1", "device must be auto, cpu, cuda, metal, vulkan for GGUF models, without a number, got 'cuda:1'"),
         ("toaster", "device must be auto, .*, got 'toaster'"),
     ],

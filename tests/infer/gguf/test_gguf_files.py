@@ -64,7 +64,7 @@ def test_metadata_of_every_kind_are_read(tmp_path):
     [
         (b"", "cannot be loaded: it is not a GGUF file"),
         (b"PK\x03\x04 and so on", "cannot be loaded: it is not a GGUF file"),
-        (b"GGUF" + struct.pack("<IQQ", 9, 0, 0), "its GGUF version is 9, and 2 and 3 are known"),
+        (b"GGUF" + struct.pack("<IQQ", 9, 0, 0), "its GGUF version is 9, and 2 and 3 are supported"),
         (FILE[:-3], "it is damaged, or was not copied in full"),
         (FILE.replace(struct.pack("<Q", 20), b"\xff" * 8, 1), "it is damaged, or was not copied in full"),
         (NESTED, "it is damaged, or was not copied in full"),
@@ -90,12 +90,12 @@ def test_without_llama_cpp_what_only_it_knows_names_the_extra(tmp_path):
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
-    assert "its pre-tokenizer None is known to llama.cpp only" in done.stderr
+    assert "its pre-tokenizer None is supported by llama.cpp only" in done.stderr
     assert "pip install 'naive-speculate[gguf]'" in done.stderr
 
 
 def test_a_head_in_a_gguf_file_is_refused_by_name(tmp_path):
     with pytest.raises(
-        ValueError, match=r"^head='.*head.gguf': GGUF heads are not read; a Hub id or a local folder is needed$"
+        ValueError, match=r"^head='.*head.gguf': GGUF heads are not supported; give a Hub id or a local folder$"
     ):
         load_pair(head=tmp_path / "head.gguf")

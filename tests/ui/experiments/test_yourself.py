@@ -5,7 +5,7 @@ import torch
 
 from naive_speculate import ModelPair, SpeculativeDecoder
 from naive_speculate.serving import LocalEngine
-from naive_speculate.serving.observed import ObservedEngine
+from naive_speculate.serving.run_records import ObservedEngine
 from ui.experiments.yourself import TEMPERATURE, WORDS, judge, spaced
 from ui.host.catalog import Catalog, ServedPair
 

@@ -66,5 +66,5 @@ def test_a_file_with_impossible_steps_is_refused(drafted, accepted):
     trace = run([(4, 2)])
     step = next(event for event in trace if event.kind == EventKind.STEP)
     step.num_draft, step.num_accepted = drafted, accepted
-    with pytest.raises(ValueError, match=r"trace line \d+: num_accepted=.* cannot be"):
+    with pytest.raises(ValueError, match=r"trace line \d+: num_accepted=.* is impossible"):
         Trace.from_jsonl(trace.to_jsonl())

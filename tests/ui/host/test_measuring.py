@@ -7,7 +7,7 @@ import pytest
 from naive_speculate import SamplingParams
 from naive_speculate.events import EventKind, FinishReason
 from naive_speculate.serving import Request
-from naive_speculate.serving.observed import ObservedEngine
+from naive_speculate.serving.run_records import ObservedEngine
 from ui.host.catalog import ELSEWHERE, NEVER, Catalog, ServedPair
 from ui.host.measuring import BUSY, CAME, MOST_TOKENS, SHORT, NotMeasured
 from ui.run.runs import Run

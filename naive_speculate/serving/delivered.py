@@ -1,15 +1,15 @@
-"""What a reader has been told of a run, for engines that must end it when whoever decodes it no longer can."""
+"""The events that a reader has received, for engines that must finish a run whose decoder is lost."""
 
 from naive_speculate.events import Event, EventKind, FinishReason
 from naive_speculate.events.metrics import Summary
 
 
-class Told:
-    """What is known of a run's events so far.
+class DeliveredEvents:
+    """A summary of a run's delivered events.
 
     Attributes:
-        begun: Whether the reader has got anything.
-        unfinished: The sequences whose end has not been told, by their rows.
+        begun: Whether anything was delivered.
+        unfinished: The rows without a `finished` event.
     """
 
     def __init__(self, rows: int) -> None:
@@ -19,7 +19,7 @@ class Told:
         self._summaries = [Summary() for _ in range(rows)]
 
     def add(self, events: list[Event]) -> None:
-        """Take note of what the reader gets."""
+        """Record delivered events."""
         self.begun = self.begun or bool(events)
         for event in events:
             self._last_time = max(self._last_time, event.time)
@@ -28,7 +28,7 @@ class Told:
         self.unfinished = [row for row in self.unfinished if row not in ended]
 
     def endings(self, reason: FinishReason, message: str | None = None) -> list[Event]:
-        """The `finished` events that are missing."""
+        """The missing `finished` events."""
         return [
             Event(
                 EventKind.FINISHED,

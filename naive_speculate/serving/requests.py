@@ -1,4 +1,4 @@
-"""What every engine that decodes in this process does with a request, and with a failure."""
+"""Checks requests and describes failures, for all engines that decode in this process."""
 
 import os
 
@@ -12,14 +12,14 @@ from naive_speculate.speculate.sequence import CancelFlag
 
 MAX_ROWS = 16
 MAX_PROMPT_CHARACTERS = 10**6
-"""Longer prompts are refused before they are tokenized, which takes its time and memory."""
+"""Longer prompts are refused before tokenization, which takes time and memory."""
 MASK_SECONDS = 0.25 if hasattr(os, "fork") else None
-"""Most processor time that a visitor's grammar may take for one mask (see `SpeculativeDecoder`), and 1% of it on average."""
-OUT_OF_MEMORY = "The model ran out of memory. Try a shorter prompt or fewer tokens, or again when fewer people decode."
+"""Most processor time of a visitor's grammar for one mask (see `SpeculativeDecoder`); on average 1% of it."""
+OUT_OF_MEMORY = "The model ran out of memory. Try a shorter prompt or fewer tokens, or try again later."
 
 
 def about(decoder: SpeculativeDecoder, capacity: int) -> About:
-    """What a decoder decodes with, so many sequences at once."""
+    """Describe a decoder with room for `capacity` sequences."""
     admission, pair = decoder.admission, decoder.pair
     return About(pair.names, str(admission.device), admission.has_chat_template, capacity, pair.num_parameters, pair.weights)
 
@@ -31,7 +31,7 @@ def prepare(
     max_rows: int = MAX_ROWS,
     max_prompt_tokens: int | None = None,
 ) -> Run:
-    """Check a request and make its run; a `ValueError` names the field that cannot be."""
+    """Check a request and make its run; a `ValueError` names the invalid field."""
     if request.params.num_sequences > max_rows:
         raise ValueError(f"n and best_of may be {max_rows} here, got n={request.params.n} and best_of={request.params.best_of}")
     if len(request.prompt) > MAX_PROMPT_CHARACTERS:
@@ -44,7 +44,7 @@ def prepare(
 
 
 def explain(failure: Exception) -> str:
-    """What a visitor is told about a failure, with what to do."""
+    """The message for visitors about a failure, with what to do."""
     if isinstance(failure, GuideTooCostly):
         return str(failure)
     full = isinstance(failure, MemoryError | torch.cuda.OutOfMemoryError) or "not enough memory" in str(failure)

@@ -1,8 +1,8 @@
-"""How long a forward takes: transformers, lean torch and ONNX Runtime, over shapes, contexts and batches.
+"""Times a forward: transformers, our torch and ONNX Runtime executors, by shape, context and batch.
 
-    python -m naive_speculate.bench.forward [--shapes 1x192 6x384 …] [--rounds N] [--json]
+    python -m benchmarks.forward [--shapes 1x192 6x384 …] [--rounds N] [--json]
 
-Random weights; every way in turn, medians. "5 ÷ 1" is what verifying four drafts costs beside one token.
+Random weights, medians of alternating runs. "5 ÷ 1" is the cost of verifying four draft tokens relative to one token.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.models import wrap
 
 SHAPES = {"1x192": 512, "2x192": 512, "6x384": 1024, "8x320": 864, "8x448": 1216, "8x512": 1408, "12x512": 1376}
-"""And the MLP's width."""
+"""Layers x width, with the width of the MLP."""
 WAYS = ("transformers", "torch", "onnx")
 CONTEXTS, BATCHES, COUNTS = (100, 1000), (1, 8), (1, 5)
 HEAD_DIM, VOCAB = 64, 4096
@@ -58,7 +58,7 @@ def measure(shape: str, rounds: int) -> list[dict[str, Any]]:
             times: dict[tuple[str, int], list[float]] = {key: [] for key in timers}
             for _ in range(rounds):
                 for key, run in timers.items():
-                    run()  # the one before has filled the processor's caches with its own
+                    run()  # warm-up: the previous run has replaced the weights in the processor's caches
                     times[key].append(run())
             for (way, count), values in times.items():
                 case = {"shape": shape, "way": way, "context": context, "batch": batch, "tokens": count}

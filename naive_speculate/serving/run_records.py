@@ -1,28 +1,28 @@
-"""An engine that tells the operator about every run: what it took and how it ended."""
+"""Reports every run to the operator: its figures and its outcome."""
 
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind
-from naive_speculate.serving.protocol import ANYBODY, About, Deliver, Engine, Load, Reader, Request, entered
+from naive_speculate.serving.protocol import ANONYMOUS, About, Deliver, Engine, Load, Reader, Request, entered
 from naive_speculate.speculate.sequence import CancelFlag
 
 
 @dataclass
 class RunRecord:
-    """One run, as the operator sees it.
+    """The figures of one run, for the operator.
 
     Attributes:
-        request: What was asked for. It holds the prompt, which is the visitor's.
+        request: The request. It holds the prompt, which is the visitor's.
         seconds: From the request to the end.
         wait_seconds: Until decoding began; None if it never did.
         first_token_seconds: Until the first token; None if there was none.
-        prompt_tokens, tokens: Of prompt and output.
-        num_steps, num_draft_tokens, num_accepted_tokens: Of all rows together.
-        num_drafts: Steps in which anything was drafted.
-        accepted_at: How often the draft at each place of the window was accepted.
-        outcome: The finish reason; "abandoned" where the reader left before the end; "refused" where nothing was decoded.
+        prompt_tokens, tokens: Tokens of prompt and output.
+        num_steps, num_draft_tokens, num_accepted_tokens: Sums over all rows.
+        num_drafts: Steps with draft tokens.
+        accepted_at: Number of accepted draft tokens per index of the window.
+        outcome: The finish reason; "abandoned" if the reader left before the end; "refused" if nothing was decoded.
     """
 
     request: Request
@@ -39,7 +39,7 @@ class RunRecord:
     outcome: str = "abandoned"
 
     def add(self, event: Event, since: float) -> None:
-        """Take in an event that came `since` seconds after the request."""
+        """Add an event that arrived `since` seconds after the request."""
         if event.kind == EventKind.STARTED:
             self.wait_seconds = since if self.wait_seconds is None else self.wait_seconds
             self.prompt_tokens = len(event.prompt_token_ids or ())
@@ -54,8 +54,8 @@ class RunRecord:
             self.num_draft_tokens += event.num_draft or 0
             self.num_accepted_tokens += accepted
             self.accepted_at += [0] * ((event.num_draft or 0) - len(self.accepted_at))
-            for place in range(accepted):
-                self.accepted_at[place] += 1
+            for index in range(accepted):
+                self.accepted_at[index] += 1
         elif event.finish_reason is not None:
             self.outcome = str(event.finish_reason)
 
@@ -64,9 +64,9 @@ Observer = Callable[[RunRecord], None]
 
 
 class ObservedEngine:
-    """Passes everything on to another engine, and tells observers of every run once it is over; an `Engine`.
+    """Wraps an engine and reports every run to observers at its end; an `Engine`.
 
-    Observers are told in the thread that reads or delivers; they should be quick.
+    Observers are called in the thread that reads or delivers, so they should be fast.
     """
 
     def __init__(self, engine: Engine, observers: Sequence[Observer]) -> None:
@@ -77,7 +77,7 @@ class ObservedEngine:
     def about(self) -> About:
         return self._engine.about
 
-    def submit(self, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANYBODY) -> Iterator[list[Event]]:
+    def submit(self, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANONYMOUS) -> Iterator[list[Event]]:
         watch = _Watch(request, self._observers)
         try:
             lists = self._engine.submit(request, cancel, reader)
@@ -86,20 +86,20 @@ class ObservedEngine:
             raise
         return entered(_watched(lists, watch))
 
-    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANYBODY) -> None:
+    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS) -> None:
         watch = _Watch(request, self._observers)
 
-        def told(said: list[Event] | Exception | None) -> None:
+        def delivered(item: list[Event] | Exception | None) -> None:
             try:
-                if isinstance(said, list):
-                    watch.see(said)
+                if isinstance(item, list):
+                    watch.see(item)
                 else:
-                    watch.over(None if said is None else watch.failure)
+                    watch.over(None if item is None else watch.failure)
             finally:
-                deliver(said)
+                deliver(item)
 
         try:
-            self._engine.start(request, cancel, told, reader)
+            self._engine.start(request, cancel, delivered, reader)
         except Exception:
             watch.over("refused")
             raise
@@ -115,7 +115,7 @@ class ObservedEngine:
 
 
 class _Watch:
-    """What observers will be told of one run, which begins now."""
+    """Collects the record of one run, which begins now."""
 
     def __init__(self, request: Request, observers: Sequence[Observer]) -> None:
         self._record = RunRecord(request)
@@ -128,13 +128,13 @@ class _Watch:
         return "refused" if self._record.wait_seconds is None else "error"
 
     def see(self, events: list[Event]) -> None:
-        """Take in a list of its events."""
+        """Add a list of events."""
         since = time.monotonic() - self._began
         for event in events:
             self._record.add(event, since)
 
     def over(self, outcome: str | None = None) -> None:
-        """Tell the observers; the last event says how the run ended where there is no outcome."""
+        """Report to the observers; without an outcome, the last event's finish reason counts."""
         self._record.seconds = time.monotonic() - self._began
         self._record.outcome = outcome or self._record.outcome
         for observer in self._observers:

@@ -1,4 +1,4 @@
-"""JSON, and what Python prints of the same, found among other lines."""
+"""Finds JSON objects, and Python's print of them, among other text."""
 
 import ast
 import contextlib
@@ -10,17 +10,17 @@ from typing import Any
 
 MAX_DEPTH = 40
 LONGEST = 200_000
-"""Characters over which what Python prints may go on several lines."""
+"""Most characters of a Python print that spans several lines."""
 PATIENCE, LINES = 8, 20
-"""How often each character may be looked at in vain, on average, and how often several lines may be."""
+"""Bounds of the work: failed looks per character on average, and attempts over several lines."""
 _BRACES = re.compile(r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|[{}]""")
 
 
 def objects(text: str, names: tuple[str, ...], depth: int = 0) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """All objects in a text that have one of these names, each with the outermost object around it.
+    """All objects in a text that have one of these names, each with its outermost enclosing object.
 
-    The text may be one JSON value, or have any number of them among other words, on one line or over several; or what Python
-    prints of such; or such texts as strings within such values.
+    The text may be one JSON value, or contain any number of them, on one line or several, or Python prints of them, or strings
+    with such text.
     """
     if not any(name in text for name in names):
         return
@@ -30,7 +30,7 @@ def objects(text: str, names: tuple[str, ...], depth: int = 0) -> Iterator[tuple
 
 
 def _values(text: str, names: tuple[str, ...]) -> Iterator[Any]:
-    """The text itself, if it is one value; else whatever begins with a brace and is a value."""
+    """The text itself, if it is one value; else every value that begins with a brace."""
     with contextlib.suppress(ValueError, RecursionError):
         yield json.loads(text)
         return
@@ -43,7 +43,7 @@ def _values(text: str, names: tuple[str, ...]) -> Iterator[Any]:
             continue
         except json.JSONDecodeError as error:
             patience -= error.pos - begin
-        except (ValueError, RecursionError):  # too deep, or a number of too many digits
+        except (ValueError, RecursionError):  # too deep, or a number with too many digits
             patience -= 1000
         line_end = found if (found := text.find("\n", begin)) >= 0 else len(text)
         end = _end(text, begin, line_end)
@@ -72,7 +72,7 @@ def _within(
 
 
 def _end(text: str, begin: int, limit: int) -> int | None:
-    """Behind the brace that closes the one at `begin`, those within quotes not counted; None where none does."""
+    """The index after the brace that closes the one at `begin`, ignoring quoted braces; None if there is none."""
     depth = 0
     for found in _BRACES.finditer(text, begin, limit):
         depth += {"{": 1, "}": -1}.get(found[0], 0)
@@ -82,7 +82,7 @@ def _end(text: str, begin: int, limit: int) -> int | None:
 
 
 def _printed(text: str, names: tuple[str, ...]) -> Any:
-    """What Python prints of a value; None where it is none, or has none of the names."""
+    """The value of a Python print; None if it is not one, or has none of the names."""
     try:
         return ast.literal_eval(text) if any(name in text for name in names) else None
     except (ValueError, SyntaxError, RecursionError, MemoryError):

@@ -3,7 +3,7 @@
 import pytest
 
 from naive_speculate.serving import LocalEngine
-from naive_speculate.serving.observed import ObservedEngine
+from naive_speculate.serving.run_records import ObservedEngine
 from tests.serving import test_local
 from tests.serving.contract import EngineContract
 

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from naive_speculate.bench import forward, measure
+from benchmarks import forward
+from naive_speculate.bench import measure
 
 
 @pytest.fixture

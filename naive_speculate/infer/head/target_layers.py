@@ -1,0 +1,72 @@
+"""Which hidden states of the target a draft head reads.
+
+`eagle_aux_hidden_state_layer_ids` lists them; without it they are those after 2, n / 2 and n - 3 of n layers.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from naive_speculate.infer.head.weights import HeadWeights
+
+_IDS = "eagle_aux_hidden_state_layer_ids"
+_log = logging.getLogger(__name__)
+
+
+def option(config: Mapping[str, Any], name: str) -> Any:
+    """An option at the top level of a configuration, else in its `eagle_config`."""
+    own, nested = config.get(name), config.get("eagle_config") or {}
+    return nested.get(name) if own is None else own
+
+
+def target_layers(config: Mapping[str, Any], weights: HeadWeights, target: Any) -> list[int]:
+    """The hidden states that a head reads, each as the number of target layers before it.
+
+    Raises:
+        ValueError: If they are neither given nor implied, or the weights do not fit them.
+    """
+    depth: int | None = getattr(target, "num_layers", None)
+    found = _given_layers(config, depth)
+    if found is None:
+        if depth is None:
+            raise ValueError(f"{_IDS} is missing, and {type(target).__name__} has no num_layers")
+        found = [2, depth // 2, depth - 3]
+        if min(found) < 0:
+            raise ValueError(f"{_IDS} is missing, and a target of {depth} layers has no layer {min(found)}")
+    width, norm, norms = weights.fuse.shape[1], weights.input_norm, weights.layer_norms
+    if width % len(found) or (norm is not None and len(norm) != width):
+        raise ValueError(f"fc.weight is {list(weights.fuse.shape)}, which does not fit {len(found)} layers")
+    if norms is not None and norms.shape != (len(found), width // len(found)):
+        raise ValueError(f"fc_norm has {len(norms)} weights of {norms.shape[1]}, which do not fit {len(found)} layers")
+    return found
+
+
+def _given_layers(config: Mapping[str, Any], depth: int | None) -> list[int] | None:
+    """The configured layer numbers, each as the number of layers before its hidden state; None where there are none.
+
+    Two conventions exist. Number i is the input of layer i, after i layers, in EAGLE's `modeling_llama_kv.py` (default: 2,
+    n / 2, n - 3), vLLM and speculators. It is the output of layer i, after i + 1 layers, in SpecForge (default: 1, n / 2 - 1,
+    n - 4) and earlier SGLang. These rules decide, the most reliable first:
+
+    1. The last layer's number plus one exceeds the depth: inputs.
+    2. The numbers are SpecForge's default: outputs.
+    3. The numbers are at the top level, where vLLM and speculators read them: inputs.
+    4. In `eagle_config`: outputs if the first number is 1, since no head reads the state after one layer, else inputs
+       (sgl-project/sglang#25454).
+    """
+    nested = (config.get("eagle_config") or {}).get(_IDS)
+    given = config.get(_IDS) or nested
+    if not given:
+        return None
+    if not isinstance(given, list) or any(type(layer) is not int or layer < 0 for layer in given):
+        raise ValueError(f"{_IDS} must be a list of layer numbers, got {given!r:.80}")
+    if depth is not None and max(given) + 1 > depth:
+        outputs, why = False, f"the target has {depth} layers"
+    elif depth is not None and given == [1, depth // 2 - 1, depth - 4]:
+        outputs, why = True, "they are SpecForge's default"
+    elif config.get(_IDS):
+        outputs, why = False, "they are at the top level"
+    else:
+        outputs, why = given[0] == 1, f"the first is {given[0]}"
+    _log.info("%s %s are read as layer %s: %s", _IDS, given, "outputs" if outputs else "inputs", why)
+    return [layer + outputs for layer in given]

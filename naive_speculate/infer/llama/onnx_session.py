@@ -1,0 +1,208 @@
+"""Runs an ONNX graph over a ragged cache with ONNX Runtime on the CPU, in float32.
+
+Nothing is copied between cache and graph. The cache's buffers are bound to the graph's inputs and outputs, until the buffers
+are replaced, and the attention nodes write new keys and values into them.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import onnxruntime
+import torch
+
+from naive_speculate.infer.device import Tokens
+from naive_speculate.infer.llama.onnx_graph import TABLE, GraphBuilder, has_fast_form
+from naive_speculate.infer.llama.onnx_threads import session_options
+from naive_speculate.infer.llama.weights import RotaryTable
+from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
+from naive_speculate.sampling.arrays import Array
+
+_LOWEST = np.finfo(np.float32).min
+_VISIBLE = np.float32(0)
+_UNUSED_INDEX = np.zeros(1, np.int64)
+_UNUSED_MASK = np.zeros((1, 1, 1, 1), np.float32)
+_NUMPY_TYPES = {torch.int64: np.int64, torch.float32: np.float32}
+
+
+@dataclass
+class _Binding:
+    """Consecutive rows of a cache, bound to a session by address; a forward only writes numbers into the arrays."""
+
+    io: Any
+    cache_version: int
+    ends: Array  # `total`, then each row's `last`
+    logits_from: Array
+    by_mask: Array
+    tables: tuple[torch.Tensor, torch.Tensor]
+
+
+class OnnxSession:
+    """Runs a graph over the rows of a ragged cache.
+
+    Args:
+        graph: The graph and its weights, float32 on the CPU.
+        rotary: Its rotary embedding.
+
+    Attributes:
+        table: The embedding table.
+    """
+
+    def __init__(self, graph: GraphBuilder, rotary: RotaryTable) -> None:
+        self.shape = shape = graph.shape
+        self._num_forwards, self._form = graph.num_forwards, graph.by_mask
+        self._present = [value.name for value in graph.model.graph.output if "present_" in value.name]
+        self._window = next((window for window in shape.windows if window is not None), None)
+        self._always_by_mask = not all(has_fast_form(shape, layer) for layer in range(shape.num_layers))
+        self._rotary = rotary
+        assert graph.table is not None
+        self.table = graph.table
+        self._cuts_logits = any(value.name == "logits_from" for value in graph.model.graph.input)
+        self._session = make_session(graph)
+        self._lock = Lock()  # the bound arrays serve one forward at a time
+        self._bindings: WeakKeyDictionary[RaggedKVCache, dict[tuple[int, int, tuple[str, ...]], _Binding]] = WeakKeyDictionary()
+
+    def run(self, inputs: Mapping[str, Array], rows: CacheRows, outputs: Mapping[str, Array]) -> None:
+        """One forward. Keys and values are written after the rows' ends; the ends do not move.
+
+        Args:
+            inputs: By name, one row per row of the cache; `token_ids` is among them.
+            rows: Rows of a cache of this model.
+            outputs: By name, contiguous, to be filled; likewise.
+
+        Raises:
+            ValueError: If a token is not in the vocabulary.
+        """
+        cache = rows.cache
+        with self._lock:
+            cache.reserve(max(rows.lengths) + inputs["token_ids"].shape[1] + self._num_forwards - 1)
+            for begin, end in _consecutive(rows.indices):
+                parts = [{name: array[begin:end] for name, array in each.items()} for each in (inputs, outputs)]
+                self._run(parts[0], cache, rows.indices[begin], parts[1])
+
+    def _run(self, inputs: Mapping[str, Array], cache: RaggedKVCache, first: int, outputs: Mapping[str, Array]) -> None:
+        """One forward over consecutive rows from `first` on."""
+        token_ids = inputs["token_ids"]
+        count, num_new = token_ids.shape
+        binding = self._binding(cache, first, count, tuple(outputs))
+        lengths = cache.lengths[first : first + count]
+        by_mask = self._form
+        if by_mask is None:
+            by_mask = binding.by_mask[()] = needs_mask(count, num_new, max(lengths))
+        last = [length + num_new - 1 for length in lengths]
+        if by_mask and "at" in inputs:
+            # Padding follows. The masked form ignores the ends, but later forwards of a window begin there.
+            last = [length + at for length, at in zip(lengths, inputs["at"].flatten().tolist(), strict=True)]
+        binding.ends[:] = [max(last) + 1, *last]
+        if self._cuts_logits:
+            binding.logits_from[0] = -outputs["logits"].shape[1] if "logits" in outputs else -1
+        if by_mask or self._always_by_mask:
+            self._bind_masks(binding.io, lengths, num_new, cache.capacity)
+        given = {name: np.ascontiguousarray(array) for name, array in inputs.items()}  # referenced until the forward is over
+        for name, array in given.items():
+            _bind_array(binding.io, name, array)
+        for name, array in outputs.items():
+            binding.io.bind_output(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
+        try:
+            self._session.run_with_iobinding(binding.io)
+        except RuntimeError as error:
+            if int(token_ids.min()) < 0 or int(token_ids.max()) >= len(self.table):
+                raise ValueError(f"query_token_ids must be in [0, {len(self.table)})") from error
+            raise
+
+    def _binding(self, cache: RaggedKVCache, first: int, count: int, outputs: tuple[str, ...]) -> _Binding:
+        bindings = self._bindings.setdefault(cache, {})
+        tables = self._rotary.up_to(cache.capacity)
+        key = (first, count, outputs)  # an output of an earlier forward must not stay bound
+        binding = bindings.get(key)
+        if binding is None or binding.cache_version != cache.version or binding.tables[0] is not tables[0]:
+            if binding is not None:  # the buffers of the other bindings are gone too
+                bindings.clear()
+            binding = bindings[key] = self._bind(cache, first, count, tables)
+        return binding
+
+    def _bind(self, cache: RaggedKVCache, first: int, count: int, tables: tuple[torch.Tensor, torch.Tensor]) -> _Binding:
+        io = self._session.io_binding()
+        binding = _Binding(
+            io=io,
+            cache_version=cache.version,
+            ends=np.zeros(1 + count, np.int32),
+            logits_from=np.zeros(1, np.int64),
+            by_mask=np.zeros((), np.bool_),
+            tables=tables,
+        )
+        _bind_array(io, "last", binding.ends[1:])
+        _bind_array(io, "total", binding.ends[0, ...])
+        _bind_array(io, "by_mask", binding.by_mask)
+        if self._cuts_logits:
+            _bind_array(io, "logits_from", binding.logits_from)
+        _bind_tensor(io.bind_input, TABLE, self.table)
+        _bind_tensor(io.bind_input, "cos", tables[0])
+        _bind_tensor(io.bind_input, "sin", tables[1])
+        # The inputs of the masked form must be bound even when it is not used.
+        _bind_array(io, "positions", _UNUSED_INDEX[:, None])
+        _bind_array(io, "starts", _UNUSED_INDEX)
+        _bind_array(io, "mask", _UNUSED_MASK)
+        for index, state in enumerate(cache.buffers()):
+            for kind, buffer in (("key", state.keys), ("value", state.values)):
+                _bind_tensor(io.bind_input, f"past_{kind}_{index}", buffer[first : first + count])
+                for name in self._present:
+                    if name.endswith(f"present_{kind}_{index}"):
+                        _bind_tensor(io.bind_output, name, buffer[first : first + count])
+        return binding
+
+    def _bind_masks(self, io: Any, lengths: list[int], num_new: int, capacity: int) -> None:
+        """Bind the inputs of the masked form. NumPy makes them: torch's threads would compete with ONNX Runtime's."""
+        starts = np.array(lengths, np.int64)
+        positions = starts[:, None] + np.arange(num_new)
+        slots, at = np.arange(capacity), positions[:, None, :, None]
+        arrays = {"starts": starts, "positions": positions, "mask": np.where(slots > at, _LOWEST, _VISIBLE)}
+        if self._window is not None:
+            arrays["window_mask"] = np.where((slots > at) | (slots <= at - self._window), _LOWEST, _VISIBLE)
+        for name, array in arrays.items():
+            io.bind_cpu_input(name, array)
+
+
+def make_session(graph: GraphBuilder) -> onnxruntime.InferenceSession:
+    """A session of a graph with its weights, float32 on the CPU."""
+    options = session_options()
+    options.log_severity_level = 4  # errors are raised, so they need not be logged
+    values = [onnxruntime.OrtValue.ortvalue_from_numpy(weight.contiguous().numpy()) for weight in graph.initializers.values()]
+    options.add_external_initializers(list(graph.initializers), values)
+    return onnxruntime.InferenceSession(graph.model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def needs_mask(count: int, num_new: int, longest: int) -> bool:
+    """Whether rows need the masked form: the fast one takes several tokens per row only of one row, or of empty rows."""
+    return count > 1 and num_new > 1 and longest > 0
+
+
+def token_array(token_ids: Tokens) -> Array:
+    """Token ids in the form of a session; a `ValueError` for a tensor that is not int64."""
+    if isinstance(token_ids, list):
+        return np.array(token_ids, np.int64)
+    if token_ids.dtype != torch.int64:
+        raise ValueError(f"query_token_ids must be int64, got {token_ids.dtype}")
+    return token_ids.numpy()
+
+
+def _consecutive(rows: list[int]) -> Iterator[tuple[int, int]]:
+    """Cut a list of rows into runs `[begin, end)` of consecutive numbers, each a slice of the cache's buffers."""
+    begin = 0
+    for index in range(1, len(rows) + 1):
+        if index == len(rows) or rows[index] != rows[index - 1] + 1:
+            yield begin, index
+            begin = index
+
+
+def _bind_array(io: Any, name: str, array: Array) -> None:
+    """Bind an array to an input by its address; it must not be freed before the forward."""
+    io.bind_input(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
+
+
+def _bind_tensor(bind: Any, name: str, tensor: torch.Tensor) -> None:
+    """Bind a contiguous tensor, likewise."""
+    bind(name, "cpu", 0, _NUMPY_TYPES[tensor.dtype], tensor.shape, tensor.data_ptr())

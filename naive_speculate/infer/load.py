@@ -1,0 +1,223 @@
+"""Loads one language model, from the Hub, a local folder or a GGUF file, with the executor that suits it."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from safetensors import SafetensorError
+
+from naive_speculate.infer.damage import damaged_file
+from naive_speculate.infer.gguf.metadata import is_gguf
+from naive_speculate.infer.llama.model import LlamaLanguageModel
+from naive_speculate.infer.llama.stored import StoredLlama, read_llama, stored_dtype
+from naive_speculate.infer.llama.weights import is_supported
+from naive_speculate.infer.protocols import LanguageModel
+
+if TYPE_CHECKING:
+    from naive_speculate.infer.transformers_model import TransformersLanguageModel
+
+EXECUTORS = ("auto", "onnx", "torch", "transformers")
+_FAILURES = (
+    OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RuntimeError, ImportError, StrictDataclassError,
+    SafetensorError,
+)  # fmt: skip
+"""Exceptions of transformers for an unexpected folder."""
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """Where and how models are computed.
+
+    Attributes:
+        requested: The device as the user gave it; llama.cpp takes this one.
+        device: The device of torch.
+        dtype: As for `load_pair`.
+        executor: One of `EXECUTORS`.
+        by_llama_cpp: Whether llama.cpp computes GGUF files.
+    """
+
+    requested: str
+    device: torch.device
+    dtype: str
+    executor: str
+    by_llama_cpp: bool
+
+
+def check_executor(executor: str) -> None:
+    """Raise a `ValueError` for an unknown executor."""
+    if executor not in EXECUTORS:
+        raise ValueError(f"executor must be one of {', '.join(EXECUTORS)}, got {executor!r:.80}")
+
+
+def load_model(name: str, argument: str, options: LoadOptions, device_map: str | None = None) -> LanguageModel:
+    """Load a model.
+
+    Args:
+        name: Hub id, local folder or GGUF file.
+        argument: The argument that named it, for messages.
+        options: Where and how it is computed.
+        device_map: As for `load_pair`.
+
+    Raises:
+        ValueError: In one line, naming the argument and the fault.
+    """
+    if is_gguf(name):
+        return _load_gguf(argument, name, options, device_map)
+    device, dtype, executor = options.device, options.dtype, options.executor
+    if device_map is None and executor != "transformers" and (stored := _read_stored(argument, name, device, dtype)):
+        return LlamaLanguageModel.from_stored(stored, cast(Any, executor))
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    try:
+        config = AutoConfig.from_pretrained(name, trust_remote_code=False)
+        found = dtype_of(dtype, device, getattr(config, "dtype", None))
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            name,
+            dtype=found,
+            trust_remote_code=False,
+            use_safetensors=True,
+            device_map=device_map,
+            ignore_mismatched_sizes=True,  # `_check_complete` names them
+            output_loading_info=True,
+        )
+        model, report = loaded
+        _check_complete(report)
+    except _FAILURES as error:
+        raise load_error(argument, name, error) from None
+    if device_map is not None:  # its layers are placed already, and only transformers' own forward moves between devices
+        return wrap(model, "transformers" if executor == "auto" else executor)
+    return wrap(_moved(model, argument, name, device), executor)
+
+
+def wrap(model: Any, executor: str = "auto") -> LanguageModel:
+    """A loaded transformers model as a `LanguageModel`.
+
+    Args:
+        model: A transformers causal language model on its device.
+        executor: "auto" takes our fast implementation for the Llama family and transformers' own for all others; "onnx" and
+            "torch" are the two fast ones, "transformers" is its own.
+
+    Raises:
+        ValueError: If the executor is unknown or cannot run the model, the model's state cannot be rolled back, or its
+            logits with a cache differ from those of its own forward.
+    """
+    check_executor(executor)
+    if executor == "transformers":
+        return _probed(model)
+    obstacle = is_supported(model.config)
+    if executor == "auto" and obstacle is not None:
+        _log.info("%s runs in transformers: %s", model.name_or_path or type(model).__name__, obstacle)
+        return _probed(model)
+    return LlamaLanguageModel.from_transformers(model, cast(Any, executor))
+
+
+def device_of(device: str) -> torch.device:
+    """A device by name; "auto" is CUDA where there is one. A `ValueError` if it is not available."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(device)
+        torch.empty(0, device=found)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device={device!r} is not available: {_one_line(error)}") from None
+    return found
+
+
+def dtype_of(dtype: str, device: torch.device, stored: Any) -> torch.dtype:
+    """A dtype by name; "auto" is float32 on the CPU, elsewhere the dtype of the stored weights."""
+    if dtype == "auto":
+        if device.type == "cpu":
+            return torch.float32
+        return stored if isinstance(stored, torch.dtype) else torch.bfloat16
+    found = getattr(torch, dtype, None)
+    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+        raise ValueError(f"dtype must be 'auto' or a floating-point type such as 'float32' or 'bfloat16', got {dtype!r}")
+    return found
+
+
+def load_error(argument: str, name: str, error: Exception) -> ValueError:
+    """The error of a model that cannot be loaded, in one line."""
+    if name.startswith((".", "/", "~")) and not Path(name).exists():
+        return ValueError(f"{argument}={name!r}: there is no such {'file' if is_gguf(name) else 'folder'}")
+    damaged = None if is_gguf(name) else damaged_file(name)
+    return ValueError(f"{argument}={name!r} cannot be loaded: {damaged or _one_line(error)}")
+
+
+def _check_complete(report: Mapping[str, Any]) -> None:
+    """Raise a `ValueError` where the files lack weights or have them in other shapes; transformers would make them up."""
+    missing, misshapen = sorted(report["missing_keys"]), sorted(report["mismatched_keys"])
+    if missing:
+        raise ValueError(f"its safetensors files lack {missing[0]}" + (f" and {len(missing) - 1} more" if missing[1:] else ""))
+    if misshapen:
+        name, stored, wanted = misshapen[0]
+        raise ValueError(f"{name} is {list(stored)}, its configuration requires {list(wanted)}")
+
+
+def _read_stored(argument: str, name: str, device: torch.device, dtype: str) -> StoredLlama | None:
+    if (stored := stored_dtype(Path(name))) is None:
+        return None
+    try:
+        return read_llama(Path(name), device, dtype_of(dtype, device, stored))
+    except torch.OutOfMemoryError as error:
+        raise ValueError(f"{argument}={name!r} does not fit on {device}: {_one_line(error)}") from None
+
+
+def _load_gguf(argument: str, name: str, options: LoadOptions, device_map: str | None) -> LanguageModel:
+    if device_map is not None:
+        raise ValueError(f"device_map={device_map!r} is not for GGUF files, such as {argument}={name!r}")
+    try:
+        if options.by_llama_cpp:
+            from naive_speculate.infer.gguf.model import GgufLanguageModel  # llama-cpp-python is optional
+
+            return GgufLanguageModel(name, options.requested, options.dtype)
+        from naive_speculate.infer.gguf.weights import read_gguf_llama, unread_by_transformers
+
+        path, dtype = Path(name), dtype_of(options.dtype, options.device, None)
+        if options.executor != "transformers" and (stored := read_gguf_llama(path, options.device, dtype)) is not None:
+            return LlamaLanguageModel.from_stored(stored, cast(Any, options.executor))
+        if (reason := unread_by_transformers(path)) is not None:
+            raise ValueError(f"{reason}, which transformers does not read: pip install 'naive-speculate[gguf]'")
+        return wrap(_moved(_from_gguf(path, dtype), argument, name, options.device), "transformers")
+    except (*_FAILURES, MemoryError) as error:
+        raise load_error(argument, name, error) from None
+
+
+def _from_gguf(path: Path, dtype: torch.dtype) -> Any:
+    """The model of a file, read by transformers; a `ValueError` if weights are missing."""
+    from transformers import AutoModelForCausalLM
+
+    loaded: Any = AutoModelForCausalLM.from_pretrained(
+        str(path.parent), gguf_file=path.name, dtype=dtype, output_loading_info=True
+    )
+    model, report = loaded
+    if missing := sorted(report["missing_keys"]):
+        raise ValueError(f"transformers finds no {missing[0]} in it: pip install 'naive-speculate[gguf]'")
+    model.config._name_or_path = model.name_or_path = str(path)
+    return model
+
+
+def _moved(model: Any, argument: str, name: str, device: torch.device) -> Any:
+    try:
+        return model.to(device)
+    except torch.OutOfMemoryError as error:
+        raise ValueError(f"{argument}={name!r} does not fit on {device}: {_one_line(error)}") from None
+
+
+def _probed(model: Any) -> "TransformersLanguageModel":
+    from naive_speculate.infer.transformers_model import TransformersLanguageModel
+
+    language_model = TransformersLanguageModel(model)
+    if model.device.type != "cuda" or torch.cuda.is_initialized():  # a server that forks must not initialise CUDA before
+        language_model.probe()
+    return language_model
+
+
+def _one_line(error: Exception) -> str:
+    if isinstance(error, KeyError):
+        return f"{error.args[0]} is missing"
+    return " ".join(str(error).split())[:300]
