@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import torch
 
+from naive_speculate.infer.arrays import as_tensor
 from naive_speculate.infer.device import Tokens, num_new, tokens_on
 from naive_speculate.infer.forward import forward, forward_with_features
 from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.infer.plain import PlainModel, as_batch_model
 from naive_speculate.infer.protocols import BatchCache, LanguageModel
-from naive_speculate.sampling.arrays import Numbers, as_tensor
 
 PREFILL_CHUNK = 512
 """Prompt tokens a forward, so that a long prompt can be cancelled and needs bounded memory."""
@@ -51,7 +51,7 @@ class Chunk(NamedTuple):
 
     places: list[int]
     starts: list[int]
-    features: list[Numbers]
+    features: list[torch.Tensor]
 
 
 class SlotPool:
@@ -136,7 +136,7 @@ class SlotPool:
         Raises:
             ValueError: If the model does not keep to what `LanguageModel.forward` promises.
         """
-        return as_tensor(self.compute(view, query, (), lengths, num_logits)[0])
+        return self.compute(view, query, (), lengths, num_logits)[0]
 
     def compute(
         self,
@@ -145,9 +145,8 @@ class SlotPool:
         layers: Sequence[int],
         lengths: Sequence[int] | None = None,
         num_logits: int | None = None,
-    ) -> tuple[Numbers, Numbers | None]:
-        """As `forward`, and the hidden states of some layers (see `BatchLanguageModel.forward`), with numbers as whoever
-        computed them has them.
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """As `forward`, and the hidden states of some layers (see `BatchLanguageModel.forward`).
 
         Returns:
             tuple: Logits of every position or the last `num_logits`, and features, shape `[rows, num_query_tokens,
@@ -158,7 +157,8 @@ class SlotPool:
         """
         if self._ours:
             assert isinstance(self.model, LlamaLanguageModel)
-            return self.model.compute(query, view, num_logits or num_new(query), layers)
+            logits, features = self.model.compute(query, view, num_logits or num_new(query), layers)
+            return as_tensor(logits), None if features is None else as_tensor(features)
         tokens = tokens_on(self.model.device, query)
         if layers:
             return forward_with_features(self.model, tokens, view, layers, num_logits)

@@ -6,13 +6,13 @@ import numpy as np
 import torch
 from onnx import TensorProto, helper
 
+from naive_speculate.infer.arrays import Array, Numbers, as_numpy
 from naive_speculate.infer.device import Tokens
 from naive_speculate.infer.head.weights import HeadWeights
 from naive_speculate.infer.llama.onnx import MAX_WINDOWED, OnnxSession, Windows, make_session, token_array
 from naive_speculate.infer.llama.onnx_graph import GraphBuilder, has_fast_form, residual
 from naive_speculate.infer.llama.weights import LlamaShape, RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows
-from naive_speculate.sampling.arrays import Array, Numbers, as_numpy
 
 
 class HeadGraph(GraphBuilder):

@@ -3,11 +3,12 @@
 import importlib.metadata
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 import torch
 from packaging.version import Version
 
+from naive_speculate.infer.arrays import Numbers, as_tensor
 from naive_speculate.infer.device import Tokens, num_new, tokens_on
 from naive_speculate.infer.forward import check_layers, check_query
 from naive_speculate.infer.llama.cuda_graphs import GraphLlama
@@ -17,7 +18,6 @@ from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, Rotary
 from naive_speculate.infer.protocols import KVCache, KVState
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
 from naive_speculate.infer.threads import computes_beside_torch, one_torch_thread
-from naive_speculate.sampling.arrays import Array, Numbers, as_tensor
 
 if TYPE_CHECKING:  # its import takes longer than loading a small model
     from transformers import PreTrainedModel
@@ -219,9 +219,9 @@ class LlamaLanguageModel:
         rows: CacheRows,
         k: int,
         vocab_size: int,
-        race: tuple[Numbers, Numbers] | None = None,
+        race: tuple[torch.Tensor, torch.Tensor] | None = None,
         with_probs: bool = False,
-    ) -> tuple[Array, Array | None] | None:
+    ) -> tuple[torch.Tensor, torch.Tensor | None] | None:
         """Choose k tokens, one after the other, in one call, as far as the executor can; see `OnnxLlama.draft`.
 
         Returns:
@@ -232,9 +232,9 @@ class LlamaLanguageModel:
             return None
         if rows.cache.filled_by is not forward:  # nothing of this model is in there yet
             return None
-        found = forward.draft(query, rows, k, vocab_size, race, with_probs)  # type: ignore[attr-defined]
+        drafts, probs = forward.draft(query, rows, k, vocab_size, race, with_probs)  # type: ignore[attr-defined]
         rows.advance(num_new(query) + k - 1)
-        return cast(tuple[Array, Array | None], found)
+        return as_tensor(drafts), None if probs is None else as_tensor(probs)
 
 
 def _choose(executor: str, device: torch.device, dtype: torch.dtype) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 import onnxruntime
 import torch
 
+from naive_speculate.infer.arrays import Array, Numbers, as_numpy
 from naive_speculate.infer.device import Tokens
 from naive_speculate.infer.llama.onnx_binding import Binding, bind_array, bind_input, bind_output, bind_output_array
 from naive_speculate.infer.llama.onnx_graph import TABLE, GraphBuilder, LlamaGraph, has_fast_form, residual
@@ -22,7 +23,6 @@ from naive_speculate.infer.llama.onnx_window import WindowGraph
 from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, RotaryTable
 from naive_speculate.infer.memory import on_disk
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
-from naive_speculate.sampling.arrays import Array, Numbers, as_numpy
 
 _LOWEST = np.finfo(np.float32).min
 _SEEN = np.float32(0)

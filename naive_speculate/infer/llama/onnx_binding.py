@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from naive_speculate.sampling.arrays import Array
+from naive_speculate.infer.arrays import Array
 
 HELD_BYTES = 2**20
 """Largest array, in bytes, that a binding keeps to copy a forward's own from or to. To bind costs about as much as to copy 100
