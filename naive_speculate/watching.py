@@ -20,7 +20,7 @@ from naive_speculate.events.event import FinishReason, TopTokens
 from naive_speculate.events.record import Outcome, RunInfo, StepRecord
 from naive_speculate.events.trace import Trace
 from naive_speculate.sampling.params import SamplingParams
-from naive_speculate.speculate.record import TOP_TOKENS
+from naive_speculate.speculate.observe import TOP_TOKENS
 from naive_speculate.speculate.rules import overlap
 from naive_speculate.text import TextStream, Vocabulary
 

@@ -8,9 +8,6 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from naive_speculate.sampling.argmax import argmax
-from naive_speculate.sampling.arrays import Array, as_numpy
-
 _LEAST = 1e-30
 
 
@@ -64,24 +61,23 @@ class SeededRandom:
         """An index drawn with these probabilities; see `RandomSource.categorical`."""
         if self._noise is None:
             noise = torch.empty_like(probs).exponential_(generator=self._generator)
-            return argmax(probs / noise.clamp_min_(_LEAST))
-        runners = as_numpy(probs)
-        return torch.from_numpy(np.asarray(winner(runners, self.noise(1, len(runners))[0])))
+            return (probs / noise.clamp_min_(_LEAST)).argmax()
+        return winner(probs, self.noise(1, len(probs))[0])
 
     @property
     def on_cpu(self) -> bool:
         """Whether `noise` is what decides its draws."""
         return self._noise is not None
 
-    def noise(self, count: int, vocab_size: int) -> Array:
-        """The random numbers of the next `count` categorical draws, for somebody who runs the races elsewhere.
+    def noise(self, count: int, vocab_size: int) -> torch.Tensor:
+        """The random numbers of the next `count` categorical draws, for races that are run elsewhere.
 
         Returns:
-            np.ndarray: Shape `[count, num_noises(vocab_size)]`; of each draw first the numbers for its blocks, then those for
-                their members.
+            torch.Tensor: float64, shape `[count, num_noises(vocab_size)]`; of each draw first the numbers for its blocks, then
+                those for their members.
         """
         assert self._noise is not None
-        return np.maximum(self._noise.standard_exponential((count, num_noises(vocab_size))), _LEAST)
+        return torch.from_numpy(self._noise.standard_exponential((count, num_noises(vocab_size)))).clamp_min_(_LEAST)
 
     @cached_property
     def _generator(self) -> torch.Generator:
@@ -103,13 +99,13 @@ class SeededRandom:
             self._noise.bit_generator.state = noise
 
 
-def winner(runners: Array, noise: Array) -> int:
-    """Who wins the race of these probabilities, shape `[vocab_size]`, with a draw's numbers of `SeededRandom.noise`."""
+def winner(runners: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+    """The winner of the race of these probabilities, shape `[vocab_size]`, with one draw's numbers of `SeededRandom.noise`."""
     size = math.isqrt(len(runners))
-    blocks = np.add.reduceat(runners, np.arange(0, len(runners), size), dtype=np.float64)
-    block = int((blocks / noise[: len(blocks)]).argmax())
-    members = runners[block * size : (block + 1) * size]
-    return block * size + int((members / noise[len(blocks) :][: len(members)]).argmax())
+    count = math.ceil(len(runners) / size)
+    blocks = torch.nn.functional.pad(runners, (0, count * size - len(runners))).view(count, size)
+    block = (blocks.sum(dim=1, dtype=torch.float64) / noise[:count]).argmax()
+    return block * size + (blocks[block] / noise[count:]).argmax()
 
 
 def num_noises(vocab_size: int) -> int:

@@ -5,8 +5,6 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
-from naive_speculate.sampling.argmax import argmax
-
 
 class SampleStrategy(StrEnum):
     """The two plain ways to choose a token: the most probable one, or a draw from the softmax."""
@@ -49,10 +47,10 @@ def choose(logits: torch.Tensor, strategy: SampleStrategy | TokenSampler) -> tor
         ValueError: If the strategy is neither.
     """
     if strategy == SampleStrategy.GREEDY:
-        return argmax(logits)
+        return logits.argmax(dim=-1)
     if strategy == SampleStrategy.RANDOM:
         noise = torch.empty_like(logits, dtype=torch.float32).exponential_()
-        return argmax(logits.float() - noise.log())
+        return (logits.float() - noise.log()).argmax(dim=-1)
     sample = getattr(strategy, "sample", None)  # asking `isinstance` of a protocol takes long in every forward
     if callable(sample):
         return sample(logits)

@@ -16,7 +16,7 @@ from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.serving.protocol import ANONYMOUS, STOPPING, Deliver, Load, Reader, Request, Unavailable, entered
 from naive_speculate.serving.requests import MAX_ROWS, OUT_OF_MEMORY, about, explain, prepare
 from naive_speculate.serving.sharing import by_turns, one_too_many
-from naive_speculate.speculate.batch import Batch
+from naive_speculate.speculate.batch import Batch, PartialStepError, Records
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.run import Run
 from naive_speculate.speculate.sequence import CancelFlag, SequenceState
@@ -208,8 +208,7 @@ class LocalEngine:
             untidy = True
             for job in joining:
                 self._begin(job, batch)
-            records: dict[SequenceState, StepRecord] = {}
-            self._step(batch, [row for job in stepped for row in job.run.going_on], records)
+            records = self._step(batch, [row for job in stepped for row in job.run.going_on])
             events = [_events(job.run, records) for job in stepped]
             batch.release(row for job in stepped for row in job.run.rows if row.ended)
             with self._changed:  # before delivery: a reader of a run's end finds its rows free
@@ -300,12 +299,14 @@ class LocalEngine:
         else:
             job.deliver(job.run.started())
 
-    def _step(self, batch: Batch, rows: list[SequenceState], records: dict[SequenceState, StepRecord]) -> None:
+    def _step(self, batch: Batch, rows: list[SequenceState]) -> Records:
         """Step the rows; on failure step the unfinished ones in halves, and end a row that fails alone."""
         saved = {row: row.save() for row in rows}
+        records: dict[SequenceState, StepRecord] = {}
         try:
-            batch.step(rows, records)
-            return
+            return batch.step(rows)
+        except PartialStepError as error:
+            records, failure = dict(error.records), error.cause
         except Exception as error:
             failure = error
         batch.rewind(rows)
@@ -314,11 +315,12 @@ class LocalEngine:
             for row in again:
                 row.end(FinishReason.ERROR, explain(failure))
             self._broken = self._broken or (bool(again) and not self._works())
-            return
+            return records
         half = (len(again) + 1) // 2
         for part in (again[:half], again[half:]):
             if part:
-                self._step(batch, part, records)
+                records |= self._step(batch, part)
+        return records
 
     def _works(self) -> bool:
         """Whether decoding still works, that is, the device is not lost; a lack of memory does not count."""

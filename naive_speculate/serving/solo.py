@@ -14,15 +14,15 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from naive_speculate.events.event import Event, FinishReason
-from naive_speculate.events.record import StepRecord
 from naive_speculate.sampling.random_source import fresh_seed
 from naive_speculate.serving.delivered import DeliveredEvents
 from naive_speculate.serving.delivery import pump
 from naive_speculate.serving.protocol import ANONYMOUS, STOPPING, Deliver, Load, Reader, Request, Unavailable
 from naive_speculate.serving.requests import MAX_ROWS, about, explain, prepare
+from naive_speculate.speculate.batch import PartialStepError
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.run import Run
-from naive_speculate.speculate.sequence import CancelFlag, SequenceState
+from naive_speculate.speculate.sequence import CancelFlag
 
 Decode = Callable[[Request, str], Iterator[list[Event]]]
 """Decodes a request while the file of that path exists. Its exceptions are reported to the visitor."""
@@ -145,17 +145,15 @@ def _rest(run: Run, delivered: DeliveredEvents, reason: FinishReason, message: s
 
 def _decode(decoder: SpeculativeDecoder, request: Request, cancel: CancelFlag, max_rows: int) -> Iterator[list[Event]]:
     run, batch = prepare(decoder, request, cancel, max_rows), decoder.new_batch()
-    records: dict[SequenceState, StepRecord] = {}
     batch.admit(run.rows)
     try:
         yield run.started()
         while not run.over:
-            batch.step(run.rows, records)
-            finished = dict(records)
-            records.clear()
-            if events := run.tell(finished):
+            if events := run.tell(batch.step(run.rows)):
                 yield events
+    except PartialStepError as error:
+        yield run.tell(error.records) + run.end(FinishReason.ERROR, explain(error.cause))
     except Exception as error:
-        yield run.tell(records) + run.end(FinishReason.ERROR, explain(error))
+        yield run.end(FinishReason.ERROR, explain(error))
     finally:  # also if the host closes this generator
         batch.release(run.rows)

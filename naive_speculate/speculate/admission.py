@@ -107,7 +107,7 @@ class Admission:
         }
         drafting = drafter_for(drafter, self.pair) if window_size != 0 else None
         pipelines = [self._pipeline(params, token_ids, stops) for _ in range(params.num_sequences)]
-        if drafting is None or not (drafting.several_a_call and pipelines[0].tempers_only):
+        if drafting is None or not (drafting.drafts_windows and pipelines[0].tempers_only):
             costs = replace(costs, call=None)  # the host looks at every draft, so that each is a call
         texts, costs_told = self.vocabulary.texts(token_ids), costs.to_dict() if window_size is None else None
         translation = self.pair.translation if drafting in (TranslatedDrafter, TranslatedGivenDrafter) else None

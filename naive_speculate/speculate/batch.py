@@ -1,87 +1,197 @@
-"""The one life cycle of rows: admitted, prefilled in chunks, stepped, released. All who decode drive it."""
+"""Where rows live, and their one life cycle: admitted, prefilled in chunks, stepped, released."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 
 import torch
 
 from naive_speculate.events.event import FinishReason
 from naive_speculate.events.record import StepRecord
+from naive_speculate.infer import slots
+from naive_speculate.infer.device import on_device, to_lists
+from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.infer.threads import computes_beside_torch, one_torch_thread
 from naive_speculate.pair import ModelPair
+from naive_speculate.speculate.draft import OWN_DRAFTERS, BatchDrafter, Proposal, check_proposal, drafter_for, merge
 from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
+from naive_speculate.speculate.observe import logprob_entries, observe, raw_logprobs
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.step import step
-from naive_speculate.speculate.workspace import Workspace
+from naive_speculate.speculate.stopwatch import Stopwatch
 from naive_speculate.text import Vocabulary
+
+Records = Mapping[SequenceState, StepRecord]
+
+
+class PartialStepError(Exception):
+    """A step failed after it was committed for some rows.
+
+    Attributes:
+        records: What the step did to those rows.
+        cause: The failure.
+    """
+
+    def __init__(self, records: Records, cause: Exception) -> None:
+        super().__init__(f"the step was committed for {len(records)} rows only: {cause}")
+        self.records, self.cause = records, cause
 
 
 class Batch:
-    """Rows that are decoded together and come and go between steps.
+    """Rows that are decoded together and come and go between steps: their slots in the target's cache, and their drafters.
 
     Not for several threads at once; the models may be shared.
+
+    Attributes:
+        target: The target and its cache.
+        slots: Each row's slot in it.
+        drafters: By name, those of the rows so far.
+        drafter_of: Each row's drafter; rows that are decoded plainly have none.
     """
 
     def __init__(self, pair: ModelPair, vocabulary: Vocabulary, earlier: EarlierOutputs | None = None) -> None:
-        self.workspace = Workspace(pair, vocabulary, earlier)
-        self._source_of: dict[SequenceState, SequenceState] = {}  # who takes a prompt in for whom
+        self.pair = pair
+        self.vocabulary = vocabulary
+        self.vocab_size = pair.vocab_size
+        self.earlier = earlier
+        self.target = SlotPool(pair.target)
+        self.device = self.target.model.device
+        self.slots: dict[SequenceState, Slot] = {}
+        self.drafters: dict[str, BatchDrafter] = {}
+        self.drafter_of: dict[SequenceState, BatchDrafter] = {}
+        self._source_of: dict[SequenceState, SequenceState] = {}  # row → row whose prefill it copies
+        self._checked: set[SequenceState] = set()  # rows of registered drafters, once a whole proposal was checked
+        self._watch = Stopwatch(self.device)
         self._beside_torch = computes_beside_torch(pair.target)
 
-    @torch.no_grad()  # models of others may have parameters that want gradients
+    @torch.no_grad()  # parameters of other people's models may require gradients
     def admit(self, rows: Sequence[SequenceState]) -> None:
-        """Give rows of one prompt their places: all or, if that fails, none. The first takes the prompt in for all."""
-        self.workspace.allocate(rows)
+        """Add rows of one prompt: all or, if that fails, none. The first row's prefill serves all."""
+        try:
+            for row in rows:
+                self.slots[row] = self.target.allocate()
+                if row.window.drafts:
+                    drafter = self._drafter(row.drafter)
+                    drafter.admit(row)
+                    self.drafter_of[row] = drafter
+        except Exception:
+            self.release(rows)
+            raise
         if len(rows) > 1 and len(rows[0].token_ids) > 1 and rows[0].room > 0:
             self._source_of |= dict.fromkeys(rows[1:], rows[0])
 
     def release(self, rows: Iterable[SequenceState]) -> None:
-        """Free rows' places; rows without one are left alone."""
-        rows = list(rows)
-        self.workspace.free(rows)
+        """Remove rows; those that are not of this batch are left alone."""
         for row in rows:
             self._source_of.pop(row, None)
+            self._checked.discard(row)
+            if row in self.slots:
+                self.target.free(self.slots.pop(row))
+            if row in self.drafter_of:
+                self._call_drafter([row], partial(self.drafter_of.pop(row).release, row))
 
-    def step(
-        self, rows: Iterable[SequenceState], records: dict[SequenceState, StepRecord] | None = None
-    ) -> dict[SequenceState, StepRecord]:
+    def step(self, rows: Iterable[SequenceState]) -> dict[SequenceState, StepRecord]:
         """Make one speculative step for every row that goes on.
 
-        Rows that were cancelled or have no room left end without a step. A long prompt is first taken in, a chunk a call, so
-        that it does not hold up the rows beside it.
+        Rows that were cancelled or have no room left end without a step. A long prompt is prefilled first, one chunk per call:
+        it delays other rows by one chunk per step.
 
         Args:
             rows: Any rows of this batch.
-            records: Filled row by row, which tells how far a step came that failed; by default a new dict.
 
         Returns:
             dict: What happened to each row that was stepped.
 
         Raises:
             ValueError: If a row is not of this batch.
+            PartialStepError: If the step failed after it was committed for some rows. Any other failure is raised as it is, and
+                no row was committed. After both, `rewind` rolls back.
         """
-        records = {} if records is None else records
-        self.workspace.watch.begin()
+        self._watch.begin()
         grads = torch.no_grad() if torch.is_grad_enabled() else nullcontext()
         threads = one_torch_thread() if self._beside_torch and torch.get_num_threads() > 1 else nullcontext()
         with grads, threads:
             ready = going_on = self._going_on(rows)
-            if not all(map(self.workspace.is_ready, going_on)):
-                ready = self._prefill(going_on)
-                ready = self._going_on(ready)  # while a long prompt was taken in, somebody may have cancelled
-            if ready:
-                step(self.workspace, self.workspace.in_order(ready), records)
-        return records
+            if not all(map(self._is_ready, going_on)):
+                ready = self._going_on(self._prefilled(going_on))  # a row may have been cancelled meanwhile
+            return self._step(self._in_order(ready)) if ready else {}
 
     @torch.no_grad()
     def rewind(self, rows: Sequence[SequenceState]) -> None:
-        """After a step that failed: roll the caches back to what is committed."""
-        self.workspace.rewind(rows)
+        """After a failed step: roll caches and drafters back to what is committed."""
+        for row in rows:
+            self.slots[row].keep(len(row.token_ids) - 1)
+        for row in rows:
+            if row in self.drafter_of:
+                self._call_drafter([row], partial(self.drafter_of[row].rewind, [row]))
+
+    def propose(self, rows: Sequence[SequenceState]) -> Proposal:
+        """Let each row's drafter propose; rows with nothing to draft get an empty window."""
+        self._watch.draft()
+        groups: dict[BatchDrafter | None, list[int]] = {}
+        limits = []
+        for index, row in enumerate(rows):
+            drafter = self.drafter_of.get(row)
+            limits.append(0 if drafter is None else min(row.window.max_drafts(), drafter.room(row)))
+            groups.setdefault(drafter if limits[index] > 0 else None, []).append(index)
+        parts = [
+            self._propose_by_drafter(drafter, [rows[index] for index in members], [limits[index] for index in members])
+            for drafter, members in groups.items()
+        ]
+        return parts[0] if len(parts) == 1 else merge(parts, list(groups.values()), self.vocab_size)
+
+    def score(self, rows: Sequence[SequenceState], draft: Proposal) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """One forward of the target over each row's last token and its drafts.
+
+        Args:
+            rows: Prefilled rows, in the order of their slots.
+            draft: Their windows.
+
+        Returns:
+            tuple: Logits, shape `[batch_size, k + 1, vocab_size]`; index i judges draft i, the last gives the bonus token. And
+                features: the hidden states there of all layers that the rows' drafters need, concatenated, shape
+                `[batch_size, k + 1, number of layers * hidden_size]`; None where no drafter needs any.
+        """
+        self._watch.verify()
+        view = self.target.view([self.slots[row] for row in rows])
+        query = torch.cat([on_device([[row.token_ids[-1]] for row in rows], self.device), draft.token_ids], dim=1)
+        logits, features = self.target.compute(view, query, self._layers(rows), [1 + length for length in draft.lengths])
+        return logits[..., : self.vocab_size], features
+
+    def _step(self, rows: list[SequenceState]) -> dict[SequenceState, StepRecord]:
+        happened = step(self, rows)
+        outcomes = observe(rows, happened, self.vocabulary)
+        seconds, records = self._watch.stop(), dict[SequenceState, StepRecord]()
+        try:
+            for row, outcome in zip(rows, outcomes, strict=True):
+                outcome.draft_seconds, outcome.verify_seconds, outcome.total_seconds = seconds
+                records[row] = row.commit(outcome)  # prefix + x₁ … x_n + t, up to where the sequence ends
+        except Exception as error:
+            if records:
+                raise PartialStepError(records, error) from error
+            raise
+        finally:
+            self._commit(rows, records, happened.features)
+        return records
+
+    def _commit(self, rows: Sequence[SequenceState], records: Records, features: torch.Tensor | None) -> None:
+        """Roll the target's cache back to what is committed, and let the drafters follow."""
+        for row in rows:
+            self.slots[row].keep(len(row.token_ids) - 1)
+        for drafter in self.drafters.values():
+            members = [index for index, row in enumerate(rows) if row in records and self.drafter_of.get(row) is drafter]
+            if members:
+                own, seen = [rows[index] for index in members], None
+                if features is not None and drafter.layers:
+                    seen = features if len(members) == len(rows) else features[on_device(members, features.device)]
+                    seen = self._own_layers(drafter, rows, seen)
+                self._call_drafter(own, partial(drafter.commit, own, [records[row] for row in own], seen))
 
     def _going_on(self, rows: Iterable[SequenceState]) -> list[SequenceState]:
         """End rows that were cancelled or have no room; returns those that go on."""
         going_on = []
         for row in rows:
-            if row not in self.workspace:
+            if row not in self.slots:
                 raise ValueError("rows must have been admitted to this batch to be stepped in it")
             if row.ended:
                 continue
@@ -93,19 +203,126 @@ class Batch:
                 going_on.append(row)
         return going_on
 
-    def _prefill(self, rows: list[SequenceState]) -> list[SequenceState]:
-        """Take in a chunk of each prompt that is not in the caches yet; returns the rows that can be stepped.
+    def _in_order(self, rows: Sequence[SequenceState]) -> list[SequenceState]:
+        """The rows in the order of their slots, which are first moved together, so that a forward covers one slice."""
+        if len(rows) < 2:
+            return list(rows)
+        self.target.pack([self.slots[row] for row in rows])
+        return sorted(rows, key=lambda row: self.slots[row].row)
 
-        A long prompt thus keeps the rows beside it waiting for one chunk a step.
-        """
-        is_ready = self.workspace.is_ready
-        waiting = [row for row in rows if not is_ready(row)]
+    def _is_ready(self, row: SequenceState) -> bool:
+        """Whether the caches hold everything that a step of this row needs."""
+        if row.wants_prompt_logprobs or self.slots[row].num_tokens < len(row.token_ids) - 1:
+            return False
+        drafter = self.drafter_of.get(row)
+        return drafter is None or drafter.room(row) <= 0 or drafter.ready(row)
+
+    def _prefilled(self, rows: list[SequenceState]) -> list[SequenceState]:
+        """Prefill a chunk of each prompt that is not in the caches yet; returns the rows that can be stepped."""
+        waiting = [row for row in rows if not self._is_ready(row)]
         sources = {row: source for row in waiting if (source := self._source_of.get(row)) and source in rows}
         alone = [row for row in waiting if row not in sources]
-        self.workspace.prefill(alone)
-        forked = [row for row, source in sources.items() if is_ready(source)]
+        self._prefill(alone)
+        forked = [row for row, source in sources.items() if self._is_ready(source)]
         for row in forked:
-            self.workspace.fork(row, sources[row])
+            self._fork(row, sources[row])
         for row in (*alone, *forked):
             self._source_of.pop(row, None)
-        return [row for row in rows if is_ready(row)]
+        return [row for row in rows if self._is_ready(row)]
+
+    def _prefill(self, rows: Sequence[SequenceState]) -> None:
+        """Prefill the next chunk of each row, with the log-probabilities of its prompt where they are asked for."""
+        rows = self._in_order(rows)
+        rest = []
+        for row in rows:
+            if row.wants_prompt_logprobs:
+                self._prefill_with_logprobs(row)
+            else:
+                rest.append(row)
+        chunk = self.target.feed([self.slots[row] for row in rest], [row.token_ids for row in rest], self._layers(rest))
+        if chunk is not None and chunk.features:
+            self._send_features([rest[index] for index in chunk.places], rest, chunk.starts, chunk.features)
+        for drafter in self.drafters.values():
+            if drafting := [row for row in rows if self.drafter_of.get(row) is drafter and drafter.room(row) > 0]:
+                drafter.prefill(drafting)
+
+    def _prefill_with_logprobs(self, row: SequenceState) -> None:
+        """Prefill the prompt's next chunk and collect the log-probabilities of the tokens that follow its positions."""
+        prompt, slot = row.prompt_token_ids, self.slots[row]
+        found = row.prompt_logprobs or [None]  # nothing predicts the first token
+        known = len(found) - 1
+        slot.keep(known)
+        if chunk := prompt[known:-1][: slots.PREFILL_CHUNK]:
+            logits, features = self.target.compute(self.target.view([slot]), [chunk], self._layers([row]))
+            following = on_device(prompt[known + 1 : known + 1 + len(chunk)], logits.device)
+            scores = raw_logprobs(logits[0, :, : self.vocab_size], following, row.params.prompt_logprobs or 0)
+            found += logprob_entries(to_lists(*scores), self.vocabulary)
+            if features is not None:
+                self._send_features([row], [row], [known], [features[0]])
+        row.prompt_logprobs = found
+
+    def _fork(self, row: SequenceState, source: SequenceState) -> None:
+        """Copy the prefill of another row with the same prompt."""
+        row.prompt_logprobs = source.prompt_logprobs
+        self.slots[row].copy_from(self.slots[source])
+        self.slots[row].keep(len(row.token_ids) - 1)
+        drafter = self.drafter_of.get(row)
+        if drafter is not None and drafter is self.drafter_of.get(source):
+            drafter.fork(row, source)
+
+    def _drafter(self, name: str) -> BatchDrafter:
+        if name not in self.drafters:
+            self.drafters[name] = drafter_for(name, self.pair)(self.pair, self.vocab_size, self.device)
+            self.drafters[name].earlier = self.earlier
+        return self.drafters[name]
+
+    def _propose_by_drafter(self, drafter: BatchDrafter | None, rows: list[SequenceState], limits: list[int]) -> Proposal:
+        """The proposal of one drafter, checked where it is not of this package."""
+        if drafter is None:
+            return Proposal.empty(len(rows), self.device)
+        proposal = drafter.propose(rows, limits)
+        if type(drafter) not in OWN_DRAFTERS:
+            proposing = {row for row, length in zip(rows, proposal.lengths, strict=False) if length > 0}
+            whole = len(proposal.lengths) != len(rows) or not proposing <= self._checked
+            check_proposal(rows[0].drafter, proposal, rows, limits, self.vocab_size, whole)
+            self._checked |= proposing
+        return proposal
+
+    @staticmethod
+    def _call_drafter(rows: Sequence[SequenceState], call: Callable[[], None]) -> None:
+        """Call a drafter, which may be other people's code; where that fails, the rows that it no longer follows end."""
+        try:
+            call()
+        except Exception as error:
+            for row in rows:
+                if not row.ended:
+                    row.end(FinishReason.ERROR, f"drafter {row.drafter!r} failed: {type(error).__name__}: {error}")
+
+    def _send_features(
+        self,
+        prefilled: Sequence[SequenceState],
+        rows: Sequence[SequenceState],
+        starts: list[int],
+        features: Sequence[torch.Tensor],
+    ) -> None:
+        """Send the hidden states of prefilled chunks to the drafters that need them; `rows` are those whose drafters' layers
+        were computed."""
+        for drafter in self.drafters.values():
+            members = [index for index, row in enumerate(prefilled) if self.drafter_of.get(row) is drafter]
+            if members and drafter.layers:
+                own = [prefilled[index] for index in members]
+                seen = [self._own_layers(drafter, rows, features[index]) for index in members]
+                self._call_drafter(own, partial(drafter.observe, own, [starts[index] for index in members], seen))
+
+    def _own_layers(self, drafter: BatchDrafter, rows: Sequence[SequenceState], features: torch.Tensor) -> torch.Tensor:
+        """A drafter's own layers of those that the rows' drafters need."""
+        layers = self._layers(rows)
+        if list(drafter.layers) == layers:
+            return features
+        by_layer = features.chunk(len(layers), dim=-1)
+        return torch.cat([by_layer[layers.index(layer)] for layer in drafter.layers], dim=-1)
+
+    def _layers(self, rows: Sequence[SequenceState]) -> list[int]:
+        """The target's layers that the rows' drafters need."""
+        drafters = {drafter for row in rows if (drafter := self.drafter_of.get(row)) is not None}
+        return sorted({layer for drafter in drafters for layer in drafter.layers})

@@ -7,16 +7,15 @@ from typing import Any, overload
 import torch
 
 from naive_speculate.events.event import Event, FinishReason
-from naive_speculate.events.record import StepRecord
 from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.admission import Admission, MakeRandom
-from naive_speculate.speculate.batch import Batch
+from naive_speculate.speculate.batch import Batch, PartialStepError
 from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
 from naive_speculate.speculate.request import Prompt, Request, as_requests
 from naive_speculate.speculate.result import GenerationResult, collect
 from naive_speculate.speculate.run import Run
-from naive_speculate.speculate.sequence import CancelFlag, Detail, SequenceState
+from naive_speculate.speculate.sequence import CancelFlag, Detail
 from naive_speculate.speculate.verify import VerifyStrategy
 
 
@@ -145,6 +144,8 @@ class SpeculativeDecoder:
                     records = batch.step(going_on)
                     events += [event for run in runs for event in run.tell(records)]
                     batch.release(row for row in going_on if row.ended)
+        except PartialStepError as error:
+            raise error.cause from None
         finally:
             batch.release(row for run in runs for row in run.rows)
         results = collect(runs, events)
@@ -166,17 +167,13 @@ class SpeculativeDecoder:
         return Batch(self.pair, self.admission.vocabulary, self.earlier)
 
     def _stream(self, run: Run) -> Iterator[Event]:
-        batch, records = self.new_batch(), dict[SequenceState, StepRecord]()
+        batch = self.new_batch()
         try:
             batch.admit(run.rows)
             yield from run.started()
             while not run.over:
-                batch.step(run.rows, records)
-                made = dict(records)
-                records.clear()
-                yield from run.tell(made)
-        except Exception as error:
-            yield from run.tell(records)
+                yield from run.tell(batch.step(run.rows))
+        except Exception as error:  # of the run's one row, nothing was committed in the step that failed
             yield from run.end(FinishReason.ERROR, f"{type(error).__name__}: {error}")
             raise
         finally:

@@ -1,32 +1,61 @@
 """Speculative decoding: one step of Algorithm 1 of Leviathan et al. 2023 (arXiv 2211.17192), for a batch."""
 
 from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
-from naive_speculate.events.record import StepRecord
-from naive_speculate.speculate.judge import distributions, draw, judge, uniforms
-from naive_speculate.speculate.record import to_host
+import torch
+
+from naive_speculate.speculate.draft.proposal import Proposal
+from naive_speculate.speculate.judge import Distributions, distributions, draw, judge, uniforms
+from naive_speculate.speculate.rules import Verdict
 from naive_speculate.speculate.sequence import SequenceState
-from naive_speculate.speculate.workspace import Workspace
 
 
-def step(workspace: Workspace, rows: Sequence[SequenceState], records: dict[SequenceState, StepRecord]) -> None:
+class Models(Protocol):
+    """The models of a step; a `Batch` has them."""
+
+    def propose(self, rows: Sequence[SequenceState]) -> Proposal:
+        """See `Batch.propose`."""
+        ...
+
+    def score(self, rows: Sequence[SequenceState], draft: Proposal) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """See `Batch.score`."""
+        ...
+
+
+class Step(NamedTuple):
+    """What happened in a step, still on the device. `observe` derives everything else from it.
+
+    Attributes:
+        draft: The draft windows.
+        logits: The target's, shape `[batch_size, k + 1, vocab_size]`.
+        features: Hidden states of the target at the same tokens; see `Batch.score`.
+        p: The target's distributions.
+        r: The uniform draws, float64, shape `[batch_size, k]`.
+        verdict: What the verifiers decided.
+        next_token_ids: The token after each row's accepted drafts, int64, shape `[batch_size]`.
+    """
+
+    draft: Proposal
+    logits: torch.Tensor
+    features: torch.Tensor | None
+    p: Distributions
+    r: torch.Tensor
+    verdict: Verdict
+    next_token_ids: torch.Tensor
+
+
+def step(models: Models, rows: Sequence[SequenceState]) -> Step:
     """Make one speculative step for every row. Plain autoregressive decoding is the same with γ = 0.
 
     Args:
-        workspace: Where the rows live, prefilled.
-        rows: In the order of their places there; each has its own parameters, window and dice.
-        records: Gains what happened to each row, one by one: where a step fails, they tell whose is done.
+        models: Draft and score; the rows are prefilled there.
+        rows: Each has its own parameters, window and random source.
     """
-    draft = workspace.propose(rows)  # x₁ … x_γ ~ q₁ … q_γ, each row its own γ
-    logits, features = workspace.score(rows, draft)  # the target over x₁ … x_γ, in one forward
+    draft = models.propose(rows)  # x₁ … x_γ ~ q₁ … q_γ, each row its own γ
+    logits, features = models.score(rows, draft)  # the target over x₁ … x_γ, in one forward
     p = distributions(rows, logits, draft)  # p₁ … p_{γ+1}, after temperature, top-p and the rest
-    r = uniforms(rows, draft.lengths, p)  # r₁ … r_γ ~ U(0, 1)
-    verdict = judge(rows, p, draft, r)  # n = how many stand: rᵢ < pᵢ(xᵢ) / qᵢ(xᵢ);  p' = norm(max(0, p_{n+1} − q_{n+1}))
-    next_token_ids = draw(rows, verdict)  # t ~ p', or t ~ p_{γ+1} if all stand
-
-    outcomes = to_host(workspace, rows, draft, logits, p, r, verdict, next_token_ids)  # the one place that waits for the device
-    try:
-        for row, outcome in zip(rows, outcomes, strict=True):
-            records[row] = row.commit(outcome)  # prefix + x₁ … x_n + t, up to where the sequence ends
-    finally:
-        workspace.commit(rows, records, features)  # caches and drafters back to what is committed
+    r = uniforms(rows, draft)  # r₁ … r_γ ~ U(0, 1)
+    verdict = judge(rows, p, draft, r)  # n accepted: rᵢ < pᵢ(xᵢ) / qᵢ(xᵢ);  p' = norm(max(0, p_{n+1} − q_{n+1}))
+    next_token_ids = draw(rows, verdict)  # t ~ p', or t ~ p_{γ+1} if all are accepted
+    return Step(draft, logits, features, p, r, verdict, next_token_ids)

@@ -8,13 +8,13 @@ import torch
 from naive_speculate.events import Event, EventKind
 from naive_speculate.events.event import FinishReason
 from naive_speculate.sampling.params import SamplingParams
+from naive_speculate.speculate.batch import Batch
 from naive_speculate.speculate.decoder import SpeculativeDecoder
-from naive_speculate.speculate.draft import Draft
+from naive_speculate.speculate.draft import Proposal
 from naive_speculate.speculate.request import Request
 from naive_speculate.speculate.rules import pick
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.verify import Verifier
-from naive_speculate.speculate.workspace import Workspace
 
 ALMOST_ONE = math.nextafter(1.0, 0.0)
 _JUDGED = {EventKind.ACCEPTED, EventKind.REJECTED, EventKind.DISCARDED}
@@ -78,7 +78,7 @@ class Branches:
         return torch.tensor(possible[choice if choice < len(possible) else 0])
 
 
-class _Watched(Workspace):
+class _Watched(Batch):
     """Records whether the drafter draws, and tokens that it states as drawn although it drew nothing."""
 
     def __init__(self, decoder: SpeculativeDecoder, source: Branches) -> None:
@@ -86,7 +86,7 @@ class _Watched(Workspace):
         self.source = source
         self.hint = ""
 
-    def propose(self, rows: Sequence[SequenceState]) -> Draft:
+    def propose(self, rows: Sequence[SequenceState]) -> Proposal:
         before, self.source.drafting = len(self.source.asked), True
         try:
             draft = super().propose(rows)
@@ -121,8 +121,7 @@ class Path:
     ) -> None:
         source = Branches(path)
         request = Request(prompt, params, **options)  # type: ignore[arg-type]
-        run, batch = decoder.prepare(request, random=lambda seed, index: source), decoder.new_batch()
-        batch.workspace = watched = _Watched(decoder, source)
+        run, batch = decoder.prepare(request, random=lambda seed, index: source), _Watched(decoder, source)
         (row,) = run.rows
         self.taken: list[float] = []
         self.stated: list[list[float] | float | None] = []
@@ -142,7 +141,7 @@ class Path:
         except Exception as error:
             raise Deviation(f"it fails: {type(error).__name__}: {' '.join(str(error).split())}", self.describe()) from error
         self.message = row.message
-        self.hint, self.coarse = watched.hint, source.coarse
+        self.hint, self.coarse = batch.hint, source.coarse
         self.tokens = (*row.output_token_ids, *((-1,) if row.finish_reason == FinishReason.ERROR else ()))
 
     def _read_step(

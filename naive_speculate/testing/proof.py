@@ -309,7 +309,7 @@ class _Made:
 
     def __init__(self, drafter: BatchDrafter) -> None:
         self.drafter = drafter
-        self.obstacle, self.several_a_call = drafter.obstacle, drafter.several_a_call
+        self.obstacle, self.drafts_windows = drafter.obstacle, drafter.drafts_windows
 
     def __call__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> BatchDrafter:
         if vocab_size != self.drafter.vocab_size:

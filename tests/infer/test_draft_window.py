@@ -16,7 +16,7 @@ from tests.tiny import tiny_llama
 class OneByOne(LlamaLanguageModel):
     """The same model without windows in one call."""
 
-    draft_window = None
+    drafts_windows = False
 
 
 def small_llama(seed: int) -> LlamaForCausalLM:

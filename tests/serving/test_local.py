@@ -90,7 +90,7 @@ def test_a_pair_that_fails_in_batches_only_still_serves(tiny_pair):
     class Narrow(SpeculativeDecoder):
         def new_batch(self):
             batch = super().new_batch()
-            propose = batch.workspace.propose
+            propose = batch.propose
 
             def alone(rows):
                 if len(rows) > 1:
@@ -98,7 +98,7 @@ def test_a_pair_that_fails_in_batches_only_still_serves(tiny_pair):
                     raise RuntimeError("not enough memory: you tried to allocate too much")
                 return propose(rows)
 
-            batch.workspace.propose = alone
+            batch.propose = alone
             return batch
 
     engine = LocalEngine(Narrow(tiny_pair), max_rows=4)

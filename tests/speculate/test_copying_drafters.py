@@ -177,17 +177,17 @@ def test_after_a_step_that_failed_drafting_goes_on_from_what_is_committed(decode
                 def fail(*args):
                     raise RuntimeError("no memory")
 
-                patched.setattr(batch.workspace, "score", fail)
+                patched.setattr(batch, "score", fail)
                 with pytest.raises(RuntimeError, match="no memory"):
                     batch.step([row])
                 batch.rewind([row])
                 continue
         batch.step([row])
-        index = batch.workspace.drafters[drafter].indexes[row]
+        index = batch.drafters[drafter].indexes[row]
         assert row.ended or index.num_tokens == len(row.token_ids)
     assert row.output_token_ids == undisturbed.token_ids
     batch.release([row])
-    assert not batch.workspace.drafters[drafter].indexes
+    assert not batch.drafters[drafter].indexes
 
 
 @pytest.mark.parametrize("drafter", COPYING)

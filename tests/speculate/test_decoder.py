@@ -105,7 +105,7 @@ def test_after_a_step_no_cache_holds_an_uncommitted_token(decoder, strategy):
     while not all(row.ended for row in rows):
         accepted |= {record.outcome.num_accepted for record in batch.step(rows).values()}
         for row in rows:
-            places = (batch.workspace.slots[row], batch.workspace.drafters["model"].slots[row])
+            places = (batch.slots[row], batch.drafters["model"].slots[row])
             for slot, model in zip(places, (decoder.pair.target, decoder.pair.draft), strict=True):
                 assert slot.num_tokens < len(row.token_ids)
                 fresh = model.new_cache(1)
@@ -333,7 +333,7 @@ def test_where_the_draft_finds_no_place_the_target_s_is_given_back(tiny_decoder,
     batch = tiny_decoder.new_batch()
     (first,), (second,) = (tiny_decoder.prepare(Request(prompt)).rows for prompt in PROMPTS[:2])
     batch.admit([first])
-    target, draft = batch.workspace.slots, batch.workspace.drafters["model"]
+    target, draft = batch.slots, batch.drafters["model"]
 
     def no_room():
         raise MemoryError

@@ -140,7 +140,7 @@ def test_the_draft_model_s_rows_stay_side_by_side_when_others_leave(tiny_pair):
     alone = [decoder.generate([number + 1, 2], LONG).token_ids for number in (0, 2, 3, 4, 5)]
     batch.step(rows)
     batch.release([rows.pop(1)])
-    pool = batch.workspace.drafters["model"].pool
+    pool = batch.drafters["model"].pool
     forward = pool.forward
     pool.forward = lambda view, *args, **options: (runs.append(view), forward(view, *args, **options))[1]
     while not all(row.ended for row in rows):

@@ -37,8 +37,8 @@ def test_who_stops_while_another_s_prompt_is_taken_in_changes_nothing_for_it(tin
     first = admitted(decoder, batch, [1, 2], SamplingParams(max_tokens=150, seed=3), cancel)
     batch.step([first])
     second = admitted(decoder, batch, prompt, params)
-    prefill = batch.workspace.prefill
-    monkeypatch.setattr(batch.workspace, "prefill", lambda rows: (prefill(rows), cancel.set()))
+    prefill = batch._prefill
+    monkeypatch.setattr(batch, "_prefill", lambda rows: (prefill(rows), cancel.set()))
     while not second.ended:
         batch.step([first, second])
     assert first.finish_reason == FinishReason.CANCELLED

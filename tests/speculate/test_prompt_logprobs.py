@@ -8,7 +8,7 @@ import torch
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.events import FinishReason
 from naive_speculate.infer import TransformersLanguageModel
-from naive_speculate.speculate import workspace
+from naive_speculate.speculate import batch as batch_module
 from tests.speculate.rows import admitted
 from tests.tiny import tiny_llama
 
@@ -95,14 +95,14 @@ def test_a_long_prompt_can_be_cancelled_between_two_chunks(decoder, target):
 
 def test_a_chunk_that_fails_can_be_tried_again(decoder, target, monkeypatch):
     failures = [MemoryError()]
-    collect = workspace.raw_logprobs
+    collect = batch_module.raw_logprobs
 
     def once_without_memory(*args):
         if len(target.places) == 3 and failures:
             raise failures.pop()
         return collect(*args)
 
-    monkeypatch.setattr(workspace, "raw_logprobs", once_without_memory)
+    monkeypatch.setattr(batch_module, "raw_logprobs", once_without_memory)
     batch = decoder.new_batch()
     row = admitted(decoder, batch, PROMPT, PARAMS, num_draft_tokens=0)
     batch.step([row])

@@ -117,7 +117,7 @@ def test_the_head_is_asked_again_after_more_copies_than_a_window_of_its_own_begi
     batch = decoder.new_batch()
     settings = params(temperature=0, max_tokens=60)
     row = admitted(decoder, batch, REPEATING, settings, drafter=BOTH, num_draft_tokens=4)
-    drafter = batch.workspace.drafters[BOTH]
+    drafter = batch.drafters[BOTH]
     while not row.ended:
         batch.step([row])
         if not row.ended:
@@ -136,14 +136,14 @@ def test_after_a_step_that_failed_both_go_on_from_what_is_committed(decoder, mon
     undisturbed = decoder.generate(REPEATING, greedy, drafter=BOTH)
     batch = decoder.new_batch()
     row = admitted(decoder, batch, REPEATING, greedy, drafter=BOTH)
-    before = batch.workspace.score
+    before = batch.score
     while not row.ended:
 
         def fail(*args):
-            monkeypatch.setattr(batch.workspace, "score", before)
+            monkeypatch.setattr(batch, "score", before)
             raise RuntimeError("no memory")
 
-        monkeypatch.setattr(batch.workspace, "score", fail)
+        monkeypatch.setattr(batch, "score", fail)
         with pytest.raises(RuntimeError, match="no memory"):
             batch.step([row])
         batch.rewind([row])

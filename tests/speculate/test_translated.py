@@ -157,7 +157,7 @@ def test_after_a_step_the_draft_s_cache_holds_what_a_fresh_one_would(name):
         (row,) = run.rows
         while not row.ended:
             batch.step(run.rows)
-            drafter = batch.workspace.drafters["model"]
+            drafter = batch.drafters["model"]
             assert isinstance(drafter, TranslatedDrafter)
             slot, history = drafter.slots[row], drafter.history(row)
             cached = slot.cache.caches[slot.row].get_kv_states()[0].keys.flatten().long().tolist()

@@ -67,12 +67,16 @@ class Counters:
         self._ended = counter("naive_speculate:request_success", "Runs that ended, by reason.", "finished_reason")
         self._first = histogram("naive_speculate:time_to_first_token_seconds", "From the request to its first token.")
         self._whole = histogram("naive_speculate:e2e_request_latency_seconds", "From the request to its end.")
-        self._waited = histogram("naive_speculate:request_queue_time_seconds", "From the request to the beginning of its decoding.")
+        self._waited = histogram(
+            "naive_speculate:request_queue_time_seconds", "From the request to the beginning of its decoding."
+        )
         self._steps = counter("naive_speculate:spec_decode_num_drafts", "Steps with draft tokens.")
         self._drafted = counter("naive_speculate:spec_decode_num_draft_tokens", "Tokens drafted.")
         self._accepted = counter("naive_speculate:spec_decode_num_accepted_tokens", "Drafted tokens accepted.")
         self._accepted_at = counter(
-            "naive_speculate:spec_decode_num_accepted_tokens_per_pos", "Drafted tokens accepted, by index in the window.", "position"
+            "naive_speculate:spec_decode_num_accepted_tokens_per_pos",
+            "Drafted tokens accepted, by index in the window.",
+            "position",
         )
         self._failed = counter("naive_speculate:runs_failed", "Runs refused, abandoned or ended by an error.", "outcome")
         self.registry.register(self)

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from onnx import TensorProto, helper
 
+from naive_speculate.infer.arrays import Array, Numbers, as_numpy
 from naive_speculate.infer.device import Tokens
 from naive_speculate.infer.head.weights import HeadWeights
 from naive_speculate.infer.llama.onnx import MAX_WINDOWED
@@ -14,7 +15,6 @@ from naive_speculate.infer.llama.onnx_session import OnnxSession, make_session, 
 from naive_speculate.infer.llama.onnx_window import Windows
 from naive_speculate.infer.llama.weights import LlamaShape, RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows
-from naive_speculate.sampling.arrays import Array, Numbers, as_numpy
 
 
 class HeadGraph(GraphBuilder):

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from naive_speculate.infer.arrays import Array, Numbers
 from naive_speculate.infer.device import Tokens
 from naive_speculate.infer.llama.onnx_graph import LlamaGraph, has_fast_form, residual
 from naive_speculate.infer.llama.onnx_session import OnnxSession, needs_mask, token_array
@@ -12,7 +13,6 @@ from naive_speculate.infer.llama.onnx_window import Windows
 from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, RotaryTable
 from naive_speculate.infer.memory import on_disk
 from naive_speculate.infer.ragged_cache import CacheRows
-from naive_speculate.sampling.arrays import Array, Numbers
 
 SMALL = 100_000_000
 """Most weights of a model whose two forms of attention have a session each, with a copy of the weights. In a larger model the

@@ -13,11 +13,11 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
+from naive_speculate.infer.arrays import Array, Numbers, as_numpy
 from naive_speculate.infer.llama.onnx_graph import GraphBuilder
 from naive_speculate.infer.llama.onnx_session import OnnxSession, needs_mask
 from naive_speculate.infer.llama.weights import RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows
-from naive_speculate.sampling.arrays import Array, Numbers, as_numpy
 from naive_speculate.sampling.random_source import num_noises
 
 MAX_WINDOWS = 16

@@ -5,7 +5,7 @@ from naive_speculate.speculate.draft.given import GIVEN, GivenDrafter, Translate
 from naive_speculate.speculate.draft.head import HeadDrafter
 from naive_speculate.speculate.draft.model import ModelDrafter
 from naive_speculate.speculate.draft.prompt_lookup import PromptLookupDrafter
-from naive_speculate.speculate.draft.proposal import BatchDrafter, Draft, Proposal, check_proposal, merge
+from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal, check_proposal, merge
 from naive_speculate.speculate.draft.suffix import SuffixDrafter
 from naive_speculate.speculate.draft.suffix_head import SuffixHeadDrafter
 from naive_speculate.speculate.draft.translated import TranslatedDrafter
@@ -20,12 +20,12 @@ DRAFTERS: dict[str, type[BatchDrafter]] = {
 """Drafters by the name that `drafter` takes; `DRAFTERS["mine"] = Mine` adds one."""
 
 OWN_DRAFTERS = frozenset({*DRAFTERS.values(), TranslatedDrafter, GivenDrafter, TranslatedGivenDrafter})
-"""Those of this package, whose proposals need no check."""
+"""The drafters of this package, whose proposals need no check."""
 
 
 def drafter_for(name: str, pair: ModelPair) -> type[BatchDrafter]:
-    """What drafts for a pair under a name of the registry, or for rows with a given draft: a draft model with another
-    tokenizer is translated."""
+    """The drafter of a registered name, or of user-supplied drafts, for a pair; a draft model with another tokenizer is
+    translated."""
     if name == GIVEN:
         return GivenDrafter if pair.translation is None else TranslatedGivenDrafter
     drafter = DRAFTERS[name]
@@ -37,7 +37,6 @@ __all__ = [
     "GIVEN",
     "OWN_DRAFTERS",
     "BatchDrafter",
-    "Draft",
     "HeadDrafter",
     "ModelDrafter",
     "PromptLookupDrafter",

@@ -1,53 +1,55 @@
-"""Draft windows that a draft model or head makes in few calls, several tokens each, where the host need not look in between."""
+"""Drafts several tokens per model call, without host round-trips between them."""
 
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
+import torch
 
-from naive_speculate.sampling.arrays import Array, as_tensor
 from naive_speculate.sampling.random_source import SeededRandom, num_noises, winner
 from naive_speculate.speculate.draft.proposal import Proposal
+from naive_speculate.speculate.rules import pick
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.window import MAX_AUTO_WINDOW
 
 _LONGEST = 16
-"""Tokens a call at most; longer windows take several."""
+"""Most tokens per call; longer windows take several calls."""
 
 
 def draft_in_few_calls(
     model: Any, query: list[list[int]], places: Any, rows: Sequence[SequenceState], limits: Sequence[int], vocab_size: int
 ) -> Proposal | None:
-    """The rows' windows; None, and nothing has changed, where they must be drawn token by token.
+    """Draft the rows' windows, several tokens per call of the model.
 
     Args:
-        model: What drafts; one that can has `draft_window`.
-        query: What it has not seen of the rows, `[batch_size][num_query_tokens]`.
-        places: The rows' places in its cache.
+        model: Drafts; it declares `drafts_windows` where it can.
+        query: Tokens of each row that it has not processed, `[batch_size][num_query_tokens]`.
+        places: The rows' view of its cache.
         rows, limits: As for `BatchDrafter.propose`.
         vocab_size: How many tokens may be drafted.
+
+    Returns:
+        Proposal: None, and nothing has changed, where the windows must be drawn token by token.
     """
-    draft_window = getattr(type(model), "draft_window", None)  # not by way of a wrapper, which may change the logits
-    if draft_window is None or not _alike(rows):
+    if not drafts_windows(model) or not _alike(rows):
         return None
     longest = max(places.lengths) + len(query[0]) + max(2 * MAX_AUTO_WINDOW, *limits)
     if model.max_positions is not None and longest > model.max_positions:
         return None
-    adaptive = any(row.window.adaptive for row in rows)
     before = places.lengths
+    needs_probs = any(row.needs_probs for row in rows)
+    with_probs = needs_probs or any(row.window.adaptive for row in rows)
     drawing = _Drawing(rows, limits, vocab_size)
-    parts: list[tuple[Array, Array | None]] = []
+    drafts: list[torch.Tensor] = []
+    probs: list[torch.Tensor] = []
     while drawing.goes_on:
-        if parts:
-            query = parts[-1][0][:, -1:].tolist()
-        k = drawing.next_call()
-        with_probs = adaptive or any(row.needs_probs for row in rows)
-        race = drawing.race()
-        found = draft_window(model, query, places, k, vocab_size, race, with_probs)
-        lost = found is None or (found[1] is not None and bool(np.isnan(found[1][..., 0]).any()))
+        if drafts:
+            query = drafts[-1][:, -1:].tolist()
+        k, race = drawing.next_call(), drawing.race()
+        found = model.draft_window(query, places, k, vocab_size, race, with_probs)
+        lost = found is None or (found[1] is not None and bool(found[1][..., 0].isnan().any()))
         banned = found is not None and not lost and not drawing.filter(found[0], found[1], race)
         if lost or banned:
-            if banned or not parts:  # let the host draw from what has no distribution, or what is left of it
+            if banned or not drafts:  # one token at a time can draw from what is left, or from no distribution
                 for place, length in zip(places.indices, before, strict=True):
                     places.cache.keep(place, length)
             if banned:
@@ -55,24 +57,28 @@ def draft_in_few_calls(
                 return None
             drawing.give_up()
             break
-        parts.append(found)
+        drafts.append(found[0])
+        if found[1] is not None:
+            probs.append(found[1])
         drawing.take(*found)
-    if not parts:
+    if not drafts:
         return None
-    probs = [part for _, part in parts if part is not None] if any(row.needs_probs for row in rows) else []
     lengths = drawing.settle()
-    k = max(lengths)  # nothing behind all windows' ends is verified
-    drafts = _joined([drafts for drafts, _ in parts])[:, :k]
-    known = as_tensor(_joined(probs)[:, :k]) if probs else None
-    return Proposal(as_tensor(drafts), known, lengths)
+    k = max(lengths)  # tokens after the end of every window are not verified
+    return Proposal(torch.cat(drafts, dim=1)[:, :k], torch.cat(probs, dim=1)[:, :k] if needs_probs else None, lengths)
 
 
-def _joined(parts: list[Array]) -> Array:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+def drafts_windows(model: Any) -> bool:
+    """Whether a model declares that it drafts several tokens per call.
+
+    A wrapper that only forwards attributes does not: its `forward` may change the logits.
+    """
+    return hasattr(type(model), "drafts_windows") and bool(model.drafts_windows)
 
 
 def _alike(rows: Sequence[SequenceState]) -> bool:
-    """Whether all draw the same way, and none by more than its temperature, word filter and dice that can be cast ahead."""
+    """Whether all rows draw alike, with no more than temperature, word filter and a random source whose noise can be drawn in
+    advance."""
     greedy = rows[0].greedy
     if any(row.greedy != greedy or not row.pipeline.tempers_only for row in rows):
         return False
@@ -80,7 +86,7 @@ def _alike(rows: Sequence[SequenceState]) -> bool:
 
 
 class _Drawing:
-    """Where the rows' windows end, and the noise that their draws take."""
+    """Where the rows' windows end, and the noise of their draws."""
 
     def __init__(self, rows: Sequence[SequenceState], limits: Sequence[int], vocab_size: int) -> None:
         self._rows, self._limits, self._vocab_size = rows, limits, vocab_size
@@ -95,36 +101,38 @@ class _Drawing:
 
     @property
     def goes_on(self) -> bool:
-        """Whether any window does."""
+        """Whether any window is open."""
         return None in self._ends
 
     def next_call(self) -> int:
-        """How many tokens the next call makes: not fewer at the end of a run, for every length has a graph of its own."""
+        """How many tokens the next call drafts: not fewer at the end of a run, since every length has its own graph."""
         wanted = [row.window.next_call() for row, end in zip(self._rows, self._ends, strict=True) if end is None]
         self._k = min(_LONGEST, max(wanted))
         return self._k
 
-    def race(self) -> tuple[Array, Array] | None:
+    def race(self) -> tuple[torch.Tensor, torch.Tensor] | None:
         """Temperatures and noise of the next call; None where nothing is drawn."""
         if self._greedy:
             return None
-        noise = np.ones((len(self._rows), self._k, num_noises(self._vocab_size)), np.float32)
+        noise = torch.ones(len(self._rows), self._k, num_noises(self._vocab_size))
         for place, (row, limit) in enumerate(zip(self._rows, self._limits, strict=True)):
             if self._ends[place] is None:
                 count = min(self._k, limit - self._drafted)
                 self._drawn[place] += count
                 noise[place, :count] = row.random.noise(count, self._vocab_size)  # type: ignore[attr-defined]
-        return np.array([[row.params.temperature] for row in self._rows], np.float32), noise
+        return torch.tensor([[float(row.params.temperature)] for row in self._rows]), noise
 
-    def filter(self, token_ids: Array, probs: Array | None, race: tuple[Array, Array] | None) -> bool:
-        """Take what the rows' word filters ban out of what a call returned.
+    def filter(
+        self, token_ids: torch.Tensor, probs: torch.Tensor | None, race: tuple[torch.Tensor, torch.Tensor] | None
+    ) -> bool:
+        """Remove tokens that the rows' word filters ban from the result of a call.
 
         Args:
-            token_ids, probs: What it returned; the probabilities are changed.
-            race: What it drew with.
+            token_ids, probs: The result; the probabilities are changed.
+            race: What the call drew with.
 
         Returns:
-            bool: Whether the tokens are those that are drawn from what is left, too.
+            bool: Whether drawing from the remaining probabilities gives the same tokens.
         """
         if not self._filtered:
             return True
@@ -146,22 +154,23 @@ class _Drawing:
                         return False
         return True
 
-    def take(self, token_ids: Array, probs: Array | None) -> None:
-        """Look for windows' ends in what a call has drafted."""
-        numbers = probs if any(row.window.adaptive for row in self._rows) else None
+    def take(self, token_ids: torch.Tensor, probs: torch.Tensor | None) -> None:
+        """Find the windows' ends in the tokens of a call."""
+        adaptive = probs is not None and any(row.window.adaptive for row in self._rows)
+        confidences = pick(probs, token_ids).tolist() if adaptive and probs is not None else None
         for place, (row, limit, drafts) in enumerate(zip(self._rows, self._limits, token_ids.tolist(), strict=True)):
             for step, token in enumerate(drafts):
                 if self._ends[place] is not None:
                     break
                 count = self._drafted + step + 1
-                confidence = 1.0 if numbers is None else numbers.item(place, step, token)
+                confidence = 1.0 if confidences is None else confidences[place][step]
                 self._drafts[place].append(token)
                 if token in row.stop_token_ids or count >= limit or not row.window.should_continue(confidence):
                     self._ends[place] = count
         self._drafted += self._k
 
     def give_up(self) -> None:
-        """No more is drafted: windows that went on end where the last call did."""
+        """Draft no more: open windows end where the last call did."""
         self._ends = [self._drafted if end is None else end for end in self._ends]
         self.settle()
 
@@ -173,7 +182,7 @@ class _Drawing:
         self.settle()
 
     def settle(self) -> list[int]:
-        """The windows' lengths. What is not in them was not drawn: a row's later draws are those that it has alone."""
+        """The windows' lengths. Draws after them are undone, so that a row's later draws are those that it has alone."""
         lengths = [end or 0 for end in self._ends]
         for row, state, drawn, length in zip(self._rows, self._states, self._drawn, lengths, strict=not self._greedy):
             if length < drawn:

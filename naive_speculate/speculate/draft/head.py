@@ -1,10 +1,9 @@
-"""Drafting with a head that reads the target's own hidden states (as EAGLE-3, Li et al. 2025, arXiv 2503.01840)."""
+"""Drafts with a head that reads the target's own hidden states (as EAGLE-3, Li et al. 2025, arXiv 2503.01840)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
@@ -14,8 +13,7 @@ from naive_speculate.infer.head.model import DraftHead
 from naive_speculate.infer.plain import PlainModel, as_batch_model
 from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.pair import ModelPair
-from naive_speculate.sampling.arrays import Array, Numbers, as_tensor
-from naive_speculate.speculate.draft.few_calls import draft_in_few_calls
+from naive_speculate.speculate.draft.few_calls import draft_in_few_calls, drafts_windows
 from naive_speculate.speculate.draft.model import DrawnWindow
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal
 from naive_speculate.speculate.sequence import SequenceState
@@ -39,7 +37,7 @@ class _History:
 
     slot: Slot
     start: int
-    states: Numbers
+    states: torch.Tensor
 
     @property
     def end(self) -> int:
@@ -61,7 +59,7 @@ class HeadDrafter(BatchDrafter):
 
     title = "Draft head"
     about = "A small model that reads the target's own hidden states. Cheap and good guesses, trained for this very target."
-    several_a_call = True
+    drafts_windows = True
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
         super().__init__(pair, vocab_size, device)
@@ -101,7 +99,7 @@ class HeadDrafter(BatchDrafter):
     def ready(self, row: SequenceState) -> bool:
         return len(self.histories[row].states) <= _MAX_QUERY
 
-    def observe(self, rows: Sequence[SequenceState], starts: Sequence[int], features: Sequence[Numbers]) -> None:
+    def observe(self, rows: Sequence[SequenceState], starts: Sequence[int], features: Sequence[torch.Tensor]) -> None:
         for row, start, states in zip(rows, starts, features, strict=True):
             self._append(row, start, states)
 
@@ -130,7 +128,7 @@ class HeadDrafter(BatchDrafter):
         view = self.pool.view([self.histories[row].slot for row in rows])
         counts = [len(self.histories[row].states) for row in rows]
         query, states = self._query(rows, counts)
-        if type(self.head) is DraftHead and self.head.drafts_windows:
+        if drafts_windows(self.head):
             begun = _Beginning(self.head, states, [count - 1 for count in counts])
             if found := draft_in_few_calls(begun, query, view, rows, limits, self.vocab_size):
                 return found
@@ -142,7 +140,7 @@ class HeadDrafter(BatchDrafter):
                 return window.proposal()
             logits, own = self.head.forward(token_ids[:, None], own[:, None], view, [0] * len(rows))
 
-    def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: Numbers | None) -> None:
+    def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
         assert features is not None
         for row, record, states in zip(rows, records, features, strict=True):
             if row.ended:  # it leaves, and may have kept less than was accepted
@@ -156,7 +154,7 @@ class HeadDrafter(BatchDrafter):
         for row in rows:
             self.histories[row].settle(0)
 
-    def _append(self, row: SequenceState, start: int, states: Numbers) -> None:
+    def _append(self, row: SequenceState, start: int, states: torch.Tensor) -> None:
         """Keep the target's states at the places from `start` on, which those kept reach up to."""
         history = self.histories[row]
         if not history.start <= start <= history.end:
@@ -164,10 +162,10 @@ class HeadDrafter(BatchDrafter):
                 f"hidden states from place {start} on do not follow those of places {history.start} to {history.end}"
             )
         known = history.states[: start - history.start]
-        history.states = _joined(known, states) if len(known) else states
+        history.states = torch.cat([known, states]) if len(known) else states
 
     def _read(
-        self, rows: Sequence[SequenceState], counts: Sequence[int], token_ids: list[list[int]], states: Numbers
+        self, rows: Sequence[SequenceState], counts: Sequence[int], token_ids: list[list[int]], states: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Let the head read so many of each row's states, as `_query` gives them; returns logits and its own states after the
         last of them."""
@@ -179,7 +177,7 @@ class HeadDrafter(BatchDrafter):
             history.slot.keep(history.start + count)  # what was padded is forgotten
         return found
 
-    def _query(self, rows: Sequence[SequenceState], counts: Sequence[int]) -> tuple[list[list[int]], Numbers]:
+    def _query(self, rows: Sequence[SequenceState], counts: Sequence[int]) -> tuple[list[list[int]], torch.Tensor]:
         """So many of each row's states that are not in the cache for good, padded, and before them the tokens beside them; what
         was in the cache beyond is forgotten."""
         histories, width = [self.histories[row] for row in rows], max(counts)
@@ -189,14 +187,7 @@ class HeadDrafter(BatchDrafter):
             tokens = row.token_ids[history.start + 1 : history.start + 1 + count]
             token_ids.append(tokens + [0] * (width - count))
         states = [history.states[:count] for history, count in zip(histories, counts, strict=True)]
-        beside = states[0][None] if len(states) == 1 else pad_sequence(list(map(as_tensor, states)), batch_first=True)
-        return token_ids, beside
-
-
-def _joined(first: Numbers, rest: Numbers) -> Numbers:
-    if isinstance(first, torch.Tensor):
-        return torch.cat([first, as_tensor(rest)])
-    return np.concatenate([first, rest])
+        return token_ids, pad_sequence(states, batch_first=True)
 
 
 class _Beginning:
@@ -204,8 +195,9 @@ class _Beginning:
     own, and where each row's last is."""
 
     max_positions = None
+    drafts_windows = True
 
-    def __init__(self, head: DraftHead, states: Numbers, last: Sequence[int]) -> None:
+    def __init__(self, head: DraftHead, states: torch.Tensor, last: Sequence[int]) -> None:
         self._head, self._states, self._last, self._fuses = head, states, last, True
 
     def draft_window(
@@ -214,9 +206,9 @@ class _Beginning:
         places: Any,
         k: int,
         vocab_size: int,
-        race: tuple[Array, Array] | None,
+        race: tuple[torch.Tensor, torch.Tensor] | None,
         with_probs: bool,
-    ) -> tuple[Array, Array | None]:
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """As `LlamaLanguageModel.draft_window`."""
         token_ids, probs, self._states = self._head.draft_window(
             query, self._states, places, self._last, k, vocab_size, race, with_probs, self._fuses

@@ -1,4 +1,4 @@
-"""Drafting with a model: a smaller one with the same tokens, all rows in one batch (Leviathan et al. 2023, section 2)."""
+"""Drafts with a smaller model that has the same tokens, all rows in one batch (Leviathan et al. 2023, section 2)."""
 
 from collections.abc import Sequence
 
@@ -8,15 +8,14 @@ from naive_speculate.events.record import StepRecord
 from naive_speculate.infer.device import Tokens, num_new
 from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.pair import ModelPair
-from naive_speculate.sampling.argmax import argmax
-from naive_speculate.sampling.distributions import batch_scores, usable_probabilities
+from naive_speculate.sampling.distributions import batch_probabilities, batch_scores
 from naive_speculate.speculate.draft.few_calls import draft_in_few_calls
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal
 from naive_speculate.speculate.rules import pick
 from naive_speculate.speculate.sequence import SequenceState
 
 _MAX_QUERY = 2
-"""Tokens that a window may begin with: after a window that was kept whole, the draft model has not seen its last token."""
+"""Tokens that a window may begin with: after a fully accepted window, the draft model has not processed its last token."""
 
 
 class ModelDrafter(BatchDrafter):
@@ -29,7 +28,7 @@ class ModelDrafter(BatchDrafter):
     title = "Draft model"
     about = "A smaller model writes ahead. For any text that it was taught, too."
 
-    several_a_call = True
+    drafts_windows = True
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
         super().__init__(pair, vocab_size, device)
@@ -62,7 +61,7 @@ class ModelDrafter(BatchDrafter):
         return row.room - 1 if positions is None else min(row.room - 1, positions - len(self.history(row)))
 
     def history(self, row: SequenceState) -> list[int]:
-        """What the draft model reads of a row: its committed tokens."""
+        """The tokens that the draft model reads of a row: its committed ones."""
         return row.token_ids
 
     def ready(self, row: SequenceState) -> bool:
@@ -80,7 +79,7 @@ class ModelDrafter(BatchDrafter):
         order = sorted(range(len(rows)), key=lambda place: self.slots[rows[place]].row)
         if order == list(range(len(rows))):
             return self._propose(rows, limits)
-        # In the order of their slots, which those that draft plainly or elsewhere may have changed: a forward is one run.
+        # In the order of their slots, so that a forward covers one slice; other rows may have changed that order.
         found = self._propose([rows[place] for place in order], [limits[place] for place in order])
         back = sorted(range(len(rows)), key=order.__getitem__)
         probs = None if found.probs is None else found.probs[back]
@@ -89,7 +88,7 @@ class ModelDrafter(BatchDrafter):
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
         first = self._first_query(rows)
         places = self.pool.view([self.slots[row] for row in rows])
-        if self.several_a_call and (found := draft_in_few_calls(self.pool.model, first, places, rows, limits, self.vocab_size)):
+        if self.drafts_windows and (found := draft_in_few_calls(self.pool.model, first, places, rows, limits, self.vocab_size)):
             return found
         window = DrawnWindow(rows, limits, self.vocab_size)
         query: Tokens = first
@@ -120,7 +119,7 @@ class ModelDrafter(BatchDrafter):
         return len(self.history(row)) - self.slots[row].num_tokens
 
     def _first_query(self, rows: Sequence[SequenceState]) -> list[list[int]]:
-        """The tokens that the draft model has not seen; as many for every row, so that all end in the same column."""
+        """The tokens that the draft model has not processed; as many for every row, so that all end in the same column."""
         missing = [self._missing(row) for row in rows]
         width = max((count for count in missing if count <= _MAX_QUERY), default=1)
         if any(count > _MAX_QUERY or len(self.history(row)) < width for count, row in zip(missing, rows, strict=True)):
@@ -128,7 +127,7 @@ class ModelDrafter(BatchDrafter):
         late = [row for row, count in zip(rows, missing, strict=True) if count > width]
         self.pool.catch_up([self.slots[row] for row in late], [self.history(row) for row in late])
         for row in rows:
-            self.slots[row].keep(len(self.history(row)) - width)  # a row that is further ahead sees one token again
+            self.slots[row].keep(len(self.history(row)) - width)  # a row that is further ahead processes one token again
         return [self.history(row)[-width:] for row in rows]
 
 
@@ -151,7 +150,7 @@ class DrawnWindow:
 
     @property
     def drawing(self) -> list[bool]:
-        """Whose window goes on."""
+        """Whether each row's window is open."""
         return [end is None for end in self._ends]
 
     def draw(self, logits: torch.Tensor) -> torch.Tensor:
@@ -159,9 +158,9 @@ class DrawnWindow:
         logits = logits[:, : self._vocab_size]
         scores = batch_scores(self._pipelines, logits[:, None], self._histories)[:, 0]
         if self._needs_probs:
-            self._probs.append(usable_probabilities(self._pipelines, scores[:, None])[0][:, 0])
+            self._probs.append(batch_probabilities(self._pipelines, scores[:, None])[0][:, 0])
         if self._greedy:
-            token_ids = argmax(scores)
+            token_ids = scores.argmax(dim=-1)
         else:
             token_ids = torch.stack([self._draw_row(place, scores[place]) for place in range(len(self._rows))])
         self._token_ids.append(token_ids)
@@ -169,7 +168,7 @@ class DrawnWindow:
         return token_ids
 
     def proposal(self) -> Proposal:
-        """The windows, once they are full."""
+        """The windows, once all have ended."""
         width = len(self._token_ids)
         ends = [width if end is None else end for end in self._ends]
         lengths = [min(end, limit) for end, limit in zip(ends, self._limits, strict=True)]
@@ -177,15 +176,15 @@ class DrawnWindow:
         return Proposal(torch.stack(self._token_ids, dim=1), probs, lengths)
 
     def _draw_row(self, place: int, scores: torch.Tensor) -> torch.Tensor:
-        """One row's token. A row whose window has ended must not draw: its batch would change its later draws."""
+        """One row's token. A row whose window has ended must not draw, or its batch would change its later draws."""
         if self._rows[place].greedy or self._ends[place] is not None or len(self._probs) > self._limits[place]:
-            return argmax(scores)
+            return scores.argmax()
         return self._rows[place].random.categorical(self._probs[-1][place])
 
     def _find_ends(self, token_ids: torch.Tensor, scores: torch.Tensor) -> None:
         drafted = len(self._token_ids)
         if token_ids.is_cuda and not self._adaptive and not self._needs_history:
-            # Looking at the tokens would wait for the device; a window past a stop token is merely cut later.
+            # Reading the tokens would wait for the device; a window that passes a stop token is cut later.
             self.full = drafted >= max(self._limits)
             return
         confidences = self._confidences(token_ids, scores) if self._adaptive else [1.0] * len(token_ids)
@@ -200,7 +199,7 @@ class DrawnWindow:
         self.full = all(end is not None for end in self._ends)
 
     def _confidences(self, token_ids: torch.Tensor, scores: torch.Tensor) -> list[float]:
-        """What the draft gives its tokens; found without all other probabilities where nobody asks for these."""
+        """The draft's probability of its tokens; without a softmax where the probabilities are not needed."""
         if self._needs_probs:
             return pick(self._probs[-1], token_ids).tolist()
         return (pick(scores, token_ids) - scores.logsumexp(dim=-1)).exp().tolist()

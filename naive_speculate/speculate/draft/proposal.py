@@ -1,6 +1,6 @@
-"""What a drafter is to a batch, and what it proposes.
+"""The interface of drafters, and what they propose.
 
-A new one is a class with `propose`, in a file of its own, and a line in the registry (`DRAFTERS` in this package).
+A new drafter is a class with `propose`, in a file of its own, and a line in the registry (`DRAFTERS` in this package).
 """
 
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ class Proposal(NamedTuple):
 
     Attributes:
         token_ids: int64, shape `[batch_size, k]`; padded after a row's length.
-        probs: What they were drawn from, shape `[batch_size, k, vocab_size]`; one-hot where they are certain. None only where
-            no row needs it (`SequenceState.needs_probs`).
+        probs: The distributions that they were drawn from, shape `[batch_size, k, vocab_size]`; one-hot where nothing was
+            drawn. None only where no row needs them (`SequenceState.needs_probs`).
         lengths: Drafts in each row, 0 to k.
-        copied_from: Where in each row's prompt and output its window was copied from, token by token; None in it for a row that
-            was not, and None for all.
+        copied_from: By row, the position in prompt and output from which its window was copied, token by token; None for a row
+            whose window was not copied, and None for all.
     """
 
     token_ids: torch.Tensor
@@ -32,30 +32,19 @@ class Proposal(NamedTuple):
     lengths: list[int]
     copied_from: list[int | None] | None = None
 
+    @classmethod
+    def empty(cls, batch_size: int, device: torch.device) -> "Proposal":
+        """Windows without drafts."""
+        return cls(torch.zeros(batch_size, 0, dtype=torch.int64, device=device), None, [0] * batch_size)
 
-class Draft(NamedTuple):
-    """A step's windows: the proposals of all its drafters, as one.
-
-    Attributes:
-        token_ids, probs, lengths, copied_from: As in `Proposal`.
-        windows: `token_ids` as lists; None on a device that would have to be waited for.
-    """
-
-    token_ids: torch.Tensor
-    probs: torch.Tensor | None
-    lengths: list[int]
-    copied_from: list[int | None] | None
-    windows: list[list[int]] | None
-
-    def as_lists(self) -> list[list[int]]:
-        """`token_ids` as lists, whatever is to be waited for."""
-        return self.token_ids.tolist() if self.windows is None else self.windows
+    def windows(self) -> list[list[int]]:
+        """Each row's draft tokens, without padding; waits for the device."""
+        return [window[:length] for window, length in zip(self.token_ids.tolist(), self.lengths, strict=True)]
 
 
 class BatchDrafter:
     """Drafts for the rows of one batch. It owns its history: whatever it remembers of a row begins with `admit`, follows
-    `commit` and ends with `release`. Hidden states come as tensors; only drafters of this package may get arrays of NumPy's,
-    where the target has given these.
+    `commit` and ends with `release`.
 
     Args:
         pair: The models.
@@ -63,16 +52,16 @@ class BatchDrafter:
         device: Where they are needed.
 
     Attributes:
-        title, about: What people see in menus: a name, and in a line what it drafts from and when to take it.
-        layers: Of the target, whose hidden states `observe` and `commit` want to see; the embeddings are layer 0.
-        several_a_call: Whether a call may draft several tokens, of rows that need no more than their temperature.
-        earlier: What was generated before, where the decoder keeps it; set after the drafter was made.
+        title, about: For menus: a name, and one line about what it drafts from and when to choose it.
+        layers: Layers of the target whose hidden states `observe` and `commit` receive; 0 is the embeddings.
+        drafts_windows: Whether one call of its model may draft several tokens, for rows that need no more than temperature.
+        earlier: Outputs of earlier runs, where the decoder keeps them; set after the drafter was made.
     """
 
     title: str = ""
     about: str = ""
     layers: tuple[int, ...] = ()
-    several_a_call: bool = False
+    drafts_windows: bool = False
     earlier: EarlierOutputs | None = None
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
@@ -88,44 +77,43 @@ class BatchDrafter:
         """A row joins the batch."""
 
     def release(self, row: SequenceState) -> None:
-        """A row leaves it."""
+        """A row leaves the batch."""
 
     def fork(self, row: SequenceState, source: SequenceState) -> None:
-        """Copy what is remembered of the prompt, which `source` has taken in and `row` shares."""
+        """Copy what is remembered of the prompt that `source` has prefilled and `row` shares."""
 
     def room(self, row: SequenceState) -> int:
-        """How many tokens it can draft for a row at most."""
+        """The most tokens that it can draft for a row."""
         return row.room - 1
 
     def ready(self, row: SequenceState) -> bool:
-        """Whether it has taken in what a window of this row needs."""
+        """Whether it can draft for this row without more prefill."""
         return True
 
     def observe(self, rows: Sequence[SequenceState], starts: Sequence[int], features: Sequence[torch.Tensor]) -> None:
-        """The target has taken in a chunk of some prompts, all of which come this way but for their last tokens, whose hidden
-        states come with the first `commit`. Called where `layers` is not empty, before `prefill`; a chunk that failed comes
-        again.
+        """Receive the target's hidden states of a prefilled chunk. Every prompt token except the last is delivered here; the
+        last one's come with the first `commit`. Called before `prefill` where `layers` is not empty. A failed chunk is retried.
 
         Args:
-            rows: Whose prompts.
-            starts: Position of the first token of each one's chunk.
-            features: Hidden states of `layers` side by side, each of shape `[num_tokens, len(layers) * hidden_size]`.
+            rows: Rows with a chunk.
+            starts: Position of the first token of each chunk.
+            features: Hidden states of `layers`, concatenated, each of shape `[num_tokens, len(layers) * hidden_size]`.
         """
 
     def prefill(self, rows: Sequence[SequenceState]) -> None:
-        """Take in the next chunk of what is long missing, the prompt above all."""
+        """Process the next chunk of what a row lacks, the prompt above all."""
 
     def propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
         """Draft at most `limits[i]` tokens, which is positive, for each row."""
         raise TypeError(f"drafter {type(self).__name__} must define propose(rows, limits)")
 
     def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
-        """Follow what the step has made of the rows, whose `token_ids` are the committed ones by now.
+        """Follow a step, after which the rows' `token_ids` are the committed ones.
 
         Args:
-            rows: The step's rows, those of other drafters left out.
-            records: What it did to each.
-            features: Hidden states of the target's `layers` side by side, at the last committed token and each draft, shape
+            rows: The step's rows that this drafter drafts for.
+            records: What the step did to each.
+            features: The target's hidden states of `layers`, concatenated, at the last committed token and each draft, shape
                 `[len(rows), k + 1, len(layers) * hidden_size]`; None where `layers` is empty.
         """
 
@@ -134,7 +122,7 @@ class BatchDrafter:
 
 
 def merge(parts: Sequence[Proposal], places: Sequence[list[int]], vocab_size: int) -> Proposal:
-    """Put the proposals of groups of a batch together; `places` say where each group's rows are in it, together all of them."""
+    """One proposal from those of groups of a batch; `places` are the indices of each group's rows in it."""
     total = sum(map(len, places))
     width = max(part.token_ids.shape[1] for part in parts)
     token_ids = parts[0].token_ids.new_zeros(total, width)
@@ -155,8 +143,8 @@ def merge(parts: Sequence[Proposal], places: Sequence[list[int]], vocab_size: in
 def check_proposal(
     name: str, proposal: Proposal, rows: Sequence[SequenceState], limits: Sequence[int], vocab_size: int, whole: bool
 ) -> None:
-    """Refuse what a drafter of this name must not propose for rows within limits; with `whole` the numbers are looked at, too,
-    which waits for the device.
+    """Check the proposal of a drafter of this name for rows within limits; with `whole` its numbers too, which waits for the
+    device.
 
     Raises:
         ValueError: Naming the drafter and what is wrong.
@@ -188,7 +176,7 @@ def check_proposal(
 
 
 def _within(copied_from: Sequence[int | None], lengths: Sequence[int], rows: Sequence[SequenceState]) -> bool:
-    """Whether a window that is said to be copied lies in its row's text."""
+    """Whether every copied window lies in its row's text."""
     return len(copied_from) == len(rows) and all(
         source is None or (isinstance(source, int) and 0 <= source <= len(row.token_ids) - length)
         for source, length, row in zip(copied_from, lengths, rows, strict=True)

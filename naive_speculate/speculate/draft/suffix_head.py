@@ -10,7 +10,6 @@ import torch
 
 from naive_speculate.events.record import StepRecord
 from naive_speculate.pair import ModelPair
-from naive_speculate.sampling.arrays import Numbers
 from naive_speculate.speculate.draft.head import HeadDrafter
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal, merge
 from naive_speculate.speculate.draft.suffix import SuffixDrafter
@@ -29,7 +28,7 @@ class SuffixHeadDrafter(BatchDrafter):
 
     title = "Suffix and head"
     about = "Copies where the text repeats itself, and asks the head elsewhere. For any text."
-    several_a_call = True
+    drafts_windows = True
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
         super().__init__(pair, vocab_size, device)
@@ -58,7 +57,7 @@ class SuffixHeadDrafter(BatchDrafter):
     def ready(self, row: SequenceState) -> bool:
         return self.suffix.ready(row) and self.head.ready(row)
 
-    def observe(self, rows: Sequence[SequenceState], starts: Sequence[int], features: Sequence[Numbers]) -> None:
+    def observe(self, rows: Sequence[SequenceState], starts: Sequence[int], features: Sequence[torch.Tensor]) -> None:
         self.head.observe(rows, starts, features)
 
     def prefill(self, rows: Sequence[SequenceState]) -> None:
@@ -76,7 +75,7 @@ class SuffixHeadDrafter(BatchDrafter):
             parts.append(self.suffix.proposal([rows[place] for place in copying], [copies[place] for place in copying]))
         return parts[0] if len(parts) == 1 else merge(parts, places, self.vocab_size)
 
-    def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: Numbers | None) -> None:
+    def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
         self.suffix.commit(rows, records, None)
         self.head.commit(rows, records, features)
 

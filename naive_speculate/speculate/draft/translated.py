@@ -29,7 +29,7 @@ class TranslatedDrafter(ModelDrafter):
         histories: What the draft model reads of each row, in its own tokens.
     """
 
-    several_a_call = False  # the host translates each
+    drafts_windows = False  # the host translates each token
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
         super().__init__(pair, vocab_size, device)
