@@ -2,15 +2,14 @@
 
 import time
 from collections.abc import Collection
-from dataclasses import fields
+from dataclasses import replace
 from typing import Any
 
 from naive_speculate.events.event import OUTPUT_KINDS, SCHEMA_VERSION, Event, EventKind, FinishReason, Logprob
 from naive_speculate.events.metrics import Summary
-from naive_speculate.events.record import Outcome, RunInfo, StepRecord
+from naive_speculate.events.record import Outcome, StepRecord
 from naive_speculate.text import Vocabulary
 
-_INFO = tuple(field.name for field in fields(RunInfo) if field.name != "row")
 _OF_STEP = ("draft_seconds", "verify_seconds", "total_seconds", "others", "typical_distances")
 Told = list[tuple[str, list[Any]]]
 """Fields of an event, and the lists of an outcome that hold them: one entry a draft, of the target's one more."""
@@ -24,13 +23,18 @@ _VERDICT |= {"draft_top_target": "draft_tops_target", "target_top_draft": "targe
 class Emitter:
     """Events of one sequence, in order.
 
-    While a stop string may be forming, events are held back from the first token concerned on; what the string takes with it
-    is then told as discarded. Tokens that a draft with another tokenizer does not know (`known`) are told to be such.
+    While a stop string may be forming, events are held back from its first token on; tokens that it removes become discarded.
+
+    Args:
+        vocabulary: Names tokens.
+        started: The event that opens the run.
+        known: Tokens that a draft with another tokenizer knows; others are marked.
     """
 
-    def __init__(self, vocabulary: Vocabulary, info: RunInfo, known: Collection[int] | None = None) -> None:
-        self.row = info.row
-        self._info = info
+    def __init__(self, vocabulary: Vocabulary, started: Event, known: Collection[int] | None = None) -> None:
+        self.row = started.row
+        self._started = replace(started, schema_version=SCHEMA_VERSION)
+        self._reports_logprobs = (started.settings or {}).get("logprobs") is not None
         self._vocabulary = vocabulary
         self._known = known
         self._began = time.perf_counter()
@@ -43,8 +47,7 @@ class Emitter:
     def started(self) -> list[Event]:
         """The event that opens the run, which begins now."""
         self._began = time.perf_counter()
-        told = {name: getattr(self._info, name) for name in _INFO}
-        return self._release([Event(EventKind.STARTED, self.row, 0.0, schema_version=SCHEMA_VERSION, **told)], None)
+        return self._release([self._started], None)
 
     def step(self, record: StepRecord) -> list[Event]:
         """A step's events, as far as they can be told now."""
@@ -131,7 +134,7 @@ class Emitter:
         return event
 
     def _add_logprobs(self, event: Event, outcome: Outcome, place: int) -> None:
-        if outcome.logprobs is not None and self._info.settings["logprobs"] is not None:
+        if outcome.logprobs is not None and self._reports_logprobs:
             event.logprobs = outcome.logprobs[place]
 
     def _release(self, events: list[Event], settled: int | None) -> list[Event]:
