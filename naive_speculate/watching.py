@@ -16,8 +16,8 @@ from pydantic_core import to_jsonable_python
 from torch.overrides import TorchFunctionMode
 
 from naive_speculate.events.emitter import Emitter
-from naive_speculate.events.event import FinishReason, TopTokens
-from naive_speculate.events.record import Outcome, RunInfo, StepRecord
+from naive_speculate.events.event import Event, EventKind, FinishReason, TopTokens
+from naive_speculate.events.record import Outcome, StepRecord
 from naive_speculate.events.trace import Trace
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.observe import TOP_TOKENS
@@ -77,8 +77,8 @@ def watch(
     names = {"target": _name(model)} | ({} if assistant_model is None else {"draft": _name(assistant_model)})
     ended_at, length = recorder.seconds(), getattr(output, "sequences", output).shape[1]
     prompt, config = encoded["input_ids"][0].tolist(), recorder.config
-    info = RunInfo(
-        row=0,
+    started = Event(
+        EventKind.STARTED,
         prompt=inputs if isinstance(inputs, str) else None,
         prompt_token_ids=prompt,
         prompt_texts=vocabulary.texts(prompt),
@@ -86,12 +86,11 @@ def watch(
         seed=seed,
         models=names,
         device=str(model.device),
-        cost_table=None,
     )
     last = recorder.steps[-1].token_ids[-1] if recorder.steps else None
     stopped = config._eos_token_tensor is not None and last in config._eos_token_tensor.flatten().tolist()
     reason = FinishReason.LENGTH if not stopped and length >= config.max_length else FinishReason.STOP
-    return _trace(info, recorder.steps, reason, ended_at, vocabulary)
+    return _trace(started, recorder.steps, reason, ended_at, vocabulary)
 
 
 @dataclass(slots=True)
@@ -256,12 +255,12 @@ def _looked_up(probs: torch.Tensor, tops: Sequence[TopTokens]) -> list[list[floa
     return [[float(probs[index, entry.token_id]) for entry in top] for index, top in enumerate(tops)]
 
 
-def _trace(info: RunInfo, steps: Sequence[_Step], reason: FinishReason, ended_at: float, vocabulary: Vocabulary) -> Trace:
+def _trace(started: Event, steps: Sequence[_Step], reason: FinishReason, ended_at: float, vocabulary: Vocabulary) -> Trace:
     """The steps as a trace of this library."""
-    emitter = Emitter(vocabulary, info)
+    emitter = Emitter(vocabulary, started)
     trace = Trace(emitter.started())
     began = time.perf_counter()
-    stream = TextStream(vocabulary, info.prompt_token_ids)
+    stream = TextStream(vocabulary, started.prompt_token_ids or [])
     for number, step in enumerate(steps):
         ahead = stream.fork()
         draft_texts = [ahead.append(token) for token in step.outcome.draft_token_ids]

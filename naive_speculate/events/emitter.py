@@ -2,15 +2,14 @@
 
 import time
 from collections.abc import Collection
-from dataclasses import fields
+from dataclasses import replace
 from typing import Any
 
 from naive_speculate.events.event import OUTPUT_KINDS, SCHEMA_VERSION, Event, EventKind, FinishReason, Logprob
 from naive_speculate.events.metrics import Summary
-from naive_speculate.events.record import Outcome, RunInfo, StepRecord
+from naive_speculate.events.record import Outcome, StepRecord
 from naive_speculate.text import Vocabulary
 
-_INFO = tuple(field.name for field in fields(RunInfo) if field.name != "row")
 _OF_STEP = ("draft_seconds", "verify_seconds", "total_seconds", "others", "typical_distances")
 Values = list[tuple[str, list[Any]]]
 """Fields of an event with their lists in an outcome: one entry per draft token, and one more for the target's."""
@@ -25,12 +24,18 @@ class Emitter:
     """Events of one sequence, in order.
 
     While a stop string may be forming, events from its first token on are held back; tokens of the string are then emitted as
-    discarded. If the draft has another tokenizer, tokens outside `known` are marked as unknown to it.
+    discarded.
+
+    Args:
+        vocabulary: Names tokens.
+        started: The run's first event.
+        known: The tokens of a draft with another tokenizer; others are marked.
     """
 
-    def __init__(self, vocabulary: Vocabulary, info: RunInfo, known: Collection[int] | None = None) -> None:
-        self.row = info.row
-        self._info = info
+    def __init__(self, vocabulary: Vocabulary, started: Event, known: Collection[int] | None = None) -> None:
+        self.row = started.row
+        self._started = replace(started, schema_version=SCHEMA_VERSION)
+        self._reports_logprobs = (started.settings or {}).get("logprobs") is not None
         self._vocabulary = vocabulary
         self._known = known
         self._began = time.perf_counter()
@@ -43,8 +48,7 @@ class Emitter:
     def started(self) -> list[Event]:
         """The `started` event; the run's clock starts now."""
         self._began = time.perf_counter()
-        inputs = {name: getattr(self._info, name) for name in _INFO}
-        return self._release([Event(EventKind.STARTED, self.row, 0.0, schema_version=SCHEMA_VERSION, **inputs)], None)
+        return self._release([self._started], None)
 
     def step(self, record: StepRecord) -> list[Event]:
         """A step's events, as far as they can be emitted now."""
@@ -131,7 +135,7 @@ class Emitter:
         return event
 
     def _add_logprobs(self, event: Event, outcome: Outcome, index: int) -> None:
-        if outcome.logprobs is not None and self._info.settings["logprobs"] is not None:
+        if outcome.logprobs is not None and self._reports_logprobs:
             event.logprobs = outcome.logprobs[index]
 
     def _release(self, events: list[Event], settled: int | None) -> list[Event]:

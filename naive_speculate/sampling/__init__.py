@@ -1,4 +1,4 @@
-"""How tokens are chosen: parameters, the random source, and the way from logits to probabilities."""
+"""How tokens are chosen: parameters, the random source, and the steps from logits to probabilities."""
 
 from naive_speculate.sampling.guided import GuidedDecodingParams
 from naive_speculate.sampling.params import SamplingParams

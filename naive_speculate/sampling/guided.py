@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 MAX_GRAMMAR_LENGTH = 20_000
 MAX_REPEATS = 300
-"""Repetitions in a regular expression or grammar: compiling takes time with their square, some two seconds for 1,000."""
+"""Repetitions in a regular expression or grammar: compile time grows with their square, two seconds for 1,000."""
 MAX_TIMES = 1000
-"""What a counted repetition may count to, counts within counts multiplied, and those of a JSON schema's patterns added up:
-there `a{1,10000}` takes ten seconds to parse, and 140 patterns `(ab?){1,900}` take 24. After ninety letters of
-`((a{1,1000}){1,1000}){1,1000}` every further one takes three."""
+"""The largest count of a repetition: nested counts are multiplied, and those of a JSON schema's patterns are added. There
+`a{1,10000}` takes ten seconds to parse, and 140 patterns `(ab?){1,900}` take 24. After ninety letters of
+`((a{1,1000}){1,1000}){1,1000}` every further one takes three seconds."""
 MAX_COUNTED_PROPERTIES = 100
-"""Properties of a JSON schema's objects that say how many there may be: 1,200 take twenty seconds to parse."""
+"""Properties of JSON objects that limit their number of properties: 1,200 take twenty seconds to parse."""
 MAX_DEPTH = 64
 """Levels of a JSON schema: 600 take half a minute to compile."""
 CACHE_BYTES = 64 * 2**20
-"""Compiled grammars that are kept, some 30 KB for a small schema; the ones that were not used for longest go first."""
+"""Compiled grammars that are kept, 30 KB for a small schema; the least recently used go first."""
 
 _TYPES: dict[str, tuple[Any, str]] = {
     "json": ((str, Mapping), "a JSON schema, as text or a mapping"),
@@ -43,7 +43,7 @@ _Maker = Callable[[str], Any]
 
 
 class GuideTooCostly(ValueError):
-    """A grammar has used up its time or memory; the message is for whoever gave it."""
+    """A grammar has used up its time or memory; the message is for its author."""
 
     def __init__(self, name: str, text: str) -> None:
         super().__init__(
@@ -62,8 +62,8 @@ class GuidedDecodingParams:
         choice: The output is one of these strings.
         grammar: A grammar in EBNF (GBNF) whose first rule is `root`.
         json_object: Any JSON object.
-        disable_any_whitespace: With `json`: white space only where it is usual, one space after a comma or a colon; else any
-            amount of it may stand between the parts, and some models then write nothing else.
+        disable_any_whitespace: With `json`: white space only where it is usual, one space after a comma or a colon. Otherwise
+            any amount is allowed between the parts, and some models then write nothing else.
 
     Raises:
         ValueError: If not exactly one is given, it does not parse, or xgrammar is not installed.
@@ -131,7 +131,7 @@ class GuidedDecodingParams:
 
 
 def _check_size(name: str, text: str) -> None:
-    """Refuse what would take long to compile, which could not be stopped."""
+    """Refuse what would take long to compile, since compiling cannot be stopped."""
     patterns, counted = [text] if name in ("regex", "grammar") else [], 0
     if name == "json":
         too_deep = ValueError(f"guided_decoding json may be {MAX_DEPTH} levels deep, got more")
@@ -167,11 +167,11 @@ def _check_size(name: str, text: str) -> None:
     most = 0
     for pattern in (each for each in patterns if "{" in each):
         try:
-            if name == "json":  # whose patterns are written out
+            if name == "json":  # its patterns are expanded
                 most += _most_times(str(parse("regex", pattern)), sum)
             else:
                 most = _most_times(str(parse(name, pattern)), max)
-        except ValueError:  # it is said where all of the text is parsed
+        except ValueError:  # reported when all of the text is parsed
             continue
         except RecursionError:
             raise ValueError(f"guided_decoding {name} has rules that are nested too deep") from None
@@ -180,10 +180,10 @@ def _check_size(name: str, text: str) -> None:
 
 
 def _most_times(grammar: str, together: Callable[[list[int]], int]) -> int:
-    """How often a grammar may repeat something, counts within counts multiplied, and counts next to each other taken
-    `together`; of a recursive rule, one level is counted.
+    """How often a grammar may repeat something: nested counts are multiplied, and neighbouring ones combined with `together`;
+    of a recursive rule, one level is counted.
 
-    xgrammar writes it with a rule a line, and counts only names of rules: `name{1, 1000}`.
+    xgrammar prints one rule per line, and counts only names of rules: `name{1, 1000}`.
     """
     lines = _LITERAL.sub("", grammar).splitlines()
     bodies = {name: _COUNTED.findall(body) for name, _, body in (line.partition(" ::= ") for line in lines)}
@@ -191,7 +191,7 @@ def _most_times(grammar: str, together: Callable[[list[int]], int]) -> int:
 
     def times(name: str) -> int:
         if name not in found:
-            found[name] = 1  # as it is met within itself
+            found[name] = 1  # for a rule within itself
             counted = (max(1, int(low or 1), int(high or 1)) * times(rule) for rule, low, high in bodies.get(name, ()))
             found[name] = together([count for count in counted if count > 1] or [1])
         return found[name]
@@ -200,7 +200,7 @@ def _most_times(grammar: str, together: Callable[[list[int]], int]) -> int:
 
 
 def _xgrammar() -> Any:
-    """The package, which is optional."""
+    """The optional package."""
     try:
         import xgrammar
     except ImportError as error:
@@ -224,7 +224,7 @@ def parse(name: str, text: str, *, any_whitespace: bool = True) -> "xgrammar.Gra
 
 
 def _made(name: str, text: str, schema: _Maker, regex: _Maker, ebnf: _Maker, any_json: Callable[[], Any]) -> Any:
-    """What the maker for this kind of grammar makes of its text."""
+    """The grammar that the maker for this kind makes of its text."""
     if name == "json":
         return schema(text)
     if name == "json_object":
@@ -233,10 +233,10 @@ def _made(name: str, text: str, schema: _Maker, regex: _Maker, ebnf: _Maker, any
 
 
 def _two_digits(name: str, text: str) -> str:
-    r"""The text with `\xHH` written so that xgrammar reads two digits: it takes as many as there are, but four after `\u`.
+    r"""The text with `\xHH` written so that xgrammar reads two digits: it reads as many as there are, but four after `\u`.
 
-    In a regular expression's class it prints escaped characters that are not plain ASCII anew, and reads that; so they go as
-    they are, but for NUL, which it takes in no other way.
+    In a class of a regular expression it prints escaped characters outside ASCII and reads the result again, so they are
+    written unescaped; NUL must stay escaped.
     """
 
     def character(found: re.Match[str]) -> str:
@@ -247,12 +247,12 @@ def _two_digits(name: str, text: str) -> str:
 
 
 def _said(error: Exception) -> str:
-    """What xgrammar says, without the line of its source that says it."""
+    """xgrammar's message, without the line of its source."""
     return re.sub(r"^\[[\d:]+\] \S+: ", "", " ".join(str(error).split()))[:300]
 
 
 class GrammarCompiler:
-    """Compiles grammars for one tokenizer and keeps what it compiled.
+    """Compiles grammars for one tokenizer, and caches them.
 
     Args:
         tokenizer: The transformers tokenizer.

@@ -23,21 +23,21 @@ from naive_speculate.sampling.guided import GrammarCompiler, GrammarMask, Guided
 from naive_speculate.text import num_shared
 
 COMPILE_SHARE = 10
-"""Compiling may take so many times a mask's longest time; it keeps nobody but its own visitor waiting."""
+"""Compiling may take so many times a mask's limit; it delays only its own request."""
 REFILL_SHARE = 0.01
-"""Every mask adds so much of the longest time to what its run may still use: 2.5 ms of 0.25 s. Ordinary masks take 0.1 ms."""
+"""Every mask adds this share of the limit to the time that its run may still use: 2.5 ms of 0.25 s. Most masks take 0.1 ms."""
 WALL_SHARE = 10
-"""A mask is waited for so many times its longest processor time, where the machine is busy with something else."""
+"""The wall-clock limit of a mask, as a multiple of its processor time, for a busy machine."""
 MORE_BYTES = 2**30
-"""Memory that a child may take besides what it was forked with."""
+"""Memory that a child may use in addition to what it was forked with."""
 
 
 class MasksApart:
-    """Compiles grammars for one tokenizer in processes of their own, as `GrammarCompiler` does in this one.
+    """Compiles grammars for one tokenizer, like `GrammarCompiler`, but in a process per sequence.
 
     Args:
-        compiler: Whose tokenizer it is.
-        seconds: Most processor time of one mask; see `SpeculativeDecoder`.
+        compiler: Has the tokenizer.
+        seconds: The most processor time of one mask; see `SpeculativeDecoder`.
 
     Raises:
         ValueError: If this system cannot fork.
@@ -75,7 +75,7 @@ class MasksApart:
         return MaskApart(connection, (name, text), self._vocab_size, self._seconds)
 
     def _child(self) -> Connection:
-        """A connection to a new process; the one that forks is started where there is none yet, or none any more."""
+        """A connection to a new process; starts the server that forks it where none runs."""
         with self._lock:
             mine, its = socket.socketpair()
             with its:
@@ -89,7 +89,7 @@ class MasksApart:
 
 
 class MaskApart(GrammarMask):
-    """A `GrammarMask` whose masks come from another process; it raises `GuideTooCostly` once that has been ended."""
+    """A `GrammarMask` whose masks come from another process; raises `GuideTooCostly` once that process was ended."""
 
     def __init__(self, connection: Connection, source: tuple[str, str], vocab_size: int, seconds: float) -> None:
         super().__init__(None, vocab_size)
@@ -121,7 +121,7 @@ def _start_server(tokenizer: bytes) -> socket.socket:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd=Path(__file__).parents[2],
-            start_new_session=True,  # Ctrl-C is for the process that it serves, with which it ends
+            start_new_session=True,  # Ctrl-C is for the process that it serves; it ends with that one
         )
     channel = Connection(os.dup(mine.fileno()))
     channel.send_bytes(tokenizer)
@@ -130,7 +130,7 @@ def _start_server(tokenizer: bytes) -> socket.socket:
 
 
 def _serve() -> None:
-    """Fork a child for every socket that comes, until the other side has gone."""
+    """Fork a child for every socket received, until the other side closes."""
     import xgrammar
 
     requests = socket.socket(fileno=0)
@@ -138,7 +138,7 @@ def _serve() -> None:
     info, vocab_size = pickle.loads(channel.recv_bytes())
     channel.close()
     compiler = GrammarCompiler.of(xgrammar.TokenizerInfo.deserialize_json(info), vocab_size)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how they ended
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # their exit status is not read
     while True:
         said, descriptors, *_ = socket.recv_fds(requests, 1, 1)
         if not said:
@@ -152,13 +152,13 @@ def _serve() -> None:
 
 
 def _answer(connection: Connection, compiler: GrammarCompiler) -> None:
-    """Compile the grammar that comes first, then answer with masks. The kernel ends the process where it takes too long."""
+    """Compile the grammar that is received first, then answer with masks. The kernel ends a process that takes too long."""
     _bound_memory()
     params, seconds = connection.recv()
     with _at_most(COMPILE_SHARE * seconds):
         try:
             mask, complaint = compiler.compile(params), None
-            mask._allowed([])  # the first one often takes longest; here the decoder does not wait for it
+            mask._allowed([])  # the first mask often takes longest; here the decoder does not wait for it
         except ValueError as error:
             mask, complaint = None, str(error)
     connection.send(complaint)
@@ -173,7 +173,7 @@ def _answer(connection: Connection, compiler: GrammarCompiler) -> None:
 
 @contextmanager
 def _at_most(seconds: float) -> Iterator[Callable[[], float]]:
-    """End this process where a block takes more processor time; gives how much it has taken."""
+    """End this process where a block takes more processor time; yields a clock of the time used."""
     began = time.process_time()
     signal.setitimer(signal.ITIMER_PROF, max(seconds, 1e-3))  # SIGPROF ends a process, also in the middle of C++
     yield lambda: time.process_time() - began

@@ -41,7 +41,7 @@ class SamplingParams:
     They are applied to the logits in this order: filter_words, allowed_token_ids, bad_words, min_tokens, logit_bias,
     logits_processors and guided_decoding, repetition, frequency and presence penalty, temperature, min_p, top_k, top_p.
 
-    What vLLM takes is taken: None for no list, NumPy's scalars, and True for one logprob are brought into the usual form.
+    Every form that vLLM accepts is accepted: None for no list, NumPy scalars, True for one logprob.
 
     Attributes:
         n: Number of output sequences to return; at least 1.
@@ -53,19 +53,19 @@ class SamplingParams:
         top_p: Keep the smallest set of most probable tokens whose probability reaches this; over 0, to 1.
         top_k: Keep this many most probable tokens; -1 or 0 for all.
         min_p: Keep tokens at least this fraction as probable as the most probable one; 0 to 1.
-        seed: Makes the run repeatable; None or -1 draws a seed, which the run reports.
+        seed: Makes the run repeatable; None or -1 draws a seed, which the events report.
         stop: Strings that end generation; they are not part of the text.
         stop_token_ids: Tokens that end generation; they are part of the output.
-        bad_words: Words that must not be generated: where the next token could complete one, that token is forbidden.
+        bad_words: Words that must not be generated: a token that would complete one is banned.
         include_stop_str_in_output: Keep the stop string at the end of the text.
-        ignore_eos: Go on after an end-of-sequence token.
+        ignore_eos: Continue after an end-of-sequence token.
         max_tokens: Number of tokens after which generation ends; at least 1, or None for as many as the model has room for.
         min_tokens: Number of tokens before which nothing ends generation; a stop string counts where a later one completes it.
-        logprobs: Report this many most probable tokens a position (and the chosen one), of the raw distribution; -1 for all.
+        logprobs: Report this many most probable tokens per position (and the chosen one), of the raw distribution; -1 for all.
         prompt_logprobs: The same for the tokens of the prompt.
         detokenize: Turn tokens into text.
         skip_special_tokens: Leave special tokens out of the text.
-        spaces_between_special_tokens: Where they are left in, put a space between two that follow each other.
+        spaces_between_special_tokens: Put a space between two neighbouring special tokens, where they are not skipped.
         logits_processors: Functions that change the logits (see `LogitsProcessor`).
         truncate_prompt_tokens: Use only the last so many tokens of the prompt.
         guided_decoding: Keep the output within a JSON schema, a regular expression, a choice or a grammar.
@@ -114,7 +114,7 @@ class SamplingParams:
         self._check_together()
 
     def _in_usual_form(self) -> dict[str, Any]:
-        """The fields as everything else reads them, whichever of vLLM's ways they were given in."""
+        """The fields in one form, whichever of vLLM's forms they were given in."""
         given = {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
         if isinstance(given["stop"], str):
             given["stop"] = [given["stop"]]
@@ -144,7 +144,7 @@ class SamplingParams:
         return self.temperature == 0
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as plain JSON values; processors as their number, a word list as its name."""
+        """All fields as plain JSON values; processors as their count, a word list as its name."""
         out = {f.name: getattr(self, f.name) for f in fields(self)}
         out["logits_processors"] = len(self.logits_processors or ())
         if isinstance(self.guided_decoding, GuidedDecodingParams):
@@ -222,7 +222,7 @@ def check_unicode(name: str, text: str) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """NumPy's scalars as Python's own."""
+    """NumPy scalars as Python values."""
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -233,7 +233,7 @@ def _as_tuple(name: str, values: Any) -> tuple[Any, ...]:
 
 
 def _token(token: Any) -> Any:
-    """A key of logit_bias: JSON has strings there."""
+    """A key of logit_bias, which is a string in JSON."""
     return int(token) if isinstance(token, str) and token.isdecimal() else _plain(token)
 
 
@@ -243,7 +243,7 @@ def _check_token(name: str, token: Any) -> None:
 
 
 def _words(hint: Any) -> str:
-    """What a number or a switch of this type must be; empty for other types."""
+    """The description of a number or switch of this type; empty for other types."""
     number = next((part for part in (hint, *get_args(hint)) if hasattr(part, "__metadata__")), None)
     return "True or False" if hint is bool else number.__metadata__[0].description if number else ""
 

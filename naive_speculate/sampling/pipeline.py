@@ -1,8 +1,8 @@
 """From logits to probabilities, for one sequence: every sampling parameter that changes the distribution.
 
-Target and draft go through the same pipeline. What depends on history (penalties, min_tokens, bad_words, grammars, custom
-processors) is computed at each place of the draft window with the drafted tokens before it; that keeps speculation lossless,
-because every place is then judged by the distribution that plain decoding would have used there.
+Target and draft use the same pipeline. What depends on history (penalties, min_tokens, bad_words, grammars, custom processors)
+is computed at each index of the draft window with the drafts before it. That keeps speculation lossless: every draft is judged
+by the distribution that plain decoding would have used at its position.
 """
 
 import inspect
@@ -22,7 +22,7 @@ _NOTHING = "-infinity for every token"
 
 
 class LogitsPipeline:
-    """Turns logits into the distribution that a sequence's tokens are drawn from.
+    """Turns logits into the distribution of a sequence's next token.
 
     Args:
         params: The request's parameters.
@@ -31,15 +31,15 @@ class LogitsPipeline:
         stop_token_ids: End-of-sequence and stop tokens, which min_tokens forbids.
         bad_words: Token sequences of the bad words.
         grammar: The matcher of guided decoding.
-        word_filter: What forbids listed words.
+        word_filter: Forbids listed words.
 
     Attributes:
-        plain: Whether logits are scores as they are.
-        needs_history: Whether scores depend on what was generated before.
-        tempers_only: Whether nothing but the temperature and the word filter changes the distribution.
+        plain: Whether the scores are the logits.
+        needs_history: Whether scores depend on the tokens generated before.
+        tempers_only: Whether only temperature and word filter change the distribution.
 
     Raises:
-        ValueError: If a parameter names a token outside the vocabulary, or together they leave no token.
+        ValueError: If a parameter names a token outside the vocabulary, or all parameters together leave no token.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class LogitsPipeline:
             logits: Shape `[1 + len(window) or more, vocab_size]`; row t follows `history + window[:t]`. Rows after the
                 window are padding.
             history: Tokens generated before the first row.
-            window: Drafted tokens after it.
+            window: Draft tokens after it.
 
         Returns:
             torch.Tensor: Same shape; forbidden tokens have -inf.
@@ -105,13 +105,13 @@ class LogitsPipeline:
     def probabilities(self, scores: torch.Tensor) -> torch.Tensor:
         """Temperature, min_p, top_k, top_p and softmax.
 
-        At temperature 0 nothing is drawn, and the probabilities are those of temperature 1.
+        At temperature 0 nothing is drawn; the probabilities are then those of temperature 1.
 
         Args:
             scores: Shape `[..., vocab_size]`.
 
         Returns:
-            torch.Tensor: Same shape; rows sum to 1, but one is NaN throughout where every score is -inf or any is NaN or +inf.
+            torch.Tensor: Same shape; each distribution sums to 1, or is NaN where every score is -inf or any is NaN or +inf.
         """
         if scores.dim() > 2 and len(self._warpers) > self._tempers:  # the others take rows
             return self.probabilities(scores.flatten(0, -2)).view_as(scores)
@@ -120,10 +120,10 @@ class LogitsPipeline:
         return torch.softmax(scores, dim=-1)
 
     def why_none(self, logits: torch.Tensor, history: list[int]) -> str:
-        """Why no token can be chosen, where the probabilities of a place are none: not finite, or of nothing at all.
+        """Why no token can be chosen at a position without a distribution.
 
         Args:
-            logits: What the model gave there, shape `[vocab_size]`.
+            logits: The model's logits there, shape `[vocab_size]`.
             history: Tokens generated before.
         """
         row = logits.to(torch.float32 if logits.dtype != torch.float64 else logits.dtype, copy=True)
@@ -218,7 +218,7 @@ class LogitsPipeline:
 
 
 class _SafeTemperature:
-    """Divides what each score lies below the row's best by the temperature, so that nothing but -inf can overflow."""
+    """Divides each score's distance from the row's best by the temperature, so that nothing but -inf can overflow."""
 
     def __init__(self, temperature: float) -> None:
         self._temperature = temperature
@@ -229,7 +229,7 @@ class _SafeTemperature:
 
 
 def _fault(row: torch.Tensor) -> str | None:
-    """What keeps scores from being a distribution, if anything does."""
+    """Why scores are no distribution; None if they are one."""
     if row.isnan().any():
         return "NaN"
     best = row.amax().item()
@@ -239,7 +239,7 @@ def _fault(row: torch.Tensor) -> str | None:
 def _warpers(params: SamplingParams) -> list[Any]:
     warpers: list[Any] = []
     if params.temperature not in (0, 1):
-        # Quotients beyond what a float can hold must not come up: of normal logits and a tiny temperature, or of a processor's.
+        # A quotient must not overflow: of normal logits and a tiny temperature, or of a processor's logits.
         overflows = params.temperature < _LOW_TEMPERATURE or params.temperature > 1 / _LOW_TEMPERATURE
         careful = overflows or bool(params.logits_processors)
         warpers.append((_SafeTemperature if careful else TemperatureLogitsWarper)(float(params.temperature)))
@@ -253,7 +253,7 @@ def _warpers(params: SamplingParams) -> list[Any]:
 
 
 def _takes_prompt(processor: Any) -> bool:
-    """Whether a custom processor wants the prompt as its first of three arguments."""
+    """Whether a custom processor takes the prompt as the first of three arguments."""
     try:
         parameters = inspect.signature(processor).parameters.values()
     except ValueError:  # built-in callables may have no signature

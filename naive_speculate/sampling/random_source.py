@@ -12,7 +12,7 @@ _LEAST = 1e-30
 
 
 class RandomSource(Protocol):
-    """What a sequence draws from. A test can hand in one that walks every branch."""
+    """The source of a sequence's draws. Tests pass in one that walks every branch."""
 
     def uniform(self) -> float:
         """A number from [0, 1)."""
@@ -34,18 +34,18 @@ class SeededRandom:
     """Draws that depend only on the seed, the index and the order of calls.
 
     Categorical draws are exponential races: argmax p_i / E_i with E_i ~ Exp(1). Unlike an inverse cumulative distribution,
-    rounding noise in some p_i changes the outcome only where two runners nearly tie. On the CPU a race is run in two heats,
-    which gives the same distribution with far fewer random numbers: blocks of some √n neighbours race with their sums, then the
-    members of the winning block.
+    rounding noise in some p_i changes the outcome only where two runners nearly tie. On the CPU a race has two rounds, which
+    gives the same distribution with far fewer random numbers: first the sums of blocks of √n neighbours, then the members of
+    the winning block.
 
     Args:
         seed: The request's seed.
-        index: Tells the sequences of one request (n > 1) apart.
-        device: Where probabilities will be; on the CPU the noise comes from NumPy, which is faster there.
+        index: The number of the sequence among those of one request (n > 1).
+        device: The device of the probabilities; on the CPU the noise comes from NumPy, which is faster.
     """
 
     def __init__(self, seed: int, index: int = 0, device: torch.device | str = "cpu") -> None:
-        # Small and quick to copy, since a server notes their state before every step.
+        # SFC64 is small and quick to copy: a server saves its state before every step.
         self._uniform = np.random.Generator(np.random.SFC64([seed, index, 0]))
         self._noise: np.random.Generator | None = None
         if torch.device(device).type == "cpu":
@@ -66,7 +66,7 @@ class SeededRandom:
 
     @property
     def on_cpu(self) -> bool:
-        """Whether `noise` is what decides its draws."""
+        """Whether its draws come from `noise`."""
         return self._noise is not None
 
     def noise(self, count: int, vocab_size: int) -> torch.Tensor:
@@ -81,16 +81,16 @@ class SeededRandom:
 
     @cached_property
     def _generator(self) -> torch.Generator:
-        """Made with the first draw: a server that checks requests may be a process without the device that decodes them."""
+        """Made at the first draw: a process that only checks requests may lack the device that decodes them."""
         return torch.Generator(self._device).manual_seed(self._seed)
 
     def state(self) -> Any:
-        """Where the draws stand, for `restore`."""
+        """The state of the draws, for `restore`."""
         noise = self._generator.get_state() if self._noise is None else self._noise.bit_generator.state
         return self._uniform.bit_generator.state, noise
 
     def restore(self, state: Any) -> None:
-        """Draw again what has been drawn since `state` was taken."""
+        """Repeat the draws since `state` was taken."""
         uniform, noise = state
         self._uniform.bit_generator.state = uniform
         if self._noise is None:
@@ -109,11 +109,11 @@ def winner(runners: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
 
 
 def num_noises(vocab_size: int) -> int:
-    """How many random numbers a categorical draw takes."""
+    """How many random numbers a categorical draw uses."""
     size = math.isqrt(vocab_size)
     return math.ceil(vocab_size / size) + size
 
 
 def fresh_seed() -> int:
-    """A seed for a request that gave none; small enough to be copied by hand."""
+    """A seed for a request without one; small enough to be copied by hand."""
     return secrets.randbelow(2**32)

@@ -15,10 +15,10 @@ class SampleStrategy(StrEnum):
 
 @runtime_checkable
 class TokenSampler(Protocol):
-    """A way to choose tokens that knows more than the logits: parameters, history, a seeded random source."""
+    """Chooses tokens with more than the logits: parameters, history, a seeded random source."""
 
     def sample(self, logits: torch.Tensor) -> torch.Tensor:
-        """Choose one token a row.
+        """Choose one token per row.
 
         Args:
             logits: Shape `[batch_size, vocab_size]`.
@@ -34,7 +34,7 @@ class TokenSampler(Protocol):
 
 
 def choose(logits: torch.Tensor, strategy: SampleStrategy | TokenSampler) -> torch.Tensor:
-    """Choose one token a row by a strategy.
+    """Choose one token per row by a strategy.
 
     Args:
         logits: Shape `[batch_size, vocab_size]`.
@@ -51,7 +51,7 @@ def choose(logits: torch.Tensor, strategy: SampleStrategy | TokenSampler) -> tor
     if strategy == SampleStrategy.RANDOM:
         noise = torch.empty_like(logits, dtype=torch.float32).exponential_()
         return (logits.float() - noise.log()).argmax(dim=-1)
-    sample = getattr(strategy, "sample", None)  # asking `isinstance` of a protocol takes long in every forward
+    sample = getattr(strategy, "sample", None)  # `isinstance` with a protocol is slow
     if callable(sample):
         return sample(logits)
     raise ValueError(f"sample_strategy must be a SampleStrategy or have sample() and is_done(), got {strategy!r}")

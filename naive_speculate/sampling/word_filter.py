@@ -1,9 +1,8 @@
-"""Forbids tokens by the words that they would write: no listed word is generated, however it is split over tokens.
+"""Bans tokens that would complete a listed word, however the word is split over tokens.
 
-A token is banned where it would complete a listed word, whether or not letters may follow: so no text ever ends in one,
-wherever it is cut. What is banned depends on the text before and nothing else, so that speculation stays lossless for the
-target filtered in this way. Of that text only the end counts that a listed word may begin with, which is mostly none: tokens
-lead from one such end to the next, and what is banned after each is looked up once.
+A token is banned even where letters may follow, so no text ends in a listed word, wherever it is cut. The bans depend on the
+text before alone, so speculation stays lossless for the filtered target. Of that text only the end counts with which a listed
+word may begin; mostly it is empty. Tokens lead from one such end to the next, and the bans after each end are computed once.
 """
 
 import codecs
@@ -19,7 +18,7 @@ from naive_speculate.sampling.words import WordList, normalized
 from naive_speculate.text import num_shared
 
 _PROMPT_TOKENS = 64
-"""Of a prompt, so many tokens may be the beginning of a listed word."""
+"""The last tokens of a prompt that may begin a listed word."""
 
 _LETTER = "ꙮ"
 """Stands for the end of a word with which no listed one begins."""
@@ -28,11 +27,11 @@ _LAST = "\U0010ffff"
 
 
 class End(NamedTuple):
-    """How a text ends, as far as it matters for what may follow.
+    """The end of a text, as far as the bans depend on it.
 
     Attributes:
-        text: What a listed word may begin with, normalised; else nothing, or `_LETTER` within a word.
-        rest: Bytes of a character that is not complete.
+        text: The normalised end that may begin a listed word; else empty, or `_LETTER` within a word.
+        rest: The bytes of an incomplete character.
     """
 
     text: str = ""
@@ -40,11 +39,11 @@ class End(NamedTuple):
 
 
 class FilterTable:
-    """What a word list bans of a vocabulary, after each end of a text. Threads may share one.
+    """The tokens that a word list bans after each end of a text. Threads may share one.
 
     Args:
         words: The list.
-        token_bytes: What each token stands for; those that are not in it, the special ones, stand for nothing.
+        token_bytes: Each token's bytes; special tokens have none.
         vocab_size: Width of the logits.
     """
 
@@ -61,20 +60,20 @@ class FilterTable:
         self.banned = lru_cache(maxsize=1 << 13)(self._banned)
 
     def end_of(self, prompt_token_ids: Sequence[int]) -> End:
-        """How a prompt ends."""
+        """The end of a prompt."""
         end = End()
         for token in prompt_token_ids[-_PROMPT_TOKENS:]:
             end = self.after(end, token)
         return end
 
     def _after(self, end: End, token: int) -> End:
-        """How a text of this end ends with one more token."""
+        """The end of a text after one more token."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         text = end.text + decoder.decode(end.rest + self._bytes.get(token, b""))
         return End(self._open(normalized(text)), decoder.getstate()[0])
 
     def _banned(self, end: End) -> torch.Tensor:
-        """The tokens that must not follow, int64, shape `[number of them]`."""
+        """The banned tokens, int64, shape `[count]`."""
         if end.rest:
             banned = {token for token in self._inside if self._completes(end, token)}
             broken_off = End(self._open(normalized(end.text + "\ufffd")))
@@ -86,8 +85,8 @@ class FilterTable:
         return torch.tensor(sorted(banned), dtype=torch.int64)
 
     def _completing(self, end: End, first: int, last: int, shared: int) -> Iterator[int]:
-        """The tokens that complete a word with which a text ends, of those from `first` to `last` in the order of their texts,
-        which share so many letters."""
+        """The tokens that complete a word at the end of a text, of those from `first` to `last` in the order of their texts,
+        which share the first `shared` letters."""
         while first < last:
             prefix = self._texts[first][: shared + 1]
             if len(prefix) == shared:  # it is no longer than what they share
@@ -105,11 +104,11 @@ class FilterTable:
         return self._found(end.text + (end.rest + self._bytes[token]).decode(errors="replace"), end.text)
 
     def _found(self, text: str, before: str = "") -> bool:
-        """Whether there are listed words in a text which are not there before."""
+        """Whether a text has listed words that `before` has not."""
         return bool(self._words.places(text) - self._words.places(before))
 
     def _open(self, text: str) -> str:
-        """The end of a normalised text with which a listed word may begin."""
+        """The end of a normalised text that may begin a listed word."""
         ends = (text, text[:-1]) if self._words.composed else (text,)  # what follows may change the last letter
         for start in range(len(text)):
             if start == 0 or not text[start - 1].isalnum():
@@ -121,8 +120,8 @@ class FilterTable:
 
 
 class WordFilter:
-    """Follows one sequence, and says what is banned next by a table. It can be asked about any history: it goes back to what
-    that shares with the last one. A word may begin in the prompt."""
+    """Follows one sequence through a table. Any history may be given: it rolls back to the part shared with the last one. A
+    word may begin in the prompt."""
 
     def __init__(self, table: FilterTable, prompt_token_ids: Sequence[int]) -> None:
         self._table = table
@@ -130,7 +129,7 @@ class WordFilter:
         self._tokens: list[int] = []
 
     def banned(self, history: list[int], window: Sequence[int] = ()) -> list[torch.Tensor]:
-        """The tokens that must not follow `history + window[:t]`, for t from 0 to the window's length."""
+        """The banned tokens after `history + window[:t]`, for t from 0 to the window's length."""
         self._follow(history)
         end = self._ends[-1]
         found = [self._table.banned(end)]
@@ -151,7 +150,7 @@ class WordFilter:
 
     def _follow(self, history: list[int]) -> None:
         shared = min(len(self._tokens), len(history))
-        if self._tokens[:shared] != history[:shared]:  # compared at once first, which is quick
+        if self._tokens[:shared] != history[:shared]:  # a quick comparison first
             shared = num_shared(self._tokens, history)
         del self._tokens[shared:], self._ends[shared + 1 :]
         for token in history[shared:]:

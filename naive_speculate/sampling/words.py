@@ -1,4 +1,4 @@
-"""Words that do not belong into a classroom: slurs, what old books call groups of people, and profanity.
+"""A list of words that do not belong in a classroom: slurs, outdated names of groups of people, and profanity.
 
 The list is encoded, so that the repository does not spell them. ``WordList.encode`` gives the form of a new entry.
 """
@@ -16,11 +16,11 @@ from functools import cache
 class WordList:
     """Finds listed words in a text.
 
-    Only whole words are found, with a plural or possessive "s" or without; never a part of an innocent one.
+    Only whole words are found, with or without a plural or possessive "s".
 
     Args:
         entries: Regular expressions, each over a case-folded word or a few words with single spaces between them.
-        name: What the list is called where it must not be spelled.
+        name: The list's name in settings and messages.
 
     Attributes:
         pattern: A regular expression for any of the words, plural and possessive included.
@@ -95,7 +95,7 @@ def normalized(text: str) -> str:
 
 
 def masked(word: str) -> str:
-    """A listed word so that it can be reported: its first letter, and stars."""
+    """A listed word in a form that can be reported: its first letter, and stars."""
     return word[0] + "*" * (len(word) - 1)
 
 

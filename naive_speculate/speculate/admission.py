@@ -1,10 +1,11 @@
-"""From a request to a run: everything is checked here, before any model runs."""
+"""From a request to a run: validate, plan, build. Everything is checked here, before any model runs."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from naive_speculate.costs import CostTable
 from naive_speculate.events.emitter import Emitter
-from naive_speculate.events.record import RunInfo
+from naive_speculate.events.event import Event, EventKind
 from naive_speculate.infer.inferencer import eos_token_ids
 from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.pair import ModelPair
@@ -18,29 +19,58 @@ from naive_speculate.sampling.words import WordList, word_list
 from naive_speculate.speculate.draft import (
     DRAFTERS,
     GIVEN,
+    BatchDrafter,
     HeadDrafter,
     SuffixHeadDrafter,
     TranslatedDrafter,
     TranslatedGivenDrafter,
     drafter_for,
 )
-from naive_speculate.speculate.request import Prompt, Request, check_confidence, check_given, check_window
+from naive_speculate.speculate.request import GivenDraft, Prompt, Request, check_confidence, check_given, check_window
 from naive_speculate.speculate.run import Run
-from naive_speculate.speculate.sequence import CancelFlag, GivenTokens, SequenceState
-from naive_speculate.speculate.verify import verifier_for
+from naive_speculate.speculate.sequence import CancelFlag, SequenceState
+from naive_speculate.speculate.verify import Verifier, verifier_for
 from naive_speculate.speculate.window import AutoWindow, FixedWindow
 from naive_speculate.text import StopStrings, TextStream, Vocabulary
 from naive_speculate.translation import token_bytes
 
 _MANY_TOKENS = 2**31
-"""No tokenizer has so many, and none can be asked about more."""
+"""More tokens than any tokenizer has or can be asked about."""
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A request's fields once they are checked.
+
+    Attributes:
+        token_ids: The prompt.
+        verifier: Judges its drafts.
+        drafter, drafting: The drafter's name and class; no class where nothing is drafted.
+        window_size: Drafts per step; None for "auto".
+        confidence: Below it a window ends.
+        given: A user-supplied draft, in token ids.
+        max_length: Most tokens of a row, prompt included.
+        ends, stops: The model's own end tokens, and all tokens that end a row.
+    """
+
+    token_ids: list[int]
+    verifier: Verifier
+    drafter: str
+    drafting: type[BatchDrafter] | None
+    window_size: int | None
+    confidence: float | None
+    given: GivenDraft | None
+    max_length: int
+    ends: frozenset[int]
+    stops: frozenset[int]
+
 
 MakeRandom = Callable[[int, int], RandomSource]
 """Makes a row's random source from the request's seed and the row's number among its siblings."""
 
 
 class Admission:
-    """Checks requests to one pair, and makes runs of them. Threads may do so side by side.
+    """Checks requests to one pair, and makes runs of them. Threads may call it at the same time.
 
     Attributes:
         pair: Target and draft.
@@ -66,10 +96,10 @@ class Admission:
     def run(
         self, request: Request, cancel: CancelFlag | None = None, *, first_row: int = 0, random: MakeRandom | None = None
     ) -> Run:
-        """Check a request and make its run, whose rows have no place in any batch yet.
+        """Check a request and make its run, whose rows are in no batch yet.
 
         Args:
-            request: What is asked for.
+            request: What to decode, and how.
             cancel: Set it to end the run early.
             first_row: The number of its first row.
             random: Where draws come from; by default from the seed.
@@ -77,83 +107,110 @@ class Admission:
         Raises:
             ValueError: Naming the field and what was given.
         """
-        params = request.params
+        plan, params = self._plan(request), request.params
+        seed = params.seed if params.seed is not None else fresh_seed()
+        pipelines = [self._pipeline(params, plan.token_ids, plan.stops) for _ in range(params.num_sequences)]
+        costs = self.pair.costs(plan.drafter)
+        if plan.drafting is None or not (plan.drafting.drafts_windows and pipelines[0].tempers_only):
+            costs = replace(costs, call=None)  # the host reads every draft, so that each is a call
+        started = self._started(request, plan, seed, costs)
+        known = self.pair.translation.to_draft if started.vocabularies is not None and self.pair.translation else None
+        rows, emitters = [], []
+        for index, pipeline in enumerate(pipelines):
+            source = SeededRandom(seed, index, self.device) if random is None else random(seed, index)
+            rows.append(self._row(first_row + index, request, plan, pipeline, costs, source, cancel))
+            emitters.append(Emitter(self.vocabulary, replace(started, row=first_row + index), known))
+        return Run(rows, emitters)
+
+    def _plan(self, request: Request) -> _Plan:
+        """Check a request, but for what its pipeline checks."""
+        params, given = request.params, request.given_draft
         verifier = verifier_for(request.verify_strategy, params.greedy)
         window_size, confidence = check_window(request.num_draft_tokens), check_confidence(request.draft_confidence)
         if request.detail not in ("full", "probs", "none"):
             raise ValueError(f"detail must be 'full', 'probs' or 'none', got {request.detail!r:.80}")
-        by_hand = request.given_draft is not None
-        drafter = self._drafter(request.drafter, drafts=window_size != 0 and not by_hand)
-        if by_hand:
-            self._drafter("model", drafts=True)  # which draws what the hand leaves to it
+        drafter = self._drafter(request.drafter, drafts=window_size != 0 and given is None)
+        if given is not None:
+            self._drafter("model", drafts=True)  # which draws where the user leaves it to it
         token_ids = self.encode(self._as_chat(request.prompt) if request.chat else request.prompt, params)
         self._checked("stop_token_ids", params.stop_token_ids or ())
-        seed = params.seed if params.seed is not None else fresh_seed()
-        costs, given = self.pair.costs(drafter), None
-        if request.given_draft is not None:
-            check_given(request.given_draft, request.num_draft_tokens, verifier.greedy)
-            drafter, given = GIVEN, GivenTokens(self._given(request.given_draft.draft, token_ids), request.given_draft.prob)
-        max_length = self._max_length(len(token_ids), params.max_tokens)
+        if given is not None:
+            check_given(given, request.num_draft_tokens, verifier.greedy)
+            drafter, given = GIVEN, replace(given, draft=self._given(given.draft, token_ids))
         ends = frozenset(() if params.ignore_eos else self.eos_token_ids)
-        stops = frozenset(params.stop_token_ids or ()) | ends
-        streams = params.detokenize and self.vocabulary.tokenizer is not None
+        return _Plan(
+            token_ids=token_ids,
+            verifier=verifier,
+            drafter=drafter,
+            drafting=drafter_for(drafter, self.pair) if window_size != 0 else None,
+            window_size=window_size,
+            confidence=confidence,
+            given=given,
+            max_length=self._max_length(len(token_ids), params.max_tokens),
+            ends=ends,
+            stops=frozenset(params.stop_token_ids or ()) | ends,
+        )
+
+    def _started(self, request: Request, plan: _Plan, seed: int, costs: CostTable) -> Event:
+        """The event that opens the run, of its first row."""
+        params, verifier, pair = request.params, plan.verifier, self.pair
+        translation = pair.translation if plan.drafting in (TranslatedDrafter, TranslatedGivenDrafter) else None
+        head = pair.head if plan.drafting in (HeadDrafter, SuffixHeadDrafter) else None
         settings = params.to_dict() | {
             "num_draft_tokens": request.num_draft_tokens,
-            "draft_confidence": confidence,
+            "draft_confidence": plan.confidence,
             "verify_strategy": str(request.verify_strategy),
-            "drafter": drafter,
+            "drafter": plan.drafter,
             "detail": request.detail,
             "lossy": not params.greedy and (verifier.lossy or verifier.greedy),
         }
-        drafting = drafter_for(drafter, self.pair) if window_size != 0 else None
-        pipelines = [self._pipeline(params, token_ids, stops) for _ in range(params.num_sequences)]
-        if drafting is None or not (drafting.drafts_windows and pipelines[0].tempers_only):
-            costs = replace(costs, call=None)  # the host looks at every draft, so that each is a call
-        texts, costs_told = self.vocabulary.texts(token_ids), costs.to_dict() if window_size is None else None
-        translation = self.pair.translation if drafting in (TranslatedDrafter, TranslatedGivenDrafter) else None
-        head = self.pair.head if drafting in (HeadDrafter, SuffixHeadDrafter) else None
-        rows, emitters = [], []
-        for index, pipeline in enumerate(pipelines):
-            rows.append(
-                SequenceState(
-                    row=first_row + index,
-                    prompt_token_ids=token_ids,
-                    token_ids=list(token_ids),
-                    params=params,
-                    verifier=verifier,
-                    drafter=drafter,
-                    window=AutoWindow(costs, confidence, greedy=verifier.greedy)
-                    if window_size is None
-                    else FixedWindow(window_size, confidence),
-                    detail=request.detail,
-                    random=SeededRandom(seed, index, self.device) if random is None else random(seed, index),
-                    pipeline=pipeline,
-                    stop_token_ids=stops,
-                    end_token_ids=ends,
-                    max_length=max_length,
-                    text=self._text_stream(params, token_ids) if streams else None,
-                    stops=StopStrings(params.stop, params.include_stop_str_in_output) if params.stop else None,
-                    cancel=cancel,
-                    given_draft=given,
-                )
-            )
-            info = RunInfo(
-                row=first_row + index,
-                prompt=request.prompt if isinstance(request.prompt, str) else None,
-                prompt_token_ids=token_ids,
-                prompt_texts=texts,
-                settings=settings,
-                seed=seed,
-                models=self.pair.names,
-                weights=self.pair.weights,
-                device=str(self.device),
-                cost_table=costs_told,
-                vocabularies=None if translation is None else translation.counts,
-                head_layers=None if head is None else list(head.layers),
-                target_layers=None if head is None else getattr(self.pair.target, "num_layers", None),
-            )
-            emitters.append(Emitter(self.vocabulary, info, None if translation is None else translation.to_draft))
-        return Run(rows, emitters)
+        return Event(
+            EventKind.STARTED,
+            prompt=request.prompt if isinstance(request.prompt, str) else None,
+            prompt_token_ids=plan.token_ids,
+            prompt_texts=self.vocabulary.texts(plan.token_ids),
+            settings=settings,
+            seed=seed,
+            models=pair.names,
+            weights=pair.weights,
+            device=str(self.device),
+            cost_table=costs.to_dict() if plan.window_size is None else None,
+            vocabularies=None if translation is None else translation.counts,
+            head_layers=None if head is None else list(head.layers),
+            target_layers=None if head is None else getattr(pair.target, "num_layers", None),
+        )
+
+    def _row(
+        self,
+        number: int,
+        request: Request,
+        plan: _Plan,
+        pipeline: LogitsPipeline,
+        costs: CostTable,
+        random: RandomSource,
+        cancel: CancelFlag | None,
+    ) -> SequenceState:
+        params, window = request.params, FixedWindow(plan.window_size or 0, plan.confidence)
+        streams = params.detokenize and self.vocabulary.tokenizer is not None
+        return SequenceState(
+            row=number,
+            prompt_token_ids=plan.token_ids,
+            token_ids=list(plan.token_ids),
+            params=params,
+            verifier=plan.verifier,
+            drafter=plan.drafter,
+            window=AutoWindow(costs, plan.confidence, greedy=plan.verifier.greedy) if plan.window_size is None else window,
+            detail=request.detail,
+            random=random,
+            pipeline=pipeline,
+            stop_token_ids=plan.stops,
+            end_token_ids=plan.ends,
+            max_length=plan.max_length,
+            text=self._text_stream(params, plan.token_ids) if streams else None,
+            stops=StopStrings(params.stop, params.include_stop_str_in_output) if params.stop else None,
+            cancel=cancel,
+            given_draft=plan.given,
+        )
 
     def encode(self, prompt: Prompt, params: SamplingParams | None = None) -> list[int]:
         """Token ids of a prompt, checked.

@@ -26,17 +26,17 @@ class SpeculativeDecoder:
 
     Args:
         pair: Target and draft; see `load_pair`.
-        earlier_outputs: How many outputs of its runs by suffix decoding are kept for later ones to draft from, the oldest
-            going first; None for none. Texts stay lossless, but what is drafted, and so what a seed gives, then depends on
-            what was generated before, and drafts may show one caller's words to another.
-        mask_seconds: Most processor seconds that `guided_decoding` may take for the mask of one position; 1% of it on average
-            once that much was used. Masks are then computed in a process per sequence, which takes some 0.2 ms more each. A
-            run whose grammar takes more time, or a gigabyte of memory, ends with an error, and others go on. For grammars of
-            people whom you do not know: 24 characters suffice for a mask that takes minutes. None for no limit.
+        earlier_outputs: How many outputs of runs with suffix decoding are kept for later runs to draft from; the oldest go
+            first. None for none. Texts stay lossless, but drafts, and so the output of a seed, then depend on earlier outputs,
+            and drafts may show one caller's words to another.
+        mask_seconds: The most processor seconds that `guided_decoding` may take for the mask of one position, and 1% of it on
+            average once that much was used; None for no limit. Each sequence then computes its masks in a process of its own,
+            0.2 ms more per mask. A run whose grammar takes more time, or a gigabyte of memory, ends with an error. Set it for
+            grammars of people whom you do not know: 24 characters suffice for a mask that takes minutes.
 
     Attributes:
         admission: Checks requests and makes runs of them.
-        earlier: The outputs that are kept; None where none are.
+        earlier: The kept outputs; None where none are kept.
 
     Raises:
         ValueError: If `earlier_outputs` is not a positive whole number, or `mask_seconds` not a positive number.
@@ -66,20 +66,20 @@ class SpeculativeDecoder:
         Args:
             prompt: Text, or token ids.
             params: How tokens are chosen and when generation ends.
-            num_draft_tokens: Tokens to draft a step, 0 for plain decoding, or "auto".
+            num_draft_tokens: Tokens to draft per step, 0 for plain decoding, or "auto".
             verify_strategy: How drafts are judged.
-            drafter: What drafts: a name in `DRAFTERS`; None for the pair's own.
+            drafter: A name in `DRAFTERS`; None for the pair's own.
             detail: "full" events carry probabilities and the most probable tokens, "probs" only probabilities, "none" neither.
-            draft_confidence: A window ends after a token that its drafter gave less than this, whatever its size; None for no
-                such limit. Prompt lookup is always certain.
-            cancel: A `threading.Event`, or the like; set it to end the run; the last event is then `finished` with `cancelled`.
+            draft_confidence: A window ends after a token of lower draft probability, whatever its size; None for no such limit.
+                Prompt lookup is always certain.
+            cancel: A `threading.Event` or the like. Set it to end the run with the event `finished` and the reason `cancelled`.
 
         Yields:
             Event: From `started` to `finished`.
 
         Raises:
-            ValueError: Before anything is yielded, naming the argument and what was given. If a step fails, the run's last
-                event says so and the failure is raised after it.
+            ValueError: Before the first event, naming the argument and what was given. If a step fails, the last event reports
+                the failure, which is raised after it.
         """
         params = params or SamplingParams()
         if params.num_sequences > 1:
@@ -119,12 +119,12 @@ class SpeculativeDecoder:
 
         Args:
             prompt: Text or token ids; or a list of either.
-            params: One for all, or a list with one a prompt.
+            params: One for all, or a list with one per prompt.
             cancel: As for `stream`.
             **options: As for `stream`.
 
         Returns:
-            The result, or a list of them. With n > 1 a result is the most probable sequence's, and `outputs` has all n.
+            The result, or a list of them. With n > 1 it is the most probable sequence's, and `outputs` has all n.
 
         Raises:
             ValueError: Naming the argument and what was given, before any model runs.

@@ -52,6 +52,8 @@ def distributions(rows: Sequence[SequenceState], logits: torch.Tensor, draft: Pr
 def uniforms(rows: Sequence[SequenceState], draft: Proposal) -> torch.Tensor:
     """A uniform draw for each draft whose verifier needs one, else 0; float64, where no draw rounds to 1, `[batch_size, k]`."""
     k = draft.token_ids.shape[1]
+    if not any(row.verifier.needs_uniforms for row in rows):
+        return torch.zeros(len(rows), k, dtype=torch.float64, device=draft.token_ids.device)
     counts = [length if row.verifier.needs_uniforms else 0 for row, length in zip(rows, draft.lengths, strict=True)]
     draws = [[row.random.uniform() for _ in range(count)] for row, count in zip(rows, counts, strict=True)]
     return on_device([row + [0.0] * (k - len(row)) for row in draws], draft.token_ids.device, torch.float64)
@@ -71,12 +73,11 @@ def judge(rows: Sequence[SequenceState], p: Distributions, draft: Proposal, r: t
     if k == 0:
         return _without_drafts(rows, p)
     q = p.best_known[:, :k] if draft.probs is None else draft.probs
-    lengths, groups = p.judged_lengths(draft), by_verifier(rows)
-    verdicts = []
+    lengths, groups, verdicts = p.judged_lengths(draft), by_verifier(rows), []
     for verifier, members in groups:
-        target = p.scores if verifier.greedy else p.best_known
-        verdicts.append(verifier.judge(*(tensor[members] for tensor in (target, q, draft.token_ids, r, lengths))))
-    return verdicts[0] if len(verdicts) == 1 else _merge(verdicts, [members for _, members in groups], p.scores)
+        given = (p.scores if verifier.greedy else p.best_known, q, draft.token_ids, r, lengths)
+        verdicts.append(verifier.judge(*(given if len(groups) == 1 else (tensor[members] for tensor in given))))
+    return verdicts[0] if len(groups) == 1 else _merge(verdicts, [members for _, members in groups], p.scores)
 
 
 def draw(rows: Sequence[SequenceState], verdict: Verdict) -> torch.Tensor:

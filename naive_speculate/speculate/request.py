@@ -1,4 +1,4 @@
-"""What a caller may ask for: one object for a run, and the many forms that `generate` takes."""
+"""What a caller may ask for: one object per run, and the forms that `generate` takes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -6,39 +6,27 @@ from typing import Any
 
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.sequence import Detail
+from naive_speculate.speculate.sequence import GivenDraft as GivenDraft
+from naive_speculate.speculate.sequence import Prompt as Prompt
 from naive_speculate.speculate.verify import VerifyStrategy
 
 MAX_DRAFT_TOKENS = 64
 MAX_GIVEN = 200
-Prompt = str | Sequence[int]
-
-
-@dataclass(frozen=True, slots=True)
-class GivenDraft:
-    """What somebody drafts by hand for the first step of a run; what follows is decoded plainly.
-
-    Attributes:
-        draft: The next word as text, with the space that belongs to it, or token ids.
-        prob: The probability with which its first token is drafted; otherwise one that the draft model draws.
-    """
-
-    draft: Prompt
-    prob: float
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One run that somebody asks for. It is checked where it is admitted (`Admission.run`).
+    """One run to make. It is checked on admission (`Admission.run`).
 
     Attributes:
         prompt: Text, or token ids.
-        params: How tokens are chosen and when generation ends; with n > 1 the events' rows tell the sequences apart.
-        num_draft_tokens: Tokens to draft a step, 0 for plain decoding, or "auto".
+        params: How tokens are chosen and when generation ends; with n > 1 each sequence has its own row in the events.
+        num_draft_tokens: Tokens to draft per step, 0 for plain decoding, or "auto".
         verify_strategy: How drafts are judged: a name in `VERIFIERS`.
-        drafter: What drafts: a name in `DRAFTERS`; None for the pair's own (`ModelPair.default_drafter`).
+        drafter: A name in `DRAFTERS`; None for the pair's own (`ModelPair.default_drafter`).
         detail: "full" events carry probabilities and the most probable tokens, "probs" only probabilities, "none" neither.
         draft_confidence: A window ends after a token that its drafter gave less than this; None for no such limit.
-        given_draft: Drafted in place of what `drafter` would; needs a draft model, a window of a fixed size and a temperature.
+        given_draft: A user-supplied draft; needs a draft model, a window of a fixed size and a temperature.
         chat: Whether to wrap a text in the tokenizer's chat template; refused where there is none.
     """
 
@@ -74,7 +62,7 @@ def check_confidence(draft_confidence: float | None) -> float | None:
 
 
 def check_given(given: GivenDraft, num_draft_tokens: int | str, greedy: bool) -> None:
-    """Refuse what cannot be drafted.
+    """Check a user-supplied draft.
 
     Raises:
         ValueError: Naming the field and what was given.
@@ -97,7 +85,7 @@ def check_given(given: GivenDraft, num_draft_tokens: int | str, greedy: bool) ->
 
 
 def as_requests(prompt: Any, params: Any, options: dict[str, Any]) -> tuple[list[Request], bool]:
-    """The requests that a call of `generate` makes, and whether it was for a single one.
+    """The requests of a call of `generate`, and whether it was for a single one.
 
     Raises:
         ValueError: Naming the argument and what was given.

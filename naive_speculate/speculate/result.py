@@ -20,12 +20,12 @@ class GenerationResult:
         token_ids: The generated tokens, an end-of-sequence or stop token included.
         finish_reason: Why it ended.
         trace: Its events.
-        metrics: Its figures.
+        metrics: Its metrics.
         logprobs: For each generated token, log-probabilities by token id; None unless asked for.
         prompt_logprobs: The same for the prompt, with None for the first token, which nothing predicts; None unless asked for,
             and for a run that ended before its prompt was read.
         cumulative_logprob: Sum of the generated tokens' log-probabilities; None for a single sequence without logprobs.
-        outputs: All n sequences, the most probable first; this one is the first of them.
+        outputs: All n sequences, the most probable first, which is this one.
     """
 
     text: str
@@ -39,7 +39,7 @@ class GenerationResult:
     outputs: list["GenerationResult"] = field(default_factory=list, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """The result as plain JSON values, without its events; `outputs` stays empty where there is but one."""
+        """The result as plain JSON values, without its events; `outputs` is empty where there is only one."""
         outputs = self.outputs if len(self.outputs) > 1 else []
         return {
             "text": self.text,

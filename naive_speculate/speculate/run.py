@@ -1,4 +1,4 @@
-"""One request on its way: its rows, and the events of what happens to them."""
+"""One request while it is decoded: its rows and their events."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,7 +9,7 @@ from naive_speculate.speculate.sequence import SequenceState
 
 
 class Run:
-    """A request's sequences, as many as its n or best_of says, and what is told of them.
+    """A request's sequences, n or best_of of them, and their events.
 
     Attributes:
         rows: The sequences, which share the prompt and the seed.
@@ -34,7 +34,7 @@ class Run:
         return [event for emitter in self._emitters.values() for event in emitter.started()]
 
     def tell(self, records: Mapping[SequenceState, StepRecord]) -> list[Event]:
-        """Events of a step, as far as it was about this run, and of rows that have ended."""
+        """This run's events of a step, and of rows that have ended."""
         events: list[Event] = []
         for row, emitter in self._emitters.items():
             if row in records:

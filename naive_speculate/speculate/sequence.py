@@ -1,6 +1,7 @@
-"""One sequence's state: everything that a step reads and writes about it, and where it ends."""
+"""One sequence's state: everything that a step reads and writes of it, and where it ends."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -14,21 +15,27 @@ from naive_speculate.speculate.window import Window
 from naive_speculate.text import StopStrings, TextStream
 
 Detail = Literal["full", "probs", "none"]
+Prompt = str | Sequence[int]
 
 
 class CancelFlag(Protocol):
-    """Tells whether somebody wants a run to end early; a `threading.Event` is one."""
+    """Ends a run early once it is set; a `threading.Event` is one."""
 
     def is_set(self) -> bool:
-        """Whether it is to end."""
+        """Whether the run is to end."""
         ...
 
 
 @dataclass(slots=True, frozen=True)
-class GivenTokens:
-    """A draft that somebody wrote, as at least one token; `prob` is that of `GivenDraft`."""
+class GivenDraft:
+    """A user-supplied draft for the first step of a run; later steps are decoded plainly.
 
-    token_ids: list[int]
+    Attributes:
+        draft: The next word as text, with the space that belongs to it, or token ids; of a `SequenceState`, token ids.
+        prob: The probability with which its first token is drafted; otherwise the draft model draws that token.
+    """
+
+    draft: Prompt
     prob: float
 
 
@@ -41,21 +48,21 @@ class SequenceState:
         prompt_token_ids: The prompt.
         token_ids: Prompt and all generated tokens.
         params: The request's parameters.
-        verifier: What judges its drafts.
-        drafter: Name of what drafts for it.
+        verifier: Judges its drafts.
+        drafter: Name of its drafter.
         window: How many tokens to draft.
-        detail: How much its events tell.
-        random: Where all of its draws come from.
-        pipeline: Its way from logits to probabilities.
+        detail: How much its events report.
+        random: The source of all its draws.
+        pipeline: Turns logits into its probabilities.
         stop_token_ids: Tokens that end it.
         end_token_ids: Those of them that are the model's own end.
-        max_length: Most tokens that it may have, prompt included.
+        max_length: The most tokens that it may have, prompt included.
         text: Turns its tokens into text; None where there is no text.
         stops: Looks for stop strings; None where there are none.
-        cancel: Set by whoever wants it to end early.
+        cancel: Ends it early once it is set.
         finish_reason, message: Why it ended, and what went wrong where it ended in an error; None while it goes on.
         num_steps: Steps made.
-        given_draft: What its first step drafts, where somebody wrote that.
+        given_draft: A user-supplied draft for its first step, in token ids.
         logprobs, prompt_logprobs: As asked for by the parameters.
     """
 
@@ -78,7 +85,7 @@ class SequenceState:
     finish_reason: FinishReason | None = None
     message: str | None = None
     num_steps: int = 0
-    given_draft: GivenTokens | None = None
+    given_draft: GivenDraft | None = None
     logprobs: list[dict[int, Logprob]] = field(default_factory=list)
     prompt_logprobs: list[dict[int, Logprob] | None] | None = None
     _text_ends: list[int] = field(default_factory=list)  # by generated token, where there are stop strings
@@ -86,7 +93,7 @@ class SequenceState:
 
     @property
     def cancelled(self) -> bool:
-        """Whether somebody wants it to end early."""
+        """Whether it is to end early."""
         return self.cancel is not None and self.cancel.is_set()
 
     @property
@@ -96,7 +103,7 @@ class SequenceState:
 
     @property
     def needs_probs(self) -> bool:
-        """Whether a step must compute its probabilities, or the order of scores is enough."""
+        """Whether a step must compute its probabilities; else the order of scores is enough."""
         return not self.greedy or self.detail != "none"
 
     @property
@@ -140,7 +147,7 @@ class SequenceState:
         self.finish_reason, self.message = reason, message
 
     def commit(self, outcome: Outcome) -> StepRecord:
-        """Take a step's tokens in, up to where the sequence ends."""
+        """Append a step's tokens, up to where the sequence ends."""
         tokens, number = outcome.token_ids, self.num_steps
         texts, draft_texts, finish, text_end = self._read(tokens, outcome.draft_token_ids)
         kept = len(texts)
@@ -156,11 +163,11 @@ class SequenceState:
         return StepRecord(number, time.perf_counter(), outcome, texts, draft_texts, finish, text_end, settled)
 
     def _settle(self, texts: list[str], stops: StopStrings, text_end: int | None) -> int:
-        """Drop the tokens that a stop string takes with it; returns how much of the text none can still take back."""
+        """Drop the tokens that a stop string removes; returns the length of the text that none can still remove."""
         for text in texts:
             self._text_ends.append(len(text) + (self._text_ends[-1] if self._text_ends else 0))
         if text_end is not None:
-            # Those before `_num_settled` were told; of the others, one that begins where the text ends is not in it.
+            # Tokens before `_num_settled` were emitted; of the others, one that begins where the text ends is not in it.
             kept = self._num_settled
             while kept < len(self._text_ends) and (self._text_ends[kept - 1] if kept else 0) < text_end:
                 kept += 1
@@ -175,24 +182,24 @@ class SequenceState:
         """Texts of the step's tokens up to the sequence's end, and of all drafts; why it ends; where a stop string ends the
         text."""
         texts: list[str] = []
-        refused: list[str] = []
+        rejected: list[str] = []
         generated, room = len(self.token_ids) - len(self.prompt_token_ids), self.room
         for place, token in enumerate(tokens):
-            if place == len(tokens) - 1:  # the next token, in whose place another may have been drafted
-                refused = self._texts_ahead(drafts[place:])
+            if place == len(tokens) - 1:  # the next token; another may have been drafted at its position
+                rejected = self._texts_ahead(drafts[place:])
             texts.append("" if self.text is None else self.text.append(token))
             text_end = None
             if self.stops is not None:
                 text_end = self.stops.append(texts[-1], search=generated + len(texts) > self.params.min_tokens)
             stopped = text_end is not None or token in self.stop_token_ids
             if stopped or len(texts) == room:
-                draft_texts = texts[: len(drafts) - len(refused)] + refused
+                draft_texts = texts[: len(drafts) - len(rejected)] + rejected
                 if place < len(tokens) - 1:
                     draft_texts = texts + self._texts_ahead(drafts[place + 1 :])
                 if self.text is not None and text_end is None:
                     texts[-1] += self.text.flush()
                 return texts, draft_texts, FinishReason.STOP if stopped else FinishReason.LENGTH, text_end
-        return texts, texts[: len(drafts) - len(refused)] + refused, None, None
+        return texts, texts[: len(drafts) - len(rejected)] + rejected, None, None
 
     def _texts_ahead(self, tokens: list[int]) -> list[str]:
         if self.text is None or not tokens:
@@ -201,11 +208,11 @@ class SequenceState:
         return [stream.append(token) for token in tokens]
 
     def save(self) -> tuple[Any, ...]:
-        """What a step that fails before it is committed may have changed, for `restore`."""
+        """State that a step may change before it is committed, for `restore`."""
         return self.num_steps, self.random.state(), self.window.saved()  # type: ignore[attr-defined]
 
     def restore(self, saved: tuple[Any, ...]) -> bool:
-        """Undo a step that was not committed; returns whether there was such a one."""
+        """Undo a step that was not committed; returns whether anything was undone."""
         num_steps, random, window = saved
         if self.num_steps != num_steps or self.ended:
             return False

@@ -1,4 +1,4 @@
-"""Times the phases of a step without waiting for the device in between."""
+"""Times the phases of a step without waiting for the device between them."""
 
 import time
 from typing import NamedTuple
@@ -39,7 +39,7 @@ class Stopwatch:
         self._verify = self._now()
 
     def stop(self) -> Seconds:
-        """The step is over; everything has been computed by now."""
+        """The step is over, and its results were fetched."""
         end = self._now()
         if not isinstance(end, float):
             end.synchronize()

@@ -1,16 +1,15 @@
 """How many tokens to draft: a fixed number, or "auto", which aims at the least time per token.
 
-For "auto", drafting one more token costs a draft forward and a wider verification, and gains a token with the probability
-that all drafts up to it are kept. Drafting goes on while some number of further drafts gains more tokens than the same time
-gives at the best rate of the run (the trade-off of Leviathan et al. 2023, arXiv 2211.17192, section 3.5, taken token by
-token). How likely a draft is kept is learned while running, separately for degrees of the draft's confidence; how likely the
-next one is, before its confidence is known, from all. Costs come from a table that is fixed for the run, so that a seed repeats
-it exactly.
+For "auto", one more draft costs a draft forward and a wider verification, and gains a token with the probability that all
+drafts up to it are accepted. Drafting continues while some number of further drafts gains more tokens than the same time gives
+at the best rate of the run (Leviathan et al. 2023, arXiv 2211.17192, section 3.5, applied token by token). Acceptance rates are
+learned while running, one for each range of the draft's confidence; before a draft's confidence is known, the rate of all
+drafts counts. Costs come from a table that is fixed for the run, so that a seed repeats it exactly.
 
-Where one call drafts several tokens, the length with the best rate is decided before it. Confidence then ends the part that is
-verified, since what was drafted is paid for, and decides whether another call pays.
+Where one call drafts several tokens, the length with the best rate is chosen before the call. Confidence then decides how many
+of them are verified, and whether another call pays.
 
-A window ends behind a token that was drawn. To drop that token for its own probability would not be lossless.
+A window ends after a sampled token. Dropping that token because of its own probability would not be lossless.
 """
 
 from collections.abc import Iterator
@@ -22,28 +21,26 @@ from naive_speculate.costs import CostTable
 MAX_AUTO_WINDOW = 16
 _PROBE_EVERY = 8
 _LENGTHS = (2, 3, 5, 8)
-"""Of calls that draft several tokens: each length takes a graph of its own, with its own copy of the weights."""
+"""Lengths of calls that draft several tokens: each has its own graph, with its own copy of the weights."""
 _MORE = 4
-"""Tokens of a call where that was not decided."""
-# What drafts of a confidence are worth before any verdict; the last are certain ones, as of a lookup. A greedy draft of little
-# confidence is often wrong; a drawn one is less, for where the draft doubts, so does the target. With the bundled pair greedy
-# ones are worth more still.
+"""Tokens per call where no length was chosen."""
+# Prior acceptance rates by confidence; the last is for certain drafts, such as copies. A greedy draft of low confidence is
+# often wrong. A sampled one is wrong less often: where the draft is uncertain, so is the target.
 _BUCKETS = (0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 0.95, 1.0)
 _GREEDY_PRIOR = (0.45, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.97, 0.55)
 _DRAWN_PRIOR = (0.65, 0.75, 0.75, 0.7, 0.7, 0.75, 0.8, 0.95, 0.55)
 _PRIOR_OF_ANY, _PRIOR_OF_COPIES = 0.85, 0.75
-# How many verdicts that is worth, of a confidence and of any, and how long those of the run count: whether a text as a whole is
-# easy or hard is soon known; a copy is kept or not by where it was found.
+# The weight of the priors in verdicts, for one confidence and for all, and the decay of the run's own verdicts.
 _TRUST, _TRUST_OF_ANY, _MEMORY = 8.0, 8.0, 0.99
 _COPY_TRUST, _COPY_MEMORY = 6.0, 0.97
 
 
 class FixedWindow:
-    """Always the same number of drafts; fewer behind one of which the draft is not sure, where that is asked for.
+    """A fixed number of drafts; fewer after a draft of low confidence, where such a limit is given.
 
     Attributes:
         limit: The number.
-        adaptive: Whether the draft's confidence matters.
+        adaptive: Whether the draft's confidence can end a window.
     """
 
     def __init__(self, num_draft_tokens: int, least_confidence: float | None = None) -> None:
@@ -56,18 +53,18 @@ class FixedWindow:
         return self.limit
 
     def next_call(self) -> int:
-        """How many drafts the next call is to make, where one makes several."""
+        """How many tokens the next call drafts, where one call drafts several."""
         return _MORE if self.adaptive else self.limit
 
     def restart(self) -> None:
-        """What was drafted in this step is drafted anew."""
+        """This step's window is drafted again."""
 
     def should_continue(self, confidence: float) -> bool:
-        """Whether to draft another token after one that the draft gave this probability."""
+        """Whether to draft another token after one of this draft probability."""
         return confidence >= self._least
 
     def learn(self, num_accepted: int, num_judged: int) -> None:
-        """Take note of a verdict."""
+        """Learn from a verdict."""
 
     @property
     def drafts(self) -> bool:
@@ -75,7 +72,7 @@ class FixedWindow:
         return self.limit > 0
 
     def saved(self) -> "FixedWindow":
-        """The window as it stands; there is nothing in it that changes."""
+        """A copy for `restore`; nothing in it changes."""
         return self
 
 
@@ -88,7 +85,7 @@ class AutoWindow:
     def __init__(self, costs: CostTable, least_confidence: float | None = None, *, greedy: bool = False) -> None:
         self.costs = costs
         self._least = least_confidence or 0.0
-        # Pseudo-counts: a draft is at first believed as far as such drafts mostly deserve.
+        # Pseudo-counts: acceptance rates are initialised with the priors.
         prior = _GREEDY_PRIOR if greedy else _DRAWN_PRIOR
         trust, of_any, any_prior, self._memory = _TRUST, _TRUST_OF_ANY, _PRIOR_OF_ANY, _MEMORY
         if not costs.draft:
@@ -99,13 +96,13 @@ class AutoWindow:
         verify = [costs.verify_cost(count) for count in range(MAX_AUTO_WINDOW + 1)]
         self._verify_one_more = [more - less for less, more in pairwise(verify)]
         self._steps_without_drafts = 0
-        self._paid = self._length = 0  # drafts that are made in any case, and by a call
+        self._paid = self._length = 0  # tokens that the calls so far draft, and those of one call
         self._window: list[int] = []
         self._reach = 1.0
         self._rate = 1.0
 
     def max_drafts(self) -> int:
-        """The most drafts that this step may have; 0 where drafting does not pay, but for a probe now and then."""
+        """The most drafts that this step may have; 0 where drafting does not pay, except for a probe every few steps."""
         self.restart()
         rates = [tokens / cost for tokens, cost in self._ahead(1.0, 1.0, self.costs.verify_cost(0))]
         self._rate = max(rates)
@@ -118,16 +115,16 @@ class AutoWindow:
         return 0
 
     def next_call(self) -> int:
-        """As for `FixedWindow`; where a batch's calls are longer than this window's own, more than what is left of those."""
+        """See `FixedWindow`."""
         left = self._paid - len(self._window)
         return next(length for length in _LENGTHS if length >= left) if self._paid else _MORE
 
     def restart(self) -> None:
-        """What was drafted in this step is drafted anew."""
+        """This step's window is drafted again."""
         self._window, self._reach, self._paid = [], 1.0, 0
 
     def should_continue(self, confidence: float) -> bool:
-        """Whether to draft another token after one that the draft gave this probability."""
+        """Whether to draft another token after one of this draft probability."""
         bucket = _bucket(confidence)
         self._window.append(bucket)
         self._reach *= self._kept[bucket] / self._seen[bucket]
@@ -138,7 +135,7 @@ class AutoWindow:
         return True
 
     def learn(self, num_accepted: int, num_judged: int) -> None:
-        """Take note of a verdict."""
+        """Learn from a verdict."""
         for place, bucket in enumerate(self._window[:num_judged]):
             kept = place < num_accepted
             self._seen[bucket] = self._memory * self._seen[bucket] + 1
@@ -147,17 +144,17 @@ class AutoWindow:
             self._any_kept = self._memory * self._any_kept + kept
 
     def saved(self) -> "AutoWindow":
-        """The window as it stands before a step, to go back to while that step's verdict was not learned."""
+        """A copy for `restore`, before a step."""
         return copy(self)
 
     def _pays(self) -> bool:
-        """Whether some number of further drafts gains more tokens than the same time gives at the run's rate."""
+        """Whether some number of further drafts gains more tokens than the same time gives at the run's best rate."""
         another_call = len(self._window) == self._paid > 0  # the first is in the table
         call = (self.costs.call or 0.0) if another_call else 0.0
         return any(gain > self._rate * cost for gain, cost in self._ahead(self._reach, 0.0, call))
 
     def _ahead(self, reach: float, tokens: float, cost: float) -> Iterator[tuple[float, float]]:
-        """Expected tokens and costs with one draft more, two more …"""
+        """Expected tokens and costs with one more draft, two more …"""
         share = self._any_kept / self._any_seen
         for more in range(len(self._window) + 1, MAX_AUTO_WINDOW + 1):
             reach *= share

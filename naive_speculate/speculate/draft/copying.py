@@ -1,4 +1,4 @@
-"""Drafting by copying: no model, but an index of each row's text, which says what may come next."""
+"""Drafts by copying: an index of each row's text, instead of a model, finds what may come next."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ from naive_speculate.speculate.sequence import SequenceState
 
 
 class Copy(NamedTuple):
-    """Tokens that were copied from somewhere.
+    """Copied tokens.
 
     Attributes:
         token_ids: The tokens.
-        probs: How sure the index is that the text goes on as far as to each; nobody drew by them.
-        source: Where the first stands in the row's prompt and output; None if it is not from there.
+        probs: The index's estimate, for each token, that the text continues with it; nothing is drawn from these.
+        source: Position of the first one in the row's prompt and output; None if it is from elsewhere.
     """
 
     token_ids: list[int]
@@ -32,7 +32,7 @@ NOTHING = Copy([], [], None)
 
 
 class TextIndex(Protocol):
-    """What a drafter knows of one row's text, which grows with what is committed.
+    """An index of one row's text, which grows with the committed tokens.
 
     Attributes:
         num_tokens: How many of the text's tokens are in it.
@@ -41,7 +41,7 @@ class TextIndex(Protocol):
     num_tokens: int
 
     def extend(self, end: int) -> None:
-        """Take in the text's next tokens, up to place `end`."""
+        """Add the text's next tokens, up to position `end`."""
         ...
 
 
@@ -49,12 +49,12 @@ Index = TypeVar("Index", bound=TextIndex)
 
 
 class CopyingDrafter(BatchDrafter, ABC, Generic[Index]):
-    """Drafts without a model; a class of this kind says how it indexes a text and what it copies from it.
+    """Drafts without a model; a subclass defines the index of a text and what is copied from it.
 
-    A proposal is a point mass, so that verification stays lossless whatever is copied.
+    A proposal is a point mass, so that verification is lossless whatever is copied.
 
     Attributes:
-        indexes: What is known of each row's text.
+        indexes: The index of each row's text.
     """
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
@@ -63,7 +63,7 @@ class CopyingDrafter(BatchDrafter, ABC, Generic[Index]):
 
     @abstractmethod
     def new_index(self, token_ids: list[int]) -> Index:
-        """An empty index of a text, which is a row's list of tokens itself."""
+        """An empty index of a text: a row's own list of tokens."""
 
     @abstractmethod
     def copy(self, index: Index, limit: int) -> Copy:
@@ -87,7 +87,7 @@ class CopyingDrafter(BatchDrafter, ABC, Generic[Index]):
             index.extend(min(len(row.token_ids), index.num_tokens + slots.PREFILL_CHUNK))
 
     def propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
-        """See `BatchDrafter.propose`; where nothing is found, a row's window is empty."""
+        """See `BatchDrafter.propose`; a row's window is empty where nothing is found."""
         return self.proposal(rows, self.copies(rows, limits))
 
     def copies(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> list[Copy]:
@@ -95,7 +95,7 @@ class CopyingDrafter(BatchDrafter, ABC, Generic[Index]):
         return [self.copy(self.indexes[row], limit) for row, limit in zip(rows, limits, strict=True)]
 
     def proposal(self, rows: Sequence[SequenceState], copies: Sequence[Copy]) -> Proposal:
-        """Copies as windows: each ends at a stop token, before a filtered word, or where the row's adaptive window does."""
+        """Copies as windows: each ends with a stop token, before a filtered word, or where the row's adaptive window ends."""
         copies = [_cut(copy, row) for row, copy in zip(rows, copies, strict=True)]
         lengths = [len(copy.token_ids) for copy in copies]
         width = max(lengths)
@@ -108,13 +108,13 @@ class CopyingDrafter(BatchDrafter, ABC, Generic[Index]):
         self.rewind(rows)
 
     def rewind(self, rows: Sequence[SequenceState]) -> None:
-        """See `BatchDrafter.rewind`; an index holds nothing that was not committed, but may lack some of that."""
+        """See `BatchDrafter.rewind`; an index holds committed tokens only, but may lack some."""
         for row in rows:
             self.indexes[row].extend(len(row.token_ids))
 
 
 def _cut(copy: Copy, row: SequenceState) -> Copy:
-    """A copy up to a stop token, before a word that is filtered out, or to where an adaptive window ends."""
+    """A copy up to a stop token, before a filtered word, or to where an adaptive window ends."""
     if row.pipeline.word_filter is not None:
         banned = row.pipeline.word_filter.banned(row.output_token_ids, copy.token_ids)
         for place, (token, tokens) in enumerate(zip(copy.token_ids, banned, strict=False)):

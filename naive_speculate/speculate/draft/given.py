@@ -1,4 +1,4 @@
-"""Drafts that somebody wrote: a word, and how sure of it they are; the draft model draws where they leave it to it."""
+"""User-supplied drafts: a word with its probability; otherwise the draft model draws the token."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from naive_speculate.speculate.draft.translated import TranslatedDrafter
 from naive_speculate.speculate.sequence import SequenceState
 
 GIVEN = "given"
-"""Its name in a run's settings; it is in no menu, for it needs `Request.given_draft`."""
+"""Its name in a run's settings; it is in no menu, since it needs `Request.given_draft`."""
 
 
 class _Given(BatchDrafter):
@@ -25,16 +25,17 @@ class _Given(BatchDrafter):
         own = super().propose(rows, [1] * len(rows))
         assert own.probs is not None, "rows with given drafts sample"
         given = [row.given_draft for row in rows]
-        width = max(min(limit, len(one.token_ids)) for limit, one in zip(limits, given, strict=True) if one is not None)
+        width = max(min(limit, len(one.draft)) for limit, one in zip(limits, given, strict=True) if one is not None)
         token_ids = own.token_ids.new_zeros(len(rows), width)
         probs = own.probs.new_zeros(len(rows), width, own.probs.shape[-1])
         lengths = []
         for place, (row, limit, one) in enumerate(zip(rows, limits, given, strict=True)):
             assert one is not None
-            first, *rest = one.token_ids
+            assert not isinstance(one.draft, str)
+            first, *rest = one.draft
             probs[place, 0] = own.probs[place, 0] * (1 - one.prob)
             probs[place, 0, first] += one.prob
-            # Always drawn, so that a seed's next draws do not depend on what was said.
+            # Always drawn, so that a seed's next draws do not depend on the draft.
             left_to_it = row.random.categorical(own.probs.new_tensor([one.prob, 1 - one.prob]))
             token_ids[place, 0] = drawn = int(own.token_ids[place, 0]) if left_to_it else first
             rest = rest[: limit - 1] if drawn == first else []
@@ -50,4 +51,4 @@ class GivenDrafter(_Given, ModelDrafter):
 
 
 class TranslatedGivenDrafter(_Given, TranslatedDrafter):
-    """With one that has others; a given token may be one that it does not know."""
+    """With a draft model that has others, and may not know a given token."""

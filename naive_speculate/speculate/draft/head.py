@@ -15,24 +15,24 @@ from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.pair import ModelPair
 from naive_speculate.speculate.draft.few_calls import draft_in_few_calls, drafts_windows
 from naive_speculate.speculate.draft.model import DrawnWindow
-from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal
+from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal, in_slot_order
 from naive_speculate.speculate.sequence import SequenceState
 
 _MAX_QUERY = 65
-"""Hidden states that a window may begin with: as many as the longest window, kept whole, leaves behind."""
+"""The most hidden states that a window may begin with: those of the longest window, fully accepted."""
 
 
 @dataclass
 class _History:
-    """What the head knows of a row: its cache, and the target's states that are not in there for good.
+    """A row's history: the head's cache, and the target's states that are not settled there.
 
-    A window is drafted from the last of them, so there is always one once the target has seen a token; while a window is
+    A window is drafted from the last state, so there is always one once the target has processed a token. While a window is
     drafted, the cache runs ahead.
 
     Attributes:
-        slot: The row's place in the head's cache.
-        start: So many places are in the cache for good; the place of the first of `states`.
-        states: The target's hidden states at the places from there on, side by side, shape `[num_states, len(layers) * t]`.
+        slot: The row's slot in the head's cache.
+        start: How many positions of the cache are settled; the position of the first of `states`.
+        states: The target's hidden states from there on, concatenated by layer, shape `[num_states, len(layers) * t]`.
     """
 
     slot: Slot
@@ -41,11 +41,11 @@ class _History:
 
     @property
     def end(self) -> int:
-        """The place after the last known state."""
+        """The position after the last known state."""
         return self.start + len(self.states)
 
     def settle(self, count: int) -> None:
-        """The first `count` states are in the cache for good."""
+        """Settle the first `count` states in the cache."""
         self.slot.keep(self.start + count)
         self.start, self.states = self.start + count, self.states[count:]
 
@@ -53,8 +53,8 @@ class _History:
 class HeadDrafter(BatchDrafter):
     """Drafts with the pair's draft head, several tokens in one call where they can be; see `BatchDrafter` for the methods.
 
-    The head's cache holds a place for each token but the last: the state of the target there beside the next token. What it
-    drafted itself is forgotten after each step, and the same places are read again with the target's states.
+    The head's cache has a position for each token except the last: the target's state there, with the next token. Positions
+    that the head drafted itself are dropped after each step, and read again with the target's states.
     """
 
     title = "Draft head"
@@ -88,12 +88,12 @@ class HeadDrafter(BatchDrafter):
         own, other, known = self.histories[row], self.histories[source], len(row.token_ids) - 1
         own.slot.copy_from(other.slot)
         own.start, own.states = other.start, other.states[: max(0, known - other.start)]
-        if own.start > known:  # the other is further; where it went on from here, its state is gone
+        if own.start > known:  # the source is further; its state at this position is gone
             own.start = known
         own.slot.keep(own.start)
 
     def room(self, row: SequenceState) -> int:
-        """See `BatchDrafter.room`; without a state of the target there is nothing to draft from."""
+        """See `BatchDrafter.room`; nothing can be drafted without a state of the target."""
         return row.room - 1 if len(self.histories[row].states) else 0
 
     def ready(self, row: SequenceState) -> bool:
@@ -115,14 +115,7 @@ class HeadDrafter(BatchDrafter):
             history.settle(count)
 
     def propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
-        self.pool.pack([self.histories[row].slot for row in rows])
-        order = sorted(range(len(rows)), key=lambda place: self.histories[rows[place]].slot.row)
-        found = self._propose([rows[place] for place in order], [limits[place] for place in order])
-        if order == list(range(len(rows))):
-            return found
-        back = sorted(range(len(rows)), key=order.__getitem__)
-        probs = None if found.probs is None else found.probs[back]
-        return Proposal(found.token_ids[back], probs, [found.lengths[place] for place in back])
+        return in_slot_order(self.pool, [self.histories[row].slot for row in rows], rows, limits, self._propose)
 
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
         view = self.pool.view([self.histories[row].slot for row in rows])
@@ -155,11 +148,11 @@ class HeadDrafter(BatchDrafter):
             self.histories[row].settle(0)
 
     def _append(self, row: SequenceState, start: int, states: torch.Tensor) -> None:
-        """Keep the target's states at the places from `start` on, which those kept reach up to."""
+        """Append the target's states from position `start` on."""
         history = self.histories[row]
         if not history.start <= start <= history.end:
             raise ValueError(
-                f"hidden states from place {start} on do not follow those of places {history.start} to {history.end}"
+                f"hidden states from position {start} on do not follow those of positions {history.start} to {history.end}"
             )
         known = history.states[: start - history.start]
         history.states = torch.cat([known, states]) if len(known) else states
@@ -167,19 +160,18 @@ class HeadDrafter(BatchDrafter):
     def _read(
         self, rows: Sequence[SequenceState], counts: Sequence[int], token_ids: list[list[int]], states: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Let the head read so many of each row's states, as `_query` gives them; returns logits and its own states after the
-        last of them."""
+        """Let the head read the states of `_query`; returns logits and its own states after each row's last one."""
         histories = [self.histories[row] for row in rows]
         view = self.pool.view([history.slot for history in histories])
         query = on_device(token_ids, self.head.device)
         found = self.head.forward(query, self.head.fuse(states), view, [count - 1 for count in counts])
         for history, count in zip(histories, counts, strict=True):
-            history.slot.keep(history.start + count)  # what was padded is forgotten
+            history.slot.keep(history.start + count)  # without the padding
         return found
 
     def _query(self, rows: Sequence[SequenceState], counts: Sequence[int]) -> tuple[list[list[int]], torch.Tensor]:
-        """So many of each row's states that are not in the cache for good, padded, and before them the tokens beside them; what
-        was in the cache beyond is forgotten."""
+        """The next token and the state at the first `counts` unsettled positions of each row, padded; the cache is rolled back
+        to its settled part."""
         histories, width = [self.histories[row] for row in rows], max(counts)
         token_ids = []
         for row, history, count in zip(rows, histories, counts, strict=True):
@@ -191,8 +183,8 @@ class HeadDrafter(BatchDrafter):
 
 
 class _Beginning:
-    """A head as a model that drafts windows: with the hidden states that its next call begins with, the target's and then its
-    own, and where each row's last is."""
+    """A head as a model that drafts windows. It holds the states that the next call begins with: first the target's, then its
+    own."""
 
     max_positions = None
     drafts_windows = True

@@ -10,7 +10,7 @@ from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.distributions import batch_probabilities, batch_scores
 from naive_speculate.speculate.draft.few_calls import draft_in_few_calls
-from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal
+from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal, in_slot_order
 from naive_speculate.speculate.rules import pick
 from naive_speculate.speculate.sequence import SequenceState
 
@@ -75,15 +75,7 @@ class ModelDrafter(BatchDrafter):
 
     def propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
         """See `BatchDrafter.propose`."""
-        self.pool.pack([self.slots[row] for row in rows])
-        order = sorted(range(len(rows)), key=lambda place: self.slots[rows[place]].row)
-        if order == list(range(len(rows))):
-            return self._propose(rows, limits)
-        # In the order of their slots, so that a forward covers one slice; other rows may have changed that order.
-        found = self._propose([rows[place] for place in order], [limits[place] for place in order])
-        back = sorted(range(len(rows)), key=order.__getitem__)
-        probs = None if found.probs is None else found.probs[back]
-        return Proposal(found.token_ids[back], probs, [found.lengths[place] for place in back])
+        return in_slot_order(self.pool, [self.slots[row] for row in rows], rows, limits, self._propose)
 
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
         first = self._first_query(rows)

@@ -9,7 +9,7 @@ MAX_NGRAM = 3
 
 
 class NgramIndex:
-    """Where each n-gram of a text, which may grow, was last followed by anything; `num_tokens` of it are in the index."""
+    """The last position after each n-gram of a text; `num_tokens` of the text are in the index."""
 
     def __init__(self, token_ids: list[int]) -> None:
         self.num_tokens = 0
@@ -17,14 +17,14 @@ class NgramIndex:
         self._followed: dict[tuple[int, ...], int] = {}
 
     def extend(self, end: int) -> None:
-        """Take in the text's next tokens, up to place `end`."""
-        for place in range(max(1, self.num_tokens), end):  # the n-grams that the token there follows
+        """Add the text's next tokens, up to position `end`."""
+        for place in range(max(1, self.num_tokens), end):  # the n-grams before that token
             for size in range(1, min(MAX_NGRAM, place) + 1):
                 self._followed[tuple(self._token_ids[place - size : place])] = place
         self.num_tokens = max(end, self.num_tokens)
 
     def look_up(self, limit: int) -> Copy:
-        """What followed the longest n-gram at the end of the text where it last occurred before; at most `limit` tokens."""
+        """The tokens after the last earlier occurrence of the longest n-gram that ends the text; at most `limit`."""
         for size in range(min(MAX_NGRAM, self.num_tokens - 1), 0, -1):
             place = self._followed.get(tuple(self._token_ids[self.num_tokens - size : self.num_tokens]))
             if place is not None:
@@ -34,7 +34,7 @@ class NgramIndex:
 
 
 class PromptLookupDrafter(CopyingDrafter[NgramIndex]):
-    """Drafts what followed the last three tokens, or two or one, where they last occurred before; see `BatchDrafter`."""
+    """Drafts what followed the last earlier occurrence of the last three tokens, or two or one; see `BatchDrafter`."""
 
     title = "Prompt lookup"
     about = "No model: copies what followed the last few words where they last stood. For texts that repeat the prompt."

@@ -3,12 +3,13 @@
 A new drafter is a class with `propose`, in a file of its own, and a line in the registry (`DRAFTERS` in this package).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 
 from naive_speculate.events.record import StepRecord
+from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.pair import ModelPair
 from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
 from naive_speculate.speculate.rules import pick
@@ -119,6 +120,24 @@ class BatchDrafter:
 
     def rewind(self, rows: Sequence[SequenceState]) -> None:
         """A step failed: forget everything but the committed tokens."""
+
+
+def in_slot_order(
+    pool: SlotPool,
+    slots: Sequence[Slot],
+    rows: Sequence[SequenceState],
+    limits: Sequence[int],
+    propose: Callable[[Sequence[SequenceState], Sequence[int]], Proposal],
+) -> Proposal:
+    """Propose in the order of the rows' slots, so that a forward covers one slice; the result is in the order of `rows`."""
+    pool.pack(slots)
+    order = sorted(range(len(rows)), key=lambda index: slots[index].row)
+    found = propose([rows[index] for index in order], [limits[index] for index in order])
+    if order == list(range(len(rows))):
+        return found
+    back = sorted(range(len(rows)), key=order.__getitem__)
+    probs = None if found.probs is None else found.probs[back]
+    return Proposal(found.token_ids[back], probs, [found.lengths[index] for index in back])
 
 
 def merge(parts: Sequence[Proposal], places: Sequence[list[int]], vocab_size: int) -> Proposal:

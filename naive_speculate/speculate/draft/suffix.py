@@ -1,8 +1,8 @@
 """Suffix decoding: drafts what most often followed the end of the text, wherever that occurred before.
 
 Oliaro et al. 2024, "SuffixDecoding" (arXiv 2411.04975), section 3; the authors' code is in snowflakedb/ArcticInference, and
-vLLM has it as its method "suffix". Every length of match is tried. From where it ends the heaviest path is followed, the
-further the more has matched; the path with the best score wins, which is how many of its tokens are expected to be right.
+vLLM has it as its method "suffix". Every length of match is tried. The heaviest path after it is followed, further for a longer
+match. The path with the best score wins: its expected number of accepted tokens.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ MIN_PROB = 0.1
 
 
 class SuffixIndex:
-    """The trie of a text, which may grow, and which of its nodes the text ends with; `num_tokens` of it are in the trie."""
+    """The trie of a text and the nodes that match its end; `num_tokens` of the text are in the trie."""
 
     def __init__(self, token_ids: list[int]) -> None:
         self.num_tokens = 0
@@ -25,7 +25,7 @@ class SuffixIndex:
         self.matches: list[Node] = []
 
     def extend(self, end: int) -> None:
-        """Take in the text's next tokens, up to place `end`; as many steps a token as have matched."""
+        """Add the text's next tokens, up to position `end`; one step per matched token each."""
         for position in range(self.num_tokens, end):
             self.matches = self.trie.append(self.token_ids, position, self.matches)
         self.num_tokens = max(end, self.num_tokens)
@@ -35,9 +35,9 @@ class SuffixDrafter(CopyingDrafter[SuffixIndex]):
     """Drafts what most often followed; see `BatchDrafter`.
 
     Attributes:
-        max_spec_factor: How many tokens may be drafted for each one that matches. The authors' code begins with 1; on repeating
-            text (`benchmarks/drafters.py`) 8 gives more tokens a forward, at a little more waste.
-        min_match: How many tokens must match at least.
+        max_spec_factor: The most tokens to draft per matched token. The authors' code begins with 1; on repeating text
+            (`benchmarks/drafters.py`) 8 gives more tokens per step.
+        min_match: The fewest tokens that must match.
     """
 
     title = "Suffix decoding"

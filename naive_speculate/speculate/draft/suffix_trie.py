@@ -1,7 +1,7 @@
-"""A trie of every suffix of texts, with counts: how often each stretch of tokens occurs, and how often what followed it.
+"""A trie of every suffix of texts, with counts of each sequence of tokens and of the tokens after it.
 
-Oliaro et al. 2024 (arXiv 2411.04975), section 3. A stretch that occurs once has no node: its branch ends in a leaf, which is
-the place of that occurrence, until it occurs again. So text that never repeats takes a few entries a token.
+Oliaro et al. 2024 (arXiv 2411.04975), section 3. A sequence that occurs once has no node: its branch ends in a leaf, the
+position of that occurrence, until it occurs again. So text that never repeats takes a few entries per token.
 """
 
 import threading
@@ -10,22 +10,22 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 MAX_DEPTH = 24
-"""The longest stretches that are counted, in tokens; vLLM's default."""
+"""The longest counted sequences, in tokens; vLLM's default."""
 
 Place = tuple[Sequence[int], int]
 """A text, and a position in it."""
 
 
 class Node:
-    """A stretch of tokens that has occurred more than once.
+    """A sequence of tokens that has occurred more than once.
 
     Attributes:
         count: How often it occurs.
-        num_followed: How often something follows it; less than `count` where a text ends with it.
-        last: Position of its last token where it occurred last.
+        num_followed: How often a token follows it; less than `count` where a text ends with it.
+        last: Position of its last token at the latest occurrence.
         heaviest: The token that follows it most often, of equals the latest; nothing where `weight` is 0.
-        weight: How often that one does.
-        children: What follows it: a node, or the place of a token that has followed it once.
+        weight: How often that token follows it.
+        children: By next token: a node, or the place of a token that has followed it once.
     """
 
     __slots__ = ("children", "count", "heaviest", "last", "num_followed", "weight")
@@ -36,7 +36,7 @@ class Node:
         self.children: dict[int, Branch] = {}
 
     def weigh(self) -> None:
-        """Find the heaviest child again, after some have gone."""
+        """Find the heaviest child again, after children were removed."""
         self.heaviest, self.weight = -1, 0
         for token, child in self.children.items():
             if (weight := child.count if isinstance(child, Node) else 1) >= self.weight:
@@ -47,11 +47,11 @@ Branch = Node | Place
 
 
 class Path(NamedTuple):
-    """The likeliest way on from a match.
+    """The likeliest continuation of a match.
 
     Attributes:
         token_ids: The tokens.
-        probs: The probability of the path as far as each of them.
+        probs: The probability of the path up to each token.
         end: Position of the last one where the path occurs in its text.
     """
 
@@ -61,11 +61,11 @@ class Path(NamedTuple):
 
 
 class SuffixTrie:
-    """Counts of all stretches of up to `max_depth` tokens of some texts. Not for several threads at once.
+    """Counts of all sequences of up to `max_depth` tokens in texts. Not for several threads at once.
 
     Args:
         text: The only text, so that a path may follow its latest occurrence where the trie ends; None for many.
-        max_depth: The longest stretches that are counted.
+        max_depth: The longest counted sequences.
     """
 
     def __init__(self, text: Sequence[int] | None = None, max_depth: int = MAX_DEPTH) -> None:
@@ -74,15 +74,16 @@ class SuffixTrie:
         self._text = text
 
     def append(self, text: Sequence[int], position: int, matches: Sequence[Node]) -> list[Node]:
-        """Count what a text's token at `position` completes.
+        """Count the sequences that end with the text's token at `position`.
 
         Args:
             text: A text whose tokens before that were counted.
             position: The token's.
-            matches: What this gave for the token before; nothing for a text's first.
+            matches: The result for the token before; empty for a text's first.
 
         Returns:
-            list: The text's ends that have occurred before, of one token, two and so on; shorter than `max_depth` all.
+            list: The nodes of the text's ends that have occurred before, of one token, two and so on, all shorter than
+                `max_depth`.
         """
         token, here = text[position], (text, position)
         found: list[Node] = []
@@ -111,7 +112,7 @@ class SuffixTrie:
             matches = self.append(text, position, matches)
 
     def remove(self, text: Sequence[int]) -> None:
-        """Take back a text that was added."""
+        """Remove a text that was added."""
         for start in range(len(text)):
             node = self.root
             for token in text[start : start + self.max_depth]:
@@ -128,7 +129,7 @@ class SuffixTrie:
                 node = child
 
     def find(self, tokens: Sequence[int]) -> Branch | None:
-        """The branch of a stretch of tokens; None where it never occurs."""
+        """The branch of a sequence of tokens; None where it never occurs."""
         branch: Branch = self.root
         for token in tokens:
             if isinstance(branch, Node):
@@ -171,7 +172,7 @@ class SuffixTrie:
         return Path(token_ids, probs, end)
 
     def _grown(self, leaf: Place, depth: int) -> Node:
-        """A node for a stretch that has occurred once so far."""
+        """A node for a sequence that has occurred once so far."""
         text, position = leaf
         node = Node(1, position)
         if depth < self.max_depth and position + 1 < len(text):
@@ -181,12 +182,12 @@ class SuffixTrie:
 
 
 class EarlierOutputs:
-    """What was generated before, for all runs of a decoder to draft from. Threads may share it.
+    """Outputs of earlier runs, for all runs of a decoder to draft from. Threads may share it.
 
-    With it a seed repeats a run only where the same was generated before, and who asks for text may be shown another's.
+    With it a seed repeats a run only after the same earlier runs, and drafts may show one caller's text to another.
 
     Args:
-        max_outputs: How many are kept; the oldest goes first.
+        max_outputs: How many are kept; the oldest go first.
 
     Raises:
         ValueError: If that is not a positive whole number.
@@ -204,7 +205,7 @@ class EarlierOutputs:
         return len(self._outputs)
 
     def add(self, token_ids: Sequence[int]) -> None:
-        """Keep an output; the oldest one goes where there are too many."""
+        """Keep an output, and drop the oldest where there are too many."""
         if not token_ids:
             return
         with self._lock:
@@ -214,11 +215,11 @@ class EarlierOutputs:
                 self._trie.remove(self._outputs.popleft())
 
     def paths(self, text: Sequence[int], limits: Callable[[int], int], min_prob: float) -> list[Path]:
-        """The ways on from the ends of a text, shortest end first, as far as they occur in any output.
+        """The continuations of a text's ends, shortest end first, as far as they occur in any output.
 
         Args:
             text: The text.
-            limits: The most tokens that a path may have, by how many tokens match.
+            limits: The most tokens of a path, by the number of matched tokens.
             min_prob: See `SuffixTrie.follow`.
         """
         found = []

@@ -1,8 +1,8 @@
-"""Drafting with a model of another family, whose tokens are not the target's: token-level intersection.
+"""Drafts with a model of another tokenizer: token-level intersection.
 
 Timor et al. 2025 (arXiv 2502.05202, Algorithm 4). The draft's logits outside the intersection are -inf before drawing,
-so that its distribution is one over the target's tokens, and verification is the usual one. What the draft model reads is the
-committed text in tokens of its own.
+so that its distribution is one over the target's tokens, and verification is the usual one. The draft model reads the
+committed text in its own tokens.
 """
 
 import codecs
@@ -19,14 +19,14 @@ from naive_speculate.text import num_shared
 from naive_speculate.translation import Translation
 
 _CONTEXT = 8
-"""How many places back a word's beginning is looked for, to encode it again from there."""
+"""How many marks back the beginning of a word is searched, to encode it again from there."""
 
 
 class TranslatedDrafter(ModelDrafter):
     """Drafts token by token with a draft model that has another tokenizer; see `BatchDrafter` for the methods.
 
     Attributes:
-        histories: What the draft model reads of each row, in its own tokens.
+        histories: Each row's text in the draft model's tokens.
     """
 
     drafts_windows = False  # the host translates each token
@@ -69,7 +69,7 @@ class TranslatedDrafter(ModelDrafter):
             self._follow(row, [])
 
     def _follow(self, row: SequenceState, drafts: Iterable[int]) -> None:
-        """Take in what is committed, and keep of the cache what is still so: the draft model has read its drafts there, too."""
+        """Follow the committed tokens, and keep the part of the cache that agrees with them; it holds the drafts, too."""
         history, before = self.histories[row], len(self.history(row))
         stands = history.follow(row.token_ids)
         if stands == before:
@@ -89,15 +89,15 @@ class TranslatedDrafter(ModelDrafter):
 class TranslatedHistory:
     """A text that grows by tokens of the target, in tokens of the draft.
 
-    A token that the draft knows is appended. With one that it does not know, the text is encoded again from the beginning of
-    the word, and what the draft had there is given up from where the two differ.
+    A token that the draft knows is appended. At an unknown one, the text is encoded again from the beginning of the word, and
+    the draft's tokens are replaced from where the two differ.
 
     Args:
-        translation: Between the two.
-        num_ids: How many tokens the draft model knows; its tokenizer may have more.
+        translation: Between the two tokenizers.
+        num_ids: How many tokens the draft model has; its tokenizer may have more.
 
     Attributes:
-        token_ids: The draft's tokens; never none.
+        token_ids: The draft's tokens; at least one.
     """
 
     def __init__(self, translation: Translation, num_ids: int) -> None:
@@ -111,13 +111,13 @@ class TranslatedHistory:
         self._stands = 0
 
     def follow(self, token_ids: Sequence[int]) -> int:
-        """Take in the text as it is now.
+        """Follow the text.
 
         Args:
-            token_ids: All of the target's tokens; those that were given before, and more.
+            token_ids: All of the target's tokens: the earlier ones and more.
 
         Returns:
-            int: How many of the draft's tokens from before stand.
+            int: How many of the draft's earlier tokens are unchanged.
         """
         self._stands = len(self.token_ids)
         while self._seen < len(token_ids):
@@ -135,7 +135,7 @@ class TranslatedHistory:
 
     @property
     def _goes_on(self) -> bool:
-        """Whether both have said the same so far, and something since the last special token."""
+        """Whether both hold the same text, with some since the last special token."""
         return self._marks[-1] == (self._seen, len(self.token_ids)) and self._marks[0][1] < len(self.token_ids)
 
     def _known(self, token: int) -> int | None:
@@ -181,7 +181,7 @@ class TranslatedHistory:
                 new.append(token)
             if until in ends and until < length and offsets[place + 1 : place + 2] and offsets[place + 1][0] == until:
                 marks.append((ends[until], base + len(new)))
-        if rest:  # of a character whose last bytes are still to come
+        if rest:  # of a character whose last bytes are missing
             known = [token for byte in rest if (token := self._translation.byte_ids.get(byte, self._num_ids)) < self._num_ids]
             new += known if len(known) == len(rest) else []
         else:
@@ -191,7 +191,7 @@ class TranslatedHistory:
         self._marks, self._seen = marks, end
 
     def _start(self, token_ids: Sequence[int]) -> int:
-        """Which mark to encode from again: the last before a space, or else one some places back, within no character."""
+        """The mark to encode from: the last before a space, or else an earlier one that is not within a character."""
         pieces, earliest = self._translation.target_bytes, max(0, len(self._marks) - _CONTEXT)
         whole = []
         for number in range(len(self._marks) - 1, earliest - 1, -1):
