@@ -28,10 +28,9 @@ def num_new(tokens: Tokens) -> int:
     return len(tokens[0]) if isinstance(tokens, list) else tokens.shape[1]
 
 
-def to_lists(*tensors: torch.Tensor) -> list[list[Any]]:
-    """Tensors of one dtype and device, `[batch_size]` or `[batch_size, n]`, as lists; a GPU is waited for once."""
-    if tensors[0].device.type == "cpu":
-        return [tensor.tolist() for tensor in tensors]
-    columns = [tensor if tensor.dim() > 1 else tensor[:, None] for tensor in tensors]
-    parts = torch.cat(columns, dim=1).cpu().split([column.shape[1] for column in columns], dim=1)
-    return [part.reshape(tensor.shape).tolist() for part, tensor in zip(parts, tensors, strict=True)]
+def to_lists(*tensors: torch.Tensor) -> list[Any]:
+    """Tensors of any shapes and types on one device as lists; waits for the device once."""
+    copies = [tensor.to("cpu", non_blocking=True) for tensor in tensors]  # into pinned memory
+    if tensors[0].is_cuda:
+        torch.cuda.current_stream(tensors[0].device).synchronize()
+    return [copy.tolist() for copy in copies]

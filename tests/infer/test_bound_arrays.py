@@ -41,7 +41,7 @@ def test_windows_that_were_returned_are_the_callers_own() -> None:
     cache = model.new_cache(1)
     model.forward(torch.tensor([[1]]), cache)
     drafts, probs = model.draft_window(torch.tensor([[2]]), cache.all_rows(), 3, model.vocab_size, with_probs=True)
-    kept = drafts.copy(), probs.copy()
+    kept = drafts.clone(), probs.clone()
     later = model.draft_window(torch.tensor([[3]]), cache.all_rows(), 3, model.vocab_size, with_probs=True)
     assert np.array_equal(drafts, kept[0])
     assert np.array_equal(probs, kept[1])
@@ -63,7 +63,7 @@ def test_a_call_with_numbers_of_another_type_does_not_spoil_the_next() -> None:
     cache, token = model.new_cache(1), torch.tensor([[1]])
     model.forward(token, cache)
 
-    def draft(dtype: torch.dtype) -> np.ndarray:
+    def draft(dtype: torch.dtype) -> torch.Tensor:
         race = torch.ones(1, 1, dtype=dtype), torch.ones(1, 3, num_noises(model.vocab_size), dtype=dtype)
         before = list(cache.lengths)
         drafts, _ = model.draft_window(token, cache.all_rows(), 3, model.vocab_size, race)

@@ -1,16 +1,16 @@
 """A draft head for a target: its inputs, its forward, its cache."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import torch
 
+from naive_speculate.infer.arrays import Numbers, as_tensor
 from naive_speculate.infer.device import Tokens, num_new
 from naive_speculate.infer.head.torch import TorchHead
 from naive_speculate.infer.head.weights import HeadWeights
 from naive_speculate.infer.llama.weights import LlamaShape, RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
-from naive_speculate.sampling.arrays import Array, Numbers, as_tensor
 
 
 class _Forward(Protocol):
@@ -112,15 +112,15 @@ class DraftHead:
     def draft_window(
         self,
         query: Tokens,
-        states: Numbers,
+        states: torch.Tensor,
         rows: CacheRows,
         last: Sequence[int],
         k: int,
         vocab_size: int,
-        race: tuple[Numbers, Numbers] | None,
+        race: tuple[torch.Tensor, torch.Tensor] | None,
         with_probs: bool,
         fuses: bool = False,
-    ) -> tuple[Array, Array | None, Array]:
+    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
         """Choose k tokens, one after the other, in one call; draft tokens overwrite padding. See `OnnxHead.draft`.
 
         The first forward is `forward`, or with `fuses` `fuse` and `forward`.
@@ -129,13 +129,13 @@ class DraftHead:
         if fuses:
             states = self._checked(states)
         ends = [length + at + k for length, at in zip(rows.lengths, last, strict=True)]
-        found = self._forward.draft(  # type: ignore[attr-defined]
+        found: tuple[torch.Tensor, torch.Tensor | None, torch.Tensor] = self._forward.draft(  # type: ignore[attr-defined]
             query, states, rows, last, k, vocab_size, race, with_probs, fuses
         )
         rows.advance(num_new(query) + k - 1)
         for row, end in zip(rows.indices, ends, strict=True):
             rows.cache.keep(row, end)
-        return cast(tuple[Array, Array | None, Array], found)
+        return found
 
     def _checked(self, features: Numbers) -> torch.Tensor:
         """The target's hidden states on the head's device, in its dtype."""

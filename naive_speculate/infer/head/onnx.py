@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from onnx import TensorProto, helper
 
+from naive_speculate.infer.arrays import Array, Numbers, as_numpy
 from naive_speculate.infer.device import Tokens
 from naive_speculate.infer.head.weights import HeadWeights
 from naive_speculate.infer.llama.onnx import MAX_WINDOWED
@@ -14,7 +15,6 @@ from naive_speculate.infer.llama.onnx_session import OnnxSession, make_session, 
 from naive_speculate.infer.llama.onnx_window import Windows
 from naive_speculate.infer.llama.weights import LlamaShape, RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows
-from naive_speculate.sampling.arrays import Array, Numbers, as_numpy
 
 
 class HeadGraph(GraphBuilder):
@@ -138,7 +138,7 @@ class OnnxHead(OnnxSession):
         race: tuple[Numbers, Numbers] | None,
         with_probs: bool,
         fuses: bool,
-    ) -> tuple[Array, Array | None, Array]:
+    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
         """See `OnnxLlama.draft`; `states` and `last` as for `forward`. With `fuses`, `states` are the target's.
 
         Returns:
@@ -146,7 +146,7 @@ class OnnxHead(OnnxSession):
         """
         state, inputs = self._state(len(token_ids)), _inputs(token_ids, "features" if fuses else "states", states, last)
         drafts, probs = self._windows[fuses].draft(inputs, rows, k, vocab_size, race, with_probs, {self._state_name: state})
-        return drafts, probs, state
+        return drafts, probs, torch.from_numpy(state)
 
     def _state(self, count: int) -> Array:
         return np.empty((count, 1, self.shape.hidden_size), np.float32)

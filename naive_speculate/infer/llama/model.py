@@ -3,7 +3,7 @@
 import importlib.metadata
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 import torch
 from packaging.version import Version
@@ -16,7 +16,6 @@ from naive_speculate.infer.llama.torch import TorchLlama
 from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, RotaryTable, rotary_of, shape_of, weights_of
 from naive_speculate.infer.protocols import KVCache, KVState
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
-from naive_speculate.sampling.arrays import Array, Numbers
 
 if TYPE_CHECKING:  # slow to import
     from transformers import PreTrainedModel
@@ -185,18 +184,18 @@ class LlamaLanguageModel:
         rows: CacheRows,
         k: int,
         vocab_size: int,
-        race: tuple[Numbers, Numbers] | None = None,
+        race: tuple[torch.Tensor, torch.Tensor] | None = None,
         with_probs: bool = False,
-    ) -> tuple[Array, Array | None] | None:
+    ) -> tuple[torch.Tensor, torch.Tensor | None] | None:
         """Choose k tokens, one after the other, in one call; see `OnnxLlama.draft`. None if the executor cannot."""
         forward = self._forward
         if not isinstance(rows, CacheRows) or not self.drafts_windows:
             return None
         if rows.cache.filled_by is not forward:  # the cache is new
             return None
-        found = forward.draft(query, rows, k, vocab_size, race, with_probs)  # type: ignore[attr-defined]
+        found: tuple[torch.Tensor, torch.Tensor | None] = forward.draft(query, rows, k, vocab_size, race, with_probs)  # type: ignore[attr-defined]
         rows.advance(num_new(query) + k - 1)
-        return cast(tuple[Array, Array | None], found)
+        return found
 
 
 def _choose(executor: str, device: torch.device, dtype: torch.dtype) -> str:

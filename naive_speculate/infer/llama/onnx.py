@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from naive_speculate.infer.arrays import Numbers
 from naive_speculate.infer.device import Tokens
 from naive_speculate.infer.llama.onnx_graph import LlamaGraph, has_fast_form, residual
 from naive_speculate.infer.llama.onnx_session import OnnxSession, needs_mask, token_array
@@ -12,7 +13,6 @@ from naive_speculate.infer.llama.onnx_window import Windows
 from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, RotaryTable
 from naive_speculate.infer.memory import on_disk
 from naive_speculate.infer.ragged_cache import CacheRows
-from naive_speculate.sampling.arrays import Array, Numbers
 
 SMALL = 100_000_000
 """Most weights of a model whose two forms of attention have a session each, with a copy of the weights. In a larger model the
@@ -60,7 +60,7 @@ class OnnxLlama(OnnxSession):
         vocab_size: int,
         race: tuple[Numbers, Numbers] | None,
         with_probs: bool,
-    ) -> tuple[Array, Array | None]:
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Choose k tokens, one after the other, in one call; writes the keys and values of k forwards.
 
         Args:

@@ -14,12 +14,12 @@ import numpy as np
 import onnxruntime
 import torch
 
+from naive_speculate.infer.arrays import Array
 from naive_speculate.infer.device import Tokens
 from naive_speculate.infer.llama.onnx_graph import TABLE, GraphBuilder, has_fast_form
 from naive_speculate.infer.llama.onnx_threads import session_options
 from naive_speculate.infer.llama.weights import RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
-from naive_speculate.sampling.arrays import Array
 
 _LOWEST = np.finfo(np.float32).min
 _VISIBLE = np.float32(0)

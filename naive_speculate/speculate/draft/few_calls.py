@@ -154,7 +154,7 @@ class _Drawing:
                 if self._ends[place] is not None:
                     break
                 count = self._drafted + step + 1
-                confidence = 1.0 if numbers is None else numbers.item(place, step, token)
+                confidence = 1.0 if numbers is None else float(numbers[place, step, token])
                 self._drafts[place].append(token)
                 if token in row.stop_token_ids or count >= limit or not row.window.should_continue(confidence):
                     self._ends[place] = count

@@ -14,7 +14,7 @@ from naive_speculate.infer.head.model import DraftHead
 from naive_speculate.infer.plain import PlainModel, as_batch_model
 from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.pair import ModelPair
-from naive_speculate.sampling.arrays import Array, Numbers, as_tensor
+from naive_speculate.sampling.arrays import Numbers, as_tensor
 from naive_speculate.speculate.draft.few_calls import draft_in_few_calls
 from naive_speculate.speculate.draft.model import DrawnWindow
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal
@@ -214,12 +214,12 @@ class _Beginning:
         places: Any,
         k: int,
         vocab_size: int,
-        race: tuple[Array, Array] | None,
+        race: Any,
         with_probs: bool,
-    ) -> tuple[Array, Array | None]:
+    ) -> tuple[Any, Any]:
         """As `LlamaLanguageModel.draft_window`."""
         token_ids, probs, self._states = self._head.draft_window(
-            query, self._states, places, self._last, k, vocab_size, race, with_probs, self._fuses
+            query, as_tensor(self._states), places, self._last, k, vocab_size, race, with_probs, self._fuses
         )
         self._last, self._fuses = [0] * len(query), False
         return token_ids, probs
