@@ -292,7 +292,9 @@ def _trouble(last: Event | None) -> Trouble | None:
     return Trouble(last.message) if last is not None and last.finish_reason == FinishReason.ERROR else None
 
 
-def run_events(engine: Engine, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANONYMOUS) -> Iterator[Event]:
+def run_events(
+    engine: Engine, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANONYMOUS
+) -> Iterator[Event]:
     """A run's events one by one.
 
     Raises:
