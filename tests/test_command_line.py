@@ -155,7 +155,7 @@ def test_help_names_strategies_drafters_and_defaults():
         (["generate", "x", "--num-draft-tokens", "few"], "must be a whole number or auto, got 'few'"),
         (["generate", "x", "--verify-strategy", "luck"], "verify_strategy must be one of"),
         (["generate", "x", "--target", "/no/such/folder"], "target='/no/such/folder': there is no such folder"),
-        (["generate", "x", "--device", "toaster"], "device='toaster' is not there"),
+        (["generate", "x", "--device", "toaster"], "device='toaster' is not available"),
         (["generate", "x", "--guided-regex", "("], "guided_decoding regex does not parse"),
         (["generate", "x", "--logit-bias", "7"], "must be JSON"),
         (["generate"], "PROMPT"),

@@ -13,8 +13,3 @@ Numbers = torch.Tensor | Array
 def as_numpy(numbers: Numbers) -> Array:
     """The same memory as an array; a tensor must be on the CPU."""
     return numbers.detach().numpy() if isinstance(numbers, torch.Tensor) else numbers
-
-
-def as_tensor(numbers: Numbers) -> torch.Tensor:
-    """The same memory as a tensor."""
-    return numbers if isinstance(numbers, torch.Tensor) else torch.from_numpy(numbers)

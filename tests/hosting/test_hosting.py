@@ -217,9 +217,8 @@ def test_every_run_is_told_to_the_observers(endless_engine, caplog):
     assert f'naive_speculate:request_success_total{{finished_reason="{first.outcome}"}} 1.0' in text
     assert 'naive_speculate:runs_failed_total{outcome="refused"} 1.0' in text
     assert "naive_speculate:num_requests_running 0.0" in text
-    assert (
-        f'naive_speculate:spec_decode_num_accepted_tokens_per_pos_total{{position="0"}} {float(first.accepted_at[0])}' in text
-    )
+    accepted = 'naive_speculate:spec_decode_num_accepted_tokens_per_pos_total{position="0"}'
+    assert f"{accepted} {float(first.accepted_at[0])}" in text
 
 
 def test_prompts_are_logged_where_the_operator_asked_for_them(tiny_engine, caplog):

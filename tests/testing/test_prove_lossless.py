@@ -99,10 +99,7 @@ def test_greedy_matching_is_told_what_it_is():
 
 
 REASONS = {
-    "another number": (
-        {"verifier": parts.OtherNumber},
-        r"states accept_probs .* that accepts 1 of 1 draft tokens, but .* is 0",
-    ),
+    "another number": ({"verifier": parts.OtherNumber}, r"states accept_probs .* accepts 1 of 1 draft tokens, but .* is 0"),
     "the other side": ({"verifier": parts.Backwards}, r"states accept_probs .* but num_accepted is"),
     "a draw that must not count": ({"verifier": parts.PeeksAhead}, "draws on the same side .* decide differently"),
     "block verification up to the first failure": ({"verifier": parts.BlockUpToFirst}, "comes a draw from .* comes a draw"),

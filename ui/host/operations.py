@@ -20,6 +20,7 @@ from naive_speculate.serving.run_records import Observer, RunRecord
 from ui.host.catalog import DECODING
 
 LOGGER = logging.getLogger("naive_speculate.runs")
+_PREFIX = "naive_speculate"
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
@@ -57,35 +58,31 @@ class Counters:
         self._load = load
 
         def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(name, text, labels, registry=self.registry)
+            return Counter(f"{_PREFIX}:{name}", text, labels, registry=self.registry)
 
         def histogram(name: str, text: str) -> Histogram:
-            return Histogram(name, text, buckets=_SECONDS, registry=self.registry)
+            return Histogram(f"{_PREFIX}:{name}", text, buckets=_SECONDS, registry=self.registry)
 
-        self._prompt = counter("naive_speculate:prompt_tokens", "Prompt tokens processed.")
-        self._tokens = counter("naive_speculate:generation_tokens", "Tokens generated.")
-        self._ended = counter("naive_speculate:request_success", "Runs that ended, by reason.", "finished_reason")
-        self._first = histogram("naive_speculate:time_to_first_token_seconds", "From the request to its first token.")
-        self._whole = histogram("naive_speculate:e2e_request_latency_seconds", "From the request to its end.")
-        self._waited = histogram(
-            "naive_speculate:request_queue_time_seconds", "From the request to the beginning of its decoding."
-        )
-        self._steps = counter("naive_speculate:spec_decode_num_drafts", "Steps with draft tokens.")
-        self._drafted = counter("naive_speculate:spec_decode_num_draft_tokens", "Tokens drafted.")
-        self._accepted = counter("naive_speculate:spec_decode_num_accepted_tokens", "Drafted tokens accepted.")
+        self._prompt = counter("prompt_tokens", "Prompt tokens processed.")
+        self._tokens = counter("generation_tokens", "Tokens generated.")
+        self._ended = counter("request_success", "Runs that ended, by reason.", "finished_reason")
+        self._first = histogram("time_to_first_token_seconds", "From the request to its first token.")
+        self._whole = histogram("e2e_request_latency_seconds", "From the request to its end.")
+        self._waited = histogram("request_queue_time_seconds", "From the request to the beginning of its decoding.")
+        self._steps = counter("spec_decode_num_drafts", "Steps with draft tokens.")
+        self._drafted = counter("spec_decode_num_draft_tokens", "Tokens drafted.")
+        self._accepted = counter("spec_decode_num_accepted_tokens", "Drafted tokens accepted.")
         self._accepted_at = counter(
-            "naive_speculate:spec_decode_num_accepted_tokens_per_pos",
-            "Drafted tokens accepted, by index in the window.",
-            "position",
+            "spec_decode_num_accepted_tokens_per_pos", "Drafted tokens accepted, by index in the window.", "position"
         )
-        self._failed = counter("naive_speculate:runs_failed", "Runs refused, abandoned or ended by an error.", "outcome")
+        self._failed = counter("runs_failed", "Runs refused, abandoned or ended by an error.", "outcome")
         self.registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
         """The gauges, read on request."""
         load = self._load()
-        yield GaugeMetricFamily("naive_speculate:num_requests_running", "Sequences being decoded.", load.running)
-        yield GaugeMetricFamily("naive_speculate:num_requests_waiting", "Sequences waiting for a row.", load.waiting)
+        yield GaugeMetricFamily(f"{_PREFIX}:num_requests_running", "Sequences being decoded.", load.running)
+        yield GaugeMetricFamily(f"{_PREFIX}:num_requests_waiting", "Sequences waiting for a row.", load.waiting)
 
     def observe(self, run: RunRecord) -> None:
         """Count a run."""

@@ -5,7 +5,6 @@ from typing import Any, Protocol
 
 import torch
 
-from naive_speculate.infer.arrays import as_tensor
 from naive_speculate.infer.device import Tokens, num_new
 from naive_speculate.infer.head.torch import TorchHead
 from naive_speculate.infer.head.weights import HeadWeights
@@ -129,13 +128,13 @@ class DraftHead:
         if fuses:
             states = self._checked(states)
         ends = [length + at + k for length, at in zip(rows.lengths, last, strict=True)]
-        drafts, probs, own = self._forward.draft(  # type: ignore[attr-defined]
+        found: tuple[torch.Tensor, torch.Tensor | None, torch.Tensor] = self._forward.draft(  # type: ignore[attr-defined]
             query, states, rows, last, k, vocab_size, race, with_probs, fuses
         )
         rows.advance(num_new(query) + k - 1)
         for row, end in zip(rows.indices, ends, strict=True):
             rows.cache.keep(row, end)
-        return as_tensor(drafts), None if probs is None else as_tensor(probs), as_tensor(own)
+        return found
 
     def _checked(self, features: torch.Tensor) -> torch.Tensor:
         """The target's hidden states on the head's device, in its dtype."""

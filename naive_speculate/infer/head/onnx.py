@@ -138,7 +138,7 @@ class OnnxHead(OnnxSession):
         race: tuple[Numbers, Numbers] | None,
         with_probs: bool,
         fuses: bool,
-    ) -> tuple[Array, Array | None, Array]:
+    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
         """See `OnnxLlama.draft`; `states` and `last` as for `forward`. With `fuses`, `states` are the target's.
 
         Returns:
@@ -146,7 +146,7 @@ class OnnxHead(OnnxSession):
         """
         state, inputs = self._state(len(token_ids)), _inputs(token_ids, "features" if fuses else "states", states, last)
         drafts, probs = self._windows[fuses].draft(inputs, rows, k, vocab_size, race, with_probs, {self._state_name: state})
-        return drafts, probs, state
+        return drafts, probs, torch.from_numpy(state)
 
     def _state(self, count: int) -> Array:
         return np.empty((count, 1, self.shape.hidden_size), np.float32)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 import torch
 from packaging.version import Version
 
-from naive_speculate.infer.arrays import as_tensor
 from naive_speculate.infer.device import Tokens, num_new
 from naive_speculate.infer.forward import check_layers, check_query
 from naive_speculate.infer.llama.cuda_graphs import GraphLlama
@@ -194,9 +193,9 @@ class LlamaLanguageModel:
             return None
         if rows.cache.filled_by is not forward:  # the cache is new
             return None
-        drafts, probs = forward.draft(query, rows, k, vocab_size, race, with_probs)  # type: ignore[attr-defined]
+        found: tuple[torch.Tensor, torch.Tensor | None] = forward.draft(query, rows, k, vocab_size, race, with_probs)  # type: ignore[attr-defined]
         rows.advance(num_new(query) + k - 1)
-        return as_tensor(drafts), None if probs is None else as_tensor(probs)
+        return found
 
 
 def _choose(executor: str, device: torch.device, dtype: torch.dtype) -> str:

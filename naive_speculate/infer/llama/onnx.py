@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from naive_speculate.infer.arrays import Array, Numbers
+from naive_speculate.infer.arrays import Numbers
 from naive_speculate.infer.device import Tokens
 from naive_speculate.infer.llama.onnx_graph import LlamaGraph, has_fast_form, residual
 from naive_speculate.infer.llama.onnx_session import OnnxSession, needs_mask, token_array
@@ -60,7 +60,7 @@ class OnnxLlama(OnnxSession):
         vocab_size: int,
         race: tuple[Numbers, Numbers] | None,
         with_probs: bool,
-    ) -> tuple[Array, Array | None]:
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Choose k tokens, one after the other, in one call; writes the keys and values of k forwards.
 
         Args:

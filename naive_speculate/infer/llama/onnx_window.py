@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import onnx
+import torch
 from onnx import TensorProto, helper
 
 from naive_speculate.infer.arrays import Array, Numbers, as_numpy
@@ -169,7 +170,7 @@ class Windows:
         race: tuple[Numbers, Numbers] | None,
         with_probs: bool,
         last_outputs: Mapping[str, Array] | None = None,
-    ) -> tuple[Array, Array | None]:
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """See `OnnxLlama.draft`; `inputs` are those of the first forward, `last_outputs` are filled by the last."""
         count, num_new = inputs["token_ids"].shape
         padded = count > 1 and num_new > 1 and "at" in inputs and int(inputs["at"].min()) + 1 < num_new
@@ -183,7 +184,8 @@ class Windows:
         if race is not None or with_probs:
             outputs["probs"] = np.empty((count, k, vocab_size), np.float32)
         session.run(inputs, rows, outputs)
-        return outputs["drafts"], outputs.get("probs")
+        probs = outputs.get("probs")
+        return torch.from_numpy(outputs["drafts"]), None if probs is None else torch.from_numpy(probs)
 
     def _session(self, form: tuple[bool, int, int, bool, bool]) -> OnnxSession:
         """The session for a form, k, vocabulary size, sampling or not, and probabilities or not."""
