@@ -1,4 +1,4 @@
-"""What the operator sees: a line a run in the log, `/health`, and counters for Prometheus at `/metrics`."""
+"""What the operator sees: one log line per run, `/health`, and Prometheus counters at `/metrics`."""
 
 import json
 import logging
@@ -17,6 +17,7 @@ from starlette.routing import Route
 from naive_speculate import VerifyStrategy
 from naive_speculate.serving import Load
 from naive_speculate.serving.observed import Observer, RunRecord
+from ui.gradio_gaps import waiting_calls
 from ui.host.catalog import DECODING
 
 LOGGER = logging.getLogger("naive_speculate.runs")
@@ -24,7 +25,7 @@ _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
 def log_runs(*, prompts: bool = False) -> Observer:
-    """An observer that logs one line of JSON a run; the prompt, which is the visitor's own, only where that is asked for."""
+    """An observer that logs one line of JSON per run; the prompt is private and logged only on request."""
 
     def observe(run: RunRecord) -> None:
         params = run.request.params
@@ -50,11 +51,11 @@ def log_runs(*, prompts: bool = False) -> Observer:
 
 
 class Counters:
-    """Counters over all runs, under vLLM's names where it has the same; `load` tells how busy the engines are at the moment."""
+    """Counters over all runs, under vLLM's names where vLLM has the same; `load` returns how busy the engines are."""
 
     def __init__(self, load: Callable[[], Load]) -> None:
         self.registry = CollectorRegistry()
-        self._load = load
+        self.load = load
 
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(name, text, labels, registry=self.registry)
@@ -62,26 +63,26 @@ class Counters:
         def histogram(name: str, text: str) -> Histogram:
             return Histogram(name, text, buckets=_SECONDS, registry=self.registry)
 
-        self._prompt = counter("vllm:prompt_tokens", "Prompt tokens taken in.")
+        self._prompt = counter("vllm:prompt_tokens", "Prompt tokens processed.")
         self._tokens = counter("vllm:generation_tokens", "Tokens generated.")
-        self._ended = counter("vllm:request_success", "Runs that ended, by why.", "finished_reason")
+        self._ended = counter("vllm:request_success", "Runs that ended, by reason.", "finished_reason")
         self._first = histogram("vllm:time_to_first_token_seconds", "From the request to its first token.")
         self._whole = histogram("vllm:e2e_request_latency_seconds", "From the request to its end.")
-        self._waited = histogram("vllm:request_queue_time_seconds", "From the request to the beginning of its decoding.")
-        self._steps = counter("vllm:spec_decode_num_drafts", "Speculative steps that drafted anything.")
+        self._waited = histogram("vllm:request_queue_time_seconds", "From the request to the start of its decoding.")
+        self._steps = counter("vllm:spec_decode_num_drafts", "Steps with draft tokens.")
         self._drafted = counter("vllm:spec_decode_num_draft_tokens", "Tokens drafted.")
         self._accepted = counter("vllm:spec_decode_num_accepted_tokens", "Drafted tokens accepted.")
         self._accepted_at = counter(
-            "vllm:spec_decode_num_accepted_tokens_per_pos", "The same by place in the window.", "position"
+            "vllm:spec_decode_num_accepted_tokens_per_pos", "Drafted tokens accepted, by index in the window.", "position"
         )
         self._failed = counter("naive_speculate:runs_failed", "Runs refused, abandoned or ended by an error.", "outcome")
         self.registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
-        """The gauges, read when they are asked for."""
-        load = self._load()
+        """The gauges, read on request."""
+        load = self.load()
         yield GaugeMetricFamily("vllm:num_requests_running", "Sequences being decoded.", load.running)
-        yield GaugeMetricFamily("vllm:num_requests_waiting", "Sequences waiting for a place.", load.waiting)
+        yield GaugeMetricFamily("vllm:num_requests_waiting", "Sequences waiting to be decoded.", load.waiting)
 
     def observe(self, run: RunRecord) -> None:
         """Count a run."""
@@ -100,25 +101,24 @@ class Counters:
         self._steps.inc(run.num_drafts)
         self._drafted.inc(run.num_draft_tokens)
         self._accepted.inc(run.num_accepted_tokens)
-        for place, count in enumerate(run.accepted_at):
-            self._accepted_at.labels(str(place)).inc(count)
+        for index, count in enumerate(run.accepted_at):
+            self._accepted_at.labels(str(index)).inc(count)
 
     def text(self) -> bytes:
-        """All of it in Prometheus' text format."""
+        """All metrics in Prometheus' text format."""
         return generate_latest(self.registry)
 
 
 def with_queue(load: Load, page: gr.Blocks) -> Load:
-    """An engine's load with those who wait in Gradio's queue, before any engine has heard of them."""
-    waiting = page._queue.event_queue_per_concurrency_id.get(DECODING)
-    return replace(load, waiting=load.waiting + len(waiting.queue)) if waiting is not None else load
+    """An engine's load including calls in Gradio's queue, which no engine has received yet."""
+    return replace(load, waiting=load.waiting + waiting_calls(page, DECODING))
 
 
-def routes(counters: Counters, load: Callable[[], Load]) -> list[Route]:
-    """The operator's two addresses, for the server that Gradio starts."""
+def routes(counters: Counters) -> list[Route]:
+    """The operator's two routes."""
 
     async def health(_: HttpRequest) -> Response:
-        now = load()
+        now = counters.load()
         return JSONResponse({"status": "ok" if now.ready else "unavailable"} | now.to_dict(), 200 if now.ready else 503)
 
     async def metrics(_: HttpRequest) -> Response:
@@ -128,7 +128,7 @@ def routes(counters: Counters, load: Callable[[], Load]) -> list[Route]:
 
 
 def _known(value: object, words: Sequence[str]) -> object:
-    """A number, or one of these words: a refused request may hold anything there, also a prompt."""
+    """A number, or one of these words: in a refused request it may be anything, even a prompt."""
     if isinstance(value, int):
         return value
     return str(value) if value in words else "other"
