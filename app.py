@@ -1,4 +1,4 @@
-"""The page: `python app.py` here, and the entry point of a Space."""
+"""The page: run `python app.py`; a Space runs it too."""
 
 import argparse
 import atexit
@@ -10,7 +10,7 @@ import sys
 import time
 from contextlib import suppress
 from ipaddress import ip_address
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from naive_speculate.arguments import Parser
 
@@ -22,7 +22,7 @@ def _port(text: str) -> int:
 
 
 def is_local(host: str) -> bool:
-    """Whether only this machine can visit a page that listens on that address."""
+    """Whether a page on this address is reachable from this machine only."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:  # another name
@@ -33,8 +33,8 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = Parser(
         prog="app.py",
-        description="The Naive Speculate page: speculative decoding that one can watch. "
-        "What is not given here is taken from the environment; docs/hosting.md has the table.",
+        description="The Naive Speculate page: watch speculative decoding. "
+        "Options that are not given come from the environment; docs/hosting.md lists them.",
     )
     add = parser.add_argument
     add("--host", help="address to listen on (GRADIO_SERVER_NAME; 127.0.0.1)")
@@ -45,10 +45,15 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--head", help="draft head of the target: a Hub id or a local folder")
     add("--device", help="cpu, cuda, … (auto)")
     add("--dtype", help="float32, bfloat16, … (auto)")
-    add("--mcp", action="store_true", help="offer the endpoint /generate to language models as an MCP tool as well")
-    add("--log-prompts", action="store_true", help="tell prompts in the log; without it the log never does")
-    add("--engine", choices=("local", "ray"), default="local", help="what decodes: this process, or replicas on a Ray cluster")
-    add("--ray-address", help="the cluster, as host:port; without it this machine's, or a new one (docs/scaling.md)")
+    add("--mcp", action="store_true", help="also offer /generate to language models as an MCP tool")
+    add("--log-prompts", action="store_true", help="log prompts; they are not logged by default")
+    add(
+        "--engine",
+        choices=("local", "ray"),
+        default="local",
+        help="decode in this process, or on the replicas of a Ray cluster",
+    )
+    add("--ray-address", help="the cluster, as host:port; default: this machine's, or a new one (docs/scaling.md)")
     args = parser.parse_args(argv)
     if args.ray_address and args.engine != "ray":
         parser.error("--ray-address is for --engine ray")
@@ -56,26 +61,20 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Load the pairs, build the page, serve it until the process is told to end."""
+    """Load the pairs, build the page, serve it until the process is asked to end."""
     args = arguments(argv)
-    os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # Gradio reads it when it is imported
-    # Imported here, so that --help need not wait for the models' libraries.
+    os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # Gradio reads it at import
+    # Imported here, so that --help does not load the models' libraries.
     from ui.host.imports import quick_imports
-    from ui.host.zero import make_way
+    from ui.host.zero import import_spaces_first
 
     with quick_imports(mcp=args.mcp):
-        make_way()
+        import_spaces_first()
         from naive_speculate.infer.threads import num_threads, share_cores
-        from naive_speculate.serving import Load
-        from naive_speculate.serving.memory import settle_memory
         from naive_speculate.serving.run_records import RunRecord
-        from ui.host.catalog import join_catalog, load_catalog
-        from ui.host.cluster import cluster_engines
         from ui.host.configuration import read_configuration
-        from ui.host.operations import LOGGER, Counters, log_runs, routes, with_queue
-        from ui.host.origin import readable
-        from ui.page import build_page, launch, open_queue
-        from ui.run.replay import traces
+        from ui.host.operations import LOGGER, Counters, log_runs, with_queue
+        from ui.page import build_page, open_queue
         from ui.run.runs import Runs
 
     if is_local(args.host or os.environ.get("GRADIO_SERVER_NAME") or "localhost"):
@@ -86,14 +85,11 @@ def main(argv: list[str] | None = None) -> int:
         for counters in counted:
             counters.observe(run)
 
+    observers = (log_runs(prompts=args.log_prompts), count)
     try:
-        num_threads()  # says so now where its variable cannot be
+        num_threads()  # checks its environment variable now
         configuration = read_configuration(os.environ, vars(args))
-        observers = (log_runs(prompts=args.log_prompts), count)
-        if args.engine == "ray":
-            catalog = join_catalog(configuration, cluster_engines(configuration, args.ray_address), observers)
-        else:
-            catalog = load_catalog(configuration, observers)
+        catalog = _catalog(configuration, args, observers)
     except (ValueError, OSError) as error:
         print(f"app.py: {error}", file=sys.stderr)
         return 2
@@ -103,32 +99,12 @@ def main(argv: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     page = build_page(catalog, runs)
     open_queue(page, configuration.queue_size)
-
-    def load() -> Load:
-        return with_queue(catalog.load(), page)
-
-    counted.append(Counters(load))
+    counted.append(Counters(lambda: with_queue(catalog.load(), page)))
     try:
-        launch(
-            page,
-            [traces(runs), *readable(routes(counted[0], load), configuration.metrics)],
-            configuration.hosts,
-            server_name=args.host,
-            server_port=args.port,
-            share=args.share,
-            # Gradio keeps a megabyte for every session it has seen, and makes it anew where it is missing.
-            state_session_capacity=2 * configuration.concurrency,
-            show_error=True,  # programs are told what was wrong with their call
-            mcp_server=args.mcp,
-            prevent_thread_lock=True,
-        )
-        catalog.load_later()  # the page can be read meanwhile, and the other pairs decode
-        catalog.warm_up()
-        settle_memory()
-        page.block_thread()
+        _serve(page, catalog, runs, counted[0], configuration, args)
     except (KeyboardInterrupt, SystemExit):
-        pass  # it was told to end: SIGTERM, or Ctrl-C before `block_thread`, which would have taken it
-    except (ValueError, OSError) as error:  # the port is taken, the address is not this machine's; a pair cannot decode
+        pass  # SIGTERM, or Ctrl-C before `block_thread`, which handles it
+    except (ValueError, OSError) as error:  # the port is in use, the address is not this machine's, or a pair cannot decode
         print(f"app.py: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     finally:
@@ -138,19 +114,56 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
+def _catalog(configuration: Any, args: argparse.Namespace, observers: Any) -> Any:
+    """The pairs, loaded here or on a Ray cluster."""
+    from ui.host.catalog import join_catalog, load_catalog
+    from ui.host.cluster import cluster_engines
+
+    if args.engine == "ray":
+        return join_catalog(configuration, cluster_engines(configuration, args.ray_address), observers)
+    return load_catalog(configuration, observers)
+
+
+def _serve(page: Any, catalog: Any, runs: Any, counters: Any, configuration: Any, args: argparse.Namespace) -> None:
+    """Serve the page, then load and warm up the pairs, and wait."""
+    from naive_speculate.serving.memory import settle_memory
+    from ui.host.operations import routes
+    from ui.host.origin import readable
+    from ui.page import launch
+    from ui.run.replay import traces
+
+    launch(
+        page,
+        [traces(runs), *readable(routes(counters), configuration.metrics)],
+        configuration.hosts,
+        server_name=args.host,
+        server_port=args.port,
+        share=args.share,
+        # Gradio keeps a megabyte per session, and recreates it if necessary.
+        state_session_capacity=2 * configuration.concurrency,
+        show_error=True,  # programs get the message of a failed call
+        mcp_server=args.mcp,
+        prevent_thread_lock=True,
+    )
+    catalog.load_later()  # the page is up, and the other pairs decode
+    catalog.warm_up()
+    settle_memory()
+    page.block_thread()
+
+
 def leave(status: int) -> NoReturn:
-    """End the process at once: Python would look half a million objects through for garbage first, which takes it seconds."""
-    atexit._run_exitfuncs()  # what libraries want done is done
-    with suppress(OSError):  # who was reading may have gone
+    """End the process at once: Python would first search half a million objects for garbage, which takes seconds."""
+    atexit._run_exitfuncs()  # exit handlers of libraries
+    with suppress(OSError):  # the reader may be gone
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(status)
 
 
 def end_in_time(seconds: float = 8.0) -> None:
-    """Have another process end this one so long after SIGTERM, whatever this one is doing then.
+    """Let another process kill this one so many seconds after SIGTERM, whatever this one is doing.
 
-    Python runs its handler once the interpreter is free. Before that, its C code writes the signal's number into a pipe.
+    Python runs signal handlers only when the interpreter is free. Its C code writes the signal's number to a pipe at once.
     """
     if not hasattr(os, "fork"):
         return
@@ -168,10 +181,10 @@ def end_in_time(seconds: float = 8.0) -> None:
     until = None
     while until is None or time.monotonic() < until:
         if select.select([reader], [], [], None if until is None else until - time.monotonic())[0]:
-            said = os.read(reader, 1)
-            if not said:  # it has ended
+            number = os.read(reader, 1)
+            if not number:  # it has ended
                 os._exit(0)
-            if said[0] == signal.SIGTERM and until is None:
+            if number[0] == signal.SIGTERM and until is None:
                 until = time.monotonic() + seconds
     os.kill(served, signal.SIGKILL)
     os._exit(0)

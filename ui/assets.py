@@ -1,4 +1,4 @@
-"""The page's own style sheets and scripts, read from `assets/`, and the palette as CSS variables."""
+"""The page's style sheets and scripts from `assets/`, its templates from `ui/templates`, and the palette as CSS variables."""
 
 import json
 import re
@@ -9,28 +9,38 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
 from naive_speculate.palette import DARK, LIGHT, PROMPT, STYLES, Surface
+from ui import labels
 
 ROOT = Path(__file__).resolve().parent.parent / "assets"
 PLOTLY = ROOT / "plotly" / "plotly-cartesian.min.js"
-"""The part of plotly.js with the charts that have axes, of the version that the Python package checks figures for."""
+"""The part of plotly.js for charts with axes, in the version of the Python package that checks figures."""
 IMPORT = re.compile(r'((?:from|import) )"\./([\w-]+)\.js"')
-"""How one of our scripts names another."""
-PLACE = re.compile(r"<!-- (\w+) -->")
+"""How our scripts import one another."""
 FOR_GOOD = {"Cache-Control": "public, max-age=31536000, immutable"}
 _SHEETS = (
-    "page tokens rounds player odds waterfall experiments lessons roll rooms others connection narrow views opening guided "
-    "forced"
+    "page tokens rounds player odds waterfall experiments lessons redraw rooms strategies connection narrow views opening "
+    "guided forced"
 )
 STYLE_SHEETS = _SHEETS.split(" ")
+_TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent / "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_TEMPLATES.filters |= {name: getattr(labels, name) for name in ("visible", "number", "percent", "count", "to_json")}
 
 
 def scripts() -> Route:
-    """The route that serves `assets/js` and Plotly; its address changes with the files, so that no browser mixes old ones with
+    """The route that serves `assets/js` and Plotly. Its address changes with the files, so that no browser mixes old with
     new."""
     modules = {file.name: file for file in _modules()}
 
@@ -38,22 +48,22 @@ def scripts() -> Route:
         file = modules.get(request.path_params["name"])
         return FileResponse(file, media_type="text/javascript", headers=FOR_GOOD) if file else Response(status_code=404)
 
-    # Starlette's StaticFiles do not find their files where a proxy has put the page deeper.
+    # Starlette's StaticFiles does not find its files if a proxy serves the page below a path.
     return Route(f"{folder()}/{{name}}", module)
 
 
 def component(
     module: str, markup: str = "${value}", value: str = "", *, events: Iterable[str] = (), elem_id: str = "", **options: Any
 ) -> gr.HTML:
-    """A component of ours: HTML that a module in `assets/js` keeps alive.
+    """A custom component: HTML with a module in `assets/js` that drives it.
 
     Args:
-        module: The module's name, and the component's id where there is no `elem_id`.
-        markup: The HTML; Gradio never touches what the script adds to it, unless it holds the value.
-        value: What the script finds at first.
-        events: What it triggers, by their names there.
+        module: The module's name, also the component's id if `elem_id` is empty.
+        markup: The HTML. Unless it contains the value, Gradio never changes what the script adds to it.
+        value: The initial value.
+        events: The names of the events that the script triggers.
         elem_id: The component's id.
-        **options: What else `gr.HTML` takes, such as its label.
+        **options: Further options of `gr.HTML`, such as its label.
     """
     return gr.HTML(
         value,
@@ -66,27 +76,26 @@ def component(
 
 
 def mounting(module: str, *events: str) -> str:
-    """What a component of `gr.HTML` runs once it is there: `mount` of a module in `assets/js`, given the component. Gradio
-    looks here for the names of the events that it triggers."""
+    """The script that a `gr.HTML` component runs when it is mounted: `mount` of a module in `assets/js`. Gradio also reads the
+    component's event names from it."""
     component = f"{{ element, trigger, props, server, watch, events: {json.dumps(events)} }}"
     return f"{calling(module, 'mount', component)};"
 
 
 def calling(module: str, function: str, arguments: str) -> str:
     """The JavaScript that calls a function of a module in `assets/js`."""
-    file = f'new URL(".{folder()}/{module}.js", document.baseURI)'  # beside the page, whatever Gradio believes of its address
+    file = f'new URL(".{folder()}/{module}.js", document.baseURI)'  # relative to the page, whatever address Gradio assumes
     return f"import({file}).then(({{ {function} }}) => {function}({arguments}))"
 
 
-def markup_of(name: str, **parts: str) -> str:
-    """The markup in `assets/{name}.html`, in which `parts` take the place of the comments of their names."""
-    text = (ROOT / f"{name}.html").read_text(encoding="utf-8").rstrip("\n")
-    return PLACE.sub(lambda place: parts[place[1]], text)
+def render(name: str, /, **values: Any) -> Markup:
+    """The template `ui/templates/{name}.html` with these values. Text is escaped; `Markup` is not."""
+    return Markup(_TEMPLATES.get_template(f"{name}.html").render(values))
 
 
 @cache
 def folder() -> str:
-    """The folder of the scripts, as a path below the page's."""
+    """The scripts' folder, as a path relative to the page."""
     return "/scripts-" + sha256(b"".join(file.read_bytes() for file in _modules())).hexdigest()[:12]
 
 
@@ -95,7 +104,7 @@ def _modules() -> list[Path]:
 
 
 def modules_for(entries: Iterable[str]) -> dict[str, str]:
-    """The texts of these scripts, and of all that they import, by their names."""
+    """The text of these scripts and of all scripts that they import, by name."""
     found: dict[str, str] = {}
     waiting = list(entries)
     while waiting:
@@ -107,12 +116,12 @@ def modules_for(entries: Iterable[str]) -> dict[str, str]:
 
 
 def styles() -> str:
-    """Every style sheet of the page, after the palette."""
+    """The palette and every style sheet of the page."""
     return variables() + sheets(*STYLE_SHEETS)
 
 
 def sheets(*names: str) -> str:
-    """These style sheets, one after the other."""
+    """These style sheets, concatenated."""
     return "\n".join((ROOT / "css" / f"{name}.css").read_text(encoding="utf-8") for name in names)
 
 

@@ -1,4 +1,4 @@
-"""What a check of somebody's input found, in one line that names the field."""
+"""Errors in user input, as one line that names the field."""
 
 import re
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ _WORDS = {
 
 
 def first_problem(error: ValidationError, names: Mapping[str, str] | None = None) -> str:
-    """The first thing that is wrong with what pydantic checked; `names` are those of fields that have others than their own."""
+    """The first problem that pydantic found; `names` replace the names of some fields."""
     found = error.errors(include_url=False)[0]
     field = str(found["loc"][0])
     message = found["msg"].split(", unable to parse")[0]
@@ -26,5 +26,5 @@ def first_problem(error: ValidationError, names: Mapping[str, str] | None = None
 
 
 def in_labels(problem: object, labels: Mapping[str, str]) -> str:
-    """What is wrong, with the page's labels in place of the names that programs use."""
+    """The problem, with the page's labels instead of parameter names."""
     return re.sub("|".join(labels), lambda found: labels[found[0]], str(problem))

@@ -1,7 +1,7 @@
-"""Model text made safe and visible: for sentences, for HTML, and for Plotly's labels, which read a subset of HTML.
+"""Model text made safe and visible in sentences, in HTML and in Plotly's labels, which read a subset of HTML.
 
-A model may write anything: markup, line breaks, characters that turn the direction of writing. Nothing of it may act on
-the page, and a space or a line break must be seen, since to the model it is a token like any other.
+A model may write anything: markup, line breaks, characters that change the writing direction. None of it may act on the page. A
+space or a line break must be visible, since to the model it is a token like any other.
 """
 
 import html
@@ -15,28 +15,28 @@ from naive_speculate.text import MAX_LABEL
 from naive_speculate.text import visible as visible
 
 LEAST = 1e-4
-"""Smaller probabilities are not written out."""
+"""Smaller probabilities are shown as "under 0.0001"."""
 
 
 def label(text: str | None, limit: int = MAX_LABEL) -> str:
     """The text as one Plotly label or piece of HTML."""
-    return html.escape(visible(text, limit)).replace("&quot;", "&#34;")  # the name of this one Plotly does not know
+    return html.escape(visible(text, limit)).replace("&quot;", "&#34;")  # Plotly does not know the name of this entity
 
 
 def to_json(value: Any) -> str:
-    """JSON text for the browser; `<` is escaped, so that nothing in it can pass for a tag."""
+    """JSON text for the browser; `<` is escaped, so that nothing in it can look like a tag."""
     try:
         text = orjson.dumps(value).decode()
-    except orjson.JSONEncodeError:  # half a character, or a number of more than 64 bits, in a trace that somebody opened
+    except orjson.JSONEncodeError:  # an opened trace may hold half a character, or an integer of more than 64 bits
         text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c")
 
 
 def number(value: float, digits: int = 3) -> str:
-    """A probability or the like as a reader wants it: significant digits, no powers of ten, no false zero or one."""
-    if not math.isfinite(value) or value < 0 or value >= 1e6:  # neither a probability nor an entropy, whoever claims so
+    """A probability or entropy for readers: significant digits, no powers of ten, and 0 or 1 only if it is exactly that."""
+    if not math.isfinite(value) or value < 0 or value >= 1e6:  # neither a probability nor an entropy: a forged trace
         return f"{value:.3g}"
-    if value == 0 or abs(value - 1) < 1e-6:  # a probability of 1 may have lost its last digits on the way
+    if value == 0 or abs(value - 1) < 1e-6:  # rounding may have changed the last digits of a 1
         return "0" if value == 0 else "1"
     if 0 < value < LEAST:
         return "under 0.0001"
@@ -48,7 +48,7 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def apart(a: float, b: float) -> tuple[str, str]:
-    """Two numbers with as many digits as it takes to tell which is larger."""
+    """Two numbers with as many digits as needed to see which is larger."""
     for digits in range(3, 16):
         shown = number(a, digits), number(b, digits)
         if shown[0] != shown[1] or a == b:
@@ -57,7 +57,7 @@ def apart(a: float, b: float) -> tuple[str, str]:
 
 
 def percent(value: float) -> str:
-    """A share as whole percents; never 0% or 100% for a share that is not."""
+    """A share as whole percents; 0% and 100% only if it is exactly that."""
     if 0 < value < 0.005:
         return "under 1%"
     if 0.995 <= value < 1:

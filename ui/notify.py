@@ -1,4 +1,4 @@
-"""What the visitor is told in a toast."""
+"""Toasts."""
 
 import html
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 import gradio as gr
 
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-"""Options of an event that shows no progress, and is for the page only."""
+"""Options of an event that shows no progress and is private to the page."""
 
 
 def warn(problem: object, title: str = "This cannot be run") -> None:
-    """Tell the visitor what cannot be, as text: toasts are drawn as HTML."""
+    """Show a problem as a toast. Gradio draws toasts as HTML, so the text is escaped."""
     gr.Warning(html.escape(str(problem))[:600], title=title)

@@ -7,7 +7,7 @@ from naive_speculate.palette import DARK, LIGHT, TARGET
 SANS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"]
 MONO = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"]
 EDGE = {"light": "#85878e", "dark": "#7b7d84"}
-"""Edges of fields: three to one against what they stand on, so that a field is seen to be one."""
+"""Field borders: a contrast of three to one against the background, so that a field is visible as one."""
 
 SURFACES = {
     "body_background_fill": "page",
@@ -22,11 +22,11 @@ SURFACES = {
     "button_secondary_background_fill": "panel",
     "button_secondary_text_color": "ink",
 }
-"""What is coloured as the palette's surfaces, in light and dark."""
+"""Theme variables that take the palette's surface colours, in light and dark."""
 
 
 def theme() -> gr.themes.Base:
-    """The theme; its fonts are the system's, so that nothing is fetched from elsewhere."""
+    """The theme; it uses system fonts, so that nothing is fetched from other hosts."""
     made = gr.themes.Base(
         primary_hue=gr.themes.colors.blue,
         neutral_hue=gr.themes.colors.zinc,

@@ -2,8 +2,8 @@
 
 import { answerTo } from "./connection.js";
 import { finder } from "./dom.js";
-import { nameOf } from "./judged.js";
-import { download } from "./take.js";
+import { nameOf } from "./verdict_words.js";
+import { download } from "./downloads.js";
 
 const MAX_TRACE_BYTES = 32 * 1024 * 1024; // as ui/host/limits.py has it
 

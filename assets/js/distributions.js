@@ -3,7 +3,7 @@
 
 import { hold, make } from "./dom.js";
 import { number } from "./format.js";
-import { offerPicture, tablePicture } from "./take.js";
+import { offerPicture, tablePicture } from "./downloads.js";
 import { Tip } from "./tip.js";
 
 const OTHERS = "all others"; // what the tokens with a row of their own leave of each distribution

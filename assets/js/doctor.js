@@ -1,6 +1,6 @@
 // The doctor: what an engine says of itself goes to the server as it was pasted, and comes back as words and charts.
 
-import { copyBy } from "./clean.js";
+import { copyBy } from "./plain_text.js";
 import { plot } from "./plot.js";
 import { NO_ANSWER, Question, room } from "./room.js";
 

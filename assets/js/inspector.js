@@ -4,9 +4,9 @@
 import { answerTo } from "./connection.js";
 import { Distributions } from "./distributions.js";
 import { finder, hold, make } from "./dom.js";
-import { nameOf, chance, edge, inShort } from "./judged.js";
+import { nameOf, chance, edge, inShort } from "./verdict_words.js";
 import { number } from "./format.js";
-import { Roll } from "./roll.js";
+import { Redraw } from "./redraw.js";
 import { visible } from "./tokens.js";
 
 const REST_MS = 200;
@@ -32,7 +32,7 @@ class Inspector {
     this.answers = new Map([[keyOf(first), first]]);
     this.key = this.rolled = "";
     this.timer = 0;
-    this.roll = new Roll(element);
+    this.redraw = new Redraw(element);
     this.distributions = new Distributions(this.find("#distributions"));
     this.find(".ns-die").addEventListener("click", () => { if (!last?.pinned) last?.choose(); });
     this.find(".ns-sheet-close").addEventListener("click", () => this.open(false));
@@ -59,7 +59,7 @@ class Inspector {
     const about = `${key}:${shown.pinned}`;
     if (about !== this.rolled) { // its dice are for a token that the reader has chosen, and stay as they lie while that is shown
       this.bar(chance(shown.event), shown.event, shown.settings);
-      this.roll.begin(shown, chance(shown.event));
+      this.redraw.begin(shown, chance(shown.event));
     }
     this.rolled = about;
     const answer = this.answers.get(key);
@@ -108,8 +108,8 @@ class Inspector {
     if (key === this.key) this.tell(key, told);
   }
 
-  tell(key, { words, distributions, roll }) {
-    this.roll.tell(roll);
+  tell(key, { words, distributions, redraw }) {
+    this.redraw.tell(redraw);
     const more = this.find(".ns-more");
     if (more.dataset.key === key && !more.classList.contains("ns-stale")) return;
     more.dataset.key = key;

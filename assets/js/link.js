@@ -1,7 +1,7 @@
 // A link that restores a view: which run, its settings to run it again, a digest of its tokens, how far it was shown, and the
 // token that was looked at. Settings are the server's (ui/run/settings.py); the rest is added and read here.
 
-import { copyBy } from "./clean.js";
+import { copyBy } from "./plain_text.js";
 import { count } from "./format.js";
 import { OUTPUT } from "./tokens.js";
 

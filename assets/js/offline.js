@@ -11,7 +11,7 @@ export function begin() {
   const server = {
     resync: nothing, trace: nothing, link: nothing,
     speedup: async () => JSON.stringify({ reason: "This run was saved without a measured speedup." }),
-    explain: async ([, number]) => (words[number] ? JSON.stringify({ words: words[number], roll: words[number].roll }) : ""),
+    explain: async ([, number]) => (words[number] ? JSON.stringify({ words: words[number], redraw: words[number].redraw }) : ""),
   };
   const find = (id) => document.getElementById(id);
   mountGlossary({ element: find("glossary") });

@@ -3,7 +3,7 @@
 // the page. A figure names its colours as CSS variables of the palette; what all figures share is in the template.
 
 import { missed } from "./connection.js";
-import { chartPicture, offerPicture } from "./take.js";
+import { chartPicture, offerPicture } from "./downloads.js";
 
 const SETTINGS = { displayModeBar: false, responsive: false };
 const FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif";

@@ -1,7 +1,7 @@
 // The stage: takes numbered events from the server, shows them as tokens and rounds, and lets the reader replay them.
 
 import { Controls } from "./controls.js";
-import { Clean } from "./clean.js";
+import { PlainText } from "./plain_text.js";
 import { answerTo, isLost, mount as watchConnection, say, whenBack } from "./connection.js";
 import { tell } from "./cursor.js";
 import { finder } from "./dom.js";
@@ -9,14 +9,14 @@ import { Drafter } from "./drafter.js";
 import { percent } from "./format.js";
 import { Guided } from "./guided.js";
 import { inspect } from "./inspector.js";
-import { ending } from "./judged.js";
+import { ending } from "./verdict_words.js";
 import { focusToken, moveByKey } from "./keys.js";
 import { Link } from "./link.js";
 import { Player } from "./player.js";
 import { Rounds } from "./rounds.js";
 import { mount as mountStats } from "./stats.js";
 import { Sums } from "./summary.js";
-import { drawRound, offerFiles } from "./take.js";
+import { drawRound, offerFiles } from "./downloads.js";
 import { Tip, describe, spoken } from "./tip.js";
 import { Flow, OUTPUT, TOKEN, VERDICT, hush, repaint } from "./tokens.js";
 
@@ -40,7 +40,7 @@ class Stage {
     this.tip = new Tip(this.find(".ns-tip"));
     this.player = new Player(() => performance.now());
     this.controls = new Controls(component, this.player, () => this.wake());
-    this.clean = new Clean(this.root);
+    this.plainText = new PlainText(this.root);
     this.drafter = new Drafter(this.find(".ns-drafter"));
     this.link = new Link(this);
     this.guided = new Guided(this);
@@ -79,7 +79,7 @@ class Stage {
     this.settings = {};
     this.find(".ns-warning").textContent = warning;
     this.find(".ns-warning").hidden = !warning;
-    this.clean.clear();
+    this.plainText.clear();
     this.drafter.clear();
     this.sums = new Sums();
     this.player.reset();
@@ -218,7 +218,7 @@ class Stage {
     Object.assign(this.told, { upto: this.player.cursor, at: performance.now() });
     const summary = this.summary(this.player.cursor);
     tell(summary);
-    this.clean.draw(this.sums.text(this.player.cursor), summary.started);
+    this.plainText.draw(this.sums.text(this.player.cursor), summary.started);
     this.guided.draw(summary);
     this.find(".ns-ending").textContent = ending(summary.finished, this.settings, summary.tokens);
     this.look();

@@ -3,7 +3,7 @@
 import { follow } from "./cursor.js";
 import { make } from "./dom.js";
 import { count, percent, two } from "./format.js";
-import { ending } from "./judged.js";
+import { ending } from "./verdict_words.js";
 import { luckOf } from "./luck.js";
 import { tokensPerPass } from "./summary.js";
 

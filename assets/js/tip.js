@@ -2,7 +2,7 @@
 
 import { hold, make } from "./dom.js";
 import { number } from "./format.js";
-import { nameOf } from "./judged.js";
+import { nameOf } from "./verdict_words.js";
 import { visible } from "./tokens.js";
 
 export class Tip {

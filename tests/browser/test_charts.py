@@ -19,7 +19,7 @@ from tests.ui.drawn import drawn
 from tests.ui.handmade import run
 from ui.charts.plot import BOARD
 from ui.labels import percent
-from ui.run.wire import HEAVY
+from ui.run.messages import HEAVY
 
 WAITING = "No round has ended yet."
 NO_DRAFTS = "Nothing was drafted in this run: plain decoding, one token a round."

@@ -50,7 +50,7 @@ def test_who_waits_is_told_so_and_a_closed_tab_makes_way(visit):
         another_run(page, before)
     waiting = shown_run(third)
     third.locator("#run").click()
-    expect(third.get_by_text(re.compile("All 1 places are taken"))).to_be_visible()
+    expect(third.get_by_text(re.compile("1 of 1 decoder slots are busy"))).to_be_visible()
     assert shown_run(third) == waiting
     health = json.loads(get(third.url + "health"))
     assert (health["running"], health["waiting"]) == (2, 1)

@@ -55,7 +55,7 @@ def test_a_run_waits_for_the_pair_and_the_notice_goes_by_itself(served: Served, 
     page = chromium.new_page()
     page.goto(served.url)
     notice, choice = page.locator("#loading .ns-notice"), page.locator("#pair input")
-    expect(notice).to_have_text("SmolLM2 is loading. Runs with it begin as soon as it is ready.")
+    expect(notice).to_have_text("SmolLM2 is loading. Its runs start as soon as it is ready.")
     expect(choice).to_have_value("SmolLM2 (loading)")
     set_number(page, "max-tokens", 12)
     before = start(page, "Once upon a time")

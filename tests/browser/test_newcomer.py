@@ -76,7 +76,7 @@ def test_two_shares_that_are_compared_are_told_apart(scripts):
 def test_nothing_is_resampled_without_a_draw_and_a_token_of_plain_decoding_is_no_bonus(scripts):
     names = scripts.evaluate(
         """async () => {
-            const { nameOf } = await import("/judged.js");
+            const { nameOf } = await import("/verdict_words.js");
             const replaced = [{}, { temperature: 0 }, { verify_strategy: "greedy_match" }];
             return [
                 ...replaced.map((settings) => nameOf({ kind: "resampled", index: 1 }, settings)),

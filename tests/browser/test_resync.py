@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, Response, Route, expect
 
 from tests.browser.steps import ended, start, text, trace
-from ui.run.wire import RESYNC_EVENTS
+from ui.run.messages import RESYNC_EVENTS
 
 PROMPT = "Once upon a time there was an old man who"
 LONG = {"max_tokens": 990, "k": 16, "temperature": 2, "seed": 2}

@@ -10,13 +10,13 @@ from playwright.sync_api import Page, expect
 from naive_speculate import Trace
 from tests.browser.steps import another_run, ended, scrolls_sideways, shown_run
 from tests.browser.test_take import save_as, saved
-from ui.explain.roll import OBSTACLES, UNRECORDED, bins
+from ui.explain.redraw import OBSTACLES, UNRECORDED, bins
 from ui.labels import number
 from ui.run.recorded import SPECULATIVE
 
 REDRAW = "Redraw this position × 1,000"
 ROLL = """async ([bins, times, seed]) => {
-    const { dice, rollMany } = await import("/roll.js");
+    const { dice, rollMany } = await import("/redraw.js");
     return rollMany(bins, times, dice(seed)).map(({ kept, replaced }) => [kept, replaced]);
 }"""
 

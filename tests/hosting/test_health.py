@@ -57,7 +57,7 @@ def page(engine):
     catalog = Catalog({"one": ServedPair(engine, engine)}, measuring=False)
     made = build_page(catalog, Runs())
     open_queue(made, 4)
-    addresses = routes(Counters(catalog.load), catalog.load)
+    addresses = routes(Counters(catalog.load))
     launch(made, addresses, server_name="127.0.0.1", server_port=free_port(), prevent_thread_lock=True, quiet=True)
     yield made
     made.close(verbose=False)

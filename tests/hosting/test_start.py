@@ -109,7 +109,7 @@ def test_warming_up_is_no_run_and_makes_way_for_a_visitor(bundled_pair):
         for events in submit(request, cancel):
             seen.append(catalog.load().running)
             asked.set()
-            catalog._measurer.make_way()  # as every visitor's run does before it begins
+            catalog._measurer.interrupt()  # as every visitor's run does before it starts
             yield events
 
     engine.submit = watched

@@ -48,7 +48,7 @@ class TestDeferredEngine(EngineContract):
 def test_what_is_asked_for_before_begins_when_the_pair_is_loaded(tiny_decoder):
     engine = deferred(lambda: LocalEngine(tiny_decoder))
     assert (engine.about, engine.loading, engine.load().ready) == (ABOUT, True, False)
-    assert engine.load().reason == "Awaited is loading. Runs with it begin as soon as it is ready."
+    assert engine.load().reason == "Awaited is loading. Its runs start as soon as it is ready."
     lists, come = engine.submit(REQUEST), SimpleQueue()
     engine.start(REQUEST, threading.Event(), come.put)
     engine.load_pair()

@@ -1,7 +1,7 @@
-"""What charts drawn on the server share: colours by name, axes that do not jump, and a note where there is nothing to draw.
+"""Common parts of charts made on the server: named colours, stable axes, and a note if there is nothing to draw.
 
-A figure is a dict as Plotly takes it, and neutral: its colours are CSS variables of the palette, which the browser looks up,
-and what all figures have in common is the template of `assets/js/plot.js`.
+A figure is a Plotly dict whose colours are CSS variables of the palette; the browser resolves them. All figures share the
+template in `assets/js/plot.js`.
 """
 
 import math
@@ -24,15 +24,15 @@ def figure(traces: list[dict[str, Any]], *, takeaway: str, x: dict[str, Any], y:
 
     Args:
         traces: Plotly traces.
-        takeaway: What the chart says, in one line of plain text; stands above the plot, and is read to those who cannot see it.
-        x, y: Settings of the axes, over the template's.
-        layout: Further settings of the layout.
+        takeaway: The chart's message in one line of plain text, shown above the plot and read by screen readers.
+        x, y: Axis settings; they override the template's.
+        layout: Further layout settings.
     """
     return {"data": traces, "layout": {"meta": takeaway, "xaxis": x, "yaxis": y, **layout}}
 
 
 def empty(note: str, **layout: Any) -> Figure:
-    """A figure with nothing in it but a sentence that says why."""
+    """A figure with no data and a sentence that says why."""
     hidden = {"visible": False, "range": [0, 1]}
     words = {"text": "<br>".join(wrap(note, 44)), "xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5, "showarrow": False}
     return figure([], takeaway=note, x=hidden, y=hidden, annotations=[words], **layout)
@@ -42,47 +42,47 @@ def bars(name: str, x: Sequence[Any], y: Sequence[Any], color: Any, hover: str, 
     """A trace of bars.
 
     Args:
-        name: Stands in the legend.
-        x, y: Places and heights.
-        color: One, or one a bar.
-        hover: What is told of a bar, in Plotly's template.
-        more: Whatever else Plotly takes; a `marker` is joined with the colour.
+        name: The name in the legend.
+        x, y: Positions and heights.
+        color: One colour, or one per bar.
+        hover: The hover text, as a Plotly template.
+        more: Further Plotly settings; a `marker` is merged with the colour.
     """
     marker = {"color": color, **more.pop("marker", {})}
     return {"type": "bar", "name": name, "x": x, "y": y, "marker": marker, "hovertemplate": f"{hover}<extra></extra>", **more}
 
 
 def inside(texts: Sequence[str]) -> dict[str, Any]:
-    """What writes these texts at the feet of bars, where no line can cross them."""
+    """Settings that write these texts at the base of the bars, where no line crosses them."""
     return {"text": texts, "textposition": "inside", "insidetextanchor": "start", "textangle": 0}
 
 
 def hatched(shape: str) -> dict[str, Any]:
-    """The marker of bars that are told apart by more than their colour; plain for an empty shape."""
+    """The marker of bars that differ by pattern as well as colour; plain for an empty shape."""
     return {"pattern": {"shape": shape, "size": 6, "solidity": 0.3}}
 
 
 def line(
     name: str, x: Sequence[Any], y: Sequence[Any], color: str, hover: str = "", *, dash: str = "solid", **more: Any
 ) -> dict[str, Any]:
-    """A trace of a line; one that tells nothing when pointed at without `hover`."""
-    told = {"hovertemplate": f"{hover}<extra></extra>"} if hover else {"hoverinfo": "skip"}
+    """A trace of a line; without `hover` it has no hover text."""
+    hovering = {"hovertemplate": f"{hover}<extra></extra>"} if hover else {"hoverinfo": "skip"}
     drawn = {"color": color, "width": 2, "dash": dash}
-    return {"type": "scatter", "mode": "lines", "name": name, "x": x, "y": y, "line": drawn, **told, **more}
+    return {"type": "scatter", "mode": "lines", "name": name, "x": x, "y": y, "line": drawn, **hovering, **more}
 
 
-def plain_line(places: int) -> dict[str, Any]:
-    """Where the speed of plain decoding is, across so many places."""
-    return line("plain decoding", [-0.6, places - 0.4], [1, 1], INK, dash="dot")
+def plain_line(categories: int) -> dict[str, Any]:
+    """A line at the speed of plain decoding, across so many categories."""
+    return line("plain decoding", [-0.6, categories - 0.4], [1, 1], INK, dash="dot")
 
 
-def named_places(names: Sequence[str], **more: Any) -> dict[str, Any]:
-    """An axis with a place for each name."""
+def category_axis(names: Sequence[str], **more: Any) -> dict[str, Any]:
+    """An axis with one tick per name."""
     return {"tickvals": list(range(len(names))), "ticktext": names, "range": [-0.6, len(names) - 0.4], **more}
 
 
 def nice_ceiling(value: float) -> float:
-    """The next 1, 2 or 5 times a power of ten not below `value`, so that an axis grows seldom; 1 for nothing."""
+    """The next 1, 2 or 5 times a power of ten from `value` on, so that an axis rarely changes; 1 if not positive."""
     if not math.isfinite(value) or value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))

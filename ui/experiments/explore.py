@@ -160,7 +160,7 @@ def build_explore(catalog: Catalog, controls: parts.Controls) -> parts.Controls:
     said = "Stopped; the maps show what was run."
     parts.build_experiment(run, stop, start, chosen, outputs, said, show_progress_on=status, **MEASURING)
     # The browser makes the file, so that none is left on the server.
-    save = calling("take", "download", '"explore.csv", csv, "text/csv"')
+    save = calling("downloads", "download", '"explore.csv", csv, "text/csv"')
     download.click(None, csv, None, js=f"(csv) => {save}", **QUIET)
     parts.build_experiment(
         together,

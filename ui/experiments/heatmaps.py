@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ui.charts.figures import MUTED, Figure, empty, figure, named_places
+from ui.charts.figures import MUTED, Figure, category_axis, empty, figure
 from ui.experiments.batches import BatchSample, batch_speedups, where_it_pays
 from ui.experiments.spread import Estimate
 from ui.experiments.sweep import Cell
@@ -120,7 +120,7 @@ def _heat_map(
 
     def axis(title: str, names: Sequence[float]) -> dict[str, Any]:
         ticks = {"showgrid": False, "tickfont": {"color": MUTED, "size": 12}}
-        return named_places([f"{name:g}" for name in names], title={"text": title}, range=[-0.5, len(names) - 0.5], **ticks)
+        return category_axis([f"{name:g}" for name in names], title={"text": title}, range=[-0.5, len(names) - 0.5], **ticks)
 
     return figure(
         [fields],

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, TokenProb
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.serving import Engine, Request
-from ui.charts.figures import ACCEPTED, DRAFT, INK, RESAMPLED, TARGET, Figure, bars, empty, figure, hatched, line, named_places
+from ui.charts.figures import ACCEPTED, DRAFT, INK, RESAMPLED, TARGET, Figure, bars, category_axis, empty, figure, hatched, line
 from ui.host.catalog import run_events
 from ui.labels import count, label, number
 
@@ -168,7 +168,7 @@ def shares(census: Census | None) -> Figure:
     return figure(
         traces,
         takeaway=f"{count(census.draws, 'draw')}, top-k {TOP_K}",
-        x=named_places(names),
+        x=category_axis(names),
         y={"range": [0, min(1.02, math.ceil(top * 11) / 10)], "tickformat": ".0%"},
         height=298,
         barmode="stack",

@@ -1,4 +1,4 @@
-"""Looks for the round that the page opens with: some guesses kept, then one refused that might as well have been kept."""
+"""Searches for the step that the page opens with: some draft tokens accepted, then a close rejection."""
 
 import threading
 from collections.abc import Iterator
@@ -6,26 +6,26 @@ from dataclasses import replace
 
 from naive_speculate.events import Event, EventKind
 from naive_speculate.events.trace import Trace
-from ui.experiments.lessons.places import SEEN, Round, rounds, text_before
+from ui.experiments.lessons.find_examples import SEEN, DraftedStep, drafted_steps, text_before
 from ui.experiments.sweep import PROMPTS
 from ui.host.catalog import Catalog
-from ui.run.opening import Guess, Opening
+from ui.run.opening import DraftToken, Opening
 from ui.run.settings import Settings
 
-GUESSES = 5
+DRAFTS = 5
 KEPT = (3, 4)
 WANTED = 0.4
 NEAR = 0.1
-"""p/q of the refused guess is to be about so much."""
+"""The wanted p/q of the rejected draft token, and the tolerance."""
 TOKENS = 60
 SEEDS = 40
 SURE = 0.99
-"""A guess that the large model gives more tells nothing."""
+"""A draft token with a larger p shows nothing."""
 LONGEST = 9
-"""Longer words do not fit the picture on a phone."""
+"""Longer words do not fit on a phone."""
 
 Fit = tuple[bool, bool, bool, bool, bool, bool, float]
-"""How well a round fits, the weightiest first; larger is better."""
+"""How well a step fits, the most important criterion first; larger is better."""
 
 
 def search(
@@ -34,7 +34,7 @@ def search(
     """Run several prompts with several seeds, the settings' own first.
 
     Yields:
-        How many runs are done, of how many, and the round that fits best so far, which need not fit in every way.
+        Runs done, runs in total, and the best step so far, which need not meet every criterion.
     """
     best: tuple[Fit, Opening] | None = None
     total = len(prompts) * seeds
@@ -44,25 +44,25 @@ def search(
             prompt=prompts[number % len(prompts)],
             seed=(settings.seed or 0) + number // len(prompts),
             max_tokens=TOKENS,
-            num_draft_tokens=GUESSES,
+            num_draft_tokens=DRAFTS,
             drafter="model",
             verify_strategy="speculative_sampling",
         )
         trace = Trace(catalog.stream(one.pair, one.request(), threading.Event()))
-        for found in filter(tells, rounds(trace)):
+        for found in filter(usable, drafted_steps(trace)):
             candidate = opening_of(trace, found)
             if best is None or fit(candidate) > best[0]:
                 best = fit(candidate), candidate
         yield number + 1, total, best and best[1]
 
 
-def tells(found: Round) -> bool:
-    """Whether there is something to tell: a whole window, a guess that was kept, and one that was refused and replaced."""
-    judged = found.drafts[: found.kept + 1]
+def usable(found: DraftedStep) -> bool:
+    """Whether it has a whole window, an accepted draft token, and a rejected one that was resampled."""
+    judged = found.drafts[: found.num_accepted + 1]
     return (
-        len(found.drafts) == GUESSES
-        and found.kept > 0
-        and found.refused is not None
+        len(found.drafts) == DRAFTS
+        and found.num_accepted > 0
+        and found.rejected is not None
         and found.added is not None
         and all(event.text and event.text.strip() for event in [*found.drafts, found.added])
         and all(None not in (event.target_prob, event.draft_prob, event.uniform) for event in judged)
@@ -70,28 +70,28 @@ def tells(found: Round) -> bool:
 
 
 def fit(opening: Opening) -> Fit:
-    """How well a round serves."""
-    refused, kept = opening.refused, opening.guesses[: opening.kept]
-    texts = [guess.text for guess in opening.guesses] + [opening.instead]
+    """How well a step fits."""
+    rejected, accepted = opening.rejected, opening.drafts[: opening.num_accepted]
+    texts = [draft.text for draft in opening.drafts] + [opening.resampled]
     return (
-        opening.kept in KEPT,
-        abs(refused.keep - WANTED) <= NEAR,
-        opening.words,
-        refused.p >= SEEN and all(len(text.strip()) <= LONGEST for text in texts),
-        any(guess.keep < 1 for guess in kept) and any(guess.keep == 1 for guess in kept),  # the die matters, and need not
-        all(guess.p <= SURE for guess in kept),
-        min(refused.p, *(guess.p for guess in kept)) - abs(refused.keep - WANTED),  # bars of something probable
+        opening.num_accepted in KEPT,
+        abs(rejected.accept_prob - WANTED) <= NEAR,
+        opening.all_words,
+        rejected.p >= SEEN and all(len(text.strip()) <= LONGEST for text in texts),
+        {draft.accept_prob < 1 for draft in accepted} == {True, False},  # the draw matters for some, not for all
+        all(draft.p <= SURE for draft in accepted),
+        min(rejected.p, *(draft.p for draft in accepted)) - abs(rejected.accept_prob - WANTED),  # visible bars
     )
 
 
-def opening_of(trace: Trace, found: Round) -> Opening:
-    """A run's round, as the page tells it."""
+def opening_of(trace: Trace, found: DraftedStep) -> Opening:
+    """A run's step, as the page shows it."""
     before = text_before(trace, found.before)
-    return Opening(before, [_guess(event) for event in found.drafts], (found.added and found.added.text) or "")
+    return Opening(before, [_draft_token(event) for event in found.drafts], (found.added and found.added.text) or "")
 
 
-def _guess(event: Event) -> Guess:
+def _draft_token(event: Event) -> DraftToken:
     if event.kind == EventKind.DISCARDED:
-        return Guess(event.text or "", 0.0, 0.0, 0.0, "discarded")
+        return DraftToken(event.text or "", 0.0, 0.0, 0.0, "discarded")
     p, q, u = (round(value or 0.0, 6) for value in (event.target_prob, event.draft_prob, event.uniform))
-    return Guess(event.text or "", p, q, u, event.kind.value)
+    return DraftToken(event.text or "", p, q, u, event.kind.value)

@@ -1,8 +1,7 @@
-"""The race: one prompt and seed, decoded in two ways, then replayed side by side at the recorded speeds or slower.
+"""The race: one prompt and seed, decoded in two ways, then replayed side by side at recorded speed or slower.
 
-Both runs are real and made one after the other, since side by side they would share the processor. The browser replays
-them from the times of their events; the server only sends what was recorded. The tab opens with a race that was recorded with
-the bundled pair.
+Both runs are real. They are made one after the other, because at the same time they would share the processor. The browser
+replays them from the times of their events. The tab opens with a recorded race of the bundled pair.
 """
 
 import itertools
@@ -17,39 +16,39 @@ from naive_speculate.events import OUTPUT_KINDS, EventKind
 from naive_speculate.events.trace import Trace
 from naive_speculate.sampling.random_source import fresh_seed
 from naive_speculate.text import num_shared
-from ui.assets import component, markup_of
+from ui.assets import component, render
+from ui.experiments.race_verdict import DRAFTER_WORDS, lane_title, verdict
 from ui.experiments.recordings import recorded_race
-from ui.experiments.verdict import DRAFTER_WORDS, lane_title, verdict
 from ui.host.catalog import Catalog
 from ui.labels import count, to_json
 from ui.notify import QUIET
 from ui.run import controls as parts
+from ui.run.messages import HEAVY
 from ui.run.settings import Settings
-from ui.run.wire import HEAVY
 
 INTRO = (
-    "The Run tab's prompt, seed and settings, decoded twice by the same target: by itself and with drafts, or with two kinds "
-    "of drafts. Each is run twice, in turn (a slow one once), and its better run is replayed, slowed down to be followed."
+    "The same target decodes the Run tab's prompt in two ways: plainly and with drafts, or with two drafters. Each way runs "
+    "twice, in turn (a slow one once), and the faster run is replayed in slow motion."
 )
 PLAIN, AS_SET = "none", "run"
 WARM_UP_TOKENS = 4
 REPORT_EVERY = 16
 HEATS = 2
 LONG_SECONDS = 5.0
-"""A run that takes longer has one heat only: a hiccup of the machine counts for little in it."""
+"""A longer run is not repeated: a short disturbance matters little in it."""
 SHOWN = OUTPUT_KINDS | {EventKind.STARTED, EventKind.REJECTED, EventKind.STEP}
 
 _serials = itertools.count(1)
 
 
 def choices(catalog: Catalog) -> list[tuple[str, str]]:
-    """What can be put into a lane, with its value: the drafters that some pair here has."""
+    """The choices for a lane, with their values: the drafters that any pair can use."""
     offered = [(title, name) for name, (title, _) in DRAFTER_WORDS.items() if name in catalog.drafters]
     return [("No drafts", PLAIN), ("As on Run", AS_SET), *offered]
 
 
 def lane(trace: Trace) -> dict[str, Any]:
-    """What the browser needs of a run to replay it: the events of its output, of rejected drafts, and of rounds."""
+    """The data to replay a run: the events of its output, of rejected draft tokens, and of steps."""
     title, note = lane_title(trace)
     events = [event.to_dict(without=HEAVY) for event in trace if event.kind in SHOWN]
     return {"title": title, "note": note, "drafts": trace.metrics.num_draft_tokens > 0, "events": events}
@@ -76,11 +75,11 @@ def build_race(catalog: Catalog, controls: parts.Controls) -> None:
             stop = gr.Button("Stop", elem_id="race-stop")
         status = gr.HTML(elem_id="race-status", apply_default_css=False, html_template='<p role="status">${value}</p>')
         first = message(0, *recorded, recorded=True) if recorded else ""
-        view = component("race", markup_of("race"), first, elem_id="race-view", label="Race")
+        view = component("race", render("race"), first, elem_id="race-view", label="Race")
 
     def start(one: str, other: str, *values: Any) -> Iterator[tuple[Any, Any]]:
-        for done in race(catalog, parts.read(values), (one, other)):
-            yield (done, gr.skip()) if isinstance(done, str) else ("", message(next(_serials), *done))
+        for result in race(catalog, parts.read(values), (one, other)):
+            yield (result, gr.skip()) if isinstance(result, str) else ("", message(next(_serials), *result))
 
     inputs = [left, right, *parts.ordered(controls)]
     parts.build_experiment(run, stop, start, inputs, [status, view], "Stopped.", concurrency_limit=1, **QUIET)
@@ -90,26 +89,26 @@ def lane_settings(settings: Settings, drafter: str) -> Settings:
     """The settings of a lane.
 
     Raises:
-        ValueError: If the lane is to have drafts, and the settings say none.
+        ValueError: If the lane needs drafts, but k is 0.
     """
     if drafter == PLAIN:
         return replace(settings, num_draft_tokens=0, auto=False)
     if not settings.auto and settings.num_draft_tokens == 0:
-        raise ValueError("k is 0, so that both would be plain decoding: set Draft tokens to 1 or more to race")
+        raise ValueError("k is 0, so both lanes would be plain decoding: set Draft tokens to 1 or more")
     return settings if drafter == AS_SET else replace(settings, drafter=drafter)
 
 
 def race(
     catalog: Catalog, settings: Settings, opponents: tuple[str, str] = (PLAIN, AS_SET), heats: int = HEATS
 ) -> Iterator[str | tuple[Trace, Trace]]:
-    """Decode in two ways, in turn: each opponent is `PLAIN`, `AS_SET` or the name of a drafter. The fastest of each one's heats
-    counts, for the same seed gives the same tokens.
+    """Decode in two ways, in turn. Each opponent is `PLAIN`, `AS_SET` or a drafter. The fastest heat of each counts, since
+    the same seed gives the same tokens.
 
     Yields:
-        Words on how far it is, and at last both runs.
+        A status line, and finally both runs.
 
     Raises:
-        ValueError: Names the setting that cannot be.
+        ValueError: Names the invalid setting.
     """
     seeded = replace(settings, seed=fresh_seed() % 2**31 if settings.seed is None else settings.seed)
     chosen = [lane_settings(seeded, drafter) for drafter in opponents]
@@ -118,21 +117,21 @@ def race(
     cancel = threading.Event()
     best: dict[int, Trace] = {}
     try:
-        for place in (0, 1) * heats:
-            if place in best and best[place].events[-1].time > LONG_SECONDS:
+        for side in (0, 1) * heats:
+            if side in best and best[side].events[-1].time > LONG_SECONDS:
                 continue
-            for found in _heat(catalog, chosen[place], cancel):
+            for found in _heat(catalog, chosen[side], cancel):
                 if isinstance(found, str):
-                    yield f"Running the {('left', 'right')[place]} lane: {found} so far …"
-                elif place not in best or found.events[-1].time < best[place].events[-1].time:
-                    best[place] = found
+                    yield f"Running the {('left', 'right')[side]} lane: {found} so far …"
+                elif side not in best or found.events[-1].time < best[side].events[-1].time:
+                    best[side] = found
     finally:
         cancel.set()
     yield best[0], best[1]
 
 
 def _heat(catalog: Catalog, settings: Settings, cancel: threading.Event) -> Iterator[str | Trace]:
-    """One run: how far it is, and at last its trace. It starts warm, and does not pay for what a later one finds ready."""
+    """One run after a short warm-up: status lines, and finally its trace."""
     for _ in catalog.stream(settings.pair, replace(settings, max_tokens=WARM_UP_TOKENS).request("none"), cancel):
         pass
     trace = Trace()

@@ -1,4 +1,4 @@
-"""What the Race and Explore tabs open with: recorded with `python -m ui.record`, and read here."""
+"""What the Race and Explore tabs open with: recorded with `python -m ui.record_examples`, and read here."""
 
 import json
 from collections.abc import Sequence

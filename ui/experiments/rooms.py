@@ -1,27 +1,23 @@
-"""Rooms: what opens below the lessons, closed at first; each can be linked to."""
+"""Rooms: sections below the lessons, closed at first; each has a link of its own."""
 
-import html
 from typing import Any
 
-from ui.assets import markup_of
+from ui.assets import render
 
 ROOMS = {
-    "yourself": ("Draft it yourself", "Write the next words, say how sure you are, and see your α beside the draft model's."),
-    "doctor": ("Doctor", "What does your engine's log say of its drafts, and what may be wrong?"),
+    "yourself": ("Draft it yourself", "Write the next words, say how sure you are, and compare your α with the draft model's."),
+    "doctor": ("Doctor", "What does your engine's log say about its draft tokens, and what may be wrong?"),
 }
-"""Titles, and what awaits one there, by the name that a link has."""
+"""Titles and descriptions, by the name in links."""
 
 
-def room(name: str, **parts: str) -> str:
-    """The markup of a room; see `markup_of`."""
-    title, about = map(html.escape, ROOMS[name])
-    return (
-        f'<details class="ns-room" data-room="{name}"><summary><b>{title}</b> <span>{about}</span></summary>'
-        f'<div class="ns-room-inside">{markup_of(name, **parts)}</div></details>'
-    )
+def room(name: str, template: str, **values: Any) -> str:
+    """The markup of a room around a template; see `render`."""
+    title, about = ROOMS[name]
+    return render("room", name=name, title=title, about=about, page=f"{template}.html", **values)
 
 
 def room_in(query: Any) -> str:
-    """The room that a link leads to; empty where it leads to none."""
+    """The room that a link leads to; empty for none."""
     name = str(query.get("room", ""))
     return name if name in ROOMS else ""

@@ -11,9 +11,9 @@ from typing import Any
 
 from naive_speculate.events import Event, EventKind, TokenProb
 from naive_speculate.events.trace import Trace
+from ui.explain.case import Case, Rule, case_of
 from ui.explain.glossary import linked
-from ui.explain.roll import roll
-from ui.explain.verdict import Case, Rule, case_of
+from ui.explain.redraw import redraw_data
 from ui.explain.why import unsure, why
 from ui.labels import number, visible
 
@@ -73,7 +73,7 @@ def _details(case: Case) -> list[tuple[str, str]]:
 def to_json(trace: Trace, number: int) -> str:
     """What the page asks for: the explanation's words in pieces with the terms among them, the distributions, and what it
     takes to roll the token's dice again. The trace goes up to where playback has come; see `case_of`."""
-    told = {"words": words(trace, number), "distributions": distributions(trace, number), "roll": roll(trace, number)}
+    told = {"words": words(trace, number), "distributions": distributions(trace, number), "redraw": redraw_data(trace, number)}
     return json.dumps(told, separators=(",", ":")).replace("<", "\\u003c")
 
 

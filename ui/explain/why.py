@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 
 from naive_speculate.events import Event, EventKind
-from ui.explain.verdict import Case, Rule, setting
+from ui.explain.case import Case, Rule, setting
 from ui.labels import LEAST, apart, count, number, visible
 
 NO_NUMBERS = "This run kept no probabilities, so the numbers behind the verdict are not known."

@@ -1,4 +1,4 @@
-"""Calls that Gradio cannot make sense of: answered 4xx with what is wrong, in one line of the log and without what was sent."""
+"""Malformed calls: answered with status 4xx and the reason, logged in one line without their content."""
 
 import inspect
 import re
@@ -15,16 +15,18 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ui.gradio_gaps import is_server_function, queue_of
+
 MOST_SESSION_CHARACTERS = 100
-"""Gradio keeps the names of thousands of sessions."""
+"""Longest session name; Gradio keeps thousands of them."""
 KINDS = "queue/join|queue/data|call/v2|call|run|api|component_server|cancel|reset|heartbeat|stream"
 CALL = re.compile(rf"/gradio_api/({KINDS})(?=/|$)")
 MALFORMED = (FnIndexInferError, LookupError, TypeError, ValueError, AttributeError, AssertionError)
-"""What Gradio raises where it looks up what a call names. What it calls then raises elsewhere: in its queue (see `Page`)."""
+"""What Gradio raises when it looks up a name in a call. The called function raises elsewhere, in the queue (see `Page`)."""
 
 
 class ServerCall(BaseModel):
-    """A call of a component's function on the server."""
+    """The browser's call of a component's server function."""
 
     data: Any = None
     component_id: int
@@ -33,13 +35,13 @@ class ServerCall(BaseModel):
 
 
 def kind_of(path: str) -> str:
-    """Which kind of call is made at an address, without the rest of it, which anybody may have written; empty for none."""
+    """The kind of call that an address stands for, without the part that anybody may write; empty for none."""
     found = CALL.search(path)
     return found[1] if found else ""
 
 
 def server_functions(page: gr.Blocks) -> Route:
-    """The address of components' functions on the server. Gradio's own keeps a megabyte for each session that calls one."""
+    """The route of components' server functions; it replaces Gradio's (see `is_server_function`)."""
 
     async def answer(request: HttpRequest) -> Response:
         try:
@@ -48,7 +50,7 @@ def server_functions(page: gr.Blocks) -> Route:
             raise HTTPException(422, "a call has data, a component_id, a fn_name and a session_hash") from None
         component = page.blocks.get(call.component_id)
         function: Any = getattr(component, call.fn_name, None)
-        if not getattr(function, "_is_server_fn", False):
+        if not is_server_function(function):
             raise HTTPException(404, "there is no such component, or it has no such function")
         if inspect.iscoroutinefunction(function):
             return JSONResponse(await function(call.data))
@@ -57,12 +59,12 @@ def server_functions(page: gr.Blocks) -> Route:
     return Route("/gradio_api/component_server", answer, methods=["POST"])
 
 
-class Known:
-    """Around the server's routes: refuses to read what no call gives, which Gradio finds out only after it has answered 200.
+class KnownCalls:
+    """Middleware that refuses reads of unknown calls; Gradio notices them only after it has answered 200.
 
     Args:
         app: The routes.
-        page: Whose calls they are.
+        page: The page that is called.
     """
 
     def __init__(self, app: ASGIApp, page: gr.Blocks) -> None:
@@ -76,7 +78,7 @@ class Known:
         await self._app(scope, receive, send)
 
     def _check(self, kind: str, scope: Scope) -> None:
-        queue = self._page._queue
+        queue = queue_of(self._page)
         name = scope["path"].rstrip("/").rsplit("/", 1)[-1]
         if kind == "heartbeat" and len(name) > MOST_SESSION_CHARACTERS:
             raise HTTPException(400, "the session's name is too long")

@@ -1,4 +1,4 @@
-"""The catalog: the model pairs that are served here, loaded once and shared."""
+"""The catalog: the model pairs of this page, loaded once and shared by all visitors."""
 
 import logging
 import math
@@ -24,28 +24,29 @@ from ui.host.deferred import LOADING, DeferredEngine, expected
 from ui.host.measuring import Measuring, NotMeasured, ended_after
 from ui.host.visitors import visitor
 from ui.host.zero import on_zero_gpu, zero_gpu
+from ui.labels import count
 
 DECODING = "decoding"
-"""What Gradio's queue calls the runs that wait for a place."""
+"""The concurrency id of decoding calls in Gradio's queue."""
 NEEDS = {"model": "draft", "head": "head", "suffix+head": "head"}
-"""Which of a pair's models a drafter drafts with."""
+"""Which of a pair's models a drafter uses."""
 MAX_DRAFT_TOKENS = 16
-"""Most draft tokens of a step here: with 64, a row takes five times the usual time per token from the rows next to it."""
+"""Most draft tokens per step: with 64, one row makes tokens of the other rows five times slower."""
 WARM_PROMPT = "Once upon a time there was"
 WARM_RUNS = 2
 WARM_TOKENS = 16
 WARM_SECONDS = 5.0
-NEVER = "Runs are decoded only once here: the host does not measure them."
+NEVER = "This host does not measure runs."
 TALES = "Tales (small, trained with its drafters)"
-"""What visitors read of the bundled pair."""
+"""The bundled pair's label."""
 MISSING = "{} cannot be loaded: {}. The default is now {}."
-ELSEWHERE = "It is decoded elsewhere, and what else is done there is not known here."
+ELSEWHERE = "The run was decoded on another machine, which may be busy, so it cannot be measured here."
 
 _log = logging.getLogger(__name__)
 
 
 class Trouble(ValueError):
-    """A run could not be made, or ended in an error; the message says to the visitor what happened and what to do."""
+    """A run could not start or ended in an error; the message tells the visitor what happened and what to do."""
 
 
 @dataclass
@@ -53,9 +54,9 @@ class ServedPair:
     """One pair of the catalog.
 
     Attributes:
-        engine: What decodes with it; shared by all visitors, whose runs share no state.
-        unobserved: The same without observers, for measurements; None where this process cannot measure it.
-        filter_words: Whose words are never generated, as in `SamplingParams`; None for no such list.
+        engine: The pair's engine; all visitors share it, but their runs share no state.
+        unobserved: The same engine without observers, for measurements; None if this process cannot measure it.
+        filter_words: The list of words that are never generated, as in `SamplingParams`; None for no list.
     """
 
     engine: Engine
@@ -64,17 +65,16 @@ class ServedPair:
 
     @property
     def is_tales(self) -> bool:
-        """Whether it is the bundled pair, which was trained on tales."""
+        """Whether this is the bundled pair, which was trained on tales."""
         return _is_tales(self.engine)
 
     @property
     def drafters(self) -> list[str]:
-        """The drafters of the registry that the pair has what it takes for."""
+        """The registered drafters that this pair can use."""
         return [name for name in DRAFTERS if NEEDS.get(name, "target") in self.engine.about.models]
 
     def suited(self, request: Request) -> Request:
-        """The request as this pair is asked for it: without a chat template where it has none, for the page offers that where
-        any pair has one; and with the host's word filter."""
+        """The request adapted to this pair: without a chat template if it has none, and with the host's word filter."""
         if request.chat and not self.engine.about.chat:
             request = replace(request, chat=False)
         if self.filter_words is not None:
@@ -87,13 +87,13 @@ class Catalog:
     """What visitors can use.
 
     Attributes:
-        pairs: By name; the first is the usual one.
-        max_tokens: Most tokens that a run may have.
-        concurrency: Most runs that are passed on to the engines at once; None for all.
-        measuring: Whether an ended run is decoded again to tell what drafts and guides gain.
-        later: The pairs among them that `load_later` loads.
-        missing: Why those that it could not load are not served, by name.
-        settled: Called once `load_later` is done.
+        pairs: The pairs by name; the first is the default.
+        max_tokens: Most tokens per run.
+        concurrency: Most runs passed to the engines at once; None for no limit.
+        measuring: Whether a finished run is decoded again for comparison.
+        later: The pairs that `load_later` loads.
+        missing: Why a pair could not be loaded, by name.
+        settled: Called when `load_later` is done.
     """
 
     pairs: dict[str, ServedPair]
@@ -109,17 +109,17 @@ class Catalog:
 
     @property
     def labels(self) -> dict[str, str]:
-        """What visitors read of each pair, by its name."""
+        """Each pair's label, by name."""
         return {name: TALES if served.is_tales else name for name, served in self.pairs.items()}
 
     @property
     def loading(self) -> list[str]:
-        """The names of the pairs that are still to be loaded."""
+        """The names of the pairs that are not loaded yet."""
         return [name for name, engine in self.later.items() if engine.loading]
 
     @property
     def notices(self) -> list[str]:
-        """A line for each pair that is not ready."""
+        """A line per pair that is not ready."""
         default = next(iter(self.labels.values()), "")
         return [
             *(LOADING.format(name) for name in self.loading),
@@ -128,14 +128,14 @@ class Catalog:
 
     @property
     def drafters(self) -> list[str]:
-        """The same of any pair, in the registry's order."""
+        """The drafters that any pair can use, in the registry's order."""
         return [name for name in DRAFTERS if any(name in served.drafters for served in self.pairs.values())]
 
     def of(self, name: str) -> ServedPair:
-        """The pair of that name; the usual one for an empty name.
+        """The pair of that name; the default for an empty name.
 
         Raises:
-            ValueError: If it is not served.
+            ValueError: If there is no such pair.
         """
         name = name or next(iter(self.pairs))
         if name not in self.pairs:
@@ -143,7 +143,7 @@ class Catalog:
         return self.pairs[name]
 
     def load(self) -> Load:
-        """How busy all of it is."""
+        """How busy all engines are together."""
         every = [self._load_of(served) for served in self.pairs.values()]
         stuck = next((load.reason for load in every if load.stuck), "")
         return Load(
@@ -157,45 +157,45 @@ class Catalog:
         )
 
     def queue(self, pair: str) -> str:
-        """What a visitor is told whose run will have to wait; empty where it will not."""
+        """The message for a visitor whose run must wait; empty if it need not."""
         load = self._load_of(self.of(pair))
         if (pair or next(iter(self.pairs))) in self.loading:
             return load.reason
         if load.ready and load.running + load.waiting < load.capacity:
             return ""
         if load.capacity == 0:
-            return "Nothing decodes at the moment. Your run begins as soon as a decoder is back."
+            return "No decoder is running. Your run starts as soon as one is back."
         before = self.of(pair).engine.waiting_before(Reader(*visitor()))
         if before is None:
             return ""
-        taken = f"All {load.capacity} places are taken, and {before or 'none'} wait before you."
+        busy = f"{load.capacity} of {load.capacity} decoder slots are busy, with {count(before, 'run')} ahead of yours."
         if load.run_seconds is None:
-            return f"{taken} Your run begins as soon as a place is free."
+            return f"{busy} Your run starts as soon as a slot is free."
         seconds = math.ceil((before + 1) / load.capacity * load.run_seconds)
-        return f"{taken} Your run begins in about {seconds} second{'s' if seconds > 1 else ''}."
+        return f"{busy} Your run starts in about {count(seconds, 'second')}."
 
     def measure(self, pair: str, request: Request) -> MeasuredSpeedup:
-        """What drafting gains for this prompt and these settings, measured while nobody decodes.
+        """The speedup for this prompt and these settings, measured while nobody decodes.
 
         Raises:
-            ValueError: Names the setting that cannot be.
-            NotMeasured: Says why there is no figure.
+            ValueError: Names the invalid setting.
+            NotMeasured: Says why there is no measurement.
         """
         engine = self._unobserved(pair)
         return self._measurer.speedup(engine, self.of(pair).suited(request))
 
     def events(self, pair: str, request: Request) -> list[Event]:
-        """A run that is no visitor's, decoded while nobody else decodes.
+        """The events of a run for comparison, decoded while nobody else decodes.
 
         Raises:
-            ValueError: Names the setting that cannot be.
+            ValueError: Names the invalid setting.
             NotMeasured: Says why there is none.
         """
         engine = self._unobserved(pair)
         return self._measurer.events(engine, self.of(pair).suited(request))
 
     def load_later(self) -> None:
-        """Load the pairs of `later`. One that cannot be is served no longer: `missing` and a line of the log say why."""
+        """Load the pairs of `later`. A pair that fails is removed; `missing` and a log line say why."""
         for name, engine in self.later.items():
             try:
                 engine.load_pair()
@@ -207,7 +207,7 @@ class Catalog:
         self.settled()
 
     def warm_up(self) -> None:
-        """Let the first visitor find nothing that is done for the first time; whoever comes meanwhile does not wait for it.
+        """Run each pair once, so that the first visitor's run is not slower; visitors do not wait for this.
 
         Raises:
             Trouble: If a pair cannot decode.
@@ -238,8 +238,8 @@ class Catalog:
         return load.running + load.waiting == 0
 
     def close(self) -> None:
-        """Cancel what runs; the server stops."""
-        self._measurer.make_way()
+        """Cancel all runs; the server stops."""
+        self._measurer.interrupt()
         for served in self.pairs.values():
             served.engine.close()
 
@@ -247,48 +247,48 @@ class Catalog:
         """Decode for a visitor, with the pair of that name.
 
         Raises:
-            ValueError: Names the setting that cannot be.
-            Trouble: If nothing decodes, or decoding failed; then after the run's last event.
+            ValueError: Names the invalid setting.
+            Trouble: If no decoder runs, or after the last event if decoding failed.
         """
         served = self._served_for(pair, request)
-        self._measurer.make_way()
+        self._measurer.interrupt()
         return run_events(served.engine, served.suited(request), cancel, Reader(*visitor()))
 
     def start(self, pair: str, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader | None = None) -> None:
-        """Decode for a visitor, by default the one whose call is being answered, and deliver the events from the decoding
-        thread (see `Engine.start`).
+        """Decode for a visitor, by default the current caller, and deliver the events from the decoding thread (see
+        `Engine.start`).
 
         Raises:
-            ValueError: Names the setting that cannot be.
-            Trouble: If nothing decodes. What goes wrong later is delivered as `Trouble` in place of the end.
+            ValueError: Names the invalid setting.
+            Trouble: If no decoder runs. Later errors are delivered as `Trouble` instead of the end.
         """
         served = self._served_for(pair, request)
         last: Event | None = None
 
-        def told(said: list[Event] | Exception | None) -> None:
+        def forward(delivered: list[Event] | Exception | None) -> None:
             nonlocal last
-            if isinstance(said, list):
-                last = said[-1]
-            elif isinstance(said, Unavailable):
-                said = Trouble(str(said))
-            deliver(_trouble(last) if said is None else said)
+            if isinstance(delivered, list):
+                last = delivered[-1]
+            elif isinstance(delivered, Unavailable):
+                delivered = Trouble(str(delivered))
+            deliver(_trouble(last) if delivered is None else delivered)
 
-        self._measurer.make_way()
+        self._measurer.interrupt()
         try:
-            served.engine.start(served.suited(request), cancel, told, reader or Reader(*visitor()))
+            served.engine.start(served.suited(request), cancel, forward, reader or Reader(*visitor()))
         except Unavailable as error:
             raise Trouble(str(error)) from None
 
     def _served_for(self, pair: str, request: Request) -> ServedPair:
         if request.params.max_tokens is None or request.params.max_tokens > self.max_tokens:
-            raise ValueError(f"max_tokens may be {self.max_tokens} on this page, got {request.params.max_tokens}")
+            raise ValueError(f"max_tokens may be at most {self.max_tokens} on this page, got {request.params.max_tokens}")
         if isinstance(request.num_draft_tokens, int) and request.num_draft_tokens > MAX_DRAFT_TOKENS:
-            raise ValueError(f"num_draft_tokens may be {MAX_DRAFT_TOKENS} on this page, got {request.num_draft_tokens}")
+            raise ValueError(f"num_draft_tokens may be at most {MAX_DRAFT_TOKENS} on this page, got {request.num_draft_tokens}")
         return self.of(pair)
 
 
 def _trouble(last: Event | None) -> Trouble | None:
-    """What the run's last event says of decoding that failed."""
+    """The error in the run's last event, if decoding failed."""
     return Trouble(last.message) if last is not None and last.finish_reason == FinishReason.ERROR else None
 
 
@@ -298,8 +298,8 @@ def run_events(
     """A run's events one by one.
 
     Raises:
-        ValueError: Names the setting that cannot be.
-        Trouble: If nothing decodes, or decoding failed; then after the run's last event.
+        ValueError: Names the invalid setting.
+        Trouble: If no decoder runs, or after the last event if decoding failed.
     """
     last = None
     try:
@@ -315,8 +315,7 @@ def run_events(
 def join_catalog(configuration: Configuration, engines: Mapping[str, Engine], observers: Sequence[Observer] = ()) -> Catalog:
     """The catalog of a cluster's engines.
 
-    All runs are passed on at once, as many as may wait too, when the cluster is as large as it may become: it grows by those
-    that wait in it.
+    All runs are passed on at once, including those that wait: the cluster grows with the number of waiting runs.
     """
     capacity = sum(engine.about.capacity for engine in engines.values())
     catalog = _empty(configuration, capacity + configuration.queue_size)
@@ -328,20 +327,20 @@ def join_catalog(configuration: Configuration, engines: Mapping[str, Engine], ob
 
 
 def load_catalog(configuration: Configuration, observers: Sequence[Observer] = ()) -> Catalog:
-    """Load the operator's pairs; `Catalog.load_later` and `Catalog.warm_up` are left to the caller.
+    """Load the operator's pairs. The caller calls `Catalog.load_later` and `Catalog.warm_up`.
 
     Raises:
         ValueError: If a pair cannot be loaded.
         OSError: Likewise.
     """
-    # Engines share themselves out between visitors, and refuse whom they must. Gradio's queue would do neither.
+    # Engines share their time fairly between visitors and refuse runs if necessary. Gradio's queue does neither.
     catalog = _empty(configuration, configuration.concurrency if zero_gpu() else None)
     for choice in configuration.pairs:
         engine = _deferred(configuration, choice) if choice.later else _engine(configuration, choice)
         if isinstance(engine, DeferredEngine):
             catalog.later[choice.name] = engine
         observed = ObservedEngine(engine, observers) if observers else engine
-        unobserved = None if zero_gpu() else engine  # there is no GPU outside of a run, so nothing can be warmed up or measured
+        unobserved = None if zero_gpu() else engine  # without a GPU outside runs, nothing can be warmed up or measured
         catalog.pairs[choice.name] = ServedPair(observed, unobserved, _filtered(configuration, engine))
     if zero_gpu():
         catalog.load_later()
@@ -372,7 +371,7 @@ def _empty(configuration: Configuration, concurrency: int | None) -> Catalog:
 
 
 def _filtered(configuration: Configuration, engine: Engine) -> str | None:
-    """The list of words that the host wants filtered for a pair."""
+    """The word list that the host filters for a pair."""
     ships = _is_tales(engine) or engine.about.models.get("target") in {known.target for known in KNOWN.values()}
     return "classroom" if configuration.filter_words == "all" or (ships and configuration.filter_words == "bundled") else None
 
@@ -382,7 +381,7 @@ def _is_tales(engine: Engine) -> bool:
 
 
 def warm_up(engine: Engine, filter_words: str | None = None) -> None:
-    """The same for an engine that decodes elsewhere."""
+    """Warm up an engine on other machines."""
     for _ in range(WARM_RUNS):
         with ended_after(WARM_SECONDS) as cancel:
             trace = Trace(run_events(engine, _warming(filter_words), cancel))

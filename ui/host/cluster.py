@@ -1,4 +1,4 @@
-"""The engine choice: replicas of a Ray cluster instead of this process."""
+"""Engines on a Ray cluster instead of in this process."""
 
 import sys
 
@@ -6,15 +6,15 @@ from naive_speculate.known import KNOWN
 from naive_speculate.serving import Engine
 from ui.host.configuration import Configuration, PairChoice, read_configuration
 
-OTHERS = ("pairs", "device", "dtype", "max_prompt_tokens", "concurrency")
-"""Settings of those who decode, which the page cannot change where they run already."""
+OF_REPLICAS = ("pairs", "device", "dtype", "max_prompt_tokens", "concurrency")
+"""Settings of the replicas; the page cannot change them while these run."""
 
 
 def cluster_engines(configuration: Configuration, address: str | None) -> dict[str, Engine]:
-    """An engine for every pair of a cluster, by its name.
+    """An engine for every pair of a cluster, by name.
 
-    Where a cluster runs, its applications say which pairs there are. Where none runs and no address was given, one is
-    started on this machine with the operator's pairs, for as long as the page lives.
+    If a cluster runs, its applications determine the pairs. If none runs and no address was given, one is started on this
+    machine with the operator's pairs, and it ends with the page.
 
     Args:
         configuration: The operator's choice.
@@ -44,12 +44,12 @@ def cluster_engines(configuration: Configuration, address: str | None) -> dict[s
 
     cluster = ray_cluster.connect(address)
     if cluster is None:
-        say("no Ray cluster runs here: starting one")
+        say("no Ray cluster is running here: starting one")
         pairs = [pair for pair in configuration.pairs if not pair.later or is_found(pair)]
         cluster = ray_cluster.start({pair.name: application(pair) for pair in pairs})
-    elif decided := [name for name in OTHERS if getattr(configuration, name) != getattr(read_configuration({}, {}), name)]:
+    elif decided := [name for name in OF_REPLICAS if getattr(configuration, name) != getattr(read_configuration({}, {}), name)]:
         raise ValueError(f"the cluster's applications decide on {', '.join(decided)}; leave them out of the page's settings")
-    cluster.join()  # kept until every engine is there
+    cluster.join()  # kept alive until every engine is ready
     try:
         names = ray_cluster.names()
         if not names:
@@ -64,7 +64,7 @@ def cluster_engines(configuration: Configuration, address: str | None) -> dict[s
 
 
 def is_found(pair: PairChoice) -> bool:
-    """Whether a known pair's target is there for the replicas, which load it before the page answers; says why it is not."""
+    """Whether the replicas can load a known pair's target; prints the reason if not."""
     try:
         KNOWN[str(pair.target)].find()
     except ValueError as error:
@@ -74,5 +74,5 @@ def is_found(pair: PairChoice) -> bool:
 
 
 def say(line: str) -> None:
-    """Tell whoever started the page what takes a while."""
+    """Print a line for the operator, who may have to wait."""
     print(f"app.py: {line}", file=sys.stderr, flush=True)

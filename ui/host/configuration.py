@@ -1,4 +1,4 @@
-"""What the operator decides, by environment and command line: which pairs, on which device, within which limits."""
+"""The operator's settings from environment and command line: pairs, device and limits."""
 
 import re
 from collections.abc import Mapping
@@ -22,11 +22,11 @@ class PairChoice:
     """A pair that visitors may choose.
 
     Attributes:
-        name: What they see.
+        name: The name that visitors see.
         target, draft: Hub ids, local folders, GGUF files or a known pair's name (`KNOWN`); None for the bundled pair, and for
             no draft model.
-        head: A draft head for the target: a Hub id or local folder; None for none, and for the bundled target's own.
-        later: Whether it is loaded after the page answers, and left out where it cannot be.
+        head: A draft head for the target: a Hub id or local folder; None for none, or for the bundled target's own.
+        later: Whether it is loaded after the page answers; if that fails, it is left out.
     """
 
     name: str
@@ -37,7 +37,7 @@ class PairChoice:
 
 
 USUAL = (PairChoice("SmolLM2", "smollm2", later=True), PairChoice(BUNDLED))
-"""What is served where the operator chooses no pairs."""
+"""The pairs if the operator chooses none."""
 
 
 def _device(name: str) -> str:
@@ -59,18 +59,18 @@ def _names(listed: object) -> object:
 
 @dataclass(frozen=True)
 class Configuration:
-    """The operator's choice, checked.
+    """The operator's settings, checked.
 
     Attributes:
-        pairs: What visitors may choose from; the first is the usual one.
+        pairs: What visitors may choose from; the first is the default.
         device, dtype: As for `load_pair`.
-        max_tokens: Most tokens that a visitor may ask for.
-        max_prompt_tokens: Longest prompt; None for what the model takes.
-        queue_size: Most runs that may wait; later ones are refused with a line that says so.
+        max_tokens: Most tokens per run.
+        max_prompt_tokens: Longest prompt; None for the model's limit.
+        queue_size: Most runs that may wait; later ones are refused with a message.
         concurrency: Most runs decoded together; later ones wait.
-        filter_words: Which pairs never generate words that do not belong into a classroom; "bundled" are those that ship.
-        measuring: Whether an ended run is decoded again without drafts, and a guided one without its guide, to tell their gain.
-        hosts: Names under which visitors know the page, besides this machine's and the Space's.
+        filter_words: Which pairs never generate words unsuitable for a classroom; "bundled" are those that ship.
+        measuring: Whether a finished run is decoded again without drafts, and a guided one without its guide, for comparison.
+        hosts: Host names of the page, in addition to this machine's and the Space's.
         metrics: Who may read `/metrics`.
     """
 
@@ -88,11 +88,11 @@ class Configuration:
 
 
 def read_configuration(environ: Mapping[str, str], options: Mapping[str, Any]) -> Configuration:
-    """The operator's choice; options that are not None win over the environment, and what is empty is as usual.
+    """The operator's settings. Options that are not None override the environment; empty values mean the default.
 
     Args:
         environ: The environment variables.
-        options: `target`, `draft`, `head`, `device` and `dtype` of the command line.
+        options: `target`, `draft`, `head`, `device` and `dtype` from the command line.
 
     Raises:
         ValueError: Naming the variable or option and what was given.
@@ -112,7 +112,7 @@ def read_configuration(environ: Mapping[str, str], options: Mapping[str, Any]) -
 
 
 def _pairs(listed: str, target: str, draft: str, head: str) -> tuple[PairChoice, ...]:
-    """`Name = target + draft; Name = target + draft + head`; the word `bundled` is the bundled pair, nothing is `USUAL`."""
+    """Parse `Name = target + draft; Name = target + draft + head`; `bundled` is the bundled pair, empty means `USUAL`."""
     if not listed:
         if draft and not target:
             raise ValueError(f"{PREFIX}DRAFT or --draft needs a target as well, got only {draft!r:.200}")

@@ -9,24 +9,24 @@ from naive_speculate.serving import About, Engine, Load, Request, Unavailable
 from naive_speculate.serving.protocol import ANONYMOUS, STOPPING, Deliver, Reader, entered
 from naive_speculate.speculate.sequence import CancelFlag
 
-LOADING = "{} is loading. Runs with it begin as soon as it is ready."
+LOADING = "{} is loading. Its runs start as soon as it is ready."
 _LOOK_SECONDS = 0.05
-"""A held run is looked after so often: it may have been cancelled."""
+"""How often a held run checks whether it was cancelled."""
 
 
 def expected(known: KnownPair, capacity: int) -> About:
-    """What a known pair's engine will decode with, before it is loaded. All of these targets are made to chat."""
+    """What a known pair's engine will report once loaded. All known targets are chat models."""
     drafters = {kind: f"{known.drafters} {kind}" for kind in ("draft", "head") if known.drafter(kind)}
     return About({"target": known.target, **drafters}, "cpu", chat=True, capacity=capacity)
 
 
 class DeferredEngine:
-    """Holds requests until its pair is loaded, and then passes everything on; an `Engine`.
+    """An `Engine` that holds requests until its pair is loaded, and then passes them on.
 
     Args:
-        name: Of the pair, for people.
-        about: What it is expected to decode with.
-        make: Loads the pair and returns what decodes with it.
+        name: The pair's name, for people.
+        about: What the engine is expected to report.
+        make: Loads the pair and returns its engine.
         max_waiting: Most requests that are held.
     """
 
@@ -47,11 +47,11 @@ class DeferredEngine:
 
     @property
     def loading(self) -> bool:
-        """Whether it is still to be loaded."""
+        """Whether the pair is not loaded yet."""
         return not self._settled.is_set()
 
     def load_pair(self) -> None:
-        """Load the pair and let the held requests begin; raises what `make` raises, with which the held requests end then."""
+        """Load the pair and start the held requests. Raises what `make` raises; the held requests then end with that error."""
         try:
             self._engine = self._make()
         except Exception as error:
@@ -99,7 +99,7 @@ class DeferredEngine:
             deliver(error)
 
     def _hold(self, cancel: CancelFlag | None) -> bool:
-        """Wait until the pair is loaded; False where the request was cancelled before."""
+        """Wait until the pair is loaded; False if the request was cancelled first."""
         with self._lock:
             if self._held >= self._max_waiting:
                 raise Unavailable(f"{self._held} others are waiting, which is the limit. Try again in a moment.")

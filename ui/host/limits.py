@@ -1,4 +1,4 @@
-"""What the server takes: no uploads, no large body but a trace's text, and few of them at once. What it gives is compressed."""
+"""Limits on requests: no uploads, no large body except a trace, and few of those at once. Answers are compressed."""
 
 import asyncio
 from collections.abc import Sequence
@@ -20,24 +20,24 @@ from ui.host.origin import Headers
 MAX_TRACE_BYTES = 32 * 1024 * 1024
 
 TRACES = "/trace"
-"""The address that takes traces (see `ui.run.replay.traces`)."""
+"""The address that accepts traces (see `ui.run.replay.traces`)."""
 MAX_BODY_BYTES = 4 * 2**20
-"""Of any other call. JSON takes up to 20 times its length in memory."""
+"""Limit for any other call. JSON takes up to 20 times its length in memory."""
 MAX_BODIES_BYTES = 3 * MAX_TRACE_BYTES
-"""Of all bodies together that are being received."""
+"""Limit for all bodies that are being received."""
 BODY_SECONDS = 60.0
-"""A body that takes longer to come is not waited for."""
-CROWDED = "the server is receiving as much as it can take at once; try again in a moment"
-SLOW = f"the body did not come within {BODY_SECONDS:.0f} seconds"
+"""Longest time to receive a body."""
+CROWDED = "the server is receiving as much as it can handle; try again in a moment"
+SLOW = f"the body did not arrive within {BODY_SECONDS:.0f} seconds"
 
 MIN_ZIPPED_BYTES = 2000
 
 UNUSED = ("/gradio_api/upload", "/gradio_api/process_recording", "/gradio_api/deep_link")
-"""Addresses of Gradio's that write to the disk what anybody sends, or a visitor's settings; nothing here needs them."""
+"""Addresses where Gradio writes to the disk what anybody sends; nothing here needs them."""
 
 
 class Guard:
-    """Around the server's routes: refuses bodies that are too large, and reports failures without what was sent."""
+    """Middleware that refuses large bodies, and reports failures without the request's content."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -54,7 +54,7 @@ class Guard:
             nonlocal begun
             begun = True
             if kind in ("run", "api") and message.get("status") == 500:
-                message["status"] = 400  # Gradio answers so to whatever such a call does wrong; what we do wrong is logged
+                message["status"] = 400  # Gradio answers 500 to any wrong call; our own failures are logged
             if kind and 400 <= message.get("status", 200) < 500:
                 LOGGER.warning("refused %s %s: %d", scope["method"], kind, message["status"])
             await send(message)
@@ -77,7 +77,7 @@ class Guard:
             self._receiving -= body.taken
 
     def room_for(self, size: int) -> bool:
-        """Whether so many bytes more may be received now; they count as received then."""
+        """Whether so many more bytes may be received now; if so, they are counted."""
         if self._receiving + size > MAX_BODIES_BYTES:
             return False
         self._receiving += size
@@ -85,7 +85,7 @@ class Guard:
 
 
 class _Body:
-    """A request's body, as it comes: `taken` bytes so far."""
+    """A request's body while it arrives; `taken` bytes so far."""
 
     def __init__(self, guard: Guard, receive: Receive, most: int) -> None:
         self._guard, self._receive, self._most = guard, receive, most
@@ -96,10 +96,10 @@ class _Body:
     def check(self, size: int) -> None:
         """Refuse a body of this size if it is too large."""
         if size > self._most:
-            raise HTTPException(413, f"the body may have {self._most} bytes")
+            raise HTTPException(413, f"the body may have at most {self._most} bytes")
 
     async def receive(self) -> Message:
-        """The next part of it; after its last, the end of the connection."""
+        """The next part of the body; after the last one, the end of the connection."""
         if self._over:
             return await self._receive()
         self._until = self._until or asyncio.get_running_loop().time() + BODY_SECONDS
@@ -118,7 +118,7 @@ class _Body:
 
 
 def _refusal(error: Exception, kind: str) -> Response | None:
-    """The answer to a call that cannot be; None where the failure is the server's."""
+    """The answer to a malformed call; None if the server itself failed."""
     if isinstance(error, HTTPException):
         return JSONResponse({"detail": error.detail}, error.status_code)
     if kind and isinstance(error, MALFORMED):
@@ -127,14 +127,12 @@ def _refusal(error: Exception, kind: str) -> Response | None:
 
 
 async def _unused(_: HttpRequest) -> Response:
-    return JSONResponse({"detail": "this page takes no uploads and keeps no files"}, 403)
+    return JSONResponse({"detail": "this page accepts no uploads and keeps no files"}, 403)
 
 
 class Zipped(GZipMiddleware):
-    """Compresses what Gradio leaves as it is, which is everything whose path has no ending: the page, and what it asks for.
-
-    Streams of events are not compressed.
-    """
+    """Compresses every answer whose path has no file extension; Gradio compresses only its files. Event streams stay as
+    they are."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -145,9 +143,12 @@ class Zipped(GZipMiddleware):
 
 
 def server_options(routes: Sequence[BaseRoute] = (), middleware: Sequence[Middleware] = ()) -> dict[str, Any]:
-    """What Gradio's `launch` takes as `app_kwargs`: these routes and this middleware besides ours."""
+    """The `app_kwargs` of Gradio's `launch`: these routes and this middleware in addition to ours."""
     return {
-        "routes": [*routes, *(Route(path, _unused, methods=["GET", "POST"]) for path in UNUSED)],  # they win over Gradio's
+        "routes": [
+            *routes,
+            *(Route(path, _unused, methods=["GET", "POST"]) for path in UNUSED),
+        ],  # ours take precedence over Gradio's
         "middleware": [
             Middleware(Zipped, minimum_size=MIN_ZIPPED_BYTES, compresslevel=6),
             Middleware(Headers),

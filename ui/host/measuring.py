@@ -1,6 +1,6 @@
-"""Measurements on the quiet: a prompt decoded plain, with drafts, and plain again, while no visitor wants to decode.
+"""Measurements while no visitor decodes: a prompt decoded plainly, with drafts, and plainly again.
 
-A measurement ends at once when a visitor comes, and is no run: neither the log nor `/health` nor a queue knows of it.
+A measurement ends as soon as a visitor starts a run. It is not a run itself: log, `/health` and queue do not count it.
 """
 
 import asyncio
@@ -23,15 +23,15 @@ from naive_speculate.speculate.sequence import Detail
 
 MOST_TOKENS = 64
 MOST_SECONDS = 6.0
-"""No decoding of a measurement goes on for longer; what a slow model wrote by then is compared."""
-MOST_TURNS = 3
+"""Longest decoding within a measurement; what a slow model wrote by then is compared."""
+MOST_REPEATS = 3
 AGREE = 0.1
-"""Plain decoding before and after that differs by more is measured again: the machine was not quiet."""
+"""If plain decoding before and after differs by more, it is measured again: the machine was not quiet."""
 PATIENCE_SECONDS = 10.0
 
-BUSY = "Others are decoding. A speed that is shared says nothing of drafts."
-COMPANY = "Others are decoding, and it is decoded only while nobody else does."
-CAME = "Somebody else's run came first, and the measurement made way."
+BUSY = "Others are decoding. A shared speed says nothing about drafts."
+COMPANY = "Others are decoding. The comparison runs only while nobody else does."
+CAME = "Somebody started a run, so the measurement was stopped."
 SHORT = "The text is too short to be timed."
 
 
@@ -39,7 +39,7 @@ _measuring = ThreadPoolExecutor(1, "measuring")
 
 
 class NotMeasured(Exception):
-    """There is no figure; the message says why, `again` whether trying again may help."""
+    """There is no measurement. The message says why; `again` says whether another try may help."""
 
     def __init__(self, why: str, *, again: bool = True) -> None:
         super().__init__(why)
@@ -47,7 +47,7 @@ class NotMeasured(Exception):
 
 
 class Measuring:
-    """Measures one thing at a time, while it is `quiet`: nobody decodes or waits."""
+    """Measures one thing at a time, while `quiet` returns true: nobody decodes or waits."""
 
     def __init__(self, quiet: Callable[[], bool]) -> None:
         self._quiet = quiet
@@ -55,20 +55,20 @@ class Measuring:
         self._cancel: threading.Event | None = None
         self._engine: Engine | None = None
 
-    def make_way(self) -> None:
-        """A visitor wants to decode: end what is being measured."""
+    def interrupt(self) -> None:
+        """End the current measurement, because a visitor wants to decode."""
         if cancel := self._cancel:
             cancel.set()
 
     def without(self, engine: Engine, load: Load) -> Load:
-        """An engine's load without what is measured."""
+        """An engine's load without the current measurement."""
         if engine is not self._engine:
             return load
         running = min(1, load.running)
         return replace(load, running=load.running - running, waiting=max(0, load.waiting - (1 - running)))
 
     def speedup(self, engine: Engine, request: Request) -> MeasuredSpeedup:
-        """What drafting gains for this prompt and these settings, by an engine without observers.
+        """The speedup for this prompt and these settings, with an engine that has no observers.
 
         Raises:
             NotMeasured: If others decode or the text is too short.
@@ -77,11 +77,11 @@ class Measuring:
             machine = machine_name(engine.about.device)
             tokens = min(MOST_TOKENS, request.params.max_tokens or MOST_TOKENS)
             drafted = replace(request, params=replace(request.params, max_tokens=tokens), detail="none")
-            # Where plain decoding would end its text is of no interest, only how long a token takes.
+            # Only the time per token matters, not where plain decoding would end.
             plainly = replace(drafted.params, ignore_eos=True, stop=[], stop_token_ids=[])
             plain = replace(drafted, params=plainly, num_draft_tokens=0)
             slow, fast = [self._decode(engine, plain, cancel)], list[list[Event]]()
-            while len(fast) < MOST_TURNS:
+            while len(fast) < MOST_REPEATS:
                 fast.append(self._decode(engine, drafted, cancel))
                 slow.append(self._decode(engine, plain, cancel))
                 rates = plain_rates(slow[-2:])
@@ -93,7 +93,7 @@ class Measuring:
         return found
 
     def events(self, engine: Engine, request: Request, detail: Detail = "none") -> list[Event]:
-        """A run's events, without their numbers unless these are asked for; cut where it takes too long.
+        """A run's events, by default without probabilities; cut off if it takes too long.
 
         Raises:
             NotMeasured: If others decode.
@@ -106,7 +106,7 @@ class Measuring:
         with ended_after(MOST_SECONDS) as ended:
             for some in engine.submit(request, _Either(cancel, ended)):
                 events += some
-                if not cancel.is_set() and not self._quiet():  # whoever comes past `make_way` is seen here
+                if not cancel.is_set() and not self._quiet():  # a visitor who did not call `interrupt`
                     cancel.set()
         if cancel.is_set():
             raise NotMeasured(CAME)
@@ -118,7 +118,7 @@ class Measuring:
             raise NotMeasured(busy)
         try:
             cancel = threading.Event()
-            self._cancel = cancel  # before the look around: who comes after it finds something to cancel
+            self._cancel = cancel  # set before the check, so that a later visitor finds something to cancel
             if not self._quiet():
                 raise NotMeasured(busy)
             self._engine = engine
@@ -129,9 +129,9 @@ class Measuring:
 
 
 async def in_turn(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What the work gives, which measures: done in a thread of its own, one after another. Who waits takes no thread.
+    """Run measuring work in its own thread, one after another, and return its result. Waiting takes no thread.
 
-    Work that does not begin within `PATIENCE_SECONDS` is not done; then there is a `reason` and whether to ask `again`.
+    Work that does not begin within `PATIENCE_SECONDS` is dropped; the result is then a `reason` and whether to ask `again`.
     """
     loop, begun = asyncio.get_running_loop(), asyncio.Event()
 
@@ -150,7 +150,7 @@ async def in_turn(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 @contextmanager
 def ended_after(seconds: float) -> Iterator[threading.Event]:
-    """A cancel flag that is set after so long."""
+    """A cancel flag that is set after so many seconds."""
     ended = threading.Event()
     timer = threading.Timer(seconds, ended.set)
     timer.start()
@@ -161,7 +161,7 @@ def ended_after(seconds: float) -> Iterator[threading.Event]:
 
 
 class _Either:
-    """A cancel flag that is set once one of several is."""
+    """A cancel flag that is set once any of several is."""
 
     def __init__(self, *flags: threading.Event) -> None:
         self._flags = flags
@@ -171,7 +171,7 @@ class _Either:
 
 
 def machine_name(device: str) -> str:
-    """What computes there, in words: the GPU's name, or the processor's and how many cores are in use."""
+    """The machine's name: the GPU, or the processor and the number of cores in use."""
     if device.startswith("cuda"):
         return torch.cuda.get_device_name(device)[:120]
     try:

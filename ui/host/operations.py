@@ -1,4 +1,4 @@
-"""What the operator sees: a line a run in the log, `/health`, and counters for Prometheus at `/metrics`."""
+"""What the operator sees: one log line per run, `/health`, and Prometheus counters at `/metrics`."""
 
 import json
 import logging
@@ -17,6 +17,7 @@ from starlette.routing import Route
 from naive_speculate import VerifyStrategy
 from naive_speculate.serving import Load
 from naive_speculate.serving.run_records import Observer, RunRecord
+from ui.gradio_gaps import waiting_calls
 from ui.host.catalog import DECODING
 
 LOGGER = logging.getLogger("naive_speculate.runs")
@@ -25,7 +26,7 @@ _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
 def log_runs(*, prompts: bool = False) -> Observer:
-    """An observer that logs one line of JSON a run; the prompt, which is the visitor's own, only where that is asked for."""
+    """An observer that logs one line of JSON per run; the prompt is private and logged only on request."""
 
     def observe(run: RunRecord) -> None:
         params = run.request.params
@@ -55,7 +56,7 @@ class Counters:
 
     def __init__(self, load: Callable[[], Load]) -> None:
         self.registry = CollectorRegistry()
-        self._load = load
+        self.load = load
 
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(f"{_PREFIX}:{name}", text, labels, registry=self.registry)
@@ -80,9 +81,9 @@ class Counters:
 
     def collect(self) -> Iterator[Metric]:
         """The gauges, read on request."""
-        load = self._load()
+        load = self.load()
         yield GaugeMetricFamily(f"{_PREFIX}:num_requests_running", "Sequences being decoded.", load.running)
-        yield GaugeMetricFamily(f"{_PREFIX}:num_requests_waiting", "Sequences waiting for a row.", load.waiting)
+        yield GaugeMetricFamily(f"{_PREFIX}:num_requests_waiting", "Sequences waiting to be decoded.", load.waiting)
 
     def observe(self, run: RunRecord) -> None:
         """Count a run."""
@@ -101,25 +102,24 @@ class Counters:
         self._steps.inc(run.num_drafts)
         self._drafted.inc(run.num_draft_tokens)
         self._accepted.inc(run.num_accepted_tokens)
-        for place, count in enumerate(run.accepted_at):
-            self._accepted_at.labels(str(place)).inc(count)
+        for index, count in enumerate(run.accepted_at):
+            self._accepted_at.labels(str(index)).inc(count)
 
     def text(self) -> bytes:
-        """All of it in Prometheus' text format."""
+        """All metrics in Prometheus' text format."""
         return generate_latest(self.registry)
 
 
 def with_queue(load: Load, page: gr.Blocks) -> Load:
-    """An engine's load with those who wait in Gradio's queue, before any engine has heard of them."""
-    waiting = page._queue.event_queue_per_concurrency_id.get(DECODING)
-    return replace(load, waiting=load.waiting + len(waiting.queue)) if waiting is not None else load
+    """An engine's load including calls in Gradio's queue, which no engine has received yet."""
+    return replace(load, waiting=load.waiting + waiting_calls(page, DECODING))
 
 
-def routes(counters: Counters, load: Callable[[], Load]) -> list[Route]:
-    """The operator's two addresses, for the server that Gradio starts."""
+def routes(counters: Counters) -> list[Route]:
+    """The operator's two routes."""
 
     async def health(_: HttpRequest) -> Response:
-        now = load()
+        now = counters.load()
         return JSONResponse({"status": "ok" if now.ready else "unavailable"} | now.to_dict(), 200 if now.ready else 503)
 
     async def metrics(_: HttpRequest) -> Response:
@@ -129,7 +129,7 @@ def routes(counters: Counters, load: Callable[[], Load]) -> list[Route]:
 
 
 def _known(value: object, words: Sequence[str]) -> object:
-    """A number, or one of these words: a refused request may hold anything there, also a prompt."""
+    """A number, or one of these words: in a refused request it may be anything, even a prompt."""
     if isinstance(value, int):
         return value
     return str(value) if value in words else "other"

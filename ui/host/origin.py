@@ -1,4 +1,4 @@
-"""The page's own address, which no visitor's headers decide, and what its pages may load and who may frame them."""
+"""The page's own address, which no visitor's header decides; what the page may load, and who may frame it."""
 
 import os
 import re
@@ -8,19 +8,20 @@ from secrets import token_urlsafe
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from gradio import route_utils
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ui.gradio_gaps import use_root_url
+
 OURS = frozenset({"localhost", "127.0.0.1", "::1"})
 HOST = re.compile(r"([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d{1,5})?", re.ASCII)
 HUGGING_FACE = "https://huggingface.co https://*.huggingface.co https://*.hf.space"
 POLICY = {
     "default-src": "'self'",
-    # Gradio makes functions of text (`js=`, `js_on_load`).
+    # Gradio compiles text to functions (`js=`, `js_on_load`).
     "script-src": "'self' 'unsafe-eval' 'nonce-{nonce}'",
     "style-src": "'self' 'unsafe-inline'",
     "img-src": "'self' data: blob:",
@@ -32,17 +33,17 @@ POLICY = {
     "form-action": "'self'",
     "frame-ancestors": f"'self' {HUGGING_FACE}",
 }
-"""What a page may load, and who may frame it."""
+"""What the page may load, and who may frame it."""
 ON_A_SPACE = ("img-src", "connect-src")
-"""Gradio's bar for Spaces asks the Hub."""
+"""Gradio's bar on Spaces calls the Hub."""
 INLINE = re.compile(rb"<script(?=[\s>])")
 
 
 def own_names(listed: Iterable[str] = (), host: str | None = None) -> frozenset[str]:
-    """The names under which visitors may know the page: this machine's, the Space's, and those that the operator listed.
+    """The host names that visitors may use: this machine's, the Space's and the operator's.
 
     Args:
-        listed: The operator's.
+        listed: The operator's names.
         host: The address that the server listens on.
     """
     names = {*OURS, *listed, host or "", os.environ.get("SPACE_HOST", "")}
@@ -50,10 +51,10 @@ def own_names(listed: Iterable[str] = (), host: str | None = None) -> frozenset[
 
 
 def trust(names: frozenset[str]) -> None:
-    """Have Gradio derive the page's address from these names only.
+    """Let Gradio derive the page's address from these names only.
 
-    It would believe `Host`, `X-Forwarded-Host` and `X-Gradio-Server`. Under any other name the address is relative, which
-    browsers complete by the address that they have the page from.
+    It would trust `Host`, `X-Forwarded-Host` and `X-Gradio-Server`. Under any other name the address is relative, and browsers
+    resolve it against the page's own.
     """
 
     def root_of(request: HttpRequest, route_path: str, root_path: str | None) -> str:
@@ -67,11 +68,11 @@ def trust(names: frozenset[str]) -> None:
         secure = request.headers.get("x-forwarded-proto", request.url.scheme).split(",")[0].strip() == "https"
         return f"http{'s' * secure}://{host}{path}"
 
-    route_utils.get_root_url = root_of
+    use_root_url(root_of)
 
 
 class Headers:
-    """Around the server's routes: says in each answer what a browser may do with it."""
+    """Middleware that adds security headers to each answer."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -82,7 +83,7 @@ class Headers:
             await self._app(scope, receive, send)
             return
         nonce = token_urlsafe(16)
-        held: Message | None = None  # the beginning of a page, until its length is known
+        held: Message | None = None  # the start of a page, until its length is known
 
         async def marked(message: Message) -> None:
             nonlocal held
@@ -112,8 +113,8 @@ def policy(nonce: str, *, embedded: bool = False) -> str:
     """The content security policy of an answer.
 
     Args:
-        nonce: That of its scripts.
-        embedded: Whether the page was asked for by somebody's slides, which may be anywhere, also in a file.
+        nonce: The nonce of its scripts.
+        embedded: Whether the page is embedded in slides; these may be anywhere, even in a file.
     """
     parts: dict[str, Any] = dict(POLICY)
     if embedded:
@@ -124,7 +125,7 @@ def policy(nonce: str, *, embedded: bool = False) -> str:
 
 
 def readable(routes: Iterable[BaseRoute], metrics: str) -> list[BaseRoute]:
-    """The operator's addresses, with `/metrics` for those who may read it: `all`, `local` or `off`."""
+    """The operator's routes, with `/metrics` readable by `all`, by `local` programs, or `off`."""
     given = [route for route in routes if metrics != "off" or not _is_metrics(route)]
     return [_local(route) if metrics == "local" and _is_metrics(route) else route for route in given]
 

@@ -1,4 +1,4 @@
-"""Gradio's queue with bounds in bytes: on what waits in it, and on the messages that nobody has read yet."""
+"""Gradio's queue, bounded in bytes: the calls that wait in it, and the messages that nobody has read yet."""
 
 import asyncio
 from typing import Any
@@ -12,13 +12,13 @@ from ui.host.calls import MOST_SESSION_CHARACTERS
 from ui.host.weight import TOTAL_BYTES, VISITOR_BYTES, give_back, weight
 
 COUNT_BYTES = 2**20
-"""After so many bytes of messages, all that are unread are counted."""
-UNREAD = "Nobody read what this call gave, and the server keeps no more of it. The call was ended."
+"""All unread messages are counted after every so many bytes."""
+UNREAD = "Nobody read the results of this call, and the server keeps no more of them. The call was ended."
 CROWDED = "So many calls wait that the server has no room for this one. Try again in a moment."
 
 
 class Messages(asyncio.Queue[EventMessage]):
-    """A visitor's unread messages, which take `size` bytes."""
+    """A visitor's unread messages; `size` is their size in bytes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,30 +37,30 @@ class Messages(asyncio.Queue[EventMessage]):
 
     @property
     def last(self) -> int:
-        """The bytes of the newest one."""
+        """The size of the newest one, in bytes."""
         return self._sizes[-1] if self._sizes else 0
 
     def clear(self) -> None:
-        """Forget them all."""
+        """Remove them all."""
         while not self.empty():
             self.get_nowait()
 
 
 class _Sessions(LRUCache[str, Messages]):
-    """The messages of each session; the oldest session is forgotten where there are too many."""
+    """The messages of each session; the oldest session is dropped if there are too many."""
 
     def __setitem__(self, session: str, _: Any) -> None:
         super().__setitem__(session, Messages())
 
 
 class BoundedQueue(Queue):
-    """Ends calls whose results nobody reads, once these take too many bytes, and refuses calls that would wait with too many.
+    """Ends calls whose unread results exceed a size in bytes, and refuses a call if the waiting ones are too large.
 
     Args:
-        page: Whose calls they are.
+        page: The page that is called.
         size: Most calls that may wait.
-        visitor_bytes: Of a visitor's unread messages, and of all calls that wait.
-        total_bytes: Of all unread messages.
+        visitor_bytes: Limit for one visitor's unread messages, and for all waiting calls together.
+        total_bytes: Limit for all unread messages together.
     """
 
     def __init__(self, page: gr.Blocks, size: int, visitor_bytes: int = VISITOR_BYTES, total_bytes: int = TOTAL_BYTES) -> None:
@@ -71,7 +71,7 @@ class BoundedQueue(Queue):
         self.pending_messages_per_session: Any = _Sessions(self.pending_messages_per_session.max_size)
 
     async def push(self, body: Any, request: Any, username: Any) -> Any:
-        """Let a call wait (see Gradio's `Queue.push`), unless it cannot be."""
+        """Queue a call (see Gradio's `Queue.push`) unless it is malformed or too large."""
         if wrong := self._wrong(body):
             return False, wrong, "error"
         size = weight([body.data, body.event_data])  # 0.2 s for the worst body that `Guard` lets pass
@@ -86,7 +86,7 @@ class BoundedQueue(Queue):
         return answer
 
     def _wrong(self, body: Any) -> str:
-        """What is wrong with a call; empty where nothing is."""
+        """What is wrong with a call; empty if nothing is."""
         function = self.blocks.fns.get(body.fn_index)
         if function is None:
             return "there is no such function"
@@ -94,7 +94,7 @@ class BoundedQueue(Queue):
             return "the session's name is too long"
         if body.trigger_id is not None and body.trigger_id not in self.blocks.blocks:
             return "there is no such trigger"
-        if function.cancels:  # Gradio gives these the session
+        if function.cancels:  # Gradio fills in the session here
             return ""
         try:
             self.blocks.validate_inputs(function, body.data)
@@ -103,7 +103,7 @@ class BoundedQueue(Queue):
         return ""
 
     def send_message(self, event: Event, event_message: EventMessage) -> None:
-        """Keep a message until it is read, as far as there is room."""
+        """Keep a message until it is read, if there is room."""
         super().send_message(event, event_message)
         unread = self.pending_messages_per_session
         mine = unread[event.session_hash]
@@ -120,7 +120,7 @@ class BoundedQueue(Queue):
                 self._drop(session)
 
     def _drop(self, session: str) -> None:
-        """Forget a session's messages, and end its calls."""
+        """Drop a session's messages and end its calls."""
         messages = self.pending_messages_per_session[session]
         if not messages.size:
             return

@@ -1,32 +1,31 @@
-"""Who asks: the address and the session that a call comes from, and how much of its answer has not been fetched."""
+"""Who makes a call: its address and session, and how much of the answer has not been fetched."""
 
 from collections.abc import Callable
 from ipaddress import ip_address, ip_network
 
-from gradio.context import LocalContext
+from ui.gradio_gaps import current_call, queue_of
 
 
 def visitor() -> tuple[str, str]:
-    """Address and session of the call that is being answered; both empty outside of one.
+    """Address and session of the current call; both empty outside a call.
 
-    The address is the connection's, or what a proxy named in FORWARDED_ALLOW_IPS says (uvicorn reads both). Calls without a
-    session are one session together: else a program would be a new visitor with every call.
+    The address is the connection's, or the one given by a proxy named in FORWARDED_ALLOW_IPS (uvicorn reads both). Calls
+    without a session share one: otherwise every call of a program would be a new visitor.
     """
-    request = LocalContext.request.get(None)
+    request, _, event_id = current_call()
     if request is None:
         return "", ""
     client = getattr(request, "client", None)
     session = request.session_hash or ""
-    return _address(client.host if client else ""), "" if session == LocalContext.event_id.get(None) else session
+    return _address(client.host if client else ""), "" if session == event_id else session
 
 
 def unfetched() -> Callable[[], int]:
-    """A function that counts the messages of the call that is being answered, and of others of its session, that Gradio holds
-    because nobody has fetched them."""
-    request, blocks = LocalContext.request.get(None), LocalContext.blocks.get(None)
-    if request is None or blocks is None or not request.session_hash:
-        return int  # which gives 0
-    held, session = blocks._queue.pending_messages_per_session, request.session_hash
+    """A function that counts the messages of the current call's session that nobody has fetched yet."""
+    request, page, _ = current_call()
+    if request is None or page is None or not request.session_hash:
+        return int  # returns 0
+    held, session = queue_of(page).pending_messages_per_session, request.session_hash
 
     def count() -> int:
         messages = held.get(session)
@@ -36,7 +35,7 @@ def unfetched() -> Callable[[], int]:
 
 
 def _address(host: str) -> str:
-    """An address as one counts visitors: a network of IPv6 is one customer's, who has 2^64 addresses in it."""
+    """An address as visitors are counted: one IPv6 customer has a network of 2^64 addresses."""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:

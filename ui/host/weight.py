@@ -1,4 +1,4 @@
-"""How many bytes the server keeps for its visitors, measured on the objects themselves, and how many it may keep."""
+"""How many bytes the server may keep for its visitors, and how many it keeps, measured on the objects themselves."""
 
 import gc
 import sys
@@ -12,22 +12,22 @@ from typing import Any
 from naive_speculate.infer.memory import free_memory
 
 VISITOR_BYTES = 64 * 2**20
-"""For one visitor."""
+"""Limit per visitor."""
 TOTAL_BYTES = 256 * 2**20
-"""For all visitors together."""
+"""Limit for all visitors together."""
 OVERHEAD = 1.2
 """Resident memory per byte that `sys.getsizeof` reports: 1.17 over 56,000 events of opened traces (glibc, Python 3.11)."""
 MANY_BYTES = 2**20
 GIVE_BACK_SECONDS = 1.0
 CHUNK = 256
-"""Objects that two chunks share count twice, so that a measurement itself takes little memory."""
+"""Values measured at once, which bounds the memory of the measurement. Objects shared by two chunks count twice."""
 _giving_back = threading.Lock()
 _SHARED = (type, Enum, ModuleType, FunctionType)
-"""Belongs to the program, not to a value that refers to it."""
+"""Belongs to the program, not to the value that refers to it."""
 
 
 class Weighed:
-    """A value whose bytes are known: they are not counted again."""
+    """A value of known size, which is not measured again."""
 
     def __init__(self, value: Any, size: int) -> None:
         self.value = value
@@ -35,7 +35,7 @@ class Weighed:
 
 
 def weight(values: Iterable[object]) -> int:
-    """The bytes that these values take, with everything that they refer to."""
+    """The size of these values in bytes, with everything they refer to."""
     rest = iter(values)
     return sum(map(_weight, iter(lambda: list(islice(rest, CHUNK)), [])))
 
@@ -53,7 +53,7 @@ def _weight(objects: list[object]) -> int:
 
 
 def give_back(freed: int) -> None:
-    """Have the system take back what is free: in a moment, when the last reference to it has gone too."""
+    """Return free memory to the system in a moment, when the last reference to it is gone."""
 
     def soon() -> None:
         _giving_back.release()

@@ -1,6 +1,6 @@
-"""ZeroGPU, where a Space's decoding runs in a process forked for each request, which has the GPU for a time it asked for.
+"""ZeroGPU: each request runs in a forked process that has the GPU for the time it asked for.
 
-The package `spaces` is there on such a Space only, and is imported only there.
+The package `spaces` exists on such a Space only, and is imported only there.
 """
 
 import math
@@ -17,8 +17,8 @@ if TYPE_CHECKING:  # this module is imported before torch, which `spaces` has to
     from naive_speculate.serving.solo import Decode
 
 SECONDS_TO_BEGIN = 10
-TOKENS_A_SECOND = 40
-"""Of a pair of a few billion parameters, with a margin: a run that takes longer than it asked for is cut off."""
+TOKENS_PER_SECOND = 40
+"""For a pair of a few billion parameters, with a margin: a run that exceeds the time it asked for is cut off."""
 MOST_SECONDS = 120
 
 
@@ -27,22 +27,22 @@ def zero_gpu() -> bool:
     return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
 
 
-def make_way() -> None:
-    """Import what patches torch for ZeroGPU; call it before torch is imported."""
+def import_spaces_first() -> None:
+    """Import the package that patches torch for ZeroGPU. Call this before torch is imported."""
     if zero_gpu():
         import spaces  # type: ignore[import-not-found, unused-ignore]  # noqa: F401
 
 
 def duration(request: "Request", _flag: str = "") -> int:
-    """Seconds of GPU time that a request asks for."""
-    if request.params.max_tokens is None:  # as many as the model has room for
+    """GPU time that a request needs, in seconds."""
+    if request.params.max_tokens is None:  # limited only by the model's context
         return MOST_SECONDS
     tokens = request.params.max_tokens * request.params.num_sequences
-    return min(MOST_SECONDS, SECONDS_TO_BEGIN + math.ceil(tokens / TOKENS_A_SECOND))
+    return min(MOST_SECONDS, SECONDS_TO_BEGIN + math.ceil(tokens / TOKENS_PER_SECOND))
 
 
 def on_zero_gpu(decode: "Decode") -> "Decode":
-    """The same function, run by ZeroGPU; what ZeroGPU tells visitors (no quota left, no GPU free) becomes `Unavailable`."""
+    """The same function, run by ZeroGPU. Its errors (no quota left, no GPU free) become `Unavailable`."""
     import gradio
     import spaces  # type: ignore[import-not-found, unused-ignore]
 
@@ -62,5 +62,5 @@ def on_zero_gpu(decode: "Decode") -> "Decode":
 
 
 def _plain(message: str) -> str:
-    """A message without its HTML; the page shows it as text."""
+    """A message without its HTML; the page shows it as plain text."""
     return " ".join(unescape(re.sub(r"<[^>]*>", "", message)).split())

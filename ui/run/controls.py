@@ -10,7 +10,7 @@ from gradio.components import Component
 
 from naive_speculate.speculate.draft import DRAFTERS
 from ui.host.catalog import MAX_DRAFT_TOKENS
-from ui.host.errors import in_words
+from ui.host.errors import message_of
 from ui.notify import QUIET, warn
 from ui.run.guided import build_guided
 from ui.run.settings import Settings, checked
@@ -78,7 +78,7 @@ def build_experiment(
             warn(error)
             yield "", *skip
         except Exception as error:
-            yield f"It ended in an error: {in_words(error)}.", *skip
+            yield f"It ended in an error: {message_of(error)}.", *skip
 
     going = run.click(told, list(inputs), list(outputs), **options)
     stop.click(None, None, None, cancels=going, queue=False, **QUIET)

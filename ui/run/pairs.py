@@ -1,12 +1,11 @@
-"""What on the page depends on the pair that is chosen, and on which pairs are there: one of them may be loaded later."""
+"""The parts of the page that depend on the chosen pair and on which pairs are loaded."""
 
-import html
 from typing import Any
 
 import gradio as gr
 from gradio.blocks import Block
 
-from ui.assets import component
+from ui.assets import component, render
 from ui.explain.models import models_in_short, models_markup
 from ui.host.catalog import Catalog
 from ui.notify import QUIET
@@ -16,30 +15,30 @@ Looks = dict[str, dict[str, Any]]
 
 
 def build_notice(catalog: Catalog) -> gr.HTML:
-    """A line for each pair that is not ready. `assets/js/loading.js` asks until none is loading, then triggers `settled`."""
+    """A line per pair that is not ready. `assets/js/loading.js` polls until none is loading, then triggers `settled`."""
 
     def loading(_: object) -> bool:
-        """Whether a pair is still to be loaded."""
+        """Whether a pair is still loading."""
         return bool(catalog.loading)
 
     return component("loading", value=_notice(catalog), events=["settled"], server_functions=[loading])
 
 
 def choices(catalog: Catalog) -> list[tuple[str, str]]:
-    """The menu of pairs: labels with values. "" is the usual one, so that it is not in links."""
+    """The menu of pairs: labels with values. The default has the value "", so that links need not name it."""
     loading = catalog.loading
     return [
-        (f"{label} (loading)" if name in loading else label, name if place else "")
-        for place, (name, label) in enumerate(catalog.labels.items())
+        (f"{label} (loading)" if name in loading else label, name if number else "")
+        for number, (name, label) in enumerate(catalog.labels.items())
     ]
 
 
 def follow_pairs(catalog: Catalog, page: gr.Blocks, parts: dict[str, Any]) -> None:
-    """Keep the page as the pairs are: when another one is chosen, and when all that are loaded later are settled.
+    """Update the page when another pair is chosen, and when loading ends.
 
     Args:
         catalog: The pairs.
-        page: What is served; pages opened later show the pairs as they are then.
+        page: The served page; pages opened later show the pairs as they are then.
         parts: The components `notice`, `pair`, `line`, `models`, `chat`, `questions` and `stories`.
     """
     pair, notice = parts["pair"], parts["notice"]
@@ -73,7 +72,7 @@ def _of_choice(catalog: Catalog, name: str) -> Looks:
 
 
 def _of_catalog(catalog: Catalog) -> Looks:
-    chosen = {"value": ""} if catalog.missing else {}  # the default is another one, and may have been chosen by its name
+    chosen = {"value": ""} if catalog.missing else {}  # the default changed, and the new one may have been chosen by name
     return {
         "notice": {"value": _notice(catalog)},
         "pair": {"choices": choices(catalog), "visible": len(catalog.pairs) > 1, **chosen},
@@ -82,5 +81,4 @@ def _of_catalog(catalog: Catalog) -> Looks:
 
 
 def _notice(catalog: Catalog) -> str:
-    mark = " data-loading" if catalog.loading else ""
-    return "".join(f'<p class="ns-notice" role="status"{mark}>{html.escape(line)}</p>' for line in catalog.notices)
+    return render("notice", lines=catalog.notices, loading=bool(catalog.loading))

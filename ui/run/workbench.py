@@ -21,8 +21,8 @@ from ui.host.catalog import DECODING, Catalog
 from ui.notify import QUIET, warn
 from ui.run import controls as parts
 from ui.run.guided import kept
+from ui.run.messages import batch
 from ui.run.opening import build_opening
-from ui.run.others import build_others
 from ui.run.pairs import choices
 from ui.run.recorded import START
 from ui.run.replay import TOO_LARGE
@@ -31,7 +31,7 @@ from ui.run.settings import MAX_PROMPT_CHARACTERS, Settings, from_query, setting
 from ui.run.speedup import seeded
 from ui.run.stage import build_stage
 from ui.run.stats import title
-from ui.run.wire import batch
+from ui.run.strategies import build_strategies
 
 NO_RUN = "This run is no longer kept on the server. Press Run to make a new one."
 NO_ROOM = "The server has no room for this trace at the moment. Try again later."
@@ -80,7 +80,7 @@ class Workbench:
                     with gr.Column(elem_id="inspector", elem_classes="ns-inspector"):
                         build_panel(first.id, first.trace)
                 build_board()
-                self.others = build_others(runs)
+                self.others = build_strategies(runs)
                 build_waterfall()
                 models = build_models(catalog)
         self.controls = made

@@ -12,7 +12,7 @@ from naive_speculate.events import TokenProb
 from naive_speculate.serving import Request
 from tests.ui.drawn import drawn
 from ui.experiments.lossless import Census, conclusion, convergence, draw, shares, total_variation
-from ui.experiments.passes import WIDTHS, costs_in_words, measure_passes, pass_costs
+from ui.experiments.pass_costs import WIDTHS, costs_in_words, measure_passes, pass_costs
 from ui.host.catalog import Catalog, ServedPair
 from ui.run.settings import Settings
 

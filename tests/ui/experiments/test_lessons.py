@@ -13,9 +13,9 @@ from ui.experiments import learn
 from ui.experiments.learn_recordings import record_lessons, recorded_lesson
 from ui.experiments.lessons import accept, drafters, guesses, slower, unchanged, verify
 from ui.experiments.lessons.course import LESSONS, content, titles
+from ui.experiments.lessons.find_examples import ABOUT_A_THIRD, OPEN
 from ui.experiments.lessons.lesson import Trial, end_of, showing
-from ui.experiments.lessons.places import ABOUT_A_THIRD, OPEN
-from ui.experiments.lessons.tally import Tally
+from ui.experiments.lessons.run_totals import RunTotals
 from ui.experiments.lessons.text import filled, inline, parse, read_steps, to_html
 from ui.experiments.lossless import OTHERS
 from ui.host.catalog import Catalog, ServedPair
@@ -175,7 +175,7 @@ def test_another_refusal_is_another_token(catalog):
 
 
 def test_the_place_to_draw_from_replaces_about_a_third(catalog):
-    fork = unchanged.find_fork(trial(catalog))
+    fork = unchanged.find_position(trial(catalog))
     assert ABOUT_A_THIRD[0] <= fork.share <= ABOUT_A_THIRD[1]
 
 
@@ -201,17 +201,17 @@ def test_going_live_tells_of_errors_and_of_results_and_leaves_other_lessons_alon
 
 
 def test_rounds_add_up():
-    tally = Tally()
-    tally.add(run([(4, 2), (4, 4), (4, 0)]))
-    found = tally.result()
+    total = RunTotals()
+    total.add(run([(4, 2), (4, 4), (4, 0)]))
+    found = total.result()
     assert (found["rounds"], found["drafted"], found["kept"], found["judged"]) == (3, 12, 6, 8)
     assert found["kept_at"] == [2, 2, 1, 1]
     assert found["tokens_a_pass"] == 3
     assert found["alpha"] == 6 / 8
     assert found["speed"] == pytest.approx(3 / 0.015)
-    assert Tally().result() == {}
-    tally.add(Trace())
-    assert tally.speeds == [found["speed"]]
+    assert RunTotals().result() == {}
+    total.add(Trace())
+    assert total.speeds == [found["speed"]]
 
 
 def known(**speeds: float) -> dict[str, object]:

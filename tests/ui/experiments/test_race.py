@@ -10,7 +10,7 @@ from naive_speculate.events.trace import Trace
 from naive_speculate.text import num_shared
 from tests.ui.handmade import run
 from ui.experiments.race import choices, lane, message, race
-from ui.experiments.verdict import verdict
+from ui.experiments.race_verdict import verdict
 from ui.host.catalog import Catalog, ServedPair
 from ui.run.settings import Settings
 

@@ -7,8 +7,8 @@ import pytest
 from naive_speculate.events import Event, EventKind
 from naive_speculate.events.trace import Trace
 from tests.ui.handmade import run, step_of, token, top
+from ui.explain.case import case_of
 from ui.explain.inspector import NO_DISTRIBUTIONS, distributions, explain, to_json
-from ui.explain.verdict import case_of
 from ui.explain.why import NO_NUMBERS
 
 ACCEPTED, REJECTED, DISCARDED = EventKind.ACCEPTED, EventKind.REJECTED, EventKind.DISCARDED

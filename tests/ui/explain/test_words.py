@@ -5,8 +5,8 @@ import pytest
 from naive_speculate.events import EventKind
 from tests.ui.handmade import run, step_of, token, top
 from ui.experiments.race import verdict
+from ui.explain.case import warning
 from ui.explain.inspector import distributions, explain
-from ui.explain.verdict import warning
 from ui.run.settings import checked
 
 PROPOSED, REJECTED = EventKind.PROPOSED, EventKind.REJECTED

@@ -50,7 +50,7 @@ def test_it_holds_the_run_and_why_each_token_was_kept_or_not():
     tokens = [str(n) for n, event in enumerate(made.events) if event.kind in TOKEN_KINDS]
     assert sorted(data["words"], key=int) == tokens
     assert all(words["sentences"] for words in data["words"].values())
-    assert any(words["roll"] and words["roll"]["bins"] for words in data["words"].values())
+    assert any(words["redraw"] and words["redraw"]["bins"] for words in data["words"].values())
 
 
 def test_words_of_a_model_do_not_end_the_script_or_open_another():

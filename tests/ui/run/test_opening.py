@@ -7,20 +7,20 @@ import pytest
 
 from naive_speculate.events import EventKind
 from tests.ui.handmade import step_of, token
-from ui import record
-from ui.experiments.lessons.places import rounds
-from ui.experiments.opening_search import GUESSES, fit, opening_of, search, tells
+from ui import record_examples as record
+from ui.experiments.lessons.find_examples import drafted_steps
+from ui.experiments.opening_search import DRAFTS, fit, opening_of, search, usable
 from ui.host.catalog import Catalog, ServedPair
-from ui.run.opening import Guess, Opening, described, markup, recorded_opening, scenes
+from ui.run.opening import DraftToken, Opening, described, markup, recorded_opening, scenes
 from ui.run.settings import Settings
 
 KEPT = [
-    Guess(" is", 0.3, 0.1, 0.3, "accepted"),
-    Guess(" very", 0.4, 0.5, 0.4, "accepted"),
-    Guess(" good", 0.2, 0.2, 0.3, "accepted"),
+    DraftToken(" is", 0.3, 0.1, 0.3, "accepted"),
+    DraftToken(" very", 0.4, 0.5, 0.4, "accepted"),
+    DraftToken(" good", 0.2, 0.2, 0.3, "accepted"),
 ]
-REFUSED = Guess(" me", 0.2, 0.5, 0.7, "rejected")
-UNREACHED = Guess(" too", 0.0, 0.0, 0.0, "discarded")
+REFUSED = DraftToken(" me", 0.2, 0.5, 0.7, "rejected")
+UNREACHED = DraftToken(" too", 0.0, 0.0, 0.0, "discarded")
 OPENING = Opening("He", [*KEPT, REFUSED, UNREACHED], " him")
 
 
@@ -30,12 +30,12 @@ def text_of(markup_: str) -> str:
 
 def test_the_bundled_round_keeps_three_or_four_and_refuses_one_at_about_four_tenths():
     opening = recorded_opening()
-    assert len(opening.guesses) == GUESSES
-    assert opening.kept in (3, 4)
-    assert 0.3 <= opening.refused.keep <= 0.5
-    assert opening.refused.u >= opening.refused.keep
-    assert all(guess.u < guess.keep for guess in opening.guesses[: opening.kept])
-    assert opening.words
+    assert len(opening.drafts) == DRAFTS
+    assert opening.num_accepted in (3, 4)
+    assert 0.3 <= opening.rejected.accept_prob <= 0.5
+    assert opening.rejected.u >= opening.rejected.accept_prob
+    assert all(guess.u < guess.accept_prob for guess in opening.drafts[: opening.num_accepted])
+    assert opening.all_words
     assert all(fit(opening)[:-1]), "in every way"
 
 
@@ -47,26 +47,24 @@ def test_what_was_recorded_is_read_back(tmp_path):
 
 def test_the_sentences_say_what_happened():
     said = scenes(OPENING)
-    assert said[0] == "A small model guesses five words ahead."
+    assert said[0] == "A small model drafts five words."
     assert "min(1, p/q)" in said[2]
-    assert said[3] == "“me”: p/q is 0.4, and the die fell in the red. Refused. What follows it is not looked at."
-    assert said[4].startswith("“him” is drawn in its place")
+    assert said[3] == "“me”: p/q is 0.4, and the draw fell in the red. Rejected. The draft tokens after it are discarded."
+    assert said[4].startswith("“him” is drawn instead")
     assert text_of(said[5]).startswith("Four words in one pass")
     last = Opening("He", [*KEPT, REFUSED], " him")
-    assert scenes(last)[3].endswith("Refused.")
+    assert scenes(last)[3].endswith("Rejected.")
     for word in (
         "is, very, good, me, too",
-        "Kept: is, very, good.",
-        "Refused: me, with p/q = 0.4 and the die at 0.7",
-        "place: him",
+        "Accepted: is, very, good.",
+        "Rejected: me, with p/q = 0.4 and the draw 0.7",
+        "instead: him",
     ):
         assert word in described(OPENING)
 
 
 def test_pieces_of_words_are_called_tokens():
-    assert (
-        scenes(Opening("He", [KEPT[0], replace(REFUSED, text="ing")], " him"))[0] == "A small model guesses two tokens ahead."
-    )
+    assert scenes(Opening("He", [KEPT[0], replace(REFUSED, text="ing")], " him"))[0] == "A small model drafts two tokens."
     assert scenes(Opening("He", [KEPT[0], REFUSED], "."))[5].startswith("<b>Two tokens in one pass</b>")
 
 
@@ -79,7 +77,7 @@ def test_what_models_write_is_text_and_no_markup():
 
 
 def test_the_bar_is_green_up_to_p_over_q_and_never_beyond():
-    assert [guess.keep for guess in OPENING.guesses[:4]] == pytest.approx([1, 0.8, 1, 0.4])
+    assert [guess.accept_prob for guess in OPENING.drafts[:4]] == pytest.approx([1, 0.8, 1, 0.4])
     assert "--keep:0.4000;--die:0.7000" in markup(OPENING)
 
 
@@ -92,16 +90,16 @@ def test_a_round_is_told_with_its_own_numbers():
     refused = judged(EventKind.REJECTED, " me", 3, 0.2, 0.5, 0.7)
     trace = step_of(*drafts, refused, token(EventKind.DISCARDED, " too", 4), token(EventKind.RESAMPLED, " him", 3))
     trace[0].prompt = "He"
-    (found,) = rounds(trace)
-    assert tells(found)
+    (found,) = drafted_steps(trace)
+    assert usable(found)
     assert opening_of(trace, found) == OPENING
 
 
 def test_a_window_that_was_kept_whole_or_cut_tells_nothing():
-    whole = [judged(EventKind.ACCEPTED, " a", n, 0.5, 0.5, 0.1) for n in range(GUESSES)]
-    assert not any(map(tells, rounds(step_of(*whole, token(EventKind.BONUS, " b", GUESSES)))))
+    whole = [judged(EventKind.ACCEPTED, " a", n, 0.5, 0.5, 0.1) for n in range(DRAFTS)]
+    assert not any(map(usable, drafted_steps(step_of(*whole, token(EventKind.BONUS, " b", DRAFTS)))))
     refused = judged(EventKind.REJECTED, " me", 1, 0.2, 0.5, 0.7)
-    assert not any(map(tells, rounds(step_of(whole[0], refused, token(EventKind.RESAMPLED, " b", 2)))))
+    assert not any(map(usable, drafted_steps(step_of(whole[0], refused, token(EventKind.RESAMPLED, " b", 2)))))
 
 
 @pytest.mark.parametrize(
@@ -124,7 +122,7 @@ def test_one_is_recorded_from_any_pair_and_none_found_is_said(bundled_engine, tm
     *_, last = record.record_opening(catalog, tmp_path, settings, ["Every evening, when the lamps were lit, the children"], 2)
     assert last == (2, 2)
     found = recorded_opening(tmp_path)
-    assert found.refused.fate == "rejected"
+    assert found.rejected.fate == "rejected"
     assert found.before.startswith("Every evening")
     greedy = replace(settings, num_draft_tokens=5, temperature=0.0)  # no die falls
     assert [opening for *_, opening in search(catalog, greedy, ["Once upon a time"], 1)] == [None]

@@ -17,7 +17,7 @@ from ui.host.deferred import DeferredEngine, expected
 from ui.page import build_page
 from ui.run.runs import Runs
 
-LOADING = "SmolLM2 is loading. Runs with it begin as soon as it is ready."
+LOADING = "SmolLM2 is loading. Its runs start as soon as it is ready."
 
 
 def awaiting(make: Callable[[], Engine], other: Engine) -> Catalog:
@@ -80,7 +80,7 @@ def test_where_it_cannot_be_loaded_the_next_pair_is_the_default_and_page_log_and
     assert [record.getMessage() for record in caplog.records] == [f"app.py: {why}"]
     assert (catalog.notices, catalog.load().reason, catalog.load().ready) == ([why], why, True)
     found = attributes(page)
-    assert "target=&#x27;smollm2&#x27; is neither" in found["loading"]["value"]
+    assert "target=&#39;smollm2&#39; is neither" in found["loading"]["value"]
     assert "data-loading" not in found["loading"]["value"]
     assert [tuple(choice) for choice in found["pair"]["choices"]] == [(TALES, "")]
     assert not found["pair"]["visible"]
@@ -113,4 +113,4 @@ def test_the_page_says_which_weights_a_target_has_and_who_was_trained_with_its_d
     assert "<td>2.0 million parameters, Q4_1 weights of &lt;b&gt;</td>" in models_markup(catalog)
     assert "together with its drafters" in models_in_short(catalog, "bundled")
     assert "together with its drafters" not in models_in_short(catalog)
-    assert f"<th scope='row'>Target, {TALES}</th>" in re.sub(r"</?a\b[^>]*>", "", models_markup(catalog))
+    assert f'<th scope="row">Target, {TALES}</th>' in re.sub(r"</?a\b[^>]*>", "", models_markup(catalog))

@@ -1,9 +1,9 @@
 """The stage's markup, and what the browser can ask the server for."""
 
-import html
 import json
 import re
 
+from markupsafe import escape
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
@@ -11,10 +11,10 @@ from naive_speculate.events import TOKEN_KINDS
 from naive_speculate.palette import STYLES
 from tests.ui.handmade import run
 from ui.assets import mounting, scripts, styles, variables
+from ui.run.messages import batch
 from ui.run.replay import opened
 from ui.run.runs import Run, Runs
 from ui.run.stage import _server_functions, template
-from ui.run.wire import batch
 
 
 def test_every_kind_has_a_key_with_its_mark_and_meaning():
@@ -22,7 +22,7 @@ def test_every_kind_has_a_key_with_its_mark_and_meaning():
     for kind in TOKEN_KINDS:
         assert f'data-toggle="{kind.value}"' in shown
         assert f">{STYLES[kind].mark}</i>" in shown
-        assert html.escape(STYLES[kind].meaning) in shown
+        assert escape(STYLES[kind].meaning) in shown
 
 
 def test_the_markup_is_no_template_of_gradio_s():

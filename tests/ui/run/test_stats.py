@@ -1,11 +1,12 @@
-"""A run's title, and the places of its headline; tests/browser/test_charts.py sees to what is written there."""
+"""A run's title, and its tiles in the stage's markup; tests/browser/test_charts.py checks what is written there."""
 
 from tests.ui.handmade import run
-from ui.run.stats import TILES, headline, title
+from ui.run.stage import template
+from ui.run.stats import TILES, title
 
 
 def test_every_number_has_its_place():
-    assert all(f">{name}</a></dt>" in headline() for name in TILES)
+    assert all(f">{name}</a></dt>" in template() for name in TILES)
 
 
 def test_the_title_names_the_settings():

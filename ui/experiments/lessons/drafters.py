@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ui.charts.figures import ACCEPTED, MUTED, bars, figure, hatched, named_places, nice_ceiling, plain_line
+from ui.charts.figures import ACCEPTED, MUTED, bars, category_axis, figure, hatched, nice_ceiling, plain_line
 from ui.experiments.lessons.lesson import DIM, Data, Lesson, Progress, Trial, View
-from ui.experiments.lessons.tally import gain, tally_up, told
-from ui.experiments.verdict import DRAFTER_WORDS
+from ui.experiments.lessons.run_totals import gain, progress_of, run_all
+from ui.experiments.race_verdict import DRAFTER_WORDS
 
 NAMES = {name: title.lower() for name, (title, _) in DRAFTER_WORDS.items()}
 """The drafters by their names in the library, in the order of the steps."""
@@ -38,9 +38,9 @@ def measure(trial: Trial) -> Iterator[Progress]:
         for drafter in drafters(trial):
             cases[_name(drafter, text)] = {"prompt": prompt, "num_draft_tokens": K, "drafter": drafter}
     common = {"auto": False, "verify_strategy": "speculative_sampling", "temperature": 0.0, "ignore_eos": True, "chat": False}
-    for name, known in tally_up(trial, cases, **common, max_tokens=TOKENS):
+    for name, known in run_all(trial, cases, **common, max_tokens=TOKENS):
         drafter, _, text = name.partition("@")
-        yield told(name, known, cases, f"Running {NAMES.get(drafter, drafter)} on {TEXTS.get(text)} …")
+        yield progress_of(name, known, cases, f"Running {NAMES.get(drafter, drafter)} on {TEXTS.get(text)} …")
 
 
 def measured(data: Data) -> list[str]:
@@ -158,7 +158,7 @@ def _chart(data: Data, shown: list[str], lit: Any = ()) -> View:
         for text, color, shape in (("new", ACCEPTED, ""), ("repeating", MUTED, "/"))
     ]
     top = nice_ceiling(1.12 * max(pace(data, name, text) for name in here for text in TEXTS))
-    x = named_places([NAMES[name].replace(" ", "<br>") for name in here])
+    x = category_axis([NAMES[name].replace(" ", "<br>") for name in here])
     said = f"Tokens per target pass, with up to {K} draft tokens per step"
     y = {"range": [0, top], "title": {"text": "tokens per target pass"}}
     return {"figure": figure([*measured_bars, plain_line(len(here))], takeaway=said, x=x, y=y, height=340, bargroupgap=0.08)}

@@ -19,7 +19,7 @@ from ui.charts.figures import (
     nice_ceiling,
 )
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking, only_first
-from ui.experiments.lessons.tally import tally_up
+from ui.experiments.lessons.run_totals import run_all
 from ui.labels import number, percent
 
 KS = (1, 2, 3, 4, 6, 8, 12)
@@ -32,7 +32,7 @@ def measure(trial: Trial) -> Iterator[Progress]:
     """Run plainly and with every k, with several seeds each."""
     cases = {str(k): {"num_draft_tokens": k} for k in (0, *KS)}
     common = {"auto": False, "drafter": "model", "verify_strategy": "speculative_sampling", "temperature": 0.7}
-    for name, known in tally_up(trial, cases, **common, max_tokens=TOKENS):
+    for name, known in run_all(trial, cases, **common, max_tokens=TOKENS):
         data = {"known": known} if known.get("0") and len(known) > 2 else None
         yield Progress(f"Running k = {name} …" if name else "Done.", data)
 
@@ -51,7 +51,7 @@ def best(data: Data) -> int:
 
 
 def alike(data: Data) -> list[int]:
-    """Every k that cannot be told from the best: one of its runs was as fast as one of the best k's."""
+    """Every k that cannot be progress_of from the best: one of its runs was as fast as one of the best k's."""
     least = spread(data, best(data))[0]
     return [k for k in gains(data) if spread(data, k)[1] >= least]
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking, only_first, showing
-from ui.experiments.passes import costs_in_words, measure_passes, pass_costs
+from ui.experiments.pass_costs import costs_in_words, measure_passes, pass_costs
 from ui.labels import milliseconds
 
 

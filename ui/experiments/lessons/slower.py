@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from ui.charts.figures import ACCEPTED, REJECTED, Figure, bars, figure, named_places, plain_line
+from ui.charts.figures import ACCEPTED, REJECTED, Figure, bars, category_axis, figure, plain_line
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking
-from ui.experiments.lessons.tally import gain, tally_up, told
+from ui.experiments.lessons.run_totals import gain, progress_of, run_all
 from ui.labels import percent
 
 CALM, WILD = 0.7, 2.0
@@ -26,9 +26,9 @@ def measure(trial: Trial) -> Iterator[Progress]:
         for k, temperature in ((0, CALM), (0, WILD), *CASES)
     }
     common = {"auto": False, "drafter": "model", "verify_strategy": "speculative_sampling", "ignore_eos": True}
-    for name, known in tally_up(trial, cases, **common, max_tokens=TOKENS):
+    for name, known in run_all(trial, cases, **common, max_tokens=TOKENS):
         k, _, temperature = name.partition("@")
-        yield told(name, known, cases, f"Running k = {k} at temperature {temperature} …")
+        yield progress_of(name, known, cases, f"Running k = {k} at temperature {temperature} …")
 
 
 def _gain(data: Data, k: int, temperature: float) -> float:
@@ -87,7 +87,7 @@ def _chart(data: Data, shown: int) -> Figure:
     k, temperature = CASES[shown - 1]
     said = f"k = {k} at temperature {temperature:g}: {times[shown - 1]:.2f} times the speed of plain decoding"
     y = {"range": [0, 1.2 * max(*times, 1)], "ticksuffix": "×"}
-    made = figure([speeds, plain_line(len(CASES))], takeaway=said, x=named_places(names), y=y, height=320)
+    made = figure([speeds, plain_line(len(CASES))], takeaway=said, x=category_axis(names), y=y, height=320)
     return asking(made, range(shown, len(CASES)), said)
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 
 from naive_speculate.events import TokenProb
+from ui.experiments.lessons.find_examples import THIRD, SamplingPosition, sampling_position
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, end_of, showing, spoken
-from ui.experiments.lessons.places import THIRD, Fork, teaching_fork
 from ui.experiments.lossless import TOP_K, Census, conclusion, convergence, draw, shares
 from ui.labels import number, percent
 
@@ -19,7 +19,7 @@ K = 4
 def measure(trial: Trial) -> Iterator[Progress]:
     """Look for a place that teaches, then draw there; see `draw`."""
     yield Progress("Looking for a place where the two models disagree, but not too much …")
-    fork = find_fork(trial)
+    fork = find_position(trial)
     if trial.cancel.is_set():
         return
     if fork is None:
@@ -35,15 +35,15 @@ def measure(trial: Trial) -> Iterator[Progress]:
         yield Progress(conclusion(census), _data(trial, fork, census))
 
 
-def find_fork(trial: Trial) -> Fork | None:
+def find_position(trial: Trial) -> SamplingPosition | None:
     """A place that follows the prompt, or follows from it, where the share of replacements is about a third.
 
     The first that is near enough, and else the nearest of all; None where there is none to choose from.
     """
-    best: Fork | None = None
+    best: SamplingPosition | None = None
     for seed in trial.seeds(TRIES):
         trace = trial.sampled(seed, num_draft_tokens=K, top_k=TOP_K, max_tokens=TOKENS)
-        found = teaching_fork(trace)
+        found = sampling_position(trace)
         if found and (best is None or abs(found.share - THIRD) < abs(best.share - THIRD)):
             best = found
         if trial.cancel.is_set() or (best and best.teaches):
@@ -51,7 +51,7 @@ def find_fork(trial: Trial) -> Fork | None:
     return best
 
 
-def _data(trial: Trial, fork: Fork, census: Census) -> Data:
+def _data(trial: Trial, fork: SamplingPosition, census: Census) -> Data:
     return {
         "before": end_of(trial.settings.prompt + fork.before),
         "share": fork.share,

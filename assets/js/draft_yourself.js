@@ -1,0 +1,197 @@
+// The visitor as the draft: a word at a time goes to the server with all that came before it, which nobody keeps but this page.
+
+import { copyBy } from "./plain_text.js";
+import { finder, hold, make } from "./dom.js";
+import { count, number, percent } from "./format.js";
+import { Question, room } from "./room.js";
+import { expectedTokens } from "./theory.js";
+import { chipText } from "./tokens.js";
+
+const AHEAD = 4; // words ahead for which the gain of a batch is told
+const SAID = { accepted: "kept", rejected: "refused" };
+const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+const shown = (value) => (value === null || value === undefined ? "–" : value.toFixed(2));
+const whole = (text, most) => (/^\d{1,10}$/.test(text ?? "") && Number(text) < most ? Number(text) : null);
+
+export function mount(component) {
+  new DraftYourself(component);
+}
+
+class DraftYourself {
+  constructor(component) {
+    Object.assign(this, component);
+    this.find = finder(room(component));
+    [this.start, this.game, this.form, this.status, this.rows, this.end] =
+      [".ns-your-start", ".ns-your-game", ".ns-your-word", ".ns-room-status", ".ns-your-words tbody", ".ns-your-end"].map((name) => this.find(name));
+    this.asked = 0; // questions so far
+    this.question = new Question(this.form.querySelector("button"), this.status, () => { this.waiting = null; });
+    this.most = Number(this.find(".ns-yourself").dataset.words);
+    this.link = this.linked();
+    this.start.addEventListener("submit", (event) => { event.preventDefault(); this.begin(); });
+    this.form.addEventListener("submit", (event) => { event.preventDefault(); this.draft(); });
+    const sure = this.form.elements.sure;
+    sure.addEventListener("input", () => { this.form.querySelector("output").textContent = `${sure.value}%`; });
+    this.find("[data-act='again']").addEventListener("click", () => this.leave());
+    this.find("[data-act='share']").addEventListener("click", ({ target }) => this.share(target));
+    this.watch("value", () => this.receive());
+  }
+
+  // A link holds a beginning, the dice, and what who made it came to.
+  linked() {
+    const query = new URLSearchParams(location.search);
+    if (query.get("room") !== "yourself") return null;
+    const field = this.start.elements.text;
+    const text = query.get("text")?.slice(0, 600);
+    if (text?.trim()) field.value = text;
+    const [seed, alpha] = [whole(query.get("dice"), 2 ** 31), Number(query.get("alpha") ?? NaN)];
+    const link = { text: field.value, seed, alpha: seed !== null && alpha >= 0 && alpha <= 1 ? alpha : null };
+    const note = this.find(".ns-your-linked");
+    if (link.alpha !== null) note.textContent = `Who sent you this link came to α = ${shown(alpha)}. The beginning and the dice are the same for you.`;
+    const same = () => { note.hidden = link.alpha === null || field.value !== link.text; };
+    field.addEventListener("input", same);
+    same();
+    return link;
+  }
+
+  begin() {
+    this.beginning = this.start.elements.text.value;
+    const link = this.link?.text === this.beginning ? this.link : null; // with another beginning it is another game
+    this.seed = link?.seed ?? Math.floor(Math.random() * 2 ** 31);
+    this.other = link?.alpha ?? null;
+    [this.text, this.tokens, this.words] = [this.beginning, [], []];
+    this.start.hidden = true;
+    this.game.hidden = false;
+    this.form.hidden = false;
+    this.rows.replaceChildren();
+    for (const part of [this.end, this.find(".ns-your-words"), this.find(".ns-your-verdict")]) part.hidden = true;
+    this.tell();
+    this.find(".ns-your-text").replaceChildren(make("span", "", this.beginning));
+    this.form.elements.word.focus();
+  }
+
+  leave() {
+    this.waiting = null;
+    this.question.end("");
+    this.game.hidden = true;
+    this.start.hidden = false;
+    this.start.elements.text.focus();
+  }
+
+  tell() {
+    this.question.end(`Word ${this.words.length + 1} of ${this.most}.`);
+  }
+
+  draft() {
+    if (this.waiting) return;
+    this.waiting = { word: this.form.elements.word.value.trim(), sure: Number(this.form.elements.sure.value), number: this.words.length, asked: this.asked += 1 };
+    this.question.begin("The target judges …");
+    this.trigger("word", { text: this.text, tokens: this.tokens, seed: this.seed, ...this.waiting });
+  }
+
+  receive() {
+    if (!this.props.value || !this.waiting) return;
+    const found = JSON.parse(this.props.value);
+    const asked = this.waiting;
+    if (found.asked !== asked.asked) return;
+    this.waiting = null;
+    if (!found.tokens) return void this.tell(); // it could not be, which a toast says
+    this.words.push({ ...asked, ...found });
+    this.text += found.text;
+    this.tokens = found.tokens;
+    this.show(this.words[this.words.length - 1]);
+    if (this.words.length === this.most) return void this.finish();
+    this.tell();
+    this.form.elements.word.value = "";
+    this.form.elements.word.focus();
+  }
+
+  show(word) {
+    const story = this.find(".ns-your-text");
+    for (const draft of word.drafts) story.append(this.token(draft, draft.kind === "rejected" ? "del" : "span"));
+    story.append(this.token(word.next));
+    story.scrollTop = story.scrollHeight;
+    this.verdict(word);
+    const row = make("tr");
+    const fate = word.drafts.map((draft) => `${chipText(draft).trim() || "␣"} ${SAID[draft.kind]}`).join(", ");
+    for (const [name, cell] of [["Your word", word.word], ["Sure", `${word.sure}%`], ["Drafted", word.drafted.trim()], ["What became of it", fate], ["Your α", shown(word.alpha)], ["Draft’s α", shown(word.draft_alpha)]]) {
+      const node = make(row.children.length ? "td" : "th", "", cell);
+      if (!row.children.length) node.scope = "row";
+      node.dataset.name = name;
+      row.append(node);
+    }
+    this.rows.append(row);
+    this.find(".ns-your-words").hidden = false;
+  }
+
+  token(event, tag = "span") {
+    const node = make(tag, "ns-token", event.text);
+    Object.assign(node.dataset, { kind: event.kind, step: this.words.length });
+    return node;
+  }
+
+  // The last draft that was judged, with its die.
+  verdict(word) {
+    const place = this.find(".ns-your-verdict");
+    const last = word.drafts[word.drafts.length - 1];
+    const [drafted, name] = [word.drafted.trim(), chipText(last).trim() || "␣"];
+    const yours = drafted === word.word ? `The die of ${word.sure}% chose your word, or the draft model had the same: “${drafted}” was drafted.`
+      : `Your word was not chosen: the draft model drew “${drafted}”.`;
+    const judged = last.kind === "accepted" ? `“${name}” is kept` : `“${name}” is refused`;
+    const sum = `p/q = ${number(last.p)} ÷ ${number(last.q)}${last.p > last.q ? ", more than 1" : ` = ${number(last.keep)}`}`;
+    const after = `${word.next.kind === "resampled" ? "In its place" : "The target adds"}: “${chipText(word.next).trim() || "␣"}”.`;
+    place.replaceChildren(
+      make("p", "", yours),
+      make("p", "", `${judged}: ${sum}, and the die fell at ${number(last.u)}. ${after}`),
+      die(last.keep, last.u),
+    );
+    place.hidden = false;
+  }
+
+  finish() {
+    this.form.hidden = true;
+    this.question.end(`All ${this.most} words are judged.`);
+    const known = this.words.filter(({ alpha, draft_alpha }) => alpha != null && draft_alpha != null);
+    const [alpha, theirs] = [mean(known.map((word) => word.alpha)), mean(known.map((word) => word.draft_alpha))];
+    const kept = this.words.filter(({ drafts }) => drafts[0].kind === "accepted").length;
+    this.alpha = alpha;
+    const bars = [["You", alpha], ["The draft model, at the same places", theirs], ["Who sent you the link", this.other]];
+    const list = hold("dl", "ns-your-bars", ...bars.filter(([, value]) => value !== null).flatMap(([name, value]) => {
+      const bar = make("dd", "", shown(value));
+      bar.style.setProperty("--share", value.toFixed(4));
+      return [make("dt", "", name), bar];
+    }));
+    const luck = `The dice kept ${kept} of your ${count(this.words.length, "first draft")}; by α it was to be ${(alpha * this.words.length).toFixed(1)}.`;
+    const verdict = Math.abs(alpha - theirs) < 0.005 ? "You drafted as well as the draft model."
+      : alpha > theirs ? "You drafted better than the draft model." : "The draft model drafted better than you.";
+    const batch = `A batch of such students, each drafting ${AHEAD} tokens ahead of a text of their own, would get ${expectedTokens(alpha, AHEAD).toFixed(2)} tokens from every pass of the ` +
+      `target, where the draft model's would get ${expectedTokens(theirs, AHEAD).toFixed(2)} and plain decoding gets 1. One pass checks them all; only, they would have to write as fast.`;
+    const doubt = this.words.some(({ sure }) => sure === 0) ? "" : " Where you are not sure, say so: at 0% the draft model drafts alone.";
+    this.end.replaceChildren(make("h3", "", verdict), list, make("p", "", `${luck} ${batch}`), make("p", "", `α is Σ min(p, q) at the first token of each word, over the whole vocabulary.${doubt}`));
+    this.end.hidden = false;
+    this.end.focus({ preventScroll: true });
+    this.end.scrollIntoView({ block: "nearest" });
+  }
+
+  async share(button) {
+    const query = new URLSearchParams({ room: "yourself", text: this.beginning, dice: this.seed });
+    if (this.words.length === this.most) query.set("alpha", shown(this.alpha));
+    const address = `${location.origin}${location.pathname}?${query}`;
+    const done = await copyBy(button, address, "Link copied", "It is in the address bar");
+    if (!done) history.replaceState(history.state, "", address);
+    button.dataset.link = address;
+  }
+}
+
+// The bar that the inspector has: green as far as a draft is kept, the draw as a needle.
+function die(keep, u) {
+  const node = make("div", `ns-die${u > 0.5 ? " ns-die-right" : ""}`);
+  node.style.setProperty("--keep", keep.toFixed(4));
+  node.style.setProperty("--die", u.toFixed(4));
+  const top = hold("div", "ns-die-top", make("span", "ns-die-u", `u = ${number(u)}`));
+  const bar = hold("div", "ns-die-bar", make("i", "ns-die-keep", keep > 0.12 ? "✓ keep" : ""), make("i", "ns-die-refuse", keep < 0.88 ? "✗ refuse" : ""), make("b", "ns-die-needle"));
+  top.setAttribute("aria-hidden", "true");
+  bar.setAttribute("role", "img");
+  bar.setAttribute("aria-label", `Kept with probability ${number(keep)}. The die fell at ${number(u)}.`);
+  node.append(top, bar);
+  return node;
+}

@@ -1,0 +1,57 @@
+// The text by itself, without what was tried on the way: for screen readers before the tokens, for eyes when it is switched
+// on, and for the clipboard.
+
+export class PlainText {
+  constructor(root) {
+    this.root = root;
+    this.box = root.querySelector(".ns-clean");
+    [this.prompt, this.text] = this.box.children;
+    this.toggle = root.querySelector("[data-act='clean']");
+    this.toggle.addEventListener("click", () => this.turn(this.toggle.getAttribute("aria-checked") !== "true"));
+    const copier = root.querySelector("[data-act='copy']");
+    copier.addEventListener("click", () => copyBy(copier, this.prompt.textContent + this.text.textContent));
+  }
+
+  clear() {
+    this.prompt.textContent = this.text.textContent = "";
+  }
+
+  draw(text, started) {
+    const prompt = started.prompt || (started.prompt_texts || []).join("");
+    if (this.prompt.textContent !== prompt) this.prompt.textContent = prompt;
+    if (this.text.textContent !== text) this.text.textContent = text;
+  }
+
+  turn(on) {
+    this.toggle.setAttribute("aria-checked", String(on));
+    this.root.classList.toggle("ns-is-clean", on);
+    if (on) this.box.tabIndex = 0; else this.box.removeAttribute("tabindex");
+  }
+}
+
+const usual = new WeakMap(); // what stands on the buttons that copy
+
+// Copies, and says for a while on the button whether that could be.
+export async function copyBy(button, text, done = "Copied", failed = "Not allowed here") {
+  if (!usual.has(button)) usual.set(button, button.textContent);
+  const could = await copied(text);
+  button.textContent = could ? done : failed;
+  setTimeout(() => { button.textContent = usual.get(button); }, 2000);
+  return could;
+}
+
+// Without an encrypted connection a page has no clipboard of its own, and asks as pages did before.
+async function copied(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const box = document.createElement("textarea");
+    box.value = text;
+    document.body.append(box);
+    box.select();
+    const done = document.execCommand("copy");
+    box.remove();
+    return done;
+  }
+}

@@ -1,0 +1,163 @@
+// A judged draft token's draw u under the reader's hand, and its position drawn anew a thousand times, from the recorded numbers
+// alone: a draft token is drawn from q, then u decides, then a rejected one is resampled. What comes out fills up to p.
+
+import { hold, make } from "./dom.js";
+import { number, two } from "./format.js";
+import { edge } from "./verdict_words.js";
+
+const AT_ONCE = 1000;
+const FILL_MS = 900;
+
+// Random numbers from [0, 1), the same for the same seed (mulberry32).
+export function dice(seed) {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let t = Math.imul(state ^ (state >>> 15), state | 1);
+    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+function drawFrom(weights, random) {
+  let left = random() * weights.reduce((total, weight) => total + weight, 0);
+  let last = 0;
+  for (let n = 0; n < weights.length; n += 1) {
+    if (!(weights[n] > 0)) continue;
+    last = n;
+    if (left < weights[n]) return n;
+    left -= weights[n];
+  }
+  return last; // rounding
+}
+
+// One draw over bins of [text, p, q, Σ min(p, q)]: which bin is drafted, which comes out, and whether the draft token was accepted.
+export function rollOnce(bins, random) {
+  const guess = drawFrom(bins.map(([, , q]) => q), random);
+  const [, , q, shared] = bins[guess];
+  if (random() < shared / q) return { guess, out: guess, kept: true };
+  return { guess, out: drawFrom(bins.map(([, p, , both]) => Math.max(0, p - both)), random), kept: false };
+}
+
+// So many draws: how often each bin was drafted, and how often it came out, accepted or resampled.
+export function rollMany(bins, times, random, counts = bins.map(() => ({ drafted: 0, kept: 0, replaced: 0 }))) {
+  for (let n = 0; n < times; n += 1) {
+    const { guess, out, kept } = rollOnce(bins, random);
+    counts[guess].drafted += 1;
+    counts[out][kept ? "kept" : "replaced"] += 1;
+  }
+  return counts;
+}
+
+// The part of the inspector that rolls. It is there for a token that the reader has chosen.
+export class Redraw {
+  constructor(element) {
+    this.box = element.querySelector(".ns-roll");
+    this.die = element.querySelector(".ns-die");
+    this.slider = this.die.querySelector("input");
+    [this.button, this.figure] = this.box.querySelectorAll("button");
+    this.table = this.box.querySelector("table");
+    [this.verdict, this.why, this.said] = [".ns-roll-verdict", ".ns-roll-why", ".ns-roll-said"].map((name) => this.box.querySelector(name));
+    this.frame = 0;
+    this.slider.addEventListener("input", () => this.drag(Number(this.slider.value)));
+    this.button.addEventListener("click", () => this.roll());
+    this.figure.addEventListener("click", () => this.draws());
+  }
+
+  // A token as the stage knows it; `odds` is its bar (see verdict_words.js), null where no chance was involved or known.
+  begin({ event, pinned, settings, draws }, odds) {
+    cancelAnimationFrame(this.frame);
+    const judged = event.kind === "accepted" || event.kind === "rejected";
+    this.odds = odds;
+    this.draws = draws;
+    this.bins = null;
+    this.seed = (event.step ?? 0) * 64 + (event.index ?? 0);
+    this.box.hidden = !pinned;
+    const loose = odds?.die !== undefined && judged && settings.verify_strategy !== "block_verification";
+    this.slider.hidden = !pinned || !loose;
+    this.slider.value = odds?.die ?? 0;
+    this.verdict.textContent = this.why.textContent = this.said.textContent = "";
+    this.verdict.hidden = true;
+    this.button.hidden = this.table.hidden = true;
+    this.die.style.setProperty("--fell", odds?.die ?? 0);
+    this.die.classList.remove("ns-moved");
+    this.name();
+  }
+
+  // What the server knows of it: bins, or why there are none.
+  tell(told) {
+    if (this.bins) return;
+    this.why.textContent = told?.why ?? "";
+    this.why.hidden = !told?.why;
+    this.button.hidden = !told?.bins;
+    this.bins = told?.bins ?? null;
+    if (!this.bins) return;
+    this.random = dice(this.seed);
+    this.counts = rollMany(this.bins, 0, this.random);
+    this.rolled = 0;
+  }
+
+  drag(u) {
+    this.die.style.setProperty("--die", u);
+    this.die.classList.toggle("ns-die-right", u > 0.5);
+    this.die.classList.add("ns-moved");
+    this.die.querySelector(".ns-die-u").textContent = `u = ${number(u)}`;
+    const kept = u < this.odds.keep;
+    this.verdict.hidden = false;
+    this.verdict.dataset.kind = kept ? "accepted" : "rejected";
+    this.verdict.textContent = `u = ${number(u)} ${kept ? "is below" : "is not below"} the edge, ${edge(this.odds)}: ${kept ? "✓ kept" : "✗ refused"}. It fell at ${number(this.odds.die)}.`;
+    this.name();
+  }
+
+  name() {
+    const u = Number(this.slider.value);
+    this.slider.setAttribute("aria-valuetext", `u = ${number(u)}: ${u < (this.odds?.keep ?? 0) ? "kept" : "refused"}`);
+  }
+
+  roll() {
+    const from = this.rolled;
+    this.rolled += AT_ONCE;
+    const before = this.counts.map((count) => ({ ...count }));
+    rollMany(this.bins, AT_ONCE, this.random, this.counts);
+    cancelAnimationFrame(this.frame);
+    if (matchMedia("(prefers-reduced-motion: reduce)").matches) return this.draw(this.counts, this.rolled, true);
+    const began = performance.now();
+    const fill = (now) => {
+      const share = Math.min(1, Math.max(0, (now - began) / FILL_MS));
+      const mix = (old, fresh) => Math.round(old + (fresh - old) * share);
+      const shown = this.counts.map(({ kept, replaced }, n) => ({ kept: mix(before[n].kept, kept), replaced: mix(before[n].replaced, replaced) }));
+      this.draw(share < 1 ? shown : this.counts, Math.max(1, mix(from, this.rolled)), share === 1);
+      if (share < 1) this.frame = requestAnimationFrame(fill);
+    };
+    this.frame = requestAnimationFrame(fill);
+  }
+
+  draw(counts, rolled, whole) {
+    const widest = Math.max(...this.bins.map(([, p], n) => Math.max(p, (counts[n].kept + counts[n].replaced) / rolled)), 0.01);
+    const rows = this.bins.map(([text, p], n) => ({ text: text || "other", other: !text, p, ...counts[n] }));
+    this.table.hidden = false;
+    this.table.tBodies[0].replaceChildren(...rows.filter(({ p, kept, replaced, other }) => !other || p > 1e-6 || kept + replaced).map((row) => {
+      const bar = hold("div", "ns-roll-bar", make("i", "ns-roll-kept"), make("i", "ns-roll-replaced"), make("b"));
+      ["kept", "replaced"].forEach((kind, n) => { bar.children[n].style.width = `${(100 * row[kind]) / rolled / widest}%`; });
+      bar.lastChild.style.left = `${(100 * row.p) / widest}%`;
+      const share = (row.kept + row.replaced) / rolled;
+      const came = make("td", "", points(share));
+      came.title = `${row.kept} accepted, ${row.replaced} resampled`;
+      const name = make("th", row.other ? "ns-roll-other" : "", row.text);
+      const line = hold("tr", "", name, hold("td", "", bar), came, make("td", "", points(row.p)));
+      name.scope = "row";
+      line.dataset.kept = row.kept;
+      line.dataset.replaced = row.replaced;
+      return line;
+    }));
+    if (!whole) return;
+    const kept = counts.reduce((total, count) => total + count.kept, 0);
+    const alpha = this.bins.reduce((total, [, , , shared]) => total + shared, 0);
+    const [[text, p, q], { drafted, kept: own }] = [this.bins[0], counts[0]];
+    this.said.textContent = `${rolled.toLocaleString("en")} new draws at this position: ${kept.toLocaleString("en")} draft tokens accepted, ` +
+      `${(rolled - kept).toLocaleString("en")} rejected and resampled (exact α here: ${two(alpha)}). The drafter proposed “${text}” ` +
+      `${drafted.toLocaleString("en")} times, and ${own.toLocaleString("en")} of these were accepted (min(1, p/q) = ${number(Math.min(1, p / q))}). What comes out follows the target's p.`;
+  }
+}
+
+const points = (share) => `${(100 * share).toFixed(1)}%`;

@@ -1,0 +1,122 @@
+"""What is on the screen before the page is, and how the page's HTML travels."""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import gradio as gr
+import pytest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from naive_speculate.events import OUTPUT_KINDS, EventKind
+from ui.assets import ROOT, folder, scripts
+from ui.host.catalog import Catalog, ServedPair
+from ui.host.limits import server_options
+from ui.run.first_paint import FIRST_NEEDED, FirstPaint, first_view
+from ui.run.opening import ELSEWHERE, markup, recorded_opening
+from ui.run.recorded import recorded_run
+from ui.run.runs import Runs
+from ui.run.workbench import Workbench
+
+PAGE = "<html><body><gradio-app></gradio-app>" + "words " * 1000 + "</body></html>"
+
+
+class Tokens(HTMLParser):
+    """Collects the texts of tokens by their kinds."""
+
+    def __init__(self, markup: str) -> None:
+        super().__init__()
+        self.found: list[list[str]] = []
+        self._inside = False
+        self.feed(markup)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._inside = dict(attrs).get("class") == "ns-token"
+        if self._inside:
+            self.found.append([dict(attrs)["data-kind"] or "", ""])
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self.found[-1][1] += data
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = False
+
+
+@pytest.fixture
+def client() -> TestClient:
+    def html(_: Request) -> Response:
+        return HTMLResponse(PAGE)
+
+    def plain(_: Request) -> Response:
+        return PlainTextResponse(PAGE)
+
+    options = server_options(
+        [Route("/", html), Route("/plain", plain), scripts()], [Middleware(FirstPaint, view="<p>early</p>")]
+    )
+    return TestClient(Starlette(routes=options["routes"], middleware=options["middleware"]))
+
+
+def test_it_shows_the_recorded_run_s_tokens_as_they_fared():
+    run = recorded_run()
+    found = Tokens(first_view("", run.events)).found
+    assert "".join(text for kind, text in found if kind == "prompt") == run.events[0].prompt
+    assert "".join(text for kind, text in found if kind in OUTPUT_KINDS) == run.trace.text
+    for kind in (EventKind.REJECTED, EventKind.DISCARDED, EventKind.RESAMPLED):
+        assert sum(name == kind for name, _ in found) == sum(event.kind == kind for event in run.events)
+    assert not any(name == EventKind.PROPOSED for name, _ in found), "every draft had its verdict"
+
+
+def test_text_of_a_model_is_no_markup():
+    events = [replace(event) for event in recorded_run().events]
+    bad = next(event for event in events if event.kind == EventKind.BONUS)
+    bad.text = "<img src=x onerror=hit()>"
+    markup = first_view("", events)
+    assert "<img" not in markup
+    assert bad.text in "".join(text for _, text in Tokens(markup).found)
+
+
+def test_it_names_scripts_that_there_are():
+    links = re.findall(r'modulepreload" fetchpriority="low" href="\.([^"]+)"', first_view("", recorded_run().events))
+    names = {link.removeprefix(f"{folder()}/") for link in links}
+    assert {"stage.js", "tokens.js", "plot.js"} <= names <= {file.name for file in (ROOT / "js").iterdir()}
+
+
+def test_the_page_s_html_has_it_and_travels_compressed(client):
+    answer = client.get("/", headers={"Accept-Encoding": "gzip"})
+    assert "<p>early</p><gradio-app>" in answer.text
+    assert answer.headers["content-encoding"] == "gzip"
+    assert int(answer.headers["content-length"]) < len(PAGE) / 4
+    plain = client.get("/", headers={"Accept-Encoding": "identity"})
+    assert plain.text == answer.text
+    assert int(plain.headers["content-length"]) == len(plain.content)
+
+
+def test_nothing_but_the_page_is_changed(client):
+    assert client.get("/plain").text == PAGE
+    script = client.get(f"{folder()}/stage.js")
+    assert script.content == (ROOT / "js" / "stage.js").read_bytes()
+    assert "immutable" in script.headers["cache-control"]
+    assert client.get(f"{folder()}/plotly-cartesian.min.js").status_code == 200
+
+
+def test_whatever_the_first_tab_mounts_is_fetched_meanwhile(bundled_engine):
+    with gr.Blocks() as page:
+        Workbench(Catalog({"bundled": ServedPair(bundled_engine)}), Runs(), recorded_run())
+    scripts = "".join(getattr(block, "js_on_load", None) or "" for block in page.blocks.values())
+    mounted = set(re.findall(r"/([\w-]+)\.js\"", scripts))
+    assert {"stage", "opening", "strategies"} <= mounted <= set(FIRST_NEEDED)
+
+
+def test_a_link_to_something_else_than_the_front_door_is_the_same_everywhere():
+    assert f'data-elsewhere="{" ".join(ELSEWHERE)}"' in first_view("", [])
+    assert f'data-elsewhere="{" ".join(ELSEWHERE)}"' in markup(recorded_opening())
+    (said,) = re.findall(r"A link with (.*) leads there", Path("docs/links.md").read_text(encoding="utf-8"))
+    assert tuple(re.findall(r"`(\w+)`", said)) == ELSEWHERE
+    assert "room" in ELSEWHERE

@@ -1,0 +1,87 @@
+"""The command that records every example anew: from any pair, into files that the page opens with."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from naive_speculate.events import EventKind
+from naive_speculate.events.trace import Trace
+from naive_speculate.text import num_shared
+from ui import record_examples as record
+from ui.experiments.race_verdict import verdict
+from ui.experiments.recordings import recorded_exploration, recorded_race
+from ui.experiments.sweep import cells
+from ui.host.catalog import Catalog, ServedPair
+from ui.run.recorded import SPECULATIVE
+from ui.run.settings import Settings
+
+SETTINGS = Settings(prompt="Once upon a time", max_tokens=16, num_draft_tokens=3, seed=2)
+
+
+@pytest.fixture(scope="module")
+def catalog(bundled_engine) -> Catalog:
+    return Catalog({"bundled": ServedPair(bundled_engine, bundled_engine)})
+
+
+def test_the_first_run_is_recorded_with_what_drafting_gained(catalog, tmp_path):
+    settings = replace(SETTINGS, max_tokens=48)  # enough rounds to be timed, however much is kept of each
+    assert list(record.record_run(catalog, tmp_path, settings, heats=2)) == [(1, 2), (2, 2)]
+    found = Trace.load(tmp_path / SPECULATIVE.name)
+    assert any(event.target_top for event in found)
+    assert found[-1].speedup.low <= found[-1].speedup.value <= found[-1].speedup.high
+
+
+def test_lessons_are_recorded_where_they_are_asked_for(catalog, tmp_path, monkeypatch):
+    monkeypatch.setattr(record, "LESSONS", record.LESSONS[:1])
+    assert list(record.record_learn(catalog, tmp_path, SETTINGS)) == [(0, 1), (1, 1)]
+    assert set(json.loads((tmp_path / "lessons.json").read_text())) == {"1"}
+
+
+def test_the_race_is_recorded_at_temperature_0_where_both_write_the_same(catalog, tmp_path):
+    *_, last = record.record_race(catalog, tmp_path, SETTINGS, heats=1)
+    assert last == (1, 1)
+    left, right = recorded_race(tmp_path)
+    assert num_shared(left.token_ids, right.token_ids) == len(left.token_ids) == len(right.token_ids) == 16
+    assert "token for token: all 16" in " ".join(verdict(left, right))
+    assert not any(event.kind == EventKind.PROPOSED for event in right)  # the page does not draw them there
+
+
+def test_the_maps_are_recorded_and_read_back(catalog, tmp_path, monkeypatch):
+    monkeypatch.setattr(record, "sizes_for", lambda *_: [1, 2])
+    places = list(record.record_exploration(catalog, tmp_path, SETTINGS, [2], [0.0, 1.0], ["Once", "The fox"], 1, [2]))
+    done, total = places[-1]
+    assert done == total
+    found = recorded_exploration(tmp_path)
+    assert [(c.temperature, c.k, c.prompts) for c in cells(found.samples)] == [(0.0, 2, 2), (1.0, 2, 2)]
+    assert {s.k for s in found.batches} == {0, 2}
+    assert found.tokens == 16
+    assert found.about("So.").startswith(
+        "Recorded beforehand with the two models that come with the page, 2 prompts of 16 tokens;"
+    )
+
+
+def test_where_nothing_was_recorded_nothing_is_shown(tmp_path):
+    assert recorded_race(tmp_path) is None
+    assert recorded_exploration(tmp_path).about("So.") == ""
+
+
+def test_every_recording_can_be_named_and_what_it_writes_is_listed(catalog, tmp_path, monkeypatch, capsys):
+    def note(_catalog, folder):
+        yield 0, 2
+        (folder / "note.txt").write_text("x" * 2000)
+        yield 2, 2
+
+    monkeypatch.setitem(record.RECORDINGS, "note", note)
+    record.record(catalog, tmp_path / "new", ["note"])
+    out, err = capsys.readouterr()
+    assert out == f"{tmp_path / 'new' / 'note.txt'}: 2 kB\n"
+    assert "note: 100%" in err
+
+
+@pytest.mark.parametrize(("words", "said"), [(["nonsense"], "got 'nonsense'"), (["--draft", "x"], "needs a --target")])
+def test_what_cannot_be_recorded_is_refused_in_a_line(monkeypatch, capsys, words, said):
+    monkeypatch.setattr("sys.argv", ["record", *words])
+    with pytest.raises(SystemExit):
+        record.main()
+    assert said in capsys.readouterr().err.splitlines()[-1]

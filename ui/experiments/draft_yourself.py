@@ -1,0 +1,178 @@
+"""The room where a visitor is the draft: they write the next word and how sure they are, and the target judges it.
+
+Every word is one call that needs nothing of the calls before it: the text so far comes along. The engine makes one step of a
+run with the word as its draft (`Request.given_draft`), and one with the draft model's own, for its α at the same place.
+"""
+
+import math
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import gradio as gr
+
+from naive_speculate.events import OUTPUT_KINDS, Event, EventKind
+from naive_speculate.events.trace import Trace
+from naive_speculate.sampling.params import SamplingParams
+from naive_speculate.sampling.random_source import fresh_seed
+from naive_speculate.serving import Request
+from naive_speculate.speculate.request import GivenDraft
+from ui.assets import component
+from ui.experiments.rooms import room
+from ui.host.catalog import DECODING, Catalog
+from ui.labels import to_json
+from ui.notify import QUIET, warn
+
+WORDS = 10
+TEMPERATURE = 0.8
+MOST_CHARACTERS, MOST_LETTERS, MOST_TOKENS = 600, 40, 2000
+MOST_DRAFTS = 16
+TITLE = "This word cannot be judged"
+OPENING = "([{“‘\"'\n—"
+CLOSING = ",.;:!?)]}”’…-"
+
+
+def build_draft_yourself(catalog: Catalog) -> None:
+    """Build the room inside the current Blocks context, where any pair has a draft model."""
+    if _pair(catalog) is None:
+        return
+    view = component(
+        "draft_yourself",
+        room("yourself", "draft_yourself", words=WORDS),
+        events=["word"],
+        label="Draft it yourself",
+        elem_id="yourself",
+    )
+
+    def word(event: gr.EventData) -> Iterator[str]:
+        found: dict[str, Any] = {}
+        try:
+            found = judge(catalog, event._data)
+        except ValueError as error:
+            warn(error, TITLE)
+        # The same answer twice is no news to Gradio; and the page may have begun anew in the meantime.
+        yield to_json({"at": fresh_seed(), "asked": _number_of(event._data), **found})
+
+    queue: dict[str, Any] = {"concurrency_id": DECODING, "concurrency_limit": catalog.concurrency}
+    # "multiple": the page asks one thing at a time; Gradio's own "once" would drop what is asked just after an answer.
+    view.word(word, None, view, trigger_mode="multiple", **queue, **QUIET)
+
+
+def judge(catalog: Catalog, asked: Any) -> dict[str, Any]:
+    """One word's verdict.
+
+    Args:
+        catalog: The models; the first pair with a draft model judges.
+        asked: From the browser: "text" so far, its "tokens" once they are known, the "word", how "sure" in percent, "seed", and
+            the word's "number" from 0.
+
+    Returns:
+        dict: "text" that follows, "tokens" of all of it, the "drafts" with their verdicts, the "next" token, "alpha" of what
+            was drafted here and "draft_alpha" of the draft model, both exact.
+
+    Raises:
+        ValueError: Naming what cannot be.
+    """
+    fields = asked if isinstance(asked, dict) else {}
+    text, prompt = _text(fields), _prompt(fields)
+    prob = _within("sure", fields.get("sure"), 100) / 100
+    number = int(_within("number", fields.get("number"), WORDS - 1))
+    seed = int(_within("seed", fields.get("seed"), 2**32 - 1)) * WORDS + number
+    given = GivenDraft(spaced(text, _word(fields)), prob)
+    # No token ends the text: the visitor is promised so many words.
+    params = SamplingParams(max_tokens=1 + MOST_DRAFTS, min_tokens=1 + MOST_DRAFTS, temperature=TEMPERATURE, seed=seed)
+    mine = _first_step(catalog, Request(prompt, params, num_draft_tokens=MOST_DRAFTS, given_draft=given))
+    theirs = _first_step(catalog, Request(prompt, params, num_draft_tokens=1, drafter="model"))
+    proposed = [event for event in mine if event.kind == EventKind.PROPOSED]
+    kept = [event for event in mine if event.kind in OUTPUT_KINDS]
+    started = mine.started
+    assert started is not None, "a run begins so"
+    return {
+        "text": "".join(event.text or "" for event in kept),
+        "tokens": [*(started.prompt_token_ids or []), *(event.token_id for event in kept)],
+        "drafts": [_told(event) for event in mine if event.kind in (EventKind.ACCEPTED, EventKind.REJECTED)],
+        "drafted": "".join(event.text or "" for event in proposed),
+        "next": _told(kept[-1]),
+        "alpha": proposed[0].expected_accept,
+        "draft_alpha": next(event.expected_accept for event in theirs if event.kind == EventKind.PROPOSED),
+        "number": number,
+    }
+
+
+def spaced(text: str, word: str) -> str:
+    """The word with the space that belongs between it and the text."""
+    joins = text[-1:].isspace() or text[-1:] in OPENING or word[0] in CLOSING
+    return word if joins else f" {word}"
+
+
+def _number_of(asked: Any) -> int | None:
+    """The number that the page gave its question."""
+    number = asked.get("asked") if isinstance(asked, dict) else None
+    return number if type(number) is int and 0 <= number < 2**53 else None
+
+
+def _pair(catalog: Catalog) -> str | None:
+    """The first pair with a draft model."""
+    return next((name for name, served in catalog.pairs.items() if "draft" in served.engine.about.models), None)
+
+
+def _first_step(catalog: Catalog, request: Request) -> Trace:
+    """The events of a run's first step, in which something is drafted; the run is ended there, and its end awaited."""
+    cancel, trace = threading.Event(), Trace()
+    for event in catalog.stream(_pair(catalog) or "", request, cancel):
+        if not cancel.is_set():
+            trace.append(event)
+        if event.kind == EventKind.STEP:
+            cancel.set()
+    if not cancel.is_set() or not any(event.kind == EventKind.PROPOSED for event in trace):
+        raise ValueError("the text is as long as the model can take: begin anew")
+    return trace
+
+
+def _told(event: Event) -> dict[str, Any]:
+    return {
+        "kind": event.kind.value,
+        "text": event.text or event.token or "",
+        "p": event.target_prob,
+        "q": event.draft_prob,
+        "u": event.uniform,
+        "keep": event.accept_prob,
+    }
+
+
+def _text(fields: dict[str, Any]) -> str:
+    text = fields.get("text")
+    if not isinstance(text, str) or not text.strip():
+        raise ValueError("the text is empty: write its beginning")
+    most = MOST_CHARACTERS if not fields.get("tokens") else MOST_CHARACTERS + 20 * MOST_TOKENS
+    if len(text) > most:
+        raise ValueError(f"the beginning may have {MOST_CHARACTERS} characters, got {len(text)}")
+    return text
+
+
+def _prompt(fields: dict[str, Any]) -> str | list[int]:
+    """The text so far: as token ids once the engine has told them, for a text may have several ways into tokens."""
+    tokens = fields.get("tokens")
+    if not tokens:
+        return str(fields["text"])
+    if not isinstance(tokens, list) or len(tokens) > MOST_TOKENS or not all(type(token) is int for token in tokens):
+        raise ValueError(f"tokens must be {MOST_TOKENS} token ids at most")
+    return tokens
+
+
+def _word(fields: dict[str, Any]) -> str:
+    word = fields.get("word")
+    word = word.strip() if isinstance(word, str) else ""
+    if not word:
+        raise ValueError("there is no word: write the next one")
+    if len(word) > MOST_LETTERS:
+        raise ValueError(f"a word may have {MOST_LETTERS} letters, got {len(word)}")
+    if len(word.split()) > 1:
+        raise ValueError(f"one word at a time, got {len(word.split())}")
+    return word
+
+
+def _within(name: str, value: Any, most: float) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value) or not 0 <= value <= most:
+        raise ValueError(f"{name} must be a number from 0 to {most:g}, got {value!r:.40}")
+    return value

@@ -1,0 +1,77 @@
+"""What one target pass costs, by how many tokens it reads: measured in the rounds of real runs."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+from naive_speculate.events import EventKind
+from ui.charts.figures import MUTED, PAGE, TARGET, Figure, bars, category_axis, empty, figure, inside, line, nice_ceiling
+from ui.experiments.measured import undisturbed
+from ui.host.catalog import Catalog
+from ui.labels import milliseconds
+from ui.run.settings import Settings
+
+WIDTHS = (1, 2, 4, 8, 16)
+ROUNDS = 4
+REPEATS = 4
+
+
+def measure_passes(catalog: Catalog, settings: Settings, cancel: threading.Event) -> Iterator[dict[int, float]]:
+    """Seconds of an undisturbed target pass over 1, 2, 4 … tokens; yields what is known so far.
+
+    Raises:
+        ValueError: Names the setting that cannot be.
+    """
+    times: dict[int, list[float]] = {}
+    for width in WIDTHS * REPEATS:  # turn by turn, so that a busy moment of the machine hits all alike
+        chosen = replace(
+            settings, num_draft_tokens=width - 1, auto=False, drafter="model", stop="", max_tokens=width * (ROUNDS + 2)
+        )
+        seen = times.setdefault(width, [])
+        wanted = len(seen) + ROUNDS
+        for event in catalog.stream(chosen.pair, chosen.request("none"), cancel):
+            whole = event.kind == EventKind.STEP and event.num_draft == width - 1
+            if whole and event.verify_seconds and event.step:  # the first round pays for warming up
+                seen.append(event.verify_seconds)
+            if len(seen) == wanted:
+                break
+        if cancel.is_set():
+            return
+        yield {width: undisturbed(seen) for width, seen in times.items() if seen}
+
+
+def pass_costs(known: dict[int, float]) -> Figure:
+    """Time of a pass, and what it would be if every token took as long as the first."""
+    if 1 not in known:
+        return empty("Nothing has been measured yet.")
+    widths = list(known)
+    places = list(range(len(widths)))
+    times, texts = [known[width] * 1000 for width in widths], [milliseconds(known[width]) for width in widths]
+    singly = [width * times[0] for width in widths]
+    return figure(
+        [
+            bars(
+                "measured",
+                places,
+                times,
+                TARGET,
+                "%{text}",
+                **inside(texts),
+                insidetextfont={"color": PAGE},
+                constraintext="none",
+            ),
+            line("one by one", places, singly, MUTED, "%{y:.1f} ms", dash="dash", mode="lines+markers"),
+        ],
+        takeaway=costs_in_words(known),
+        x=category_axis([str(width) for width in widths], title={"text": "tokens in one pass"}),
+        y={"title": {"text": "ms"}, "range": [0, nice_ceiling(max(1.15 * max(times), min(2.0 * max(times), singly[-1])))]},
+        height=300,
+    )
+
+
+def costs_in_words(known: dict[int, float]) -> str:
+    """The most telling ratio, in one line."""
+    widest = max(known)
+    if widest == 1:
+        return f"One token: {milliseconds(known[1])}"
+    return f"{widest} tokens: {known[widest] / known[1]:.1f} times the time of one"

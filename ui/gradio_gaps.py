@@ -1,0 +1,148 @@
+"""Every place where this page reaches into Gradio, because Gradio has no hook for it. Checked against Gradio 6.31.0.
+
+Each function says why it exists. The rest of `ui` uses only what Gradio documents, with one exception: `ui.host.queue`
+subclasses Gradio's queue. Two more patches run in the browser:
+
+- `assets/js/connection.js` replaces `window.fetch`: when the connection breaks, Gradio asks every two seconds, shows an
+  error each time, and finally reloads the page without its run and settings.
+- `ui/templates/first_paint.html` replaces `window.requestAnimationFrame` once: Gradio's loading screen keeps counting
+  seconds at every frame after it is gone.
+
+This module imports Gradio inside its functions: `without_stubs` must run before Gradio is imported.
+"""
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import gradio as gr
+    from starlette.requests import Request
+
+CHECKED = "6.31.0"
+"""The Gradio release for which every patch here was read and tried."""
+
+
+@contextmanager
+def without_stubs() -> Iterator[None]:
+    """Gradio parses the source of each component at import and writes an editor stub next to it. It skips classes without a
+    file, so within this context its classes have none."""
+    file_of = inspect.getfile
+
+    def getfile(object: Any) -> str:
+        if (getattr(object, "__module__", None) or "").startswith("gradio."):
+            raise OSError("no stub is to be written for it")
+        return file_of(object)
+
+    inspect.getfile = getfile
+    try:
+        yield
+    finally:
+        inspect.getfile = file_of
+
+
+@contextmanager
+def without_mcp() -> Iterator[None]:
+    """Gradio imports the MCP library whenever it is installed. Within this context the library cannot be imported."""
+    if "mcp" in sys.modules:
+        yield
+        return
+    sys.modules["mcp"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules["mcp"]
+
+
+def use_root_url(root_of: "Callable[[Request, str, str | None], str]") -> None:
+    """Gradio derives the page's address from headers that any visitor can set. This replaces that function."""
+    from gradio import route_utils
+
+    patched: Any = route_utils
+    patched.get_root_url = root_of
+
+
+def guard_calls(page: "gr.Blocks", check: Callable[[Any, list[Any]], None], explain: Callable[[Exception], Exception]) -> None:
+    """Gradio's own complaints quote the whole input, in the answer and in the log, and no event sees them.
+
+    Args:
+        page: All its calls are guarded: from the page, from programs and over MCP.
+        check: Raises if a function does not take these inputs; may append defaults.
+        explain: Returns the exception that the caller sees instead.
+    """
+    guarded: Any = page
+    process = guarded.process_api
+
+    async def process_api(block_fn: Any, inputs: list[Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
+        try:
+            if not (isinstance(block_fn, int) or block_fn.cancels):  # Gradio fills in the session here
+                check(block_fn, inputs)
+            result: dict[str, Any] = await process(block_fn, inputs, *args, **kwargs)
+            return result
+        except Exception as error:
+            problem = explain(error)
+        raise problem
+
+    guarded.validate_inputs, guarded.process_api = check, process_api
+
+
+def shorten_tool_errors(shorten: Callable[[str], str]) -> None:
+    """The MCP library quotes an invalid argument in full, and Gradio has no hook for the answer."""
+    from gradio.mcp import GradioMCPServer
+
+    server: Any = getattr(GradioMCPServer, "Server", None)
+    if server is None:  # the library is not installed
+        return
+
+    class ToolServer(server):  # type: ignore[misc]
+        def _make_error_result(self, error_message: str) -> Any:
+            return super()._make_error_result(shorten(error_message))
+
+    GradioMCPServer.Server = ToolServer  # type: ignore[misc]
+
+
+def install_queue(page: "gr.Blocks", queue: Any) -> None:
+    """`Blocks.queue` always builds Gradio's own class. Its loops also poll 1,000 and 100 times a second, and each look
+    takes the interpreter lock from the decoder; 50 and 20 times are enough."""
+    page._queue = queue
+    queue.sleep_when_free = 0.02
+    queue.progress_update_sleep_when_free = 0.05
+
+
+def queue_of(page: "gr.Blocks") -> Any:
+    """The queue's sessions and calls are needed to refuse unknown names; Gradio answers 200 first and fails later."""
+    return page._queue
+
+
+def waiting_calls(page: "gr.Blocks", concurrency_id: str) -> int:
+    """How many calls wait in Gradio's queue; Gradio reports that only to the visitors who wait."""
+    waiting = page._queue.event_queue_per_concurrency_id.get(concurrency_id)
+    return len(waiting.queue) if waiting is not None else 0
+
+
+class Call(NamedTuple):
+    """The call that is being answered: its request, its page and its id; None for each outside a call."""
+
+    request: Any
+    page: Any
+    event_id: str | None
+
+
+def current_call() -> Call:
+    """Gradio passes the request only to event listeners with a `gr.Request` parameter, not to what they call."""
+    from gradio.context import LocalContext
+
+    return Call(LocalContext.request.get(None), LocalContext.blocks.get(None), LocalContext.event_id.get(None))
+
+
+def payload(event: "gr.EventData") -> Any:
+    """What a component sent with an event; `EventData` offers its keys as attributes only."""
+    return event._data
+
+
+def is_server_function(function: object) -> bool:
+    """Whether the browser may call this method of a component; Gradio's own route keeps a megabyte per session that calls
+    one."""
+    return bool(getattr(function, "_is_server_fn", False))

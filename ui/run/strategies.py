@@ -1,0 +1,174 @@
+"""What the other strategies would have accepted of a run's draft tokens, step by step, as HTML for a dialog.
+
+The counts with the run's own draws come from its events. The expected counts follow from p and q of the draft tokens,
+which every trace with probabilities has.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import gradio as gr
+from markupsafe import Markup
+
+from naive_speculate.events import Event, EventKind
+from naive_speculate.events.trace import Trace
+from naive_speculate.speculate.verify import VerifyStrategy
+from naive_speculate.theory import expected_accepted
+from ui.assets import component, render
+from ui.labels import number
+from ui.run.controls import STRATEGIES
+from ui.run.runs import Runs
+
+TITLE = "The same draft tokens under other strategies"
+MOST_STEPS = 300
+NAMES = {name: words.partition(" (")[0] for words, name in STRATEGIES}
+NOT_RECORDED = "Not recorded: this run was saved by an earlier version, or without all details. Press Run for one that has it."
+NO_DRAFTS = "Nothing was drafted in this run, so there is nothing to verify."
+GREEDY = (
+    "This run compares each draft token with the target's most probable token: no draws, no temperature. At temperature 0 all "
+    "strategies do the same. Run with a temperature and speculative sampling to see them differ."
+)
+NO_DRAWS = "Typical acceptance makes no draws, so strategies with draws have only an expected number here."
+SAME_TEXT = "The draws are the run's own, and every step starts from the run's text."
+EXPECTED = (
+    "Expected: the exact mean over all draws, for these draft tokens. For block verification the mean also covers the draft "
+    "tokens that could have followed, since they decide whether a position stands. It is never below that of speculative "
+    "sampling; the count for one set of draws can be."
+)
+ABOUT = {
+    "greedy_match": "the text of temperature 0",
+    "speculative_sampling": "the target's distribution exactly",
+    "block_verification": "the target's distribution exactly",
+    "typical_acceptance": "another distribution",
+}
+"""The output of each strategy."""
+HEADS = ("Strategy", "Accepted with this run's draws", "Accepted, expected", "Output")
+DRAWING = (VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION)
+"""Strategies with draws. For the others the expected number is what they accept."""
+MARKS = (("accepted", "✓"), ("rejected", "✗"), ("discarded", "–"))
+
+
+@dataclass(slots=True)
+class ComparedStep:
+    """A step with draft tokens.
+
+    Attributes:
+        number: The step's number, from 0.
+        drafts: The draft tokens' texts.
+        accepted: How many of them each strategy accepts with the run's draws, by name.
+        expected: How many each accepts on average, by name.
+        distances: At each position of the window, the distance of typical acceptance from the target.
+    """
+
+    number: int
+    drafts: list[str]
+    accepted: dict[str, int]
+    expected: dict[str, float]
+    distances: list[float] = field(default_factory=list)
+
+    @property
+    def differs(self) -> bool:
+        """Whether the strategies accept different numbers of draft tokens."""
+        return len(set(self.accepted.values())) > 1
+
+
+def build_strategies(runs: Runs) -> gr.HTML:
+    """The component: a dialog that `assets/js/strategies.js` opens for the run on the stage."""
+
+    def compare(run_id: object) -> str:
+        """The comparison for a run, as HTML; empty for an unknown run."""
+        run = runs.get(run_id)
+        return markup(run.trace) if run else ""
+
+    dialog = render("strategies_dialog", title=TITLE)
+    return component("strategies", value=dialog, events=["lost"], server_functions=[compare], label=TITLE)
+
+
+def compared_steps(trace: Trace) -> list[ComparedStep]:
+    """The steps with draft tokens whose events record what the other strategies accept."""
+    own = str(trace.settings.get("verify_strategy", ""))
+    drafts: dict[int, list[Event]] = defaultdict(list)
+    steps = []
+    for event in trace:
+        if event.kind == EventKind.PROPOSED:
+            drafts[event.step or 0].append(event)
+        elif event.kind == EventKind.STEP and event.others is not None and own in NAMES:
+            window = drafts.pop(event.step or 0, [])
+            recorded = {own: event.num_accepted or 0} | event.others
+            accepted = {name: min(recorded[name], len(window)) for name in NAMES if name in recorded}
+            texts, distances = [draft.text or draft.token or "" for draft in window], list(event.typical_distances or [])
+            steps.append(ComparedStep(event.step or 0, texts, accepted, _expected(window, accepted), distances[: len(window)]))
+    return steps
+
+
+def _expected(window: Sequence[Event], accepted: Mapping[str, int]) -> dict[str, float]:
+    expected = {name: float(count) for name, count in accepted.items() if name not in DRAWING}
+    probs = [(draft.target_prob, draft.draft_prob) for draft in window]
+    ratios = [p / q for p, q in probs if p is not None and q is not None and p >= 0 and q > 0]
+    if len(ratios) == len(window):
+        expected |= {name: expected_accepted(ratios, block=name == VerifyStrategy.BLOCK_VERIFICATION) for name in DRAWING}
+    return expected
+
+
+def markup(trace: Trace) -> str:
+    """The whole comparison, as HTML."""
+    steps = compared_steps(trace)
+    if not steps:
+        return Markup("<p>{}</p>").format(_why_none(trace))
+    own = trace.settings["verify_strategy"]
+    plain = sum(event.kind == EventKind.STEP and not event.num_draft for event in trace)
+    return render(
+        "strategies",
+        names=NAMES,
+        own=own,
+        same_text=SAME_TEXT,
+        differing=sum(step.differs for step in steps),
+        steps=steps,
+        no_draws=NO_DRAWS if own == VerifyStrategy.TYPICAL_ACCEPTANCE else "",
+        heads=HEADS,
+        summary=_summary(steps, plain),
+        expected=EXPECTED,
+        shown=steps[:MOST_STEPS],
+        left=max(0, len(steps) - MOST_STEPS),
+        marks=MARKS,
+    )
+
+
+def _why_none(trace: Trace) -> str:
+    if not any(event.kind == EventKind.PROPOSED for event in trace):
+        return NO_DRAFTS
+    if trace.settings.get("verify_strategy") == VerifyStrategy.GREEDY_MATCH or trace.settings.get("temperature") == 0:
+        return GREEDY
+    return NOT_RECORDED
+
+
+def _summary(steps: Sequence[ComparedStep], plain: int) -> list[dict[str, Any]]:
+    """A row per strategy; `plain` steps had no draft tokens and give one token under each."""
+    rows = []
+    for name in NAMES:
+        drawn, known = [step for step in steps if name in step.accepted], [step for step in steps if name in step.expected]
+        if drawn or known:
+            counted = _cell(drawn, sum(step.accepted[name] for step in drawn), plain, 0)
+            expected = _cell(known, sum(step.expected[name] for step in known), plain, 0 if name not in DRAWING else 1)
+            rows.append({"name": name, "drawn": counted, "expected": expected, "output": _output(name, steps)})
+    return rows
+
+
+def _cell(steps: Sequence[ComparedStep], accepted: float, plain: int, digits: int) -> dict[str, float]:
+    """Accepted draft tokens of these steps, and tokens per target pass as in the page's tile; empty without steps."""
+    if not steps:
+        return {}
+    drafted = sum(len(step.drafts) for step in steps)
+    tokens_per_pass = 1 + accepted / (len(steps) + plain)
+    share = min(1.0, accepted / max(1, drafted))
+    return {"accepted": accepted, "drafted": drafted, "digits": digits, "share": share, "tokens_per_pass": tokens_per_pass}
+
+
+def _output(name: str, steps: Sequence[ComparedStep]) -> str:
+    judged = [distance for step in steps for distance in step.distances[: step.accepted.get(name, 0) + 1]]
+    if name != VerifyStrategy.TYPICAL_ACCEPTANCE or not judged:
+        return ABOUT[name]
+    mean = sum(judged) / len(judged)
+    return f"{ABOUT[name]}: {number(mean, 2)} from the target per position, at most {number(max(judged), 2)} (total variation)"
