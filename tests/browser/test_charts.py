@@ -21,8 +21,8 @@ from ui.charts.plot import BOARD
 from ui.labels import percent
 from ui.run.messages import HEAVY
 
-WAITING = "No round has ended yet."
-NO_DRAFTS = "Nothing was drafted in this run: plain decoding, one token a round."
+WAITING = "No step is finished yet."
+NO_DRAFTS = "Nothing was drafted in this run: plain decoding, one token per step."
 USUAL = [(4, 4), (4, 1), (4, 0), (4, 3), (2, 2)]
 
 DEGENERATE = {
@@ -134,7 +134,7 @@ def test_acceptance_shows_each_step_and_the_mean_over_drafts(chart):
     assert list(bars.y) == [1.0, 0.25, 0.0, 0.75, 1.0]
     assert list(bars.customdata[3]) == [3, 4]
     assert list(mean.y) == pytest.approx([1.0, 5 / 8, 5 / 12, 8 / 16, 10 / 18])
-    assert note(figure) == "10 of 18 drafts kept: 56%"
+    assert note(figure) == "10 of 18 draft tokens accepted: 56%"
 
 
 def test_an_outline_of_many_rounds_comes_down_where_nothing_was_drafted(chart):
@@ -295,7 +295,7 @@ def test_plain_decoding_is_called_so(show):
 
 def test_a_run_that_has_not_begun_has_no_numbers(show):
     nothing = show(run([], finished=False))
-    assert "first round drafted" in nothing.sentence
+    assert "drafting the first step" in nothing.sentence
     assert [value for value, _ in nothing.numbers] == ["–"] * 4
 
 

@@ -99,6 +99,4 @@ def test_a_drafter_that_has_guessed_nothing_is_not_called_plain_decoding(page):
     page.locator("#more button").first.click()
     page.locator("#drafter").get_by_label("Prompt lookup").check()
     run(page, "Xyzzy", max_tokens=1, seed=1)
-    expect(page.locator("#stats")).to_contain_text(
-        "A search in the text so far has guessed nothing: the target model wrote 1 token"
-    )
+    expect(page.locator("#stats")).to_contain_text("Prompt lookup proposed nothing: the target model wrote 1 token")
