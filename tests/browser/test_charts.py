@@ -205,7 +205,7 @@ def test_drafts_that_are_nearly_all_kept_are_never_advised_against(chart):
 def test_speedup_says_when_it_was_not_measured(chart):
     named = [line.name for line in chart("speedup", run(USUAL)).data if line.name]
     assert named == ["Theorem 3.8, Leviathan et al. 2023"]
-    assert "if checks cost nothing extra" in chart("speedup", run(USUAL)).layout.meta
+    assert "if verifying costs nothing extra" in chart("speedup", run(USUAL)).layout.meta
     named = [line.name for line in chart("speedup", run(USUAL), speedup=MEASURED).data if line.name]
     assert named == ["Theorem 3.8, Leviathan et al. 2023", "costs as measured here", "this run, measured"]
 
@@ -289,7 +289,7 @@ def test_without_a_measurement_the_speedup_is_a_dash_with_the_reason(show):
 
 def test_plain_decoding_is_called_so(show):
     plain = show(run([(0, 0), (0, 0)]))
-    assert "one token a pass" in plain.sentence
+    assert "one token per pass" in plain.sentence
     assert plain.numbers[0] == ("–", "nothing was drafted")
 
 

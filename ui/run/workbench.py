@@ -66,7 +66,7 @@ class Workbench:
                     self.run = gr.Button("Run", variant="primary", elem_id="run")
                     self.stop = gr.Button("Stop", elem_id="stop")
                 # Gradio shows the length of its queue here.
-                self._queue = gr.HTML(elem_id="queue", apply_default_css=False, min_height=0)
+                self._waiting = gr.HTML(elem_id="queue", apply_default_css=False, min_height=0)
                 component("sheet", value=SETTINGS, elem_id="settings")
                 with gr.Column(elem_classes="ns-settings"):
                     made |= parts.build_main(START)
@@ -102,7 +102,7 @@ class Workbench:
             "concurrency_id": DECODING,
             "concurrency_limit": self._catalog.concurrency,
             "show_progress": "minimal",
-            "show_progress_on": self._queue,
+            "show_progress_on": self._waiting,
             "api_visibility": "private",
             "postprocess": False,  # plain text needs none, and it would go through another thread
         }
