@@ -64,7 +64,7 @@ def test_a_link_runs_its_run_again_and_shows_the_same_round_and_token(page):
     expect(page.locator(NOTE)).to_contain_text("These tokens differ from the linked run's")
 
     opened(page, f"{link.split('?')[0]}?run=gone")
-    expect(page.get_by_test_id("toast-body")).to_contain_text("no longer has this run")
+    expect(page.get_by_test_id("toast-body")).to_contain_text("no longer has the link")
     expect(page.locator(NOTE)).to_be_hidden()
     assert shown_run(page) == "recorded"
 

@@ -53,7 +53,7 @@ def test_every_chart_can_be_saved_as_a_picture(page, tmp_path):
     panel = page.locator("#distributions .ns-chart")  # whose title is no link
     panel.hover()
     why = saved(page, panel.get_by_role("button", name=re.compile("^Save this chart as SVG")), tmp_path / "why.svg")
-    assert "What could have come here" in "".join(ElementTree.parse(why).getroot().itertext())
+    assert "Likely tokens here" in "".join(ElementTree.parse(why).getroot().itertext())
 
 
 def test_the_coloured_text_can_be_saved_as_a_drawing_and_as_markup(page, tmp_path):
