@@ -27,7 +27,7 @@ def test_it_opens_from_the_learn_tab_and_examines_what_is_pasted(page):
     page.wait_for_url("**room=doctor**")
 
     paste(page, samples.LLAMACPP_SERVER_TRACE)
-    page.get_by_label("Draft cost").fill("0.6B / 8B")
+    page.get_by_role("textbox", name="Draft cost").fill("0.6B / 8B")
     page.keyboard.press("Enter")
     found = diagnose(read(samples.LLAMACPP_SERVER_TRACE), estimated("0.6B", "8B"))
     expect(page.locator(f"{FOUND} h3")).to_contain_text("llama.cpp")
@@ -81,13 +81,13 @@ def test_what_cannot_be_read_is_told_and_what_was_found_before_is_gone(page):
     expect(page.locator(FOUND)).to_be_visible()
     for log, cost, words in (
         ("hello <b>there</b>", "", "none of the formats that are known"),
-        (samples.VLLM_LOG, "cheap", "“A draft forward costs” must be a number"),
-        (samples.VLLM_LOG, "0", "“A draft forward costs” must be positive"),
+        (samples.VLLM_LOG, "cheap", "“Draft cost” must be a number"),
+        (samples.VLLM_LOG, "0", "“Draft cost” must be positive"),
         ("x" * 100_001, "", "may have 100,000 characters"),
         ("n_drafted = " + "9" * 400 + "\nn_accept = 5\nn_predict = 10\n", "", "cannot be|larger than any"),
     ):
         paste(page, log)
-        page.get_by_label("Draft cost").fill(cost)
+        page.get_by_role("textbox", name="Draft cost").fill(cost)
         page.locator("#doctor [type=submit]").click()
         toast(page, words)
         expect(page.locator(FOUND)).to_be_hidden()
