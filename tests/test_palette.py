@@ -6,7 +6,7 @@ import pytest
 
 from naive_speculate.events import TOKEN_KINDS
 from naive_speculate.palette import DARK, LIGHT, PROMPT, STYLES
-from ui.experiments.heatmaps import INK, KEPT, SLOWER_FASTER
+from ui.experiments.heatmaps import ACCEPTANCE, INK, SLOWER_FASTER
 
 # Machado, Oliveira & Fernandes 2009, severity 1.0, on linear RGB.
 COLOUR_VISION = {
@@ -87,7 +87,7 @@ def test_no_kind_is_told_by_colour_alone():
     assert all(len(style.mark) == 1 for style in STYLES.values())
 
 
-@pytest.mark.parametrize("scale", [KEPT, SLOWER_FASTER])
+@pytest.mark.parametrize("scale", [ACCEPTANCE, SLOWER_FASTER])
 def test_numbers_on_a_heat_map_read_wherever_they_stand(scale):
     for (_, begin), (_, end) in pairwise(scale):
         for share in (0, 0.25, 0.5, 0.75, 1):

@@ -1,7 +1,7 @@
-"""Records every example that the page opens with: `python -m ui.record_examples`, again whenever the bundled pair changes.
+"""Records every example with which the page opens. Run `python -m ui.record_examples` whenever the bundled pair changes.
 
-All of it lands under `assets/recorded`. Each recording is a function in `RECORDINGS`: given the models and a folder, it writes
-its files there, and says meanwhile how much of it is done.
+The files are written to `assets/recorded`. Each recording is a function in `RECORDINGS` that writes its files and yields
+its progress.
 """
 
 import argparse
@@ -29,21 +29,21 @@ from ui.run.recorded import FOLDER, SPECULATIVE, START
 from ui.run.settings import Settings
 
 Recording = Callable[[Catalog, Path], Iterator[tuple[int, int]]]
-"""Writes files into the folder; yields how many runs are done, of how many."""
+"""Writes files to the folder; yields runs done and runs in total."""
 
 HEATS = 7
 TEMPERATURES = [0.0, 0.7, 1.0, 1.3]
 SEEDS = 2
 BATCH_KS = [1, 2, 4, 6, 8]
 EXPLORE_TOKENS = 64
-"""What is explored for the recorded maps."""
+"""The settings of the recorded maps."""
 
 
 def record_run(catalog: Catalog, folder: Path, settings: Settings = START, heats: int = HEATS) -> Iterator[tuple[int, int]]:
-    """The run that visitors meet first.
+    """The run that visitors see first.
 
-    A seed makes all runs alike but for their times, so the fastest of several tells best what the decoder takes. The run's end
-    carries the speedup, measured as after a visitor's run, when the machine was quietest.
+    With one seed all runs differ only in their times, so the fastest is the least disturbed. Its last event contains the
+    speedup from the quietest measurement.
     """
     traces, measured = list[Trace](), list[MeasuredSpeedup]()
     for number in range(heats):
@@ -56,7 +56,7 @@ def record_run(catalog: Catalog, folder: Path, settings: Settings = START, heats
 
 
 def record_race(catalog: Catalog, folder: Path, settings: Settings = START, heats: int = HEATS) -> Iterator[tuple[int, int]]:
-    """The race that the Race tab opens with: plain against the pair's own drafts at temperature 0, where texts are the same."""
+    """The Race tab's first race: plain decoding against the default drafter at temperature 0, where the texts are equal."""
     yield 0, 1
     *_, found = race(catalog, replace(settings, temperature=0.0), heats=heats)
     if isinstance(found, tuple):
@@ -75,14 +75,14 @@ def record_exploration(
     seeds: int = SEEDS,
     batch_ks: list[int] = BATCH_KS,
 ) -> Iterator[tuple[int, int]]:
-    """The maps that the Explore tab opens with."""
+    """The Explore tab's first maps."""
     settings = replace(settings, max_tokens=min(settings.max_tokens, EXPLORE_TOKENS))
     samples: list[Sample] = []
     batches: list[BatchSample] = []
     total = 0
-    for place in sweep(catalog, settings, prompts, seeds, ks, temperatures, threading.Event()):
-        samples, total = place.samples, place.total
-        yield place.done, total
+    for state in sweep(catalog, settings, prompts, seeds, ks, temperatures, threading.Event()):
+        samples, total = state.samples, state.total
+        yield state.done, total
     for together in sweep_batches(catalog, settings, prompts, batch_ks, sizes_for(catalog, ""), threading.Event()):
         batches = together.samples
         yield total + together.done, total + together.total
@@ -91,7 +91,7 @@ def record_exploration(
 
 
 def record_learn(catalog: Catalog, folder: Path, settings: Settings = START) -> Iterator[tuple[int, int]]:
-    """The finished pictures that the lessons open with."""
+    """The lessons' first pictures."""
     yield 0, len(LESSONS)
     for done, lesson in enumerate(LESSONS, start=1):
         record_lessons(catalog, settings, folder / LESSONS_FILE.name, [lesson])
@@ -101,17 +101,17 @@ def record_learn(catalog: Catalog, folder: Path, settings: Settings = START) -> 
 def record_opening(
     catalog: Catalog, folder: Path, settings: Settings = START, prompts: list[str] = PROMPTS, seeds: int = OPENING_SEEDS
 ) -> Iterator[tuple[int, int]]:
-    """The round that the page opens with.
+    """The step with which the page opens.
 
     Raises:
-        ValueError: If in no run a guess was kept and another one refused.
+        ValueError: If no step both accepted and rejected a draft token.
     """
     opening = None
     for done, total, best in search(catalog, settings, prompts, seeds):
         opening = best
         yield done, total
     if opening is None:
-        raise ValueError("no run has a round with a guess that was kept and one that was refused: nothing to open with")
+        raise ValueError("no step both accepted and rejected a draft token: nothing to open with")
     opening.save(folder)
 
 
@@ -125,7 +125,7 @@ RECORDINGS: dict[str, Recording] = {
 
 
 def record(catalog: Catalog, folder: Path, names: list[str]) -> None:
-    """Make these recordings, and show how far each is."""
+    """Make these recordings and show their progress."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
         with tqdm(desc=name, unit="run") as bar:
@@ -139,10 +139,10 @@ def record(catalog: Catalog, folder: Path, names: list[str]) -> None:
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m ui.record_examples", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to record: {', '.join(RECORDINGS)}; all without any")
-    parser.add_argument("--target", help="target model, a hub id, a folder or a GGUF file; the bundled pair without it")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to record: {', '.join(RECORDINGS)}; default: all")
+    parser.add_argument("--target", help="target model: a Hub id, a folder or a GGUF file; default: the bundled pair")
     parser.add_argument("--draft", help="draft model")
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="where the files go (%(default)s)")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="output folder (%(default)s)")
     args = parser.parse_args()
     if unknown := [name for name in args.names if name not in RECORDINGS]:
         parser.error(f"NAME must be one of {', '.join(RECORDINGS)}, got {unknown[0]!r}")

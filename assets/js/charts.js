@@ -1,5 +1,5 @@
-// The five charts of a run, live, finished or loaded: functions from a summary (see summary.js) to a Plotly figure. A run
-// without drafts, or stopped before its first round has ended, is a run like any other: its charts say so in a sentence.
+// The five charts of a run, live, finished or loaded: functions from a summary (see summary.js) to a Plotly figure. For a run
+// without draft tokens or finished steps, each chart is a sentence.
 
 import { follow } from "./cursor.js";
 import { count, milliseconds, percent, two } from "./format.js";
@@ -8,10 +8,10 @@ import { plot } from "./plot.js";
 import { tokensPerPass } from "./summary.js";
 import { checkOf, gain, windows } from "./theory.js";
 
-const WAITING = "No round has ended yet.";
-const NO_DRAFTS = "Nothing was drafted in this run: plain decoding, one token a round.";
-const NO_TIMES = "This run's rounds carry no times.";
-const MANY = 64; // rounds: from there on those of a chart are one outline, for a browser takes its time over every bar
+const WAITING = "No step is finished yet.";
+const NO_DRAFTS = "Nothing was drafted in this run: plain decoding, one token per step.";
+const NO_TIMES = "This run has no recorded times.";
+const MANY = 64; // steps: more are drawn as one outline, because browsers are slow with many bars
 const SHARES = { range: [0, 1.08], tickformat: ".0%", tickvals: [0, 0.25, 0.5, 0.75, 1] };
 export const [ACCEPTED, REJECTED, RESAMPLED, DRAFT, TARGET, INK, MUTED, PAGE] =
   ["accepted", "rejected", "resampled", "proposed", "bonus", "ink", "muted", "page"].map((name) => `var(--ns-${name})`);
@@ -22,7 +22,7 @@ export function mount({ element }) {
   });
 }
 
-// The charts that follow a run are drawn again and again: with margins to measure first, Plotly would draw each of them twice.
+// These charts are redrawn often. With automatic margins, Plotly would draw each of them twice.
 const FIXED = { l: 52, r: 12, t: 30, b: 42 };
 
 function following(takeaway, xaxis, yaxis, data, layout) {
@@ -30,7 +30,7 @@ function following(takeaway, xaxis, yaxis, data, layout) {
   return figure(takeaway, still(xaxis), still(yaxis), data, { margin: FIXED, ...layout });
 }
 
-// A bar a round, or their outline.
+// A bar per step, or their outline.
 function perRound(rounds, trace, { color, opacity = 1, shape = "", stacked = false }) {
   const pattern = { shape, size: 5, solidity: 0.35 };
   if (rounds <= MANY) return { ...trace, type: "bar", marker: { color, opacity, line: { width: 0 }, pattern } };
@@ -55,44 +55,44 @@ export function note(text) {
 const sum = (values) => values.reduce((total, value) => total + value, 0);
 const upTo = (most) => Array.from({ length: most + 1 }, (_, n) => n);
 
-// Share of the drafts that each round kept, and its mean over all drafts so far.
+// Acceptance rate of each step, and the mean so far.
 export function acceptance({ rounds, sums }) {
   if (!sums.drafted) return note(rounds.length ? NO_DRAFTS : WAITING);
   const all = rounds.map((round, n) => ({ ...round, number: n + 1 }));
   const judged = all.filter(({ drafted }) => drafted);
-  const shown = rounds.length > MANY ? all : judged; // where nothing was drafted an outline must come down
+  const shown = rounds.length > MANY ? all : judged; // an outline must drop to 0 at steps without draft tokens
   const none = judged.filter(({ accepted }) => !accepted);
   const x = judged.map(({ number }) => number);
   const shares = {
     x: shown.map(({ number }) => number), y: shown.map((round) => round.drafted && round.accepted / round.drafted),
     customdata: shown.map((round) => [round.accepted, round.drafted]),
   };
-  let [kept, drafted] = [0, 0];
-  const mean = judged.map((round) => (kept += round.accepted) / (drafted += round.drafted));
+  let [accepted, drafted] = [0, 0];
+  const mean = judged.map((round) => (accepted += round.accepted) / (drafted += round.drafted));
   return following(
-    `${kept.toLocaleString("en")} of ${count(drafted, "draft")} kept: ${percent(kept / drafted)}`,
-    { title: { text: "round" }, range: [0.4, roundsShown(rounds.length) + 0.6] },
+    `${accepted.toLocaleString("en")} of ${count(drafted, "draft token")} accepted: ${percent(accepted / drafted)}`,
+    { title: { text: "step" }, range: [0.4, roundsShown(rounds.length) + 0.6] },
     { range: [0, 1.02], tickformat: ".0%" },
     [
       perRound(rounds.length, {
-        name: "this round", ...shares, hovertemplate: "round %{x}: %{customdata[0]} of %{customdata[1]} kept<extra></extra>",
+        name: "this step", ...shares, hovertemplate: "step %{x}: %{customdata[0]} of %{customdata[1]} accepted<extra></extra>",
       }, { color: ACCEPTED, opacity: 0.45 }),
-      line("mean so far", x, mean, INK, "solid", { text: mean.map(percent), hovertemplate: "up to round %{x}: %{text}<extra></extra>" }),
+      line("mean so far", x, mean, INK, "solid", { text: mean.map(percent), hovertemplate: "up to step %{x}: %{text}<extra></extra>" }),
       rounds.length > MANY
         ? perRound(rounds.length, {
           showlegend: false, x: shares.x, y: shown.map(({ drafted, accepted }) => drafted && !accepted ? 0.025 : 0), hoverinfo: "skip",
         }, { color: REJECTED })
         : {
           type: "scatter", mode: "markers", showlegend: false, x: none.map(({ number }) => number), y: none.map(() => 0.025),
-          hovertemplate: "round %{x}: none kept<extra></extra>",
+          hovertemplate: "step %{x}: none accepted<extra></extra>",
           marker: { color: REJECTED, symbol: "x-thin-open", size: rounds.length <= 50 ? 6 : 3, line: { width: 1.5 } },
         },
     ],
   );
 }
 
-// Share kept at each place of the draft window: conditional, of the drafts that were still in the running there, and
-// unconditional, of all windows. Both are metrics of naive_speculate/events/metrics.py.
+// Acceptance at each position of the window: conditional (of the steps that reached it) and unconditional (of all windows).
+// Both are metrics of naive_speculate/events/metrics.py.
 export function positions({ rounds, sums, started }) {
   if (!sums.drafted) return note(rounds.length ? NO_DRAFTS : WAITING);
   const places = Math.max(...rounds.map(({ drafted }) => drafted));
@@ -109,18 +109,18 @@ export function positions({ rounds, sums, started }) {
   const said = luck?.sentence ?? `Accepted when reached: α = ${two(alpha)} over all positions`;
   return following(
     `${said}. Position ${x[x.length - 1]} is accepted in ${last[3]} of all windows`,
-    { title: { text: "place in the draft" }, range: [0.4, places + 0.6], dtick: 1 + Math.floor((places - 1) / 10) },
+    { title: { text: "position in the window" }, range: [0.4, places + 0.6], dtick: 1 + Math.floor((places - 1) / 10) },
     SHARES,
     [
       {
         type: "bar", name: "when reached", x, y: shares.map(([kept, all]) => kept / all), customdata: shares,
         texttemplate: places <= 10 ? "%{customdata[0]}/%{customdata[1]}" : undefined, insidetextanchor: "start", textangle: 0,
-        hovertemplate: "place %{x}, when reached (conditional): %{customdata[0]} of %{customdata[1]} kept, %{customdata[2]}<extra></extra>",
+        hovertemplate: "position %{x}, when reached (conditional): %{customdata[0]} of %{customdata[1]} accepted, %{customdata[2]}<extra></extra>",
         marker: { color: ACCEPTED }, insidetextfont: { color: PAGE },
       },
       line("of all windows (as vLLM counts)", x, shares.map(([kept]) => kept / windows), RESAMPLED, "dot", {
         mode: "lines+markers", marker: { symbol: "diamond", size: 8 }, customdata: shares,
-        hovertemplate: `place %{x}, of all ${windows} windows (unconditional, vLLM's figure): %{customdata[0]} kept, %{customdata[3]}<extra></extra>`,
+        hovertemplate: `position %{x}, of all ${windows} windows (unconditional, as vLLM): %{customdata[0]} accepted, %{customdata[3]}<extra></extra>`,
       }),
       line("all together, α", [0.5, places + 0.5], [alpha, alpha], INK, "dash", { hovertemplate: "α = %{y:.3f}<extra></extra>", showlegend: !luck }),
       ...(luck ? [exactly(luckByPlace(rounds), luck.whole)] : []),
@@ -128,18 +128,18 @@ export function positions({ rounds, sums, started }) {
   );
 }
 
-// The exact α of the drafts at each place, and how far from it the kept share strays by luck alone: one standard deviation.
+// The exact α at each position, with one standard deviation of the observed rate.
 function exactly(places, whole) {
   const spread = { type: "data", array: places.map(({ deviation }) => deviation), color: INK, thickness: 1.5, width: 5 };
   return {
     type: "scatter", mode: "markers", name: whole ? "α, judged one by one" : "exact α ± luck", x: places.map(({ place }) => place), y: places.map(({ alpha }) => alpha),
     error_y: whole ? undefined : spread, customdata: places.map(({ alpha, deviation, count: all }) => [alpha.toFixed(3), deviation.toFixed(3), all]),
-    hovertemplate: `place %{x}, exact α of the %{customdata[2]} drafts: %{customdata[0]}${whole ? "" : " ± %{customdata[1]}"}<extra></extra>`,
+    hovertemplate: `position %{x}, exact α of the %{customdata[2]} draft tokens: %{customdata[0]}${whole ? "" : " ± %{customdata[1]}"}<extra></extra>`,
     marker: { color: PAGE, size: 8, symbol: "circle", line: { color: INK, width: 2 } },
   };
 }
 
-// How many drafts a round kept: share of the rounds with none, one, two …
+// Accepted draft tokens per step: the share of steps with none, one, two …
 export function lengths({ rounds, sums }) {
   if (!sums.drafted) return note(rounds.length ? NO_DRAFTS : WAITING);
   const x = upTo(Math.max(...rounds.map(({ drafted }) => drafted)));
@@ -147,33 +147,33 @@ export function lengths({ rounds, sums }) {
   const longest = x.length - 1;
   return following(
     `${tokensPerPass({ sums, rounds }).toFixed(2)} tokens per target pass: the accepted draft tokens and one more`,
-    { title: { text: "drafts kept in a round" }, range: [-0.6, longest + 0.6], dtick: 1 + Math.floor(longest / 11) },
-    { ...SHARES, title: { text: "share of the rounds" } },
+    { title: { text: "accepted draft tokens in a step" }, range: [-0.6, longest + 0.6], dtick: 1 + Math.floor(longest / 11) },
+    { ...SHARES, title: { text: "share of the steps" } },
     [{
       type: "bar", x, y: amounts.map((amount) => amount / rounds.length), customdata: amounts,
       hovertext: amounts.map((amount) => percent(amount / rounds.length)),
       texttemplate: longest <= 10 ? "%{customdata}" : undefined, textposition: "outside", cliponaxis: false, showlegend: false,
-      hovertemplate: "%{x} kept: %{customdata} rounds, %{hovertext}<extra></extra>",
+      hovertemplate: "%{x} accepted: %{customdata} steps, %{hovertext}<extra></extra>",
       marker: { color: x.map((length) => length ? ACCEPTED : REJECTED) },
     }],
   );
 }
 
-// Time of each round: drafting, verifying, and the rest.
+// Time of each step: drafting, verifying, and the rest.
 export function timing({ rounds, sums }) {
   if (!rounds.length) return note(WAITING);
   if (!sums.seconds) return note(NO_TIMES);
   const bars = (name, color, shape, seconds) => perRound(rounds.length, {
     name, x: rounds.map((_, n) => n + 1), y: rounds.map((round) => 1000 * seconds(round)),
-    hovertemplate: `round %{x}, ${name}: %{y:.2f} ms<extra></extra>`,
+    hovertemplate: `step %{x}, ${name}: %{y:.2f} ms<extra></extra>`,
   }, { color, shape, stacked: true });
   const share = sums.drafted ? `${percent(sums.draft / sums.seconds)} of it drafting` : "and nothing spent on drafts";
-  // One slow round, such as a machine's first, runs out of the axis rather than squash all others.
+  // One slow step, such as the first, exceeds the axis instead of flattening all others.
   const times = rounds.map(({ seconds }) => seconds).sort((a, b) => a - b);
   const [usual, longest] = [times[Math.floor((times.length - 1) * 0.95)], times[times.length - 1]];
   return following(
-    `${milliseconds(sums.seconds / rounds.length)} a round, ${share}`,
-    { title: { text: "round" }, range: [0.4, roundsShown(rounds.length) + 0.6] },
+    `${milliseconds(sums.seconds / rounds.length)} per step, ${share}`,
+    { title: { text: "step" }, range: [0.4, roundsShown(rounds.length) + 0.6] },
     { title: { text: "ms" }, range: [0, niceCeiling(1000 * (longest <= 3 * usual ? longest : 1.25 * usual))] },
     [
       bars("draft", DRAFT, "/", ({ draft }) => draft),
@@ -184,13 +184,12 @@ export function timing({ rounds, sums }) {
   );
 }
 
-// Speedup against the number of drafts k: Theorem 3.8 of Leviathan et al. 2023 (arXiv 2211.17192) and this run.
+// Speedup against k: Theorem 3.8 of Leviathan et al. 2023 (arXiv 2211.17192) and this run.
 //
-// The theorem needs two numbers: α, how often a draft is kept, which the run itself tells (exactly, where its events do), and c, what a drafted token costs in
-// target passes. It takes the check of k tokens to cost what one token costs, which is nearly so on a GPU and much less so on a
-// CPU. Once the run has been decoded plain too (see stage.js), c, the check's cost and the run's own point are those measured
-// then; until then c is estimated and there is no more than the theorem. Both curves take acceptances as independent; the run's
-// own point does not, which is why it need not lie on either.
+// The theorem needs α, from the run's events, and c, the cost of a draft token in target passes. It assumes that verifying k tokens
+// costs as much as one token: nearly true on a GPU, less so on a CPU. After the measurement (see stage.js), c, the cost of verifying
+// and the run's own point are measured; before that, c is estimated. Both curves assume independent acceptances; the run's own point
+// does not, so it need not lie on either.
 export function speedup({ rounds, sums, started, speedup: found }) {
   const luck = luckOf({ sums, started });
   const exact = luck && !luck.whole ? luck.alpha : null;
@@ -200,14 +199,14 @@ export function speedup({ rounds, sums, started, speedup: found }) {
   const ks = windows(drafts);
   const theorem = ks.map((k) => gain(alpha, k, draftCost, 1));
   const curves = [curve("Theorem 3.8, Leviathan et al. 2023", ks, theorem, TARGET, found ? "dash" : "solid")];
-  // As measured for as many drafts as the run had, and on a straight line else.
+  // Measured for the run's own k, linear in between.
   const here = found ? ks.map((k) => gain(alpha, k, draftCost, checkOf(k, verifyCost, drafts))) : theorem;
   if (found) curves.push(curve("costs as measured here", ks, here, ACCEPTED, "solid"), ownPoint(drafts, found));
   const best = Math.max(...here);
-  const words = `${exact === null ? "Observed" : "Exact"} α = ${two(alpha)}; cost of a draft: c = ${draftCost.toFixed(2)}. Best would be k = ${here.indexOf(best)}: ${best.toFixed(2)}×`;
+  const words = `${exact === null ? "Observed" : "Exact"} α = ${two(alpha)}; draft cost c = ${draftCost.toFixed(2)}. Best would be k = ${here.indexOf(best)}: ${best.toFixed(2)}×`;
   return following(
-    found ? words : `${words}, if checks cost nothing extra`,
-    { title: { text: "drafts a round, k" }, range: [-0.4, ks.length - 0.6], dtick: 2 },
+    found ? words : `${words}, if verifying costs nothing extra`,
+    { title: { text: "draft tokens per step, k" }, range: [-0.4, ks.length - 0.6], dtick: 2 },
     { range: [0, Math.max(2, Math.ceil(1.05 * Math.max(...theorem, best, found?.high ?? 0)))], ticksuffix: "×" },
     [...curves, line("", [0, ks.length - 1], [1, 1], MUTED, "dot", { showlegend: false, hoverinfo: "skip" })],
   );
@@ -229,8 +228,8 @@ function curve(name, x, y, color, dash) {
   });
 }
 
-// The numbers that the theorem needs, in units of a target pass over one token; where that was not measured, a verification
-// stands for it. Null where the run has no drafts, no verdicts or no times.
+// The theorem's numbers, in target passes over one token; without a measurement, a verification pass stands for that. Null if the
+// run has no draft tokens, verdicts or times.
 function costsOf(drafting, found, exact) {
   const total = (name) => sum(drafting.map((round) => round[name]));
   const drafts = total("drafted") / drafting.length;
@@ -239,13 +238,13 @@ function costsOf(drafting, found, exact) {
   if (!total("judged") || !Number.isFinite(draftCost)) return null;
   return {
     alpha: exact ?? total("accepted") / total("judged"),
-    draftCost: Math.max(1e-6, draftCost), // theory wants it positive
+    draftCost: Math.max(1e-6, draftCost), // must be positive
     verifyCost: Math.max(1e-6, found?.verify_cost ?? 1),
     drafts: found?.num_draft_tokens || drafts,
   };
 }
 
-// Axes grow seldom while a run goes on: to powers of two, and to 1, 2 or 5 times a power of ten.
+// Axes rarely change during a run: they grow to powers of two, and to 1, 2 or 5 times a power of ten.
 export const roundsShown = (amount) => Math.max(16, 2 ** Math.ceil(Math.log2(Math.max(1, amount))));
 
 export function niceCeiling(value) {

@@ -1,24 +1,24 @@
-// The connection to the server: when it breaks, the page says so and waits, instead of Gradio, which would ask again every two
-// seconds, complain each time, and at last load the page anew, without its run and settings.
+// The connection to the server: when it breaks, the page says so and waits. Gradio would ask every two seconds, show an error each
+// time, and finally reload the page without its run and settings (see ui/gradio_gaps.py).
 //
-// Gradio's calls go through `fetch`. A stream of results that breaks is ended here in good order; what was being waited for has
-// failed then. The run on the stage has not: the server goes on with it, and the stage asks for the rest (see stage.js).
+// Gradio's calls use `fetch`. A broken stream of results is ended properly here, so its call fails. The run on the stage continues on
+// the server, and the stage requests the rest (see stage.js).
 
 import { button, hold, make } from "./dom.js";
 
-const SOONEST_MS = 2000, LATEST_MS = 30000; // between questions to a server that does not answer; each takes twice as long
+const SOONEST_MS = 2000, LATEST_MS = 30000; // between requests to a silent server; the interval doubles each time
 const LATER_MS = 50;
-const OFFLINE = "You are offline. What is here stays; the page goes on when the connection is back.";
-const SILENT = "The server does not answer. What is here stays; it is asked again from time to time.";
+const OFFLINE = "You are offline. The page keeps its content and continues when the connection is back.";
+const SILENT = "The server does not answer. The page keeps its content and tries again from time to time.";
 const CUT = { msg: "process_completed", success: false, output: { error: "The connection was lost.", visible: false } };
-const OLDER = "This page is older than the server, which has no more for it.";
-const CALL = /\/gradio_api\/(queue\/join|run\/)/; // what an event of the page calls
-const SERVER = /\/gradio_api\/component_server/; // a function of the server; without an answer it gives `undefined`
+const OLDER = "The server has a newer version of this page.";
+const CALL = /\/gradio_api\/(queue\/join|run\/)/; // calls of the page's events
+const SERVER = /\/gradio_api\/component_server/; // calls of server functions; without an answer they return `undefined`
 const FAILED = JSON.stringify({ error: "The server cannot be reached." });
 
 const ask = window.fetch.bind(window);
 const waiting = new Set(); // called once when the connection is back
-const losses = new Set();  // called whenever it is found to be gone
+const losses = new Set();  // called whenever it is lost
 let box = null, status, offer;
 let gone = false;
 let wait = SOONEST_MS;
@@ -26,7 +26,7 @@ let timer = 0;
 let leaving = false;
 
 export function mount() {
-  if (box || !window.gradio_config) return; // a run in a file of its own has no server
+  if (box || !window.gradio_config) return; // a run saved as a file has no server
   box = hold("div", "ns-connection", status = make("span"), offer = make("span"));
   box.setAttribute("role", "status");
   document.body.append(box);
@@ -37,10 +37,10 @@ export function mount() {
   window.addEventListener("pageshow", () => { leaving = false; });
 }
 
-// Whether the server is known to be out of reach.
+// Whether the server is known to be unreachable.
 export const isLost = () => box !== null && (gone || navigator.onLine === false);
 
-// Calls once when the connection is back, now that it is gone.
+// The connection is lost: call this once when it is back.
 export function whenBack(act) {
   waiting.add(act);
   lost();
@@ -50,20 +50,20 @@ export function whenLost(act) {
   losses.add(act);
 }
 
-// A file of the page could not be loaded: calls once when the connection is back, unless it is there and the file is not.
+// A file could not be loaded: call this when the connection is back, or report a missing file.
 export async function missed(file, act) {
   const answer = await ask(file, { method: "HEAD", cache: "no-store" }).catch(() => null);
-  if (answer?.status === 404) say(OLDER, "Load it anew", () => location.reload()); else whenBack(act);
+  if (answer?.status === 404) say(OLDER, "Reload", () => location.reload()); else whenBack(act);
 }
 
-// Says something with a button to do something about it; the state of the connection, which stands beside it, does not take it away.
+// Shows a message with a button. It stays when the state of the connection changes.
 export function say(text, name, act) {
   if (!box) return;
   offer.replaceChildren(text);
   if (name) offer.append(button("", name, () => { say(""); act(); }));
 }
 
-// What the server answers; undefined where there is no connection.
+// The server's answer; undefined without a connection.
 export async function answerTo(ask) {
   try {
     return await ask();
@@ -77,7 +77,7 @@ function lost() {
   gone = true;
   status.textContent = navigator.onLine === false ? OFFLINE : SILENT;
   for (const act of losses) act();
-  if (navigator.onLine !== false) timer ||= setTimeout(tryAgain, wait); // else the browser tells when that is over
+  if (navigator.onLine !== false) timer ||= setTimeout(tryAgain, wait); // otherwise the browser reports when it is back
 }
 
 async function tryAgain() {
@@ -99,7 +99,7 @@ async function tryAgain() {
 async function fetchOrWait(input, init) {
   const url = input instanceof Request ? input.url : String(input);
   if (url.includes("/gradio_api/queue/data")) return results(input, init);
-  if (url.endsWith("/gradio_api/app_id")) return new Promise(() => {}); // Gradio would load the page anew after it
+  if (url.endsWith("/gradio_api/app_id")) return new Promise(() => {}); // Gradio would reload the page after it
   try {
     return await ask(input, leaving ? { ...init, keepalive: true } : init);
   } catch (error) {
@@ -109,21 +109,21 @@ async function fetchOrWait(input, init) {
   }
 }
 
-// A stream of results, with a good end where it breaks.
+// A stream of results that ends properly if it breaks.
 async function results(input, init) {
   const signal = input.signal ?? init?.signal;
   let answer, reader;
   const cut = (controller) => {
     if (signal?.aborted) return controller.close();
     lost();
-    setTimeout(() => { // after what came before it, which Gradio takes up one turn later
+    setTimeout(() => { // after earlier messages, which Gradio handles one turn later
       for (const message of [CUT, { msg: "close_stream" }]) controller.enqueue(new TextEncoder().encode(`data: ${JSON.stringify(message)}\n\n`));
       controller.close();
     }, LATER_MS);
   };
   try {
     answer = await ask(input, init);
-    if (!answer.ok) throw new Error("the server knows nothing of it"); // another server, perhaps
+    if (!answer.ok) throw new Error("unknown to the server"); // perhaps another server
     reader = answer.body.getReader();
   } catch {
     return new Response(new ReadableStream({ start: cut }));

@@ -5,7 +5,7 @@ import { finder } from "./dom.js";
 import { nameOf } from "./verdict_words.js";
 import { download } from "./downloads.js";
 
-const MAX_TRACE_BYTES = 32 * 1024 * 1024; // as ui/host/limits.py has it
+const MAX_TRACE_BYTES = 32 * 1024 * 1024; // as in ui/host/limits.py
 
 export class Controls {
   constructor({ element, trigger, server }, player, wake) {
@@ -58,7 +58,7 @@ export class Controls {
     this.counts.set(kind, (this.counts.get(kind) || 0) + change);
   }
 
-  // Kinds are called by what they are in this run.
+  // Names of kinds that depend on the run.
   name(settings) {
     const plain = settings.num_draft_tokens === 0;
     for (const [kind, index] of [["resampled", 1], ["bonus", plain ? 0 : 1]]) {
@@ -81,7 +81,7 @@ export class Controls {
     }
     const at = player.round(player.cursor);
     const last = player.cursor > 0 ? player.events[player.cursor - 1] : undefined;
-    const text = `round ${at} of ${player.ends.length} · ${((last && last.time) || 0).toFixed(2)} s`;
+    const text = `step ${at} of ${player.ends.length} · ${((last && last.time) || 0).toFixed(2)} s`;
     this.root.dataset.cursor = player.cursor;
     if (this.clock.textContent !== text) {
       this.clock.textContent = text;

@@ -1,4 +1,4 @@
-// Where in its run the stage stands, told to those parts of the page that follow: a summary (see summary.js).
+// Sends the stage's current summary (see summary.js) to the parts of the page that follow it.
 
 const followers = [];
 let last = null;

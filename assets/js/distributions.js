@@ -1,12 +1,12 @@
-// The inspector's chart: the most probable tokens of draft, target and residual, as a table whose cells are bars. It changes with
-// every token that is looked at, and Plotly would keep the page waiting for longer than a visitor does not notice.
+// The inspector's chart: the most probable tokens of draft, target and residual, as a table with bars. It changes with every
+// inspected token, for which Plotly is too slow.
 
 import { hold, make } from "./dom.js";
 import { number } from "./format.js";
 import { offerPicture, tablePicture } from "./downloads.js";
 import { Tip } from "./tip.js";
 
-const OTHERS = "all others"; // what the tokens with a row of their own leave of each distribution
+const OTHERS = "all others"; // the rest of each distribution
 const TICKS = ["0", "0.25", "0.5", "0.75", "1"];
 
 export class Distributions {
@@ -24,16 +24,16 @@ export class Distributions {
     }
   }
 
-  // A run in a file of its own has none.
-  show(told) {
-    this.place.hidden = !told;
-    if (!told) return;
-    this.told = told;
-    this.rows = told.rest.length ? [...told.tokens, { text: OTHERS, name: `${OTHERS}, together`, probs: told.rest }] : told.tokens;
+  // A run saved as a file has none.
+  show(shown) {
+    this.place.hidden = !shown;
+    if (!shown) return;
+    this.shown = shown;
+    this.rows = shown.rest.length ? [...shown.tokens, { text: OTHERS, name: `${OTHERS}, together`, probs: shown.rest }] : shown.tokens;
     this.tip.hide();
-    this.takeaway.textContent = told.takeaway;
-    this.table.hidden = this.table.nextElementSibling.hidden = !told.tokens.length;
-    const heads = told.series.map((series) => part("th", "columnheader", bar(series), series));
+    this.takeaway.textContent = shown.takeaway;
+    this.table.hidden = this.table.nextElementSibling.hidden = !shown.tokens.length;
+    const heads = shown.series.map((series) => part("th", "columnheader", bar(series), series));
     for (const head of heads) head.className = "ns-odds-key";
     const foot = part("tfoot", "rowgroup", row(hold("td", "", ...TICKS.map((tick) => make("span", "", tick)))));
     foot.setAttribute("aria-hidden", "true");
@@ -44,24 +44,24 @@ export class Distributions {
   }
 
   token({ text, chosen, probs }) {
-    return row(part("th", "rowheader", make(chosen ? "b" : probs === this.told.rest ? "em" : "span", "", `${chosen ? "▸ " : ""}${text}`)), ...probs.map((prob, n) => {
-      if (prob !== null) return part("td", "cell", bar(this.told.series[n], prob), make("span", "", briefly(prob)));
+    return row(part("th", "rowheader", make(chosen ? "b" : probs === this.shown.rest ? "em" : "span", "", `${chosen ? "▸ " : ""}${text}`)), ...probs.map((prob, n) => {
+      if (prob !== null) return part("td", "cell", bar(this.shown.series[n], prob), make("span", "", briefly(prob)));
       const none = make("span", "ns-odds-none", "–");
       none.setAttribute("aria-hidden", "true");
       return part("td", "cell", none, make("span", "ns-said", "not recorded"));
     }));
   }
 
-  // Every digit there is, of the token that is pointed at.
+  // All digits of the token under the pointer.
   point(pointed) {
     if (!pointed) return;
     const { name, probs } = this.rows[[...this.table.tBodies[0].rows].indexOf(pointed)];
-    const told = probs.map((prob, n) => [this.told.series[n], prob === null ? "not recorded" : prob.toFixed(6)]);
-    this.tip.tell(pointed, [[probs === this.told.rest ? name : `“${name}”`, ""], ...told]);
+    const lines = probs.map((prob, n) => [this.shown.series[n], prob === null ? "not recorded" : prob.toFixed(6)]);
+    this.tip.show(pointed, [[probs === this.shown.rest ? name : `“${name}”`, ""], ...lines]);
   }
 }
 
-// With a role of its own: what is laid out otherwise than as a table may not count as one.
+// With an explicit role: a table with another layout loses its own.
 function part(tag, role, ...children) {
   const made = hold(tag, "", ...children);
   made.setAttribute("role", role);
@@ -70,7 +70,7 @@ function part(tag, role, ...children) {
 
 const row = (...cells) => part("tr", "row", ...cells);
 
-// Without a probability a sample of it, for the legend.
+// Without a probability: a sample for the legend.
 function bar(series, prob) {
   const made = make("i", "ns-odds-bar");
   made.dataset.series = series;

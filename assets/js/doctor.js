@@ -1,4 +1,4 @@
-// The doctor: what an engine says of itself goes to the server as it was pasted, and comes back as words and charts.
+// The doctor: sends a pasted log to the server, and shows the words and charts in the answer.
 
 import { copyBy } from "./plain_text.js";
 import { plot } from "./plot.js";
@@ -31,8 +31,8 @@ export function mount(component) {
   watch("value", () => {
     if (!props.value) return;
     const { words, report, charts } = JSON.parse(props.value);
-    question.end(words ? "Examined; what follows is below." : "");
-    found.hidden = !words; // what is below belongs to what is pasted, or is not there
+    question.end(words ? "Done: see the results below." : "");
+    found.hidden = !words; // old results do not belong to a new log
     if (!words) return;
     found.querySelector(".ns-findings-words").innerHTML = words; // escaped on the server
     form.querySelector("pre").textContent = report;

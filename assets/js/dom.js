@@ -1,4 +1,4 @@
-// Text from a prompt or a model enters the page through this function only, as text, never as markup.
+// Text from a prompt or a model enters the page only through this function: as text, never as markup.
 export function make(tag, className, text) {
   const node = document.createElement(tag);
   if (className) node.className = className;
@@ -6,7 +6,7 @@ export function make(tag, className, text) {
   return node;
 }
 
-// The same with other nodes, or texts, in it.
+// An element that contains other nodes or texts.
 export function hold(tag, className, ...children) {
   const node = make(tag, className);
   node.append(...children);
@@ -29,7 +29,7 @@ export function svg(tag, attributes, ...children) {
 
 export const finder = (root) => (selector) => root.querySelector(selector);
 
-// What is done with the browser's storage; null where that is forbidden.
+// Uses the browser's storage; null if that is forbidden.
 export function storage(use) {
   try {
     return use();
@@ -38,7 +38,7 @@ export function storage(use) {
   }
 }
 
-// Changes the query in the page's address.
+// Changes the query of the page's address.
 export function readdress(change) {
   const query = new URLSearchParams(location.search);
   const before = String(query);
@@ -46,7 +46,7 @@ export function readdress(change) {
   if (String(query) !== before) history.replaceState(history.state, "", location.pathname + (query.size ? `?${query}` : "") + location.hash);
 }
 
-// A box that shows its end while it grows, until the reader scrolls away from there.
+// A box that follows its end while it grows, until the reader scrolls away.
 export class Scroll {
   constructor(box) {
     this.box = box;

@@ -1,12 +1,12 @@
-// Pictures and data to take away: charts as PNG and SVG, the coloured text as SVG, and what the server makes files of.
+// Downloads: charts as PNG and SVG, the coloured text as SVG, and files from the server.
 
 import { button, hold, svg } from "./dom.js";
 
-const WIDTH = 720; // at least, for a picture's legend to stand in one row
+const WIDTH = 720; // minimum, for a picture's legend in one row
 const NAME = "naive-speculate";
-const SHARP = 2;   // pixels of a picture for one of the page
-const MARGIN = 16; // around what the page has no ground for
-const UNDRAWN = ".ns-said, .ns-pictures"; // words for who hears them, and buttons
+const SHARP = 2;   // pixels of a picture per pixel of the page
+const MARGIN = 16; // around a table
+const UNDRAWN = ".ns-said, .ns-pictures"; // text for screen readers, and buttons
 const HATCHES = { draft: "M2.5 0V5", residual: "M2.5 0V5M0 2.5H5" };
 const DASHES = { dotted: "1.5 2.5", dashed: "5 3", solid: "" };
 
@@ -35,20 +35,20 @@ export function offerFiles(stage) {
   document.addEventListener("click", (event) => { if (!menu.contains(event.target)) menu.open = false; });
 }
 
-// What the server makes of the run; nothing where it does not answer, which the page says by itself.
+// A file of the run from the server; nothing if it does not answer, which the page reports.
 async function save(stage, name, type, ...what) {
   const text = await stage.server.file([stage.run.id, ...what]);
   if (text) download(name, text, type); else if (text !== undefined) stage.trigger("lost", {});
 }
 
-// The round of the token that the inspector shows, as far as playback has come, as a drawing for a slide.
+// The inspected token's step as a drawing for a slide, as far as playback has come.
 export function drawRound(stage) {
   const { events, cursor } = stage.player;
   const round = stage.looked ? events[stage.looked.born].step : Math.max(0, stage.player.round(cursor) - 1);
   save(stage, `${NAME}-round-${round + 1}.svg`, "image/svg+xml", "round", round, cursor);
 }
 
-// Buttons below a chart that save it with its title and on the page's ground, as what `picture` makes of a format: a blob.
+// Buttons below a chart that save it with its title and background; `picture` makes a blob of a format.
 export function offerPicture(place, picture) {
   const offers = ["png", "svg"].map((format) => {
     const offer = button("", format.toUpperCase(), async () => {
@@ -62,10 +62,10 @@ export function offerPicture(place, picture) {
   place.after(hold("div", "ns-pictures", ...offers));
 }
 
-// Of a chart that Plotly has drawn.
+// The picture of a Plotly chart.
 export async function chartPicture(plotly, place, format) {
   const { data, layout } = place;
-  const caption = place.previousElementSibling; // the title, and what the chart says
+  const caption = place.previousElementSibling; // title and takeaway
   const [name, takeaway] = [caption.firstChild.textContent, caption.lastElementChild.textContent];
   const said = takeaway.replace(/(.{80,100}) /g, "$1\n").split("\n");
   const headline = 44 + 18 * said.length;
@@ -81,7 +81,7 @@ export async function chartPicture(plotly, place, format) {
   return blobOf(await plotly.toImage(picture, { format, width, height, scale: format === "png" ? SHARP : 1 }), format);
 }
 
-// A data URL's content; the page's policy may forbid to fetch one.
+// A data URL's content; the page's policy may forbid fetching it.
 function blobOf(address, format) {
   const [head, body] = [address.slice(0, address.indexOf(",")), address.slice(address.indexOf(",") + 1)];
   if (format === "svg") return new Blob([decodeURIComponent(body)], { type: "image/svg+xml" });
@@ -90,14 +90,13 @@ function blobOf(address, format) {
 
 const color = (name) => getComputedStyle(document.body).getPropertyValue(name).trim();
 
-// An empty drawing on the page's ground.
+// An empty drawing with the page's background.
 function ground(width, height) {
   const looks = { viewBox: `0 0 ${width} ${height}`, width, height, "font-family": "system-ui, sans-serif" };
   return svg("svg", looks, svg("rect", { width, height, fill: color("--ns-page") }));
 }
 
-// The coloured text as it stands on the page, also what is scrolled away: a ground, a text and its lines for each piece of a
-// token that lies on one line.
+// The coloured text of the page, including the scrolled part: background, text and lines for each piece of a token on one line.
 export function asSvg(box) {
   const frame = box.getBoundingClientRect();
   const [dx, dy] = [frame.left + box.clientLeft - box.scrollLeft, frame.top + box.clientTop - box.scrollTop];
@@ -111,7 +110,7 @@ export function asSvg(box) {
   return new XMLSerializer().serializeToString(picture);
 }
 
-// A chart that is a table (see distributions.js), as it stands on the page: its words, and a rectangle for each bar.
+// A table chart (see distributions.js) as on the page: its text, and a rectangle per bar.
 export async function tablePicture(figure, format) {
   const frame = figure.getBoundingClientRect();
   const { bottom } = figure.querySelector("table").getBoundingClientRect();
@@ -134,7 +133,7 @@ export async function tablePicture(figure, format) {
   return format === "svg" ? new Blob([drawing], { type: "image/svg+xml" }) : pixels(drawing, width, height);
 }
 
-// A bar in its colour, with the lines across it that tell it from the others.
+// A bar in its colour and pattern.
 function bar(made, dx, dy) {
   const { left, top, width, height } = made.getBoundingClientRect();
   const { series } = made.dataset;
@@ -179,7 +178,7 @@ function piece(text, rect, looks, dx, dy) {
   return parts;
 }
 
-// The pieces of a text that lie on one line each, with where they lie; line breaks and nothing are left out.
+// The pieces of a text that lie on one line each, with their rectangles; line breaks and empty pieces are omitted.
 function lines(text) {
   const range = document.createRange();
   const found = [];

@@ -1,4 +1,4 @@
-// The visitor as the draft: a word at a time goes to the server with all that came before it, which nobody keeps but this page.
+// The visitor as the drafter: each word goes to the server with the text so far, which only this page stores.
 
 import { copyBy } from "./plain_text.js";
 import { finder, hold, make } from "./dom.js";
@@ -7,8 +7,7 @@ import { Question, room } from "./room.js";
 import { expectedTokens } from "./theory.js";
 import { chipText } from "./tokens.js";
 
-const AHEAD = 4; // words ahead for which the gain of a batch is told
-const SAID = { accepted: "kept", rejected: "refused" };
+const AHEAD = 4; // window for which the expected tokens are shown
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 const shown = (value) => (value === null || value === undefined ? "–" : value.toFixed(2));
 const whole = (text, most) => (/^\d{1,10}$/.test(text ?? "") && Number(text) < most ? Number(text) : null);
@@ -23,7 +22,7 @@ class DraftYourself {
     this.find = finder(room(component));
     [this.start, this.game, this.form, this.status, this.rows, this.end] =
       [".ns-your-start", ".ns-your-game", ".ns-your-word", ".ns-room-status", ".ns-your-words tbody", ".ns-your-end"].map((name) => this.find(name));
-    this.asked = 0; // questions so far
+    this.asked = 0; // the number of questions
     this.question = new Question(this.form.querySelector("button"), this.status, () => { this.waiting = null; });
     this.most = Number(this.find(".ns-yourself").dataset.words);
     this.link = this.linked();
@@ -36,7 +35,7 @@ class DraftYourself {
     this.watch("value", () => this.receive());
   }
 
-  // A link holds a beginning, the dice, and what who made it came to.
+  // A link contains the start of the text, the seed, and its author's α.
   linked() {
     const query = new URLSearchParams(location.search);
     if (query.get("room") !== "yourself") return null;
@@ -46,7 +45,7 @@ class DraftYourself {
     const [seed, alpha] = [whole(query.get("dice"), 2 ** 31), Number(query.get("alpha") ?? NaN)];
     const link = { text: field.value, seed, alpha: seed !== null && alpha >= 0 && alpha <= 1 ? alpha : null };
     const note = this.find(".ns-your-linked");
-    if (link.alpha !== null) note.textContent = `Who sent you this link came to α = ${shown(alpha)}. The beginning and the dice are the same for you.`;
+    if (link.alpha !== null) note.textContent = `The sender of this link reached α = ${shown(alpha)}. You get the same start and draws.`;
     const same = () => { note.hidden = link.alpha === null || field.value !== link.text; };
     field.addEventListener("input", same);
     same();
@@ -55,7 +54,7 @@ class DraftYourself {
 
   begin() {
     this.beginning = this.start.elements.text.value;
-    const link = this.link?.text === this.beginning ? this.link : null; // with another beginning it is another game
+    const link = this.link?.text === this.beginning ? this.link : null; // another start is another game
     this.seed = link?.seed ?? Math.floor(Math.random() * 2 ** 31);
     this.other = link?.alpha ?? null;
     [this.text, this.tokens, this.words] = [this.beginning, [], []];
@@ -94,7 +93,7 @@ class DraftYourself {
     const asked = this.waiting;
     if (found.asked !== asked.asked) return;
     this.waiting = null;
-    if (!found.tokens) return void this.tell(); // it could not be, which a toast says
+    if (!found.tokens) return void this.tell(); // a toast shows the error
     this.words.push({ ...asked, ...found });
     this.text += found.text;
     this.tokens = found.tokens;
@@ -112,8 +111,8 @@ class DraftYourself {
     story.scrollTop = story.scrollHeight;
     this.verdict(word);
     const row = make("tr");
-    const fate = word.drafts.map((draft) => `${chipText(draft).trim() || "␣"} ${SAID[draft.kind]}`).join(", ");
-    for (const [name, cell] of [["Your word", word.word], ["Sure", `${word.sure}%`], ["Drafted", word.drafted.trim()], ["What became of it", fate], ["Your α", shown(word.alpha)], ["Draft’s α", shown(word.draft_alpha)]]) {
+    const fate = word.drafts.map((draft) => `${chipText(draft).trim() || "␣"} ${draft.kind}`).join(", ");
+    for (const [name, cell] of [["Your word", word.word], ["Sure", `${word.sure}%`], ["Drafted", word.drafted.trim()], ["Verdict", fate], ["Your α", shown(word.alpha)], ["Draft’s α", shown(word.draft_alpha)]]) {
       const node = make(row.children.length ? "td" : "th", "", cell);
       if (!row.children.length) node.scope = "row";
       node.dataset.name = name;
@@ -129,19 +128,19 @@ class DraftYourself {
     return node;
   }
 
-  // The last draft that was judged, with its die.
+  // The last judged draft token, with its draw.
   verdict(word) {
     const place = this.find(".ns-your-verdict");
     const last = word.drafts[word.drafts.length - 1];
     const [drafted, name] = [word.drafted.trim(), chipText(last).trim() || "␣"];
-    const yours = drafted === word.word ? `The die of ${word.sure}% chose your word, or the draft model had the same: “${drafted}” was drafted.`
-      : `Your word was not chosen: the draft model drew “${drafted}”.`;
-    const judged = last.kind === "accepted" ? `“${name}” is kept` : `“${name}” is refused`;
+    const yours = drafted === word.word ? `Your word was used (${word.sure}% chance), or the draft model had the same: “${drafted}”.`
+      : `Your word was not used: the draft model drew “${drafted}”.`;
+    const judged = `“${name}” is ${last.kind}`;
     const sum = `p/q = ${number(last.p)} ÷ ${number(last.q)}${last.p > last.q ? ", more than 1" : ` = ${number(last.keep)}`}`;
-    const after = `${word.next.kind === "resampled" ? "In its place" : "The target adds"}: “${chipText(word.next).trim() || "␣"}”.`;
+    const after = `${word.next.kind === "resampled" ? "Resampled" : "The target adds"}: “${chipText(word.next).trim() || "␣"}”.`;
     place.replaceChildren(
       make("p", "", yours),
-      make("p", "", `${judged}: ${sum}, and the die fell at ${number(last.u)}. ${after}`),
+      make("p", "", `${judged}: ${sum}, and the draw was ${number(last.u)}. ${after}`),
       die(last.keep, last.u),
     );
     place.hidden = false;
@@ -154,18 +153,18 @@ class DraftYourself {
     const [alpha, theirs] = [mean(known.map((word) => word.alpha)), mean(known.map((word) => word.draft_alpha))];
     const kept = this.words.filter(({ drafts }) => drafts[0].kind === "accepted").length;
     this.alpha = alpha;
-    const bars = [["You", alpha], ["The draft model, at the same places", theirs], ["Who sent you the link", this.other]];
+    const bars = [["You", alpha], ["The draft model, at the same positions", theirs], ["The sender of the link", this.other]];
     const list = hold("dl", "ns-your-bars", ...bars.filter(([, value]) => value !== null).flatMap(([name, value]) => {
       const bar = make("dd", "", shown(value));
       bar.style.setProperty("--share", value.toFixed(4));
       return [make("dt", "", name), bar];
     }));
-    const luck = `The dice kept ${kept} of your ${count(this.words.length, "first draft")}; by α it was to be ${(alpha * this.words.length).toFixed(1)}.`;
+    const luck = `Of your ${count(this.words.length, "first draft token")}, ${kept} were accepted; α predicts ${(alpha * this.words.length).toFixed(1)}.`;
     const verdict = Math.abs(alpha - theirs) < 0.005 ? "You drafted as well as the draft model."
       : alpha > theirs ? "You drafted better than the draft model." : "The draft model drafted better than you.";
-    const batch = `A batch of such students, each drafting ${AHEAD} tokens ahead of a text of their own, would get ${expectedTokens(alpha, AHEAD).toFixed(2)} tokens from every pass of the ` +
-      `target, where the draft model's would get ${expectedTokens(theirs, AHEAD).toFixed(2)} and plain decoding gets 1. One pass checks them all; only, they would have to write as fast.`;
-    const doubt = this.words.some(({ sure }) => sure === 0) ? "" : " Where you are not sure, say so: at 0% the draft model drafts alone.";
+    const batch = `With ${AHEAD} draft tokens per step, your α would give ${expectedTokens(alpha, AHEAD).toFixed(2)} tokens per target pass, ` +
+      `the draft model's ${expectedTokens(theirs, AHEAD).toFixed(2)}, and plain decoding 1, if you wrote as fast as the draft model.`;
+    const doubt = this.words.some(({ sure }) => sure === 0) ? "" : " If you are unsure, say so: at 0% the draft model drafts alone.";
     this.end.replaceChildren(make("h3", "", verdict), list, make("p", "", `${luck} ${batch}`), make("p", "", `α is Σ min(p, q) at the first token of each word, over the whole vocabulary.${doubt}`));
     this.end.hidden = false;
     this.end.focus({ preventScroll: true });
@@ -182,16 +181,16 @@ class DraftYourself {
   }
 }
 
-// The bar that the inspector has: green as far as a draft is kept, the draw as a needle.
+// The inspector's bar: green up to the acceptance probability, the draw as a needle.
 function die(keep, u) {
   const node = make("div", `ns-die${u > 0.5 ? " ns-die-right" : ""}`);
   node.style.setProperty("--keep", keep.toFixed(4));
   node.style.setProperty("--die", u.toFixed(4));
   const top = hold("div", "ns-die-top", make("span", "ns-die-u", `u = ${number(u)}`));
-  const bar = hold("div", "ns-die-bar", make("i", "ns-die-keep", keep > 0.12 ? "✓ keep" : ""), make("i", "ns-die-refuse", keep < 0.88 ? "✗ refuse" : ""), make("b", "ns-die-needle"));
+  const bar = hold("div", "ns-die-bar", make("i", "ns-die-keep", keep > 0.12 ? "✓ accept" : ""), make("i", "ns-die-refuse", keep < 0.88 ? "✗ reject" : ""), make("b", "ns-die-needle"));
   top.setAttribute("aria-hidden", "true");
   bar.setAttribute("role", "img");
-  bar.setAttribute("aria-label", `Kept with probability ${number(keep)}. The die fell at ${number(u)}.`);
+  bar.setAttribute("aria-label", `Accepted with probability ${number(keep)}. The draw u was ${number(u)}.`);
   node.append(top, bar);
   return node;
 }

@@ -1,5 +1,5 @@
-// Where a run's drafts came from: a line on its drafter, a picture of the layers that a head reads, how many tokens two
-// vocabularies share, and, of a drafter that copies, the places of the text that it copied from.
+// A run's drafter: a description, a picture of the layers that a head reads, the overlap of two vocabularies, and, if it copies, the
+// source of each copied token.
 
 import { hold, make, svg } from "./dom.js";
 import { percent } from "./format.js";
@@ -21,13 +21,13 @@ export class Drafter {
     this.place.hidden = true;
   }
 
-  // What the run's first event tells of it; `prompt` are the elements of the prompt's tokens.
+  // Reads the run's first event; `prompt` are the elements of the prompt's tokens.
   begin(started, prompt) {
     this.prompt = prompt;
     const settings = started.settings || {};
     const [title, about] = Object.hasOwn(this.names, settings.drafter) ? this.names[settings.drafter] : ["", ""];
     const more = [];
-    if (COPYING.has(settings.drafter)) more.push(make("p", "", "What the drafts of a round were copied from has a bar below it: choose one."));
+    if (COPYING.has(settings.drafter)) more.push(make("p", "", "Choose a draft token: a bar marks the text from which its step was copied."));
     if (started.head_layers?.length) more.push(...layersRead(started));
     if (started.vocabularies) more.push(shared(started.vocabularies));
     const line = make("p");
@@ -36,18 +36,18 @@ export class Drafter {
     this.place.hidden = !more.length || settings.num_draft_tokens === 0;
   }
 
-  kept(event, token) {
+  addOutput(event, token) {
     if (Number.isInteger(event.position)) this.output[event.position] = token;
   }
 
-  // Underline where the drafts of these events were copied from.
+  // Underline the sources of these events' draft tokens.
   mark(events) {
     for (const node of this.marked) node.classList.remove("ns-source");
     this.marked = events.map((event) => this.source(event)).filter(Boolean);
     for (const node of this.marked) node.classList.add("ns-source");
   }
 
-  // The element that a draft was copied from; none where that is not the same token after all.
+  // The element that a draft token was copied from; null if the token there is a different one.
   source({ copied_from: place, token_id: token }) {
     if (!Number.isInteger(place)) return null;
     const node = place < this.prompt.length ? this.prompt[place] : this.output[place - this.prompt.length]?.flow;
@@ -55,7 +55,7 @@ export class Drafter {
   }
 }
 
-// The target's layers from left to right, the embeddings first; those read are filled, and lead into the head.
+// The target's layers from left to right, embeddings first; the head reads the filled ones.
 function layersRead({ head_layers: layers, target_layers: known }) {
   const depth = Math.min(MOST_LAYERS, Math.max(known || 0, ...layers));
   const [width, gap] = [Math.max(3, Math.min(16, 300 / (depth + 1) - 2)), 2];
@@ -79,6 +79,6 @@ function listed(numbers) {
 }
 
 function shared({ shared: both, target }) {
-  return hold("p", "", `Draft and target are of different families: of the target's ${Number(target).toLocaleString("en")} tokens the draft ` +
-    `knows ${percent(both / target)}. The others are marked `, make("b", "ns-unknown-key", "∉"), ".");
+  return hold("p", "", `Draft and target have different tokenizers: the draft knows ${percent(both / target)} of the target's ` +
+    `${Number(target).toLocaleString("en")} tokens. The others are marked `, make("b", "ns-unknown-key", "∉"), ".");
 }

@@ -1,16 +1,16 @@
-// Numbers in words and figures, as ui/labels.py writes them, so that browser and server say the same.
+// Number formats, the same as in ui/labels.py.
 
-// A share as whole percents; never 0% or 100% for a share that is not.
+// A share as whole percents; 0% and 100% only if it is exactly that.
 export function percent(share) {
   if (share > 0 && share < 0.005) return "under 1%";
   if (share >= 0.995 && share < 1) return "over 99%";
   return `${Math.floor(share * 100 + 0.5)}%`;
 }
 
-// α, and how far it may stray, wherever they are shown: two digits, rounded as `percent` rounds.
+// α and its deviation: two digits, rounded as in `percent`.
 export const two = (share) => (Math.floor(share * 100 + 0.5) / 100).toFixed(2);
 
-// Two shares that are compared: with as many decimals as it takes to tell them apart, up to two.
+// Two shares to compare: with as many decimals as needed to distinguish them, up to two.
 export function percents(a, b) {
   const written = (decimals) => [a, b].map((share) => `${(100 * share).toFixed(share === 0 || share === 1 ? 0 : decimals)}%`);
   const tells = ([first, second], decimals) => (first !== second || a === b) &&
@@ -21,7 +21,7 @@ export function percents(a, b) {
   return written(2).map((text, n) => edges(n ? b : a, text));
 }
 
-// A probability or the like: significant digits, no powers of ten, no false zero or one.
+// A probability: significant digits, no powers of ten, 0 and 1 only if it is exactly that.
 export function number(value) {
   if (value === 0 || Math.abs(value - 1) < 1e-6) return value ? "1" : "0";
   if (value > 0 && value < 1e-4) return "under 0.0001";

@@ -1,8 +1,8 @@
-// The glossary: a dialog that any link to one of its terms opens, at that term.
+// The glossary: a dialog that opens at the term of a clicked link.
 
 export function mount({ element }) {
   const dialog = element.querySelector("dialog");
-  document.body.append(dialog); // nothing of the page's layout may hold it
+  document.body.append(dialog); // outside the page's layout
   const open = (term) => {
     for (const node of dialog.querySelectorAll(".ns-meant")) node.classList.remove("ns-meant");
     if (!dialog.open) dialog.showModal();

@@ -1,5 +1,5 @@
-// A guided run: by what, how many of the judged guesses were kept, and how many the same run keeps without its guide, which the
-// server decodes afterwards while nobody else does.
+// A guided run: its guide, its acceptance, and the acceptance of the same run without the guide, which the server decodes
+// afterwards while nobody else does.
 
 import { answerTo } from "./connection.js";
 import { percent } from "./format.js";
@@ -12,7 +12,7 @@ export class Guided {
     this.box = stage.find(".ns-guided");
     [this.words, this.again] = this.box.children;
     this.again.addEventListener("click", () => this.ask(this.stage.run.id));
-    this.answer = null; // of the run that it is about
+    this.answer = null; // for the run it belongs to
   }
 
   draw(summary) {
@@ -23,7 +23,7 @@ export class Guided {
     if (this.answer?.run !== id) this.answer = { run: id };
     this.summary = summary;
     const { finished } = summary;
-    const measured = finished && !summary.unmeasured?.measuring; // which needs quiet, too
+    const measured = finished && !summary.unmeasured?.measuring; // the measurement also needs a quiet server
     if (measured && live && !this.answer.asked && ["stop", "length"].includes(finished.finish_reason)) this.ask(id);
     this.tell();
   }
@@ -31,20 +31,20 @@ export class Guided {
   tell() {
     const { started, finished, sums } = this.summary;
     const said = [`Guided by ${named(started.settings.guided_decoding)}.`];
-    if (finished?.finish_reason === "length") said.push("The limit of tokens ended it, perhaps before the guide was fulfilled.");
-    if (finished && sums.judged) said.push(`${percent(sums.accepted / sums.judged)} of the judged guesses were kept (${of(sums.accepted, sums.judged)})${this.compared()}.`);
+    if (finished?.finish_reason === "length") said.push("It reached the token limit, perhaps before the guide was complete.");
+    if (finished && sums.judged) said.push(`${percent(sums.accepted / sums.judged)} of the judged draft tokens were accepted (${of(sums.accepted, sums.judged)})${this.compared()}.`);
     this.words.textContent = said.join(" ");
     this.again.hidden = !this.answer.again;
   }
 
   compared() {
-    const { kept, judged, cut, reason } = this.answer;
-    if (judged) return `; of the same run without the guide${cut ? ", as far as it came in its few seconds" : ""}, ${percent(kept / judged)} (${of(kept, judged)}). One run of each: a hint, no measurement`;
-    return reason ? `. Without the guide: not known. ${reason.replace(/\.$/, "")}` : "";
+    const { accepted, judged, cut, reason } = this.answer;
+    if (judged) return `; without the guide${cut ? ", in the first seconds" : ""} ${percent(accepted / judged)} (${of(accepted, judged)}). One run each, indicative only`;
+    return reason ? `. Without the guide: unknown. ${reason.replace(/\.$/, "")}` : "";
   }
 
   async ask(run) {
-    this.answer = { run, asked: true, reason: "It is being decoded" };
+    this.answer = { run, asked: true, reason: "Decoding it now" };
     this.tell();
     const answer = await answerTo(async () => JSON.parse(await this.stage.server.unguided(run) || "null"));
     if (this.answer.run !== run) return;
@@ -53,10 +53,10 @@ export class Guided {
   }
 }
 
-const of = (kept, judged) => `${kept.toLocaleString("en")} of ${judged.toLocaleString("en")}`;
+const of = (accepted, judged) => `${accepted.toLocaleString("en")} of ${judged.toLocaleString("en")}`;
 
 function named({ choice, regex, json, grammar }) {
-  if (Array.isArray(choice)) return `a choice of ${choice.length} texts`;
+  if (Array.isArray(choice)) return `${choice.length} allowed ${choice.length === 1 ? "text" : "texts"}`;
   if (typeof regex === "string") return `the regular expression “${regex.length > MOST_SHOWN ? `${regex.slice(0, MOST_SHOWN)}…` : regex}”`;
   if (json) return "a JSON schema";
   return grammar ? "a grammar" : "JSON";

@@ -1,5 +1,5 @@
-// The inspector: what playback has shown of one token. The bar and a sentence are drawn at once, of what the stage has; the
-// words, numbers and distributions are asked for once playback rests, and shown only if they are still about the same.
+// The inspector of one token. The bar and a sentence are drawn at once from the stage's events. Words, numbers and distributions are
+// requested when playback rests, and shown only if they still belong to the same token.
 
 import { answerTo } from "./connection.js";
 import { Distributions } from "./distributions.js";
@@ -39,7 +39,7 @@ class Inspector {
     document.addEventListener("keydown", ({ key }) => { if (key === "Escape") this.open(false); });
   }
 
-  // On a narrow page it is a sheet, which comes from below when the reader asks for a token.
+  // On a narrow page it is a sheet that opens when the reader chooses a token.
   open(on) {
     this.sheet.classList.toggle("ns-open", on);
   }
@@ -57,7 +57,7 @@ class Inspector {
     if (key !== this.key) this.draw(shown);
     this.key = key;
     const about = `${key}:${shown.pinned}`;
-    if (about !== this.rolled) { // its dice are for a token that the reader has chosen, and stay as they lie while that is shown
+    if (about !== this.rolled) { // redrawing is for a chosen token, and its results stay while that is shown
       this.bar(chance(shown.event), shown.event, shown.settings);
       this.redraw.begin(shown, chance(shown.event));
     }
@@ -95,17 +95,17 @@ class Inspector {
     bar.classList.toggle("ns-die-right", odds.die > 0.5);
     this.find(".ns-die-u").textContent = certain ? "" : `u = ${number(odds.die)}`;
     this.find(".ns-die-edge").textContent = certain ? "" : edge(odds, name);
-    const fell = certain ? "No die." : `The die fell at ${number(odds.die)}.`;
-    bar.querySelector("[role=img]").setAttribute("aria-label", `Kept with probability ${odds.name}, refused otherwise. ${fell}`);
+    const draw = certain ? "No draw." : `The draw u was ${number(odds.die)}.`;
+    bar.querySelector("[role=img]").setAttribute("aria-label", `Accepted with probability ${odds.name}. ${draw}`);
   }
 
   async ask(key, { ask, run, number: n, upto }) {
     const answer = await answerTo(() => ask([run, n, upto]));
-    if (!answer) return; // what the stage knows stands there, and the next look asks again
+    if (!answer) return; // the next look asks again
     if (this.answers.size >= KEPT) this.answers.delete(this.answers.keys().next().value);
-    const told = JSON.parse(answer);
-    this.answers.set(key, told);
-    if (key === this.key) this.tell(key, told);
+    const explained = JSON.parse(answer);
+    this.answers.set(key, explained);
+    if (key === this.key) this.tell(key, explained);
   }
 
   tell(key, { words, distributions, redraw }) {
@@ -120,7 +120,7 @@ class Inspector {
   }
 }
 
-// Pieces of text, some of them with the term of the glossary that they are.
+// Pieces of text, some of them with their glossary term.
 function linked(tag, pieces) {
   return hold(tag, "", ...pieces.map(([text, term]) => {
     const piece = make(term ? "a" : "span", term ? "ns-term" : "", text);
@@ -129,5 +129,5 @@ function linked(tag, pieces) {
   }));
 }
 
-// What it is about: which event of which run, and up to where playback has come. Nothing else may be shown for it.
+// Identifies an explanation: the run, the event, and the number of shown events.
 const keyOf = ({ run, number: n, upto }) => `${run}:${n}:${upto}`;

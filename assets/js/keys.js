@@ -1,4 +1,4 @@
-// Moving between tokens with the keyboard: one token of a box is in the tab order, the arrows move on from it.
+// Keyboard navigation between tokens: one token of a box is in the tab order, and arrow keys move from there.
 
 export function focusToken(box, node) {
   for (const other of box.querySelectorAll("[tabindex='0']")) other.tabIndex = -1;
@@ -19,7 +19,7 @@ export function moveByKey(box, event, choose) {
   event.preventDefault();
 }
 
-// The token that a key leads to; null at an end, undefined for keys that do not move.
+// The token that a key leads to; null at an end, undefined for other keys.
 function neighbour(box, current, key) {
   const all = [...box.querySelectorAll(".ns-token")].filter((node) => node.token && node.offsetParent !== null);
   const at = all.indexOf(current);

@@ -1,12 +1,12 @@
-// The lessons: one at a time, a step at a time. A step's words stand beside a picture, of which it shows and lights its part.
-// A lesson comes from the server when it is opened, as it was recorded; a live run sends the same again with other numbers.
+// The lessons, one step at a time. Each step shows and highlights part of a picture. A lesson is fetched when it is opened, as it was
+// recorded; a live run sends the same content with other numbers.
 
 import { answerTo } from "./connection.js";
 import { button, finder, hold, readdress } from "./dom.js";
 import { plot } from "./plot.js";
 
 const WAITING = "Waiting for the machine …";
-const STOPPED = "Stopped; the picture shows what had been found.";
+const STOPPED = "Stopped. The picture shows the results so far.";
 const TYPED_INTO = "input, textarea, select, [contenteditable], [role=slider], [role=listbox], [role=tab], dialog[open] *, .ns-token[data-step]";
 
 export function mount(component) {
@@ -19,18 +19,18 @@ class Learn {
     this.root = this.element.querySelector(".ns-learn");
     this.find = finder(this.root);
     this.courses = [...this.root.querySelectorAll("[data-lesson]")];
-    this.contents = new Map(); // what is known of each lesson: as recorded, or as found live
-    this.guesses = new Map();  // what the reader answered, by "lesson:step"
-    this.seen = new Map();     // keys of what was found live or recorded, by lesson
+    this.contents = new Map(); // each lesson's content, recorded or live
+    this.answers = new Map();  // what the reader answered, by "lesson:step"
+    this.seen = new Map();     // keys of the results seen, by lesson
     this.lesson = 0;
     this.step = 0;
-    this.going = 0;            // the lesson whose experiment runs
+    this.going = 0;            // the lesson whose experiment is running
     for (const button of this.courses) button.addEventListener("click", () => this.go(Number(button.dataset.lesson), 0));
     for (const button of this.root.querySelectorAll("[data-go]")) button.addEventListener("click", () => this.move(Number(button.dataset.go)));
     this.find("#learn-run").addEventListener("click", () => this.run());
     this.find("#learn-stop").addEventListener("click", () => this.stop(STOPPED));
     document.addEventListener("keydown", (event) => this.key(event));
-    new ResizeObserver(() => this.address()).observe(this.root); // its tab was opened or left
+    new ResizeObserver(() => this.address()).observe(this.root); // its tab was opened or closed
     this.watch("value", () => this.receive());
   }
 
@@ -42,7 +42,7 @@ class Learn {
     return this.contents.get(this.lesson);
   }
 
-  // Where the link leads to; a lesson or step that there is not leads to the nearest that there is.
+  // Opens the linked lesson and step, or the nearest that exists.
   open() {
     const query = new URLSearchParams(location.search);
     const number = (name) => Math.max(0, Math.floor(Number(query.get(name)) || 0));
@@ -54,9 +54,9 @@ class Learn {
     if (lesson !== this.lesson) this.find("#learn-status").textContent = "";
     [this.lesson, this.step] = [lesson, step];
     if (!this.contents.has(lesson)) {
-      const told = await answerTo(() => this.server.recorded(lesson));
-      if (!told) return; // opening the lesson asks again
-      if (!this.contents.has(lesson)) this.learn(JSON.parse(told));
+      const content = await answerTo(() => this.server.recorded(lesson));
+      if (!content) return; // opening the lesson asks again
+      if (!this.contents.has(lesson)) this.learn(JSON.parse(content));
       if (this.lesson !== lesson) return;
     }
     this.draw();
@@ -67,7 +67,7 @@ class Learn {
     if (content.key) this.seen.set(content.lesson, [...(this.seen.get(content.lesson) || []), content.key]);
   }
 
-  // A step on or back; beyond a lesson's ends lie the others.
+  // One step forward or back, also into the next or previous lesson.
   move(by) {
     if (!this.content) return;
     const step = this.step + by;
@@ -92,10 +92,10 @@ class Learn {
       if (Number(item.dataset.lesson) === this.lesson) item.setAttribute("aria-current", "page"); else item.removeAttribute("aria-current");
     }
     const here = this.courses[this.lesson - 1].parentElement;
-    here.parentElement.scrollLeft = here.offsetLeft - here.parentElement.offsetLeft - 40; // the list is a row on narrow pages
+    here.parentElement.scrollLeft = here.offsetLeft - here.parentElement.offsetLeft - 40; // on narrow pages the list is a row
     this.find(".ns-where").textContent = this.step ? `Lesson ${this.lesson}, step ${this.step} of ${steps.length - 1}` : `Lesson ${this.lesson}`;
     this.find(".ns-lesson-title").textContent = title;
-    this.find(".ns-lesson-text").innerHTML = html; // made of the lesson's file; what a model wrote in it is escaped on the server
+    this.find(".ns-lesson-text").innerHTML = html; // from the lesson's file; model text in it is escaped on the server
     this.answer();
     this.ask(question);
     this.show(view);
@@ -106,35 +106,35 @@ class Learn {
     this.address();
   }
 
-  // What the reader said to the question of the step before.
+  // The reader's answer to the previous step's question.
   answer() {
     const asked = this.step && this.content.steps[this.step - 1].question;
-    const said = asked ? this.guesses.get(`${this.lesson}:${this.step - 1}`) : undefined;
+    const said = asked ? this.answers.get(`${this.lesson}:${this.step - 1}`) : undefined;
     const line = this.find(".ns-answer");
     line.hidden = said === undefined;
     if (said === undefined) return;
     const right = said === asked.right;
     line.dataset.right = right;
-    line.textContent = right ? `✓ You thought so: “${asked.choices[said]}”.` : `✗ You thought: “${asked.choices[said]}”. It is: “${asked.choices[asked.right]}”.`;
+    line.textContent = right ? `✓ Correct: “${asked.choices[said]}”.` : `✗ You said “${asked.choices[said]}”. In fact “${asked.choices[asked.right]}”.`;
   }
 
   ask(question) {
     this.find(".ns-ask").hidden = !question;
     if (!question) return;
     this.find(".ns-question").innerHTML = question.ask; // as the text above
-    const said = this.guesses.get(`${this.lesson}:${this.step}`);
+    const said = this.answers.get(`${this.lesson}:${this.step}`);
     this.find(".ns-choices").replaceChildren(...question.choices.map((choice, number) => {
       const made = button("", choice, () => {
-        this.guesses.set(`${this.lesson}:${this.step}`, number);
+        this.answers.set(`${this.lesson}:${this.step}`, number);
         this.move(1);
-        this.find(".ns-next").focus({ preventScroll: true }); // the choice itself has gone
+        this.find(".ns-next").focus({ preventScroll: true }); // the choice itself is gone
       });
       made.setAttribute("aria-pressed", String(number === said));
       return made;
     }));
   }
 
-  // On opening a chart leaves open what the lesson asks; who has measured it sees it.
+  // The opening's chart hides the answer, unless the reader has measured it.
   show({ figure, finished, shown, lit }) {
     const { markup } = this.content;
     const picture = this.find(".ns-picture");
@@ -172,7 +172,7 @@ class Learn {
     }));
   }
 
-  // The page's address leads here, as long as the lessons are what is seen.
+  // While the lessons are visible, the page's address leads here.
   address() {
     if (!this.content) return;
     if (!this.shown && this.going) this.stop("");
@@ -207,7 +207,7 @@ class Learn {
   receive() {
     if (!this.props.value) return;
     const { lesson, said, content, done } = JSON.parse(this.props.value);
-    if (lesson !== this.going) return; // it was left, or stopped
+    if (lesson !== this.going) return; // it was left or stopped
     if (content) {
       content.live = true;
       if (done) this.learn(content); else this.contents.set(lesson, content);

@@ -1,5 +1,5 @@
-// A link that restores a view: which run, its settings to run it again, a digest of its tokens, how far it was shown, and the
-// token that was looked at. Settings are the server's (ui/run/settings.py); the rest is added and read here.
+// A link that restores a view: the run, its settings to repeat it, a digest of its tokens, the position of playback, and the inspected
+// token. The settings come from the server (ui/run/settings.py).
 
 import { copyBy } from "./plain_text.js";
 import { count } from "./format.js";
@@ -7,7 +7,7 @@ import { OUTPUT } from "./tokens.js";
 
 const VIEW = ["run", "round", "at", "token", "digest"];
 
-// How many tokens a run has, and a hash of their ids (FNV-1a, 32 bits): enough to tell that a rerun went another way.
+// The number of a run's tokens and a hash of their ids (FNV-1a, 32 bits), to detect a different rerun.
 export function digest(events, most = Infinity) {
   let hash = 0x811c9dc5, amount = 0;
   for (const event of events) {
@@ -18,13 +18,13 @@ export function digest(events, most = Infinity) {
   return `${amount}-${hash.toString(16).padStart(8, "0")}`;
 }
 
-// What the page's address asks for; null where it names no run.
+// The view in the page's address; null if it names no run.
 export function asked(search) {
   const query = new URLSearchParams(search);
   if (!query.get("run")) return null;
   const whole = (name) => (/^\d{1,7}$/.test(query.get(name) ?? "") ? Number(query.get(name)) : null);
-  const told = /^\d{1,7}-[0-9a-f]{8}$/.test(query.get("digest") ?? "") ? query.get("digest") : "";
-  return { run: query.get("run"), round: whole("round"), at: whole("at"), token: whole("token"), digest: told };
+  const digest = /^\d{1,7}-[0-9a-f]{8}$/.test(query.get("digest") ?? "") ? query.get("digest") : "";
+  return { run: query.get("run"), round: whole("round"), at: whole("at"), token: whole("token"), digest };
 }
 
 export class Link {
@@ -35,10 +35,10 @@ export class Link {
     this.button = stage.find("[data-act='link']");
     this.button.addEventListener("click", () => this.copy());
     const query = location.search.slice(1);
-    if (query) setTimeout(() => stage.trigger("linked", { query })); // its settings; not before the page listens
+    if (query) setTimeout(() => stage.trigger("linked", { query })); // its settings, once the page listens
   }
 
-  // A run begins on the stage: the linked one, where one is wanted and this is no other.
+  // A run starts on the stage: the linked one, if there is a link and this is that run.
   begin(run) {
     const first = this.run === undefined;
     this.run = run;
@@ -48,14 +48,14 @@ export class Link {
     else if (first) {
       this.rerun = true;
       this.tell("Opening the linked run…");
-      // Not before the page listens.
+      // Once the page listens.
       setTimeout(() => this.stage.trigger("follow", { run: this.wanted.run, query: location.search.slice(1) }));
       return;
     }
     this.here = true;
   }
 
-  // More of the run has come: go to the linked place once it is there, and say at the end whether it is the linked run.
+  // More events arrived: go to the linked position once it exists, and check at the end whether this is the linked run.
   arrive() {
     const { wanted, stage: { player } } = this;
     if (!wanted || !this.here) return;
@@ -63,17 +63,17 @@ export class Link {
     if (place !== null && !this.there && (place <= player.length || player.done)) {
       this.there = true;
       player.seek(place ?? player.length);
-      player.following = false; // it stands there, though more of the run may come
+      player.following = false; // stay there, even if more events arrive
     }
     if (!player.done) return;
     this.wanted = null;
     const amount = parseInt(wanted.digest, 10);
-    if (wanted.token !== null) this.stage.asked = wanted.token; // its token is chosen once playback has come there
+    if (wanted.token !== null) this.stage.asked = wanted.token; // chosen once playback reaches it
     if (!wanted.digest) return;
     if (digest(player.events, amount) !== wanted.digest) {
-      this.tell("These are not the linked run's tokens: the models, the code or the machine are others than when the link was made.", true);
+      this.tell("These tokens differ from the linked run's: its models, code or machine were different.", true);
     } else if (this.rerun) {
-      this.tell(`The linked run, with the same ${count(amount, "token")}.`);
+      this.tell(`The linked run: the same ${count(amount, "token")}.`);
     }
   }
 
@@ -83,7 +83,7 @@ export class Link {
     this.note.classList.toggle("ns-warning", alarming);
   }
 
-  // The address of what is on the stage now; empty where the server has forgotten the run.
+  // The address of the current view; empty if the server has forgotten the run.
   async address() {
     const { run, player, pinned } = this.stage;
     const settings = await this.stage.server.link(run.id);

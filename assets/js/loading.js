@@ -1,4 +1,4 @@
-// Asks from time to time whether the pairs that are loaded after the page answers are there; then the page is to follow them.
+// Polls until all pairs are loaded, then triggers an update of the page.
 
 import { answerTo } from "./connection.js";
 

@@ -1,9 +1,9 @@
-// Luck and skill of a run's drafts told apart, from a summary (see summary.js): what naive_speculate/events/expected.py says of
-// it. At each judged place a draft was to be kept with its exact α = Σ min(p, q), so that luck has a spread of its own.
+// A run's exact α and its observed deviation, from a summary (see summary.js); the formulas are those of
+// naive_speculate/events/expected.py. Each judged position is accepted with probability Σ min(p, q).
 
 import { two } from "./format.js";
 
-// Null where nothing was judged, or the run's events do not tell.
+// Null if nothing was judged, or the run's events lack the numbers.
 export function luckOf({ sums, started }) {
   if (!sums.judged || sums.told !== sums.judged) return null;
   const { verify_strategy: rule, temperature } = started.settings || {};
@@ -11,12 +11,12 @@ export function luckOf({ sums, started }) {
     alpha: sums.expected / sums.judged,
     deviation: Math.sqrt(sums.variance) / sums.judged,
     observed: sums.accepted / sums.judged,
-    whole: rule === "block_verification" && temperature !== 0, // windows, not places, are judged
+    whole: rule === "block_verification" && temperature !== 0, // windows, not positions, are judged
   };
   return { ...found, sentence: sentenceOf(found, sums.variance), note: noteOf(found) };
 }
 
-// The same at each place of the window: mean α over the rounds that reached it, and how far the share that was kept may stray.
+// The same at each position of the window: mean α over the steps that reached it, and the standard deviation of the observed rate.
 export function luckByPlace(rounds) {
   const places = [];
   for (const { alphas } of rounds) {
@@ -33,7 +33,7 @@ export function luckByPlace(rounds) {
 
 function sentenceOf({ alpha, deviation, observed, whole }, variance) {
   if (whole) return `Judged one by one, this draft's α would be ${two(alpha)}; block verification judges the window as a whole`;
-  if (!variance) return `This draft's exact α is ${two(alpha)}, and nothing is left to luck`;
+  if (!variance) return `This draft's exact α is ${two(alpha)}, without any chance`;
   const off = (observed - alpha) / deviation;
   const said = Math.abs(off) < 1 ? "as expected" : `${Math.abs(off) < 2 ? "a little" : "much"} ${off > 0 ? "good" : "bad"} luck`;
   return `This draft's exact α is ${spread(alpha, deviation)}; observed ${two(observed)}, ${said}`;

@@ -1,4 +1,4 @@
-// A run in a file of its own (ui/run/offline.py): the page's stage, fed from the file, which begins to play by itself.
+// A run saved as a file (ui/run/offline.py): the page's stage, fed from the file; it plays by itself.
 
 import { mount as mountGlossary } from "./glossary.js";
 import { mount as mountInspector } from "./inspector.js";

@@ -1,5 +1,4 @@
-// The text by itself, without what was tried on the way: for screen readers before the tokens, for eyes when it is switched
-// on, and for the clipboard.
+// The text without rejected and discarded tokens: for screen readers, for the "Clean text" switch, and for the clipboard.
 
 export class PlainText {
   constructor(root) {
@@ -29,9 +28,9 @@ export class PlainText {
   }
 }
 
-const usual = new WeakMap(); // what stands on the buttons that copy
+const usual = new WeakMap(); // labels of the copy buttons
 
-// Copies, and says for a while on the button whether that could be.
+// Copies the text, and shows the outcome on the button for a while.
 export async function copyBy(button, text, done = "Copied", failed = "Not allowed here") {
   if (!usual.has(button)) usual.set(button, button.textContent);
   const could = await copied(text);
@@ -40,7 +39,7 @@ export async function copyBy(button, text, done = "Copied", failed = "Not allowe
   return could;
 }
 
-// Without an encrypted connection a page has no clipboard of its own, and asks as pages did before.
+// Without HTTPS there is no clipboard API; the old command works.
 async function copied(text) {
   try {
     await navigator.clipboard.writeText(text);

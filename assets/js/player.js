@@ -1,7 +1,6 @@
-// Where in the run the reader is: `cursor` events are shown. Live, the cursor follows what arrives; in a replay it
-// follows a clock; and it stands where the reader put it. The clock is the run's own time, slower if asked for, or
-// "rounds": a second for every round. Events of a step all carry the time of its end; the step's own figures say when it
-// began and how long it drafted, and the drafts are spread evenly over that.
+// The position of playback: `cursor` events are shown. Live, the cursor follows new events; in a replay it follows a clock; otherwise it
+// stays where the reader put it. The clock is the run's time, possibly slower, or one second per step. All events of a step have the
+// time of its end. Its start and drafting time come from the step event, and draft tokens are spread evenly over the latter.
 
 export class Player {
   constructor(now) {
@@ -14,7 +13,7 @@ export class Player {
   reset() {
     this.events = [];
     this.ends = [];   // for every finished step, the number of events up to its end
-    this.times = [];  // when each event is due, in seconds: [on the run's clock, in rounds]
+    this.times = [];  // when each event is due, in seconds: [on the run's clock, at one step per second]
     this.cursor = 0;
     this.target = 0;
     this.playing = false;
@@ -27,7 +26,7 @@ export class Player {
       this.events.push(event);
       this.times.push([event.time || 0, this.ends.length]);
       if (event.kind === "step") this.finish(event);
-      // What ends the run belongs to its last round: after it there is nothing to step to.
+      // The end of the run belongs to the last step: there is nothing to step to after it.
       if (event.kind === "finished" && this.ends[this.ends.length - 1] === this.length - 1) this.ends[this.ends.length - 1] += 1;
     }
   }
@@ -54,7 +53,7 @@ export class Player {
     return this.events.length;
   }
 
-  // Number of rounds that are shown whole.
+  // The number of completely shown steps.
   round(cursor) {
     let low = 0, high = this.ends.length;
     while (low < high) {
@@ -70,7 +69,7 @@ export class Player {
   }
 
   play() {
-    this.target = this.cursor >= this.length && this.done ? Math.min(1, this.length) : this.cursor; // at the end: from the start again
+    this.target = this.cursor >= this.length && this.done ? Math.min(1, this.length) : this.cursor; // at the end: restart
     this.playing = true;
     this.following = false;
     this.last = this.now();
@@ -90,7 +89,7 @@ export class Player {
     if (this.target === this.length && !this.done) this.following = true;
   }
 
-  // To the end of the next or the last round, from where the cursor is going: it may not be there yet on a slow machine.
+  // To the end of the next or previous step, relative to the cursor's target, which it may not have reached yet.
   step(direction) {
     const from = this.following ? this.length : this.target;
     const round = this.round(from);

@@ -1,6 +1,6 @@
-// The page's one Plotly host: draws figures in the colours of the page's theme, as wide as their places. A chart is drawn when it
-// is on the screen or nearly there, in idle time, one in a turn, and no oftener than leaves nine tenths of the time to the rest of
-// the page. A figure names its colours as CSS variables of the palette; what all figures share is in the template.
+// Draws all Plotly figures, in the theme's colours and as wide as their containers. A chart is drawn in idle time when it is on or near
+// the screen, one at a time, and using at most a tenth of the time. Figures name colours as CSS variables of the palette; their common
+// layout is in the template.
 
 import { missed } from "./connection.js";
 import { chartPicture, offerPicture } from "./downloads.js";
@@ -8,14 +8,13 @@ import { chartPicture, offerPicture } from "./downloads.js";
 const SETTINGS = { displayModeBar: false, responsive: false };
 const FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif";
 const COLOR = /^var\((--ns-\w+)\)$/;
-const NEAR = "300px";      // so far outside the screen charts are drawn beforehand
-const REST = 9;            // a chart that took so long to draw is left as it is for so many times as long
-const LOOK_MS = 50;        // between looks at whether one is due
-const IDLE_MS = 1000;      // a page that is never idle draws all the same
-const plots = new Map();   // for every place its figure, its title, how wide it was drawn, whether it is as it should be,
-                           // and until when it is left as it is
-const waiting = new Set(); // places to be drawn
-const colors = new Map();  // by the names of the palette, in the page's theme
+const NEAR = "300px";      // charts are drawn this far outside the screen
+const REST = 9;            // after drawing, a chart rests so many times as long
+const LOOK_MS = 50;        // between checks whether a chart is due
+const IDLE_MS = 1000;      // draw after this time even if the page is never idle
+const plots = new Map();   // by container: figure, title, drawn width, whether it is stale, and until when it rests
+const waiting = new Set(); // containers to draw
+const colors = new Map();  // the theme's colours by name
 const idle = window.requestIdleCallback ?? ((act) => setTimeout(act, 1));
 const whenIdle = (act) => idle(act, { timeout: IDLE_MS });
 const plotlyFile = () => new URL("./plotly-cartesian.min.js", import.meta.url);
@@ -30,7 +29,7 @@ export function plot(place, figure) {
   }
   const state = plots.get(place);
   state.figure = figure;
-  // What the chart says, in a line, is text of the page: it wraps, and screen readers find it.
+  // The takeaway is text of the page: it wraps, and screen readers find it.
   const takeaway = figure.layout.meta || "";
   const line = place.previousElementSibling.lastElementChild;
   if (line.textContent !== takeaway) line.textContent = takeaway;
@@ -38,7 +37,7 @@ export function plot(place, figure) {
   enqueue(place);
 }
 
-// A component with a single figure: it is unseen until there is one.
+// A component with a single figure; hidden until there is one.
 export function mount({ element, props, watch }) {
   const show = () => {
     element.querySelector(".ns-chart").hidden = !props.value;
@@ -48,7 +47,7 @@ export function mount({ element, props, watch }) {
   show();
 }
 
-// What is far off is drawn when it comes near.
+// Charts far from the screen are drawn later.
 function enqueue(...places) {
   for (const place of places) {
     const state = plots.get(place);
@@ -58,8 +57,8 @@ function enqueue(...places) {
   if (!busy) next();
 }
 
-// Plotly with the charts that have axes, which is larger than the rest of the page together. Resolves once it is there; after a
-// failure the next call tries again. What it does once and for all with its first figure has a turn of its own, with an empty one.
+// Loads Plotly, which is larger than the rest of the page. After a failure, the next call tries again. An empty figure first does
+// Plotly's one-time work.
 function loadPlotly() {
   loading ??= new Promise((resolve, reject) => {
     const script = document.createElement("script");
@@ -97,7 +96,7 @@ function turn() {
 function draw(place) {
   const state = plots.get(place);
   const width = state.width = place.clientWidth;
-  if (!width) return; // in a closed tab: it is drawn when that opens
+  if (!width) return; // in a closed tab: drawn when that opens
   state.stale = false;
   const began = performance.now();
   const { data, layout } = colored(state.figure);
@@ -106,7 +105,7 @@ function draw(place) {
   state.until = ended + REST * (ended - began);
 }
 
-// Now, for who wants it as a picture.
+// Draw now, to save a picture.
 async function drawn(place) {
   await loadPlotly();
   if (waiting.delete(place) || !place.layout) draw(place);

@@ -1,11 +1,10 @@
-// Replays two recorded runs side by side, both on one clock that runs at their true speed or slower. Refused drafts are left
-// out, so that what both wrote stands at the same places.
+// Replays two recorded runs side by side on one clock, at true speed or slower. Rejected tokens are omitted, so that both texts align.
 
 import { make } from "./dom.js";
 import { Player } from "./player.js";
 import { Flow, OUTPUT } from "./tokens.js";
 
-const STRETCHED = 8; // seconds that the slower run is stretched to, where it took less
+const STRETCHED = 8; // a faster race is stretched to so many seconds
 
 export function mount({ element, props, watch }) {
   const race = new Race(element.querySelector(".ns-race"));
@@ -35,7 +34,7 @@ class Race {
     this.root.dataset.serial = run.serial;
     this.root.querySelector(".ns-race-source").hidden = !run.recorded;
     for (const lane of this.lanes) lane.name(run[lane.side]);
-    this.judge(run.recorded); // a visitor's own race keeps its verdict for the end
+    this.judge(run.recorded); // a visitor's own race shows its verdict at the end
     this.begin();
   }
 
@@ -60,7 +59,7 @@ class Race {
     const speed = this.speed.value === "stretched" ? Math.min(1, longest / STRETCHED) : Number(this.speed.value);
     for (const { player } of this.lanes) player.change(speed, false);
     const slower = (1 / speed).toFixed(speed > 0.1 ? 1 : 0);
-    this.root.querySelector(".ns-race-pace").textContent = speed < 0.99 ? `${slower} times slower than it was` : "";
+    this.root.querySelector(".ns-race-pace").textContent = speed < 0.99 ? `slow motion: ${slower} times slower` : "";
   }
 
   draw(now) {
@@ -109,12 +108,12 @@ class Lane {
     this.player.play();
   }
 
-  // Seconds that the run took.
+  // Duration of the run in seconds.
   get seconds() {
     return this.player.due(this.player.length - 1);
   }
 
-  // Seconds on the clock, which stops at the run's end.
+  // Seconds on the clock, which stops at the end of the run.
   get time() {
     return this.player.playing ? this.player.clock : this.seconds;
   }
@@ -128,7 +127,7 @@ class Lane {
       const node = this.flow.add(event);
       if (this.tokens === this.shared) {
         node.dataset.parts = "";
-        node.title = "From here on the two texts are different.";
+        node.title = "The two texts differ from here on.";
       }
       this.tokens += 1;
     }

@@ -1,5 +1,5 @@
-// A judged draft token's draw u under the reader's hand, and its position drawn anew a thousand times, from the recorded numbers
-// alone: a draft token is drawn from q, then u decides, then a rejected one is resampled. What comes out fills up to p.
+// Lets the reader move a judged draft token's draw u, and redraws its position a thousand times from the recorded numbers: a draft
+// token from q, then u, then a resampled token if rejected. The output follows p.
 
 import { hold, make } from "./dom.js";
 import { number, two } from "./format.js";
@@ -31,25 +31,25 @@ function drawFrom(weights, random) {
   return last; // rounding
 }
 
-// One draw over bins of [text, p, q, Σ min(p, q)]: which bin is drafted, which comes out, and whether the draft token was accepted.
+// One draw over bins of [text, p, q, Σ min(p, q)]: the drafted bin, the output bin, and whether the draft token was accepted.
 export function rollOnce(bins, random) {
-  const guess = drawFrom(bins.map(([, , q]) => q), random);
-  const [, , q, shared] = bins[guess];
-  if (random() < shared / q) return { guess, out: guess, kept: true };
-  return { guess, out: drawFrom(bins.map(([, p, , both]) => Math.max(0, p - both)), random), kept: false };
+  const draft = drawFrom(bins.map(([, , q]) => q), random);
+  const [, , q, shared] = bins[draft];
+  if (random() < shared / q) return { draft, out: draft, kept: true };
+  return { draft, out: drawFrom(bins.map(([, p, , both]) => Math.max(0, p - both)), random), kept: false };
 }
 
-// So many draws: how often each bin was drafted, and how often it came out, accepted or resampled.
+// Many draws: how often each bin was drafted, accepted and resampled.
 export function rollMany(bins, times, random, counts = bins.map(() => ({ drafted: 0, kept: 0, replaced: 0 }))) {
   for (let n = 0; n < times; n += 1) {
-    const { guess, out, kept } = rollOnce(bins, random);
-    counts[guess].drafted += 1;
+    const { draft, out, kept } = rollOnce(bins, random);
+    counts[draft].drafted += 1;
     counts[out][kept ? "kept" : "replaced"] += 1;
   }
   return counts;
 }
 
-// The part of the inspector that rolls. It is there for a token that the reader has chosen.
+// The inspector's part for a token that the reader has chosen.
 export class Redraw {
   constructor(element) {
     this.box = element.querySelector(".ns-roll");
@@ -64,7 +64,7 @@ export class Redraw {
     this.figure.addEventListener("click", () => this.draws());
   }
 
-  // A token as the stage knows it; `odds` is its bar (see verdict_words.js), null where no chance was involved or known.
+  // A token of the stage; `odds` is its bar (see `chance`), or null.
   begin({ event, pinned, settings, draws }, odds) {
     cancelAnimationFrame(this.frame);
     const judged = event.kind === "accepted" || event.kind === "rejected";
@@ -84,13 +84,13 @@ export class Redraw {
     this.name();
   }
 
-  // What the server knows of it: bins, or why there are none.
-  tell(told) {
+  // The server's answer: bins, or why there are none.
+  tell(answer) {
     if (this.bins) return;
-    this.why.textContent = told?.why ?? "";
-    this.why.hidden = !told?.why;
-    this.button.hidden = !told?.bins;
-    this.bins = told?.bins ?? null;
+    this.why.textContent = answer?.why ?? "";
+    this.why.hidden = !answer?.why;
+    this.button.hidden = !answer?.bins;
+    this.bins = answer?.bins ?? null;
     if (!this.bins) return;
     this.random = dice(this.seed);
     this.counts = rollMany(this.bins, 0, this.random);
@@ -105,13 +105,13 @@ export class Redraw {
     const kept = u < this.odds.keep;
     this.verdict.hidden = false;
     this.verdict.dataset.kind = kept ? "accepted" : "rejected";
-    this.verdict.textContent = `u = ${number(u)} ${kept ? "is below" : "is not below"} the edge, ${edge(this.odds)}: ${kept ? "✓ kept" : "✗ refused"}. It fell at ${number(this.odds.die)}.`;
+    this.verdict.textContent = `u = ${number(u)} ${kept ? "is below" : "is not below"} the edge, ${edge(this.odds)}: ${kept ? "✓ accepted" : "✗ rejected"}. The recorded u is ${number(this.odds.die)}.`;
     this.name();
   }
 
   name() {
     const u = Number(this.slider.value);
-    this.slider.setAttribute("aria-valuetext", `u = ${number(u)}: ${u < (this.odds?.keep ?? 0) ? "kept" : "refused"}`);
+    this.slider.setAttribute("aria-valuetext", `u = ${number(u)}: ${u < (this.odds?.keep ?? 0) ? "accepted" : "rejected"}`);
   }
 
   roll() {
@@ -156,7 +156,7 @@ export class Redraw {
     const [[text, p, q], { drafted, kept: own }] = [this.bins[0], counts[0]];
     this.said.textContent = `${rolled.toLocaleString("en")} new draws at this position: ${kept.toLocaleString("en")} draft tokens accepted, ` +
       `${(rolled - kept).toLocaleString("en")} rejected and resampled (exact α here: ${two(alpha)}). The drafter proposed “${text}” ` +
-      `${drafted.toLocaleString("en")} times, and ${own.toLocaleString("en")} of these were accepted (min(1, p/q) = ${number(Math.min(1, p / q))}). What comes out follows the target's p.`;
+      `${drafted.toLocaleString("en")} times, and ${own.toLocaleString("en")} of these were accepted (min(1, p/q) = ${number(Math.min(1, p / q))}). The output follows the target's p.`;
   }
 }
 

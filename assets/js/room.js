@@ -1,13 +1,13 @@
-// Rooms below the lessons: closed until they are wanted, opened by a link, and named in the address while they are seen.
+// Rooms below the lessons: closed at first, opened by a link, and named in the address while they are visible.
 
 import { whenLost } from "./connection.js";
 import { readdress } from "./dom.js";
 
 const PATIENCE_MS = 60000;
-export const LINKED = ["room", "text", "dice", "alpha"]; // what links to rooms hold
-export const NO_ANSWER = "No answer; try again.";
+export const LINKED = ["room", "text", "dice", "alpha"]; // parameters of links to rooms
+export const NO_ANSWER = "No answer. Try again.";
 
-// A form's question to the server: while it is open its button is off. Where no answer comes, that is said, and `given` is called.
+// A form's question to the server. Its button is disabled meanwhile. Without an answer, the status says so, and `given` is called.
 export class Question {
   constructor(button, status, given = () => {}) {
     Object.assign(this, { button, status, given, timer: 0 });
@@ -33,7 +33,7 @@ export class Question {
   }
 }
 
-// The element of a component's room, ready to be filled.
+// The element of a component's room, with its event handlers.
 export function room({ element }) {
   const box = element.querySelector(".ns-room");
   const { room: name } = box.dataset;
@@ -43,7 +43,7 @@ export function room({ element }) {
     if (here === linked(query)) return;
     if (here) query.set("room", name); else for (const own of LINKED) query.delete(own);
   });
-  // Its arrow keys are its own, not the lessons' above.
+  // Its arrow keys do not move the lessons above.
   box.addEventListener("keydown", (event) => { if (event.key.startsWith("Arrow")) event.stopPropagation(); });
   box.addEventListener("toggle", (event) => { if (event.target === box) address(); });
   let first = true;

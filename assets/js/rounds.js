@@ -1,4 +1,4 @@
-// One row a step: what was drafted and what became of it, and how long the two models took.
+// One row per step: its draft tokens with verdicts, and the time of both models.
 
 import { Scroll, hold, make } from "./dom.js";
 import { milliseconds } from "./format.js";
@@ -8,7 +8,7 @@ const STEP = 1.2;
 
 export class Rounds extends Scroll {
   rows = new Map();
-  seconds = []; // of the rounds so far, in order of length
+  seconds = []; // of the steps so far, sorted
 
   clear() {
     this.box.replaceChildren();
@@ -25,7 +25,7 @@ export class Rounds extends Scroll {
       row = { node, chips, gain, time, shown: 0 };
       node.dataset.round = step;
       node.setAttribute("role", "group");
-      node.setAttribute("aria-label", `Round ${step + 1}`);
+      node.setAttribute("aria-label", `Step ${step + 1}`);
       this.rows.set(step, row);
       this.box.append(node);
     }
@@ -40,7 +40,7 @@ export class Rounds extends Scroll {
     return chip;
   }
 
-  // A row is there while at least one of its tokens is.
+  // A row is visible while at least one of its tokens is.
   count(event, change) {
     const row = this.row(event.step);
     row.shown += change;
@@ -63,13 +63,13 @@ export class Rounds extends Scroll {
       row.time.title = `draft ${milliseconds(draft)}, verify ${milliseconds(verify)}`;
       const kept = event.num_accepted || 0;
       row.gain.textContent = `${kept}/${event.num_draft || 0}`;
-      row.node.setAttribute("aria-label", `Round ${event.step + 1}: ${kept} of ${event.num_draft || 0} drafted tokens accepted; ${row.time.title}`);
+      row.node.setAttribute("aria-label", `Step ${event.step + 1}: ${kept} of ${event.num_draft || 0} draft tokens accepted; ${row.time.title}`);
     }
     row.node.classList.add("ns-done");
   }
 
-  // A full bar is twice the usual round, so that one slow round does not flatten all others; it fills its own bar.
-  // The first step may hold the prompt's forward, so it does not count, unless it is the only one.
+  // A full bar is twice the median step, so that one slow step does not flatten all others.
+  // The first step may include prompt processing, so it does not count unless it is the only one.
   rescale(seconds, step) {
     if (step === 0 && this.seconds.length) return;
     if (step === 1) this.seconds = [];
@@ -78,7 +78,7 @@ export class Rounds extends Scroll {
     this.seconds.splice(place, 0, seconds);
     const usual = this.seconds[this.seconds.length >> 1];
     const full = 1000 * Math.min(this.seconds[this.seconds.length - 1], 2 * usual);
-    // In steps, for every bar is laid out anew when it changes.
+    // It changes in coarse increments, because each change lays out every bar again.
     const longest = full > 0 ? STEP ** Math.ceil(Math.log(full) / Math.log(STEP)) : 1;
     if (longest !== this.longest) this.box.style.setProperty("--longest", longest.toFixed(3));
     this.longest = longest;

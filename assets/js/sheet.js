@@ -1,4 +1,4 @@
-// On a narrow page the settings are a sheet that this button brings up from below.
+// On a narrow page this button opens the settings as a sheet.
 
 export function mount({ element }) {
   const button = element.querySelector("button");

@@ -1,4 +1,4 @@
-// The stage: takes numbered events from the server, shows them as tokens and rounds, and lets the reader replay them.
+// The stage: receives numbered events from the server, shows them as tokens and steps, and replays them.
 
 import { Controls } from "./controls.js";
 import { PlainText } from "./plain_text.js";
@@ -20,11 +20,11 @@ import { drawRound, offerFiles } from "./downloads.js";
 import { Tip, describe, spoken } from "./tip.js";
 import { Flow, OUTPUT, TOKEN, VERDICT, hush, repaint } from "./tokens.js";
 
-const FRAME_MS = 8;   // of our work a frame; the rest belongs to the browser
-const TELL_MS = 250;  // numbers and charts follow the cursor at most four times a second
-const AGAIN_MS = 300; // a run whose stream of messages has broken is asked for that often, as long as it goes on
-const GONE = "The server no longer knows this run, so this is all there is of it. It may have been started anew.";
-const QUIET_MS = 3000; // a run that goes on and has not been heard of for so long is asked about
+const FRAME_MS = 8;   // of our work per frame; the rest belongs to the browser
+const TELL_MS = 250;  // numbers and charts follow the cursor at most four times per second
+const AGAIN_MS = 300; // between requests for a live run whose stream of messages is broken
+const GONE = "The server no longer has this run, so the rest is missing. The server may have restarted.";
+const QUIET_MS = 3000; // after so much silence, a live run is requested
 
 export function mount(component) {
   new Stage(component).receive();
@@ -48,7 +48,7 @@ class Stage {
     mountStats({ element, measure: () => this.measure(true) });
     this.run = { id: "", serial: -1, live: false };
     this.frame = 0;
-    this.told = { upto: -1, at: 0, event: -1 }; // what the rest of the page was told, and when; which event the inspector shows
+    this.told = { upto: -1, at: 0, event: -1 }; // the last summary sent, its time, and the event in the inspector
     this.timer = 0;
     for (const box of [this.flow.box, this.rounds.box]) this.listen(box);
     window.addEventListener("resize", () => this.tip.hide(), { passive: true });
@@ -73,9 +73,9 @@ class Stage {
 
   begin({ run, serial, live, title, warning, query }) {
     this.run = { id: run, serial, live, query };
-    this.broken = false;       // whether its stream of messages is
+    this.broken = false;       // whether its stream of messages is broken
     say("");
-    this.unmeasured = null;    // why the run has no speedup, once it is known
+    this.unmeasured = null;    // why the run has no speedup, once known
     this.settings = {};
     this.find(".ns-warning").textContent = warning;
     this.find(".ns-warning").hidden = !warning;
@@ -87,14 +87,14 @@ class Stage {
     this.rounds.clear();
     this.controls.reset();
     this.tip.hide();
-    this.shown = [];           // for every event that was ever shown, what it made: {flow, chip, event, born, judged}
-    this.waiting = new Map();  // drafted tokens by "step:index"
+    this.shown = [];           // the token of each shown event: {flow, chip, event, born, judged}
+    this.waiting = new Map();  // draft tokens by "step:index"
     this.pinned = null;        // the token that the reader chose
-    this.asked = null;         // the number of an event whose token is to be chosen once it is shown
-    this.looked = null;        // the token that the inspector shows
+    this.asked = null;         // the number of an event whose token will be chosen once shown
+    this.looked = null;        // the token in the inspector
     inspect(null);
     this.resyncing = false;
-    this.total = 0;            // how many events the run is known to have
+    this.total = 0;            // the known number of the run's events
     this.told.upto = this.root.dataset.told = -1;
     this.find(".ns-title").textContent = title;
     this.root.dataset.run = run;
@@ -102,7 +102,7 @@ class Stage {
     this.link.begin(run);
   }
 
-  // Messages may have been dropped on the way (updates coalesce, a hidden panel gets none): then ask for the rest.
+  // Messages may be lost (updates coalesce, a hidden panel gets none): then request the rest.
   accept(message) {
     const have = this.player.length;
     this.heard = performance.now();
@@ -115,15 +115,15 @@ class Stage {
       this.player.done = true;
       this.root.dataset.state = "done";
       const { rounds, sums, tokens } = this.summary(this.player.length);
-      this.find(".ns-said").textContent = `Run finished: ${tokens} tokens in ${rounds.length} rounds` +
-        (sums.drafted ? `, ${percent(sums.accepted / sums.drafted)} of the drafts accepted.` : ".");
+      this.find(".ns-said").textContent = `Run finished: ${tokens} tokens in ${rounds.length} steps` +
+        (sums.drafted ? `, ${percent(sums.accepted / sums.drafted)} of the draft tokens accepted.` : ".");
       if (!this.sums.finished?.speedup) this.measure(false);
     } else if (message.over && this.player.length < message.total) this.resync();
     this.link.arrive();
     this.wake();
   }
 
-  // The speedup is measured after the run, by the server and while nobody else decodes.
+  // The server measures the speedup after the run, while nobody decodes.
   async measure(asked) {
     const { id, serial, live } = this.run;
     const { finished } = this.sums;
@@ -138,7 +138,7 @@ class Stage {
     know(answer ?? { reason: "The server does not answer.", again: true });
   }
 
-  // The server answers with so many events at a time: ask until there is nothing more to be had.
+  // Each answer has a limited number of events: request until there are no more.
   async resync() {
     if (this.resyncing) return;
     this.resyncing = true;
@@ -163,7 +163,7 @@ class Stage {
     }
   }
 
-  // The end may have been lost too, and with it every message that would have told that something is missing.
+  // The last messages may be lost, so that nothing reveals a gap.
   check() {
     if (!this.run.id || this.player.done || this.broken || performance.now() - this.heard < QUIET_MS) return;
     if (!isLost()) return void this.resync();
@@ -171,7 +171,7 @@ class Stage {
     whenBack(() => this.resync());
   }
 
-  // The server has forgotten the run: what is here is all there will be.
+  // The server has forgotten the run: no more events will come.
   lose() {
     this.player.done = true;
     this.root.dataset.state = "lost";
@@ -179,7 +179,7 @@ class Stage {
     this.wake();
   }
 
-  // The same prompt and settings once more, and the same dice.
+  // Repeat the run with the same prompt, settings and seed.
   repeat() {
     const query = new URLSearchParams(this.run.query);
     const { seed } = this.sums.started;
@@ -201,8 +201,8 @@ class Stage {
     }
     if (this.asked < player.cursor && this.shown[this.asked]?.flow) this.pin(this.shown[this.asked]), (this.asked = null);
     this.controls.draw(this.run.live);
-    if (this.looked && this.told.event >= player.cursor) this.look(); // at once: that is not reached any more
-    if (player.playing || (player.following && this.run.live)) { // last, for they have the browser lay out what was changed
+    if (this.looked && this.told.event >= player.cursor) this.look(); // at once: it is no longer reached
+    if (player.playing || (player.following && this.run.live)) { // last, because they force a layout
       this.flow.follow();
       this.rounds.follow();
     }
@@ -210,7 +210,7 @@ class Stage {
       this.timer = setTimeout(() => this.tell(), Math.max(0, this.told.at + TELL_MS - performance.now()));
     }
     if (player.busy) this.wake();
-    document.getElementById("ns-early")?.remove(); // what stood here before (ui/run/early.py)
+    document.getElementById("ns-early")?.remove(); // the first view (ui/run/first_paint.py)
   };
 
   tell() {
@@ -262,7 +262,7 @@ class Stage {
       shown[n] = token;
       rounds.count(event, 1);
     }
-    if (OUTPUT.has(event.kind)) flow.split(shown[n].flow), this.drafter.kept(event, shown[n]);
+    if (OUTPUT.has(event.kind)) flow.split(shown[n].flow), this.drafter.addOutput(event, shown[n]);
     this.controls.count(event.kind, 1);
   }
 
@@ -281,7 +281,7 @@ class Stage {
     this.controls.count(event.kind, -1);
   }
 
-  // The number of the event that says most about a token at this point of the replay.
+  // The number of the latest event of a token at this point of the replay.
   telling(token) {
     return token.judged !== null && token.judged < this.player.cursor ? token.judged : token.born;
   }
@@ -291,7 +291,7 @@ class Stage {
     this.look(true);
   }
 
-  // The inspector shows the token that the reader chose, and else where playback is; of either no more than is reached.
+  // The inspector shows the chosen token, or the one at the cursor, as far as playback has come.
   look(chosen = false) {
     const { events, cursor, busy, following, done, ends } = this.player;
     if (this.pinned && this.pinned.born >= cursor) this.pinned = null;
@@ -302,28 +302,28 @@ class Stage {
     if (!token) return inspect(null);
     mark(token, "ns-pinned", true);
     const number = this.told.event = this.telling(token);
-    const end = ends[this.player.round(number)] ?? cursor; // of its round: what comes later tells no more about it
+    const end = ends[this.player.round(number)] ?? cursor; // of its step: later events add nothing about it
     inspect({
       run: this.run.id, number, upto: Math.min(cursor, end), event: events[number], drafted: events[token.born], settings: this.settings,
       chosen, pinned: Boolean(this.pinned), choose: () => this.pin(token), draws: () => drawRound(this), resting: chosen || (!busy && (done || !following)), ask: async (question) => (isLost() ? "" : this.server.explain(question)),
     });
   }
 
-  // The newest token, or the refused one of its round; where a whole run lies open, the refusal that was the most open.
+  // The newest token, or the rejected one of its step; for a finished run, the closest rejection.
   here() {
     const { events, cursor, length, done } = this.player;
     if (done && cursor === length) {
       const doubt = (n) => Math.abs((events[n].accept_prob ?? 0) - 0.5);
-      const refusals = [...events.keys()].filter((n) => events[n].kind === "rejected");
-      if (refusals.length) return this.shown[refusals.reduce((best, n) => (doubt(n) < doubt(best) ? n : best))];
+      const rejections = [...events.keys()].filter((n) => events[n].kind === "rejected");
+      if (rejections.length) return this.shown[rejections.reduce((best, n) => (doubt(n) < doubt(best) ? n : best))];
     }
     const newest = events.findLastIndex(({ kind }, n) => n < cursor && TOKEN.has(kind));
-    let refused = newest; // looked for in the same round
-    while (refused > 0 && events[refused].kind !== "rejected" && events[refused].step === events[newest].step) refused -= 1;
-    return this.shown[events[refused]?.kind === "rejected" && events[refused].step === events[newest].step ? refused : newest] ?? null;
+    let rejected = newest; // searched for in the same step
+    while (rejected > 0 && events[rejected].kind !== "rejected" && events[rejected].step === events[newest].step) rejected -= 1;
+    return this.shown[events[rejected]?.kind === "rejected" && events[rejected].step === events[newest].step ? rejected : newest] ?? null;
   }
 
-  // Of a drafter that copies: underlines where the inspected token's round was copied from, or the token that is pointed at.
+  // For a drafter that copies: underlines the source of the inspected token's step, or of the token under the pointer.
   sources(pointed = null) {
     const { events, cursor, ends } = this.player;
     if (pointed) return this.drafter.mark([events[pointed.born]]);
@@ -332,11 +332,11 @@ class Stage {
     this.drafter.mark(events.slice(ends[round - 1] ?? 0, Math.min(cursor, ends[round] ?? cursor)));
   }
 
-  // Pointing at a token points at it in both views.
+  // Pointing at a token highlights it in both views.
   point(token, at) {
     const { events } = this.player;
     const event = events[this.telling(token)];
-    this.tip.tell(at, describe(event, events[token.born], this.settings), event.kind);
+    this.tip.show(at, describe(event, events[token.born], this.settings), event.kind);
     if (events[token.born].copied_from !== undefined) this.sources(token);
     mark(token, "ns-linked", true);
   }
@@ -358,7 +358,7 @@ class Stage {
     on("click", (token, node) => { focusToken(box, node); this.pin(token); });
     on("focusin", (token, node) => {
       const { events } = this.player;
-      hush(node, false); // whoever goes there is told
+      hush(node, false); // screen readers read a focused token
       node.setAttribute("role", "button");
       node.setAttribute("aria-label", spoken(events[this.telling(token)], events[token.born], this.settings));
       this.point(token, node);

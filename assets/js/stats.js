@@ -1,4 +1,4 @@
-// The headline: a sentence on what is seen, and four numbers.
+// The headline: a sentence and four numbers.
 
 import { follow } from "./cursor.js";
 import { make } from "./dom.js";
@@ -7,10 +7,10 @@ import { ending } from "./verdict_words.js";
 import { luckOf } from "./luck.js";
 import { tokensPerPass } from "./summary.js";
 
-const GUESSERS = new Map([
-  ["suffix", "A search in the text so far"],
-  ["prompt_lookup", "A search in the text so far"],
-  ["suffix+head", "A search in the text, or a draft head,"],
+const DRAFTERS = new Map([
+  ["suffix", "Suffix decoding"],
+  ["prompt_lookup", "Prompt lookup"],
+  ["suffix+head", "Suffix decoding with a draft head"],
   ["head", "A draft head on the target"],
 ]);
 
@@ -43,7 +43,7 @@ export function numbers({ sums, rounds, started, speedup, unmeasured }) {
   ];
 }
 
-// Another decoding than the run on the stage, so its rates and its tokens per target pass are others.
+// The measurement is another run than the one on the stage, so its numbers differ.
 function measured({ plain_rate, rate, tokens_per_round: pace, machine }) {
   return `Measured after the run, excluding prompt processing: ${plain_rate.toFixed(0)} tokens per second plain, ` +
     `${rate.toFixed(0)} with drafts (${pace.toFixed(2)} tokens per target pass). ${machine}`;
@@ -56,24 +56,24 @@ function waiting(unmeasured, rounds) {
 
 // Pieces of the sentence: text, and nodes.
 export function said({ sums, rounds, started, finished, live }) {
-  if (!rounds.length) return finished ? ["Nothing was decoded.", cutShort(finished)] : ["The prompt is being read, and the first round drafted."];
+  if (!rounds.length) return finished ? ["Nothing was decoded.", cutShort(finished)] : ["Processing the prompt and drafting the first step."];
   const [written, passes] = [count(sums.tokens, "token"), count(rounds.length, "pass", "passes")];
   const opened = (text) => live ? text : `In this recorded run, ${text[0].toLowerCase()}${text.slice(1)}`;
-  const guesser = GUESSERS.get(started.settings?.drafter) || "A small draft model";
+  const drafter = DRAFTERS.get(started.settings?.drafter) || "A small draft model";
   if (!sums.drafted) {
-    const plain = started.settings?.num_draft_tokens ? `${guesser} has guessed nothing` : "Plain decoding";
-    return [opened(`${plain}: the target model wrote ${written} in ${passes}, one token a pass.`), cutShort(finished)];
+    const plain = started.settings?.num_draft_tokens ? `${drafter} proposed nothing` : "Plain decoding";
+    return [opened(`${plain}: the target model wrote ${written} in ${passes}, one token per pass.`), cutShort(finished)];
   }
   return [
-    opened(`${guesser} proposed ${count(sums.drafted, "draft token")}; the target model ${fates(sums)}: `),
+    opened(`${drafter} proposed ${count(sums.drafted, "draft token")}; the target model ${fates(sums)}: `),
     make("strong", "", `${written} in ${passes}`),
     ` of the target model instead of ${sums.tokens.toLocaleString("en")}.`,
     cutShort(finished),
   ];
 }
 
-// What became of the draft tokens, by the events' kinds: these are the numbers of the legend. What comes after the end of the text
-// is discarded whatever the verifier said of it, and so is the target's own token there, which no drafter proposed.
+// The draft tokens' verdicts, as in the legend. Tokens after the end of the text are discarded whatever their verdict; so is the
+// target's own token there.
 function fates({ drafted, judged, accepted, kept, discarded }) {
   const [cut, own] = [accepted - kept, kept + discarded + judged - accepted - drafted];
   const what = own > 0 ? `the target's own token${cut > 0 ? ` and ${count(cut, "accepted one")},` : ""}` : cut > 0 ? amount(cut) : "";

@@ -1,27 +1,27 @@
-// What a run comes to after each of its rounds, kept as sums while its events come in, so that the numbers of any place are
-// there at once. They are those of naive_speculate/events/metrics.py.
+// A run's sums after each of its steps, computed while events arrive, so that the numbers at any position are ready. They are the
+// metrics of naive_speculate/events/metrics.py.
 
 import { OUTPUT } from "./tokens.js";
 
 const MOST_DRAFTS = 64;
-const MOST_SECONDS = 1e6; // no real round has more; a loaded trace may claim what it likes
+const MOST_SECONDS = 1e6; // no real step takes longer; a loaded trace may claim anything
 const NOTHING = {
   time: 0, tokens: 0, drafted: 0, accepted: 0, judged: 0, draft: 0, verify: 0, seconds: 0, kept: 0, discarded: 0, told: 0, expected: 0, variance: 0,
 };
 
-// Tokens per target pass: what the verifier accepted and one token more, as `mean_acceptance_length` of the metrics.
+// Tokens per target pass: accepted tokens plus one, as `mean_acceptance_length` in the metrics.
 export const tokensPerPass = ({ sums, rounds }) => 1 + sums.accepted / rounds.length;
 
 const bounded = (value, most) => Math.min(most, Math.max(0, value || 0));
 
 export class Sums {
   constructor() {
-    this.rounds = [];         // of each round alone
-    this.upto = [NOTHING];    // of all rounds up to each, added up
+    this.rounds = [];         // numbers of each step
+    this.upto = [NOTHING];    // sums up to each step
     this.outputs = [0];       // number of output tokens among so many events
-    this.texts = [];          // of the output tokens
-    this.drafts = [];         // of the round that goes on: how probable keeping each draft was
-    this.verdicts = { accepted: 0, discarded: 0 }; // of that round: its events of these kinds
+    this.texts = [];          // texts of the output tokens
+    this.drafts = [];         // the unfinished step's acceptance probabilities
+    this.verdicts = { accepted: 0, discarded: 0 }; // the unfinished step's events of these kinds
     this.started = {};
     this.finished = null;
   }
@@ -42,12 +42,12 @@ export class Sums {
     const draft = bounded(event.draft_seconds, MOST_SECONDS);
     const verify = bounded(event.verify_seconds, MOST_SECONDS);
     const seconds = Math.max(draft + verify, bounded(event.total_seconds, MOST_SECONDS));
-    // A round that did not keep every draft refused exactly one: those after it were never judged.
+    // A step that did not accept every draft token rejected exactly one; later ones were not judged.
     const judged = accepted + (accepted < drafted);
     const alphas = this.drafts.splice(0).slice(0, judged).filter((alpha) => alpha !== undefined).map((alpha) => bounded(alpha, 1));
     const sum = (share) => alphas.reduce((total, alpha) => total + share(alpha), 0);
     const told = { told: alphas.length, expected: sum((alpha) => alpha), variance: sum((alpha) => alpha * (1 - alpha)) };
-    const { accepted: kept, discarded } = this.verdicts; // what the end of the text cuts off was accepted, but is discarded
+    const { accepted: kept, discarded } = this.verdicts; // tokens after the end of the text were accepted, but are discarded
     this.verdicts = { accepted: 0, discarded: 0 };
     const round = { drafted, accepted, judged, draft, verify, seconds, kept, discarded, ...told };
     const sums = { ...this.upto[this.upto.length - 1], time: event.time || 0, tokens: this.outputs[this.outputs.length - 1] };
@@ -56,12 +56,12 @@ export class Sums {
     this.upto.push(sums);
   }
 
-  // The output as it is after so many events.
+  // The output after so many events.
   text(events) {
     return this.texts.slice(0, this.outputs[events]).join("");
   }
 
-  // The run up to an event: `rounds` are those that have ended, `sums` theirs together, `tokens` the output's so far.
+  // The run up to an event: the finished `rounds` (steps), their `sums`, and the number of output `tokens`.
   at(events, rounds) {
     const atEnd = events === this.outputs.length - 1;
     return {

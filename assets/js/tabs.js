@@ -1,4 +1,4 @@
-// The address names the tab that is seen, and the browser's "back" leads to the one before. Lessons and rooms name theirs.
+// The address names the visible tab, and the browser's "back" returns to the previous one. Lessons and rooms name themselves.
 
 import { LINKED } from "./room.js";
 
@@ -7,7 +7,7 @@ const OF_LESSONS = ["lesson", "step", ...LINKED];
 
 export function mount() {
   const bar = document.querySelector("#tabs [role='tablist']");
-  if (!bar) return void requestAnimationFrame(mount); // Gradio has not come to it
+  if (!bar) return void requestAnimationFrame(mount); // Gradio has not drawn it yet
   let seen = USUAL;
   const selected = () => bar.querySelector("[role='tab'][aria-selected='true']")?.dataset.tabId;
   const open = () => {

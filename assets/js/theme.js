@@ -1,4 +1,4 @@
-// The button that turns the page dark or light; the choice is remembered for the next visit.
+// The button for dark and light; the choice is stored for the next visit.
 
 import { storage } from "./dom.js";
 
@@ -13,7 +13,7 @@ export function mount({ element }) {
   button.addEventListener("click", () => {
     const dark = !isDark();
     turn(dark);
-    storage(() => localStorage.setItem(KEY, dark ? "dark" : "light")); // else the choice holds for this visit
+    storage(() => localStorage.setItem(KEY, dark ? "dark" : "light")); // without storage, it holds for this visit
   });
   const asked = new URLSearchParams(location.search).has("__theme");
   const chosen = asked ? null : storage(() => localStorage.getItem(KEY));

@@ -1,26 +1,26 @@
-// What speculative decoding should gain, as naive_speculate/theory.py has it. Costs are in target passes over one token.
+// The expected speedup, with the formulas of naive_speculate/theory.py. Costs are in target passes over one token.
 
-// Tokens that a step with k draft tokens is expected to give, the next token included: equation 1 of Leviathan et al. 2023. Of a mean k,
-// such as 4.5, as of steps with 4 and with 5.
+// Expected tokens of a step with k draft tokens, including the target's: equation 1 of Leviathan et al. 2023. A mean k such as 4.5
+// counts as steps with 4 and with 5.
 export function expectedTokens(alpha, k) {
   let [total, reached] = [1, 1];
   for (let left = k; left > 0; left -= 1) total += Math.min(1, left) * (reached *= alpha);
   return total;
 }
 
-// Up to there the page looks for the best k: what its slider has.
+// The largest k of the page's slider.
 const MOST_K = 16;
 
-// The numbers of draft tokens among which the best is looked for, given that of a run.
+// The values of k among which the best is searched, given a run's own.
 export const windows = (k) => Array.from({ length: 1 + Math.max(MOST_K, Math.round(k) + 2) }, (_, n) => n);
 
-// Speedup over plain decoding: tokens a round over its cost.
+// Speedup over plain decoding: tokens per step divided by its cost.
 export const gain = (alpha, k, draftCost, check) => expectedTokens(alpha, k) / (k * draftCost + check);
 
-// The check's cost for k drafts, on a straight line from plain decoding to the one that is known for `drafts`.
+// The cost of verifying k draft tokens, linear between plain decoding and the known cost for `drafts`.
 export const checkOf = (k, check, drafts) => Math.max(1e-6, 1 + (check - 1) * k / drafts);
 
-// How much of the tokens a round each thing takes, one after the other, down to the speedup that is left.
+// What each cost takes from the tokens per step, one after the other, down to the speedup.
 export function breakdown(tokens, k, draftCost, check, measured = null) {
   const checked = tokens / check;
   const drafted = tokens / (check + k * draftCost);
@@ -28,7 +28,7 @@ export function breakdown(tokens, k, draftCost, check, measured = null) {
   return { tokens, check: checked - tokens, drafting: drafted - checked, other: left - drafted, speedup: left };
 }
 
-// The share of kept drafts from which on drafting pays; null where it never does.
+// The α from which drafting pays off; null if it never does.
 export function breakEven(k, draftCost, check) {
   const cost = check + k * draftCost;
   if (k + 1 < cost) return null;

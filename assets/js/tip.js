@@ -1,4 +1,4 @@
-// The card beside a hovered or focused token: its numbers, in the terms of the strategy that judged it.
+// The tooltip of a hovered or focused token: its numbers.
 
 import { hold, make } from "./dom.js";
 import { number } from "./format.js";
@@ -10,8 +10,8 @@ export class Tip {
     this.node = node;
   }
 
-  // Names and values, the first of them as the heading, in the colour of a kind of token.
-  tell(anchor, lines, kind) {
+  // Names and values; the first is the heading, in the colour of a token kind.
+  show(anchor, lines, kind) {
     this.node.replaceChildren(...lines.map(([name, value], i) => {
       const row = hold("div", i === 0 ? "ns-tip-head" : "ns-tip-row", make("span", "", name), make("b", "", value));
       if (i === 0 && kind) row.dataset.kind = kind;
@@ -34,18 +34,18 @@ export class Tip {
 export function describe(event, proposed, settings) {
   const lines = [[visible(event), nameOf(event, settings)]];
   const draft = event.draft_prob ?? (proposed && proposed.draft_prob);
-  if (draft !== undefined) lines.push(["draft gave it", number(draft)]);
-  if (event.target_prob !== undefined && event.kind !== "proposed") lines.push(["target gave it", number(event.target_prob)]);
-  if (event.threshold !== undefined) lines.push(["needed at least", number(event.threshold)]);
-  if (event.accept_prob !== undefined) lines.push(["chance to be kept", number(event.accept_prob)]);
+  if (draft !== undefined) lines.push(["draft probability", number(draft)]);
+  if (event.target_prob !== undefined && event.kind !== "proposed") lines.push(["target probability", number(event.target_prob)]);
+  if (event.threshold !== undefined) lines.push(["threshold", number(event.threshold)]);
+  if (event.accept_prob !== undefined) lines.push(["acceptance probability", number(event.accept_prob)]);
   if (event.uniform !== undefined) lines.push(["the draw, u", number(event.uniform)]);
   if (proposed?.copied_from !== undefined) lines.push(["copied from", `token ${proposed.copied_from + 1} of the text`]);
-  if (event.unknown_to_draft) lines.push(["∉", "a token that the draft does not know"]);
+  if (event.unknown_to_draft) lines.push(["∉", "unknown to the draft"]);
   if (event.reason) lines.push(["because", REASONS[event.reason] || event.reason]);
   lines.push(["token", `#${event.token_id}`]);
   return lines;
 }
 
-const REASONS = { rejected: "an earlier draft was rejected", stop: "the text ended", length: "the length limit" };
+const REASONS = { rejected: "an earlier token was rejected", stop: "the text ended", length: "the token limit" };
 
 export const spoken = (event, proposed, settings) => describe(event, proposed, settings).map(([name, value]) => `${name}: ${value}`).join(", ");

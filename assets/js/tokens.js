@@ -1,5 +1,5 @@
-// The text as it grows: one element a token, appended once and never drawn again, in a block a paragraph: what is added to one
-// has the browser lay out all of it anew, and none of the others.
+// The growing text: one element per token, appended once, in one block per paragraph, so that a new token lays out only its own
+// paragraph.
 
 import { Scroll, make } from "./dom.js";
 
@@ -46,7 +46,7 @@ export class Flow extends Scroll {
     return node;
   }
 
-  // After a token of the text that ends in a line break begins a paragraph.
+  // A paragraph starts after a token that ends in a line break.
   split(node) {
     if (!node.textContent.endsWith("\n") || (!node.nextSibling && node.parentElement.nextSibling)) return;
     const next = make("div", "ns-paragraph");
@@ -54,7 +54,7 @@ export class Flow extends Scroll {
     node.parentElement.after(next);
   }
 
-  // Whether nothing but spaces stands before the next token on its line.
+  // Whether only spaces come before the next token on its line.
   atLineStart() {
     const paragraph = this.box.lastElementChild;
     let last = paragraph.lastElementChild;
@@ -64,8 +64,8 @@ export class Flow extends Scroll {
   }
 }
 
-// The element of a token as another event of it has it: its kind, and its text, of which a stop string may have cut the end.
-// What was refused is an element of deleted text; what was thrown away is no text for who hears it.
+// Updates a token's element for another of its events: its kind, and its text, whose end a stop string may have cut off. A rejected
+// token is a <del>; a discarded one is hidden from screen readers.
 export function repaint(node, event, chip) {
   const text = chip ? chipText(event) : event.text || "";
   const tag = event.kind === "rejected" ? "DEL" : "SPAN";
@@ -90,7 +90,7 @@ export function hush(node, silent) {
 
 export const chipText = (event) => event.text === "\n" ? "⏎" : (event.text || event.token || "").replace(/\n/g, "⏎");
 
-// What tests, style sheets and the keyboard know a token by.
+// The attributes by which tests, style sheets and the keyboard find a token.
 export function mark(node, event) {
   node.dataset.kind = event.kind;
   node.dataset.step = event.step;
@@ -102,7 +102,7 @@ export function mark(node, event) {
   if (event.text && event.text.includes("\n")) node.dataset.break = "";
 }
 
-// A token as one can point at it in a sentence: spaces and line breaks made visible.
+// A token's text with visible spaces and line breaks.
 export function visible(event) {
   const text = event.text || event.token || "";
   return text.replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/^ /, "␣") || "∅";

@@ -1,92 +1,91 @@
-// What became of a token, in few words: names of kinds, and one sentence a way of judging. The server tells the whole of it
-// (ui/explain/why.py), but for one token at a time; this is for every token that playback comes by.
+// A token's verdict in few words: names of kinds, and one sentence per rule. The server has the long version for one token
+// (ui/explain/why.py); this is for every token during playback.
 
 import { count, number, percent, percents } from "./format.js";
 import { visible } from "./tokens.js";
 
 const LABELS = { proposed: "drafted", resampled: "resampled" };
 
-// Under temperature 0 every rule is greedy: nothing is drawn, so nothing is resampled.
+// At temperature 0 every rule is greedy: nothing is drawn, so nothing is resampled.
 export const isGreedy = (settings) => settings.verify_strategy === "greedy_match" || settings.temperature === 0;
 
-// A replacement that no die had a part in is not "resampled", and a token of plain decoding is no "bonus".
+// A greedy replacement is not "resampled", and a token of plain decoding is not a "bonus".
 export function nameOf(event, settings) {
   if (event.kind === "resampled" && isGreedy(settings)) return "replacement";
   if (event.kind === "bonus" && event.index === 0) return "from the target";
   return LABELS[event.kind] || event.kind;
 }
 
-// The bar of width 1: how much of it keeps the token, and where the die fell. Null where no chance was involved or known.
+// The bar of width 1: its green part, and the draw. Null if there was no draw, or it is unknown.
 export function chance(event) {
   if (event.kind === "proposed" || event.accept_prob === undefined) return null;
   const keep = Math.min(1, Math.max(0, event.accept_prob));
   return { keep, die: event.uniform, name: keep >= 1 ? "1" : number(keep) };
 }
 
-// The bar's edge in words, for a rule that keeps by this.
+// The edge of the bar's green part in words.
 export function edge({ keep, name }, rule = "p/q") {
   if (keep >= 1 && rule === "p/q") return "p ≥ q";
   return name.startsWith("under") ? `${rule} ${name}` : `${rule} = ${name}`;
 }
 
 export function inShort(event, drafted, settings) {
-  const guess = `“${visible(drafted)}”`;
+  const verdict = event.kind === "accepted" ? "accepted" : "rejected";
   switch (event.kind) {
     case "proposed":
-      if (event.copied_from !== undefined) return "A guess without a model: copied from earlier in the text, where it is underlined.";
-      return `The draft ${settings.drafter === "head" ? "head" : "model"}'s guess${gave(event)}. The target has not looked at it yet.`;
+      if (event.copied_from !== undefined) return "Copied without a model from the underlined text.";
+      return `Proposed by the draft ${settings.drafter === "head" ? "head" : "model"}${gave(event)}. The target has not judged it yet.`;
     case "resampled":
-      if (isGreedy(settings)) return "The target's likeliest token, in the place of the refused guess.";
-      if (settings.verify_strategy === "typical_acceptance") return "The target's own choice, in the place of the refused guess.";
-      return "Drawn in the place of the refused guess, among the tokens to which the target gives more than the draft did (the residual).";
+      if (isGreedy(settings)) return "The target's most probable token, instead of the rejected one.";
+      if (settings.verify_strategy === "typical_acceptance") return "The target's own choice, instead of the rejected token.";
+      return "Drawn from the residual, instead of the rejected token: among the tokens whose p is larger than their q.";
     case "bonus":
-      if (event.index === 0) return "Nothing was drafted in this round: one pass of the target, one token.";
-      return `${event.index === 1 ? "The one guess was" : `All ${event.index} guesses were`} kept, and the same pass of the target gives one token more: free.`;
+      if (event.index === 0) return "Nothing was drafted in this step: one target pass, one token.";
+      return `${event.index === 1 ? "The one draft token was" : `All ${event.index} draft tokens were`} accepted, and the same target pass gives one more token for free.`;
     case "discarded": return discarded(event);
   }
-  const kept = event.kind === "accepted";
-  if (event.accept_prob === undefined) return `The target ${kept ? "kept" : "refused"} the guess ${guess}.`;
+  if (event.accept_prob === undefined) return `The target ${verdict} the draft token “${visible(drafted)}”.`;
   if (event.threshold !== undefined) {
-    return `The target gives it ${percent(event.target_prob ?? 0)}, ${kept ? "more than" : "not more than"} the ${percent(event.threshold)} ` +
-      `asked for here: ${kept ? "kept" : "refused"}. This rule changes what the target would write.`;
+    return `Target ${percent(event.target_prob ?? 0)}, ${verdict === "accepted" ? "above" : "not above"} the threshold ${percent(event.threshold)}: ${verdict}. ` +
+      "This rule changes the distribution.";
   }
   if (event.uniform === undefined) {
-    return `No die here: a guess is kept if it is the target's likeliest token. ${kept ? "It is: kept." : "It is not: refused."}`;
+    return `No draw: a draft token is accepted if it is the target's most probable token. ${verdict === "accepted" ? "It is: accepted." : "It is not: rejected."}`;
   }
   if (settings.verify_strategy === "block_verification") {
-    return `The window is judged as a whole: its drafts stand up to the last place whose die falls in the green. ${kept ? "Kept." : "Refused."}`;
+    return `The window is judged as a whole: it is accepted up to the last position whose draw falls in the green. This token was ${verdict}.`;
   }
-  if (event.target_prob === undefined || event.draft_prob === undefined) return `The target ${kept ? "kept" : "refused"} the guess.`;
+  if (event.target_prob === undefined || event.draft_prob === undefined) return `The target ${verdict} the draft token.`;
   const [p, q] = percents(event.target_prob, event.draft_prob);
-  const fell = `The die fell in the ${kept ? "green: kept." : "red: refused."}`;
-  if (drafted.copied_from !== undefined) {
-    return `Copied from where it is underlined, as if certain; the target gives it ${p}: kept in ${percent(event.accept_prob)} of such cases. ${fell}`;
-  }
-  if (event.accept_prob >= 1) return `The draft gave it ${q}, the target ${p}: no less, so it is kept wherever the die falls.`;
-  return `The draft gave it ${q}, the target ${p.startsWith("under") ? "" : "only "}${p}: kept in ${percent(event.accept_prob)} of such cases. ${fell}`;
+  const share = percent(event.accept_prob);
+  const draw = `The draw (${number(event.uniform)}) ${verdict === "accepted" ? "hit, so it was accepted" : "missed, so it was rejected"}.`;
+  const chances = `${share.startsWith("under") || share.startsWith("over") ? "" : "a "}${share} chance to accept it`;
+  if (drafted.copied_from !== undefined) return `Copied from the underlined text, as if certain; target ${p}: ${chances}. ${draw}`;
+  if (event.accept_prob >= 1) return `Draft ${q}, target ${p}: no less, so it is always accepted.`;
+  return `Draft ${q}, target ${p}: ${chances}. ${draw}`;
 }
 
-const gave = (event) => event.draft_prob === undefined ? "" : `, to which it gave ${percent(event.draft_prob)}`;
+const gave = (event) => event.draft_prob === undefined ? "" : ` with ${percent(event.draft_prob)}`;
 
 function discarded(event) {
   if (event.reason === "stop") return "Not part of the output: the text ended before it.";
-  if (event.reason === "length") return "Not part of the output: the limit of tokens was reached before it.";
-  if (event.uniform !== undefined) return "Thrown away with the whole window from the refused guess on.";
-  return "Never reached: it continues a guess that was refused, so the target's verdict on it would mean nothing.";
+  if (event.reason === "length") return "Not part of the output: the token limit was reached before it.";
+  if (event.uniform !== undefined) return "Discarded with the rest of the window after the rejected token.";
+  return "Discarded: it continues a rejected token, so its verdict would mean nothing.";
 }
 
-// Why a run ended, in a sentence; empty while it goes on.
+// Why a run ended, in a sentence; empty while it continues.
 export function ending(finished, settings, tokens) {
   switch (finished?.finish_reason) {
     case "stop":
       if (typeof finished.stop_reason === "string") {
-        return `Ended by the stop string “${finished.stop_reason.replace(/\n/g, "⏎")}”: it came next, and is not part of the text.`;
+        return `Ended by the stop string “${finished.stop_reason.replace(/\n/g, "⏎")}”, which is not part of the text.`;
       }
-      return "Ended by the model: it wrote its end token.";
+      return "The model wrote its end token.";
     case "length":
-      return tokens === settings.max_tokens ? `Ended at the limit of ${count(tokens, "token")}.` : "Ended where the model has no room for more tokens.";
-    case "cancelled": return "It was stopped there.";
-    case "error": return `It ended in an error: ${finished.message || "no reason is given"}`;
+      return tokens === settings.max_tokens ? `Ended at the limit of ${count(tokens, "token")}.` : "Ended at the model's context limit.";
+    case "cancelled": return "It was stopped here.";
+    case "error": return `It ended in an error: ${finished.message || "no reason given"}`;
     default: return "";
   }
 }

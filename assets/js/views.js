@@ -1,5 +1,4 @@
-// Other ways to look at the page: lecture mode, with large type, a fixed bar and arrow keys, and a part of the page embedded
-// in a page of somebody else's.
+// Other views of the page: lecture mode, with large type, a fixed bar and arrow keys; and a part of the page embedded in another page.
 
 import { make, readdress } from "./dom.js";
 
@@ -9,7 +8,7 @@ const query = new URLSearchParams(location.search);
 
 export function mount({ element, trigger }) {
   if (query.get("embed") === "1") embed();
-  // A link to a tab, a lesson or a room, which there may not be; not before the page listens.
+  // A link to a tab, lesson or room, which may not exist; once the page listens.
   if (["lesson", "room", "tab"].some((name) => query.get(name))) setTimeout(() => trigger("linked", { query: String(query) }));
   const button = element.querySelector(".ns-lecture-button");
   const turn = (on) => {
@@ -21,7 +20,7 @@ export function mount({ element, trigger }) {
     turn(button.getAttribute("aria-pressed") !== "true");
     button.blur(); // Space plays from now on
   });
-  // Each place in the browser's history has an address of its own; the page is as it was left.
+  // Every entry in the browser's history has its own address; lecture mode stays as it is.
   window.addEventListener("popstate", () => turn(document.body.classList.contains("ns-lecture")));
   document.addEventListener("keydown", (event) => {
     if (!document.body.classList.contains("ns-lecture") || event.ctrlKey || event.metaKey || event.altKey) return;

@@ -1,5 +1,5 @@
-// The waterfall from tokens a round to the speedup: of the run on the stage, once it has been measured, or of what the sliders
-// say. All of it is computed here, by the formulas of naive_speculate/theory.py (see theory.js).
+// The waterfall from tokens per target pass to the speedup, for the measured run on the stage or for the sliders' values. The formulas
+// are those of naive_speculate/theory.py (see theory.js).
 
 import { ACCEPTED, DRAFT, INK, MUTED, TARGET, figure, line, note } from "./charts.js";
 import { follow } from "./cursor.js";
@@ -8,7 +8,7 @@ import { plot } from "./plot.js";
 import { two } from "./format.js";
 import { breakEven, breakdown, checkOf, expectedTokens, gain, windows } from "./theory.js";
 
-const UNMEASURED = "A run with drafts has its bars here once it has been measured. The machines beside can be tried now.";
+const UNMEASURED = "A run with drafts appears here once it is measured. Try the calculated machines meanwhile.";
 
 export function mount({ element }) {
   const root = element.querySelector(".ns-waterfall");
@@ -59,20 +59,20 @@ export function mount({ element }) {
   });
 }
 
-// As everywhere on the page; a run's mean number of draft tokens need not be whole.
+// Formatted as elsewhere on the page; a run's mean number of draft tokens need not be whole.
 function shown(value, name) {
   if (name === "alpha") return two(value);
   return Number.isInteger(value) ? String(value) : `${value.toFixed(2)}${name === "k" ? " on average" : ""}`;
 }
 
-// A measured state is not the run on the stage, whose tokens per target pass stand in its tile.
+// The measurement is another run than the one on the stage, whose tokens per target pass are in its tile.
 export function question(state) {
   if (!state) return "Where did the tokens of a target pass go?";
   const pace = tokensOf(state).toFixed(2);
   return state.measured === null ? `Where did ${pace} tokens per target pass go?` : `Where did the measurement's ${pace} tokens per target pass go?`;
 }
 
-// Presets as states; what a check costs there grows once multiplying takes longer than reading the weights.
+// Presets as states; verifying costs more once arithmetic takes longer than reading the weights.
 export function machinesOf(presets) {
   return Object.fromEntries(Object.entries(presets).map(([name, { alpha, k, draftCost, computeShare }]) => {
     const checks = (drafts) => Math.max(1, (drafts + 1) * computeShare) / Math.max(1, computeShare);
@@ -80,7 +80,7 @@ export function machinesOf(presets) {
   }));
 }
 
-// The run's own numbers; null where it had no drafts or was not measured.
+// The run's own numbers; null without draft tokens or a measurement.
 export function measuredHere({ sums, started, speedup }) {
   if (!speedup || !(speedup.draft_cost >= 0) || !sums.judged) return null;
   const { num_draft_tokens: k, draft_cost: draftCost, verify_cost: check, tokens_per_round: tokens, value: measured, tokens: timed } = speedup;
@@ -88,7 +88,7 @@ export function measuredHere({ sums, started, speedup }) {
   return { alpha: luck && !luck.whole ? luck.alpha : sums.accepted / sums.judged, k, draftCost, check, tokens, measured, timed, checks: null };
 }
 
-// What a slider makes of a state: from then on it is calculated, not measured.
+// A state after moving a slider: calculated, not measured.
 export function changed(state, name, value) {
   const next = { ...state, [name]: value, measured: null, tokens: null };
   if (name === "check") next.checks = null;
@@ -102,11 +102,11 @@ export function waterfall(state) {
   const { k, draftCost, check, measured } = state;
   const parts = breakdown(tokensOf(state), k, draftCost, check, measured);
   const bars = [
-    { name: "tokens<br>a pass", base: 0, height: parts.tokens, color: ACCEPTED, said: "if a round cost no more than a plain pass" },
-    { name: "check", base: parts.tokens, height: parts.check, color: TARGET, said: `checking costs ${check.toFixed(2)} plain passes` },
+    { name: "tokens<br>per pass", base: 0, height: parts.tokens, color: ACCEPTED, said: "if a step cost no more than a plain pass" },
+    { name: "verifying", base: parts.tokens, height: parts.check, color: TARGET, said: `verifying costs ${check.toFixed(2)} plain passes` },
     { name: "drafting", base: parts.tokens + parts.check, height: parts.drafting, color: DRAFT, said: `drafting costs ${(k * draftCost).toFixed(2)} plain passes` },
-    ...(measured === null ? [] : [{ name: "other", base: parts.speedup - parts.other, height: parts.other, color: MUTED, said: "what these do not explain" }]),
-    { name: measured === null ? "speedup<br>calculated" : "speedup<br>measured", base: 0, height: parts.speedup, color: INK, said: "against plain decoding" },
+    ...(measured === null ? [] : [{ name: "other", base: parts.speedup - parts.other, height: parts.other, color: MUTED, said: "not explained by these costs" }]),
+    { name: measured === null ? "speedup<br>calculated" : "speedup<br>measured", base: 0, height: parts.speedup, color: INK, said: "relative to plain decoding" },
   ];
   const last = bars.length - 1;
   const label = ({ height }, n) => n === 0 ? height.toFixed(2) : n === last ? `${height.toFixed(2)}×` : `${height < 0 ? "−" : "+"}${Math.abs(height).toFixed(2)}`;
@@ -129,20 +129,20 @@ export function waterfall(state) {
 }
 
 function sentence(state, { tokens, speedup }) {
-  // Divided as they are shown: who does the sum again finds what is said.
+  // Divided as shown, so that a reader gets the same result.
   const [given, cost] = [tokens, state.check + state.k * state.draftCost].map((number) => number.toFixed(2));
   const sum = `a step gives ${given} tokens and takes as long as ${cost} plain passes, ${given} ÷ ${cost} = ${(given / cost).toFixed(2)}×`;
   if (state.measured === null) return `Calculated: ${sum}${speedup < 1 ? ", slower than without drafts" : ""}`;
   return `Measured after the run, over ${state.timed} tokens: ${sum}. Measured: ${speedup.toFixed(2)}×`;
 }
 
-// What would have to change.
+// When drafting would pay off, and the best k.
 export function advice({ alpha, k, draftCost, check, checks }) {
   const [need, drafts] = [breakEven(k, draftCost, check), `${k === 1 ? "1 draft token" : `${Number.isInteger(k) ? k : k.toFixed(2)} draft tokens`} per step`];
   const pays = need === null
-    ? `${drafts[0].toUpperCase()}${drafts.slice(1)} cost more than they can ever give, even if all are accepted.`
+    ? `${drafts[0].toUpperCase()}${drafts.slice(1)} cost more than they save, even if all are accepted.`
     : `At these costs, ${drafts} pay off once α is above ${(Math.ceil(100 * need) / 100).toFixed(2)}.`;
   const every = windows(k).map((n) => gain(alpha, n, draftCost, !n ? 1 : checks ? checks(n) : checkOf(n, check, k)));
   const best = every.indexOf(Math.max(...every));
-  return best ? `${pays} Best would be k = ${best}: ${every[best].toFixed(2)}×.` : `${pays} Here drafting gains nothing, whatever k.`;
+  return best ? `${pays} Best would be k = ${best}: ${every[best].toFixed(2)}×.` : `${pays} Here drafting does not pay off for any k.`;
 }

@@ -21,8 +21,8 @@ from ui.charts.plot import BOARD
 from ui.labels import percent
 from ui.run.messages import HEAVY
 
-WAITING = "No round has ended yet."
-NO_DRAFTS = "Nothing was drafted in this run: plain decoding, one token a round."
+WAITING = "No step is finished yet."
+NO_DRAFTS = "Nothing was drafted in this run: plain decoding, one token per step."
 USUAL = [(4, 4), (4, 1), (4, 0), (4, 3), (2, 2)]
 
 DEGENERATE = {
@@ -134,7 +134,7 @@ def test_acceptance_shows_each_step_and_the_mean_over_drafts(chart):
     assert list(bars.y) == [1.0, 0.25, 0.0, 0.75, 1.0]
     assert list(bars.customdata[3]) == [3, 4]
     assert list(mean.y) == pytest.approx([1.0, 5 / 8, 5 / 12, 8 / 16, 10 / 18])
-    assert note(figure) == "10 of 18 drafts kept: 56%"
+    assert note(figure) == "10 of 18 draft tokens accepted: 56%"
 
 
 def test_an_outline_of_many_rounds_comes_down_where_nothing_was_drafted(chart):
@@ -205,7 +205,7 @@ def test_drafts_that_are_nearly_all_kept_are_never_advised_against(chart):
 def test_speedup_says_when_it_was_not_measured(chart):
     named = [line.name for line in chart("speedup", run(USUAL)).data if line.name]
     assert named == ["Theorem 3.8, Leviathan et al. 2023"]
-    assert "if checks cost nothing extra" in chart("speedup", run(USUAL)).layout.meta
+    assert "if verifying costs nothing extra" in chart("speedup", run(USUAL)).layout.meta
     named = [line.name for line in chart("speedup", run(USUAL), speedup=MEASURED).data if line.name]
     assert named == ["Theorem 3.8, Leviathan et al. 2023", "costs as measured here", "this run, measured"]
 
@@ -289,13 +289,13 @@ def test_without_a_measurement_the_speedup_is_a_dash_with_the_reason(show):
 
 def test_plain_decoding_is_called_so(show):
     plain = show(run([(0, 0), (0, 0)]))
-    assert "one token a pass" in plain.sentence
+    assert "one token per pass" in plain.sentence
     assert plain.numbers[0] == ("–", "nothing was drafted")
 
 
 def test_a_run_that_has_not_begun_has_no_numbers(show):
     nothing = show(run([], finished=False))
-    assert "first round drafted" in nothing.sentence
+    assert "drafting the first step" in nothing.sentence
     assert [value for value, _ in nothing.numbers] == ["–"] * 4
 
 

@@ -34,7 +34,7 @@ def visit(host: Server, chromium: Browser) -> Iterator:
         set_number(page, "k", 0)
         set_number(page, "max-tokens", 2048)
         page.locator("#more button").first.click()
-        page.get_by_label("Go on after the end").check()
+        page.get_by_label("Ignore the end token").check()
         return page
 
     yield visit_

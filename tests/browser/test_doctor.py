@@ -27,7 +27,7 @@ def test_it_opens_from_the_learn_tab_and_examines_what_is_pasted(page):
     page.wait_for_url("**room=doctor**")
 
     paste(page, samples.LLAMACPP_SERVER_TRACE)
-    page.get_by_label("A draft forward costs").fill("0.6B / 8B")
+    page.get_by_role("textbox", name="Draft cost").fill("0.6B / 8B")
     page.keyboard.press("Enter")
     found = diagnose(read(samples.LLAMACPP_SERVER_TRACE), estimated("0.6B", "8B"))
     expect(page.locator(f"{FOUND} h3")).to_contain_text("llama.cpp")
@@ -43,7 +43,7 @@ def test_it_opens_from_the_learn_tab_and_examines_what_is_pasted(page):
     assert bars == list(found.conditional)
     limits = page.locator("#doctor [data-chart=windows]").evaluate("(place) => [...place.data[0].y]")
     assert limits == [window.break_even_draft_cost for window in found.windows[: len(limits)]]
-    page.get_by_text("The whole report as text").click()
+    page.get_by_text("Full report as text").click()
     expect(page.locator("#doctor pre")).to_contain_text("pays while a draft costs less than")
 
     server = re.match(r"https?://[^/]+/", page.url)[0]
@@ -63,13 +63,13 @@ def test_without_an_answer_it_says_so_and_can_be_asked_again(page):
     status, go = page.locator("#doctor .ns-room-status"), page.locator("#doctor [type=submit]")
     page.route("**/component_server/**", lambda route: route.abort())
     page.locator("#doctor [data-example=vLLM]").click()
-    expect(status).to_have_text("No answer; try again.")
+    expect(status).to_have_text("No answer. Try again.")
     expect(page.locator("#doctor textarea")).to_have_value("")
     page.route("**/queue/join*", lambda route: route.abort())
     paste(page, samples.VLLM_LOG)
     go.click()
     expect(go).to_be_enabled()
-    expect(status).to_have_text("No answer; try again.")
+    expect(status).to_have_text("No answer. Try again.")
     page.unroute_all()
     go.click()
     expect(page.locator(f"{FOUND} h3")).to_contain_text("vLLM")
@@ -80,14 +80,14 @@ def test_what_cannot_be_read_is_told_and_what_was_found_before_is_gone(page):
     page.locator("#doctor [data-example=vLLM]").click()
     expect(page.locator(FOUND)).to_be_visible()
     for log, cost, words in (
-        ("hello <b>there</b>", "", "none of the supported formats"),
-        (samples.VLLM_LOG, "cheap", "“A draft forward costs” must be a number"),
-        (samples.VLLM_LOG, "0", "“A draft forward costs” must be positive"),
-        ("x" * 100_001, "", "may have 100,000 characters"),
-        ("n_drafted = " + "9" * 400 + "\nn_accept = 5\nn_predict = 10\n", "", "impossible|larger than any"),
+        ("hello <b>there</b>", "", "none of the formats that are known"),
+        (samples.VLLM_LOG, "cheap", "“Draft cost” must be a number"),
+        (samples.VLLM_LOG, "0", "“Draft cost” must be positive"),
+        ("x" * 100_001, "", "may have at most 100,000 characters"),
+        ("n_drafted = " + "9" * 400 + "\nn_accept = 5\nn_predict = 10\n", "", "cannot be|larger than any"),
     ):
         paste(page, log)
-        page.get_by_label("A draft forward costs").fill(cost)
+        page.get_by_role("textbox", name="Draft cost").fill(cost)
         page.locator("#doctor [type=submit]").click()
         toast(page, words)
         expect(page.locator(FOUND)).to_be_hidden()

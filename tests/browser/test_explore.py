@@ -53,7 +53,7 @@ def test_the_tab_opens_with_recorded_maps_curves_and_a_table(page):
     recorded = recorded_exploration()
     made = cells(recorded.samples)
     assert len(texts(page, "explore-speedup")) >= len(made)
-    expect(page.locator("#explore-status")).to_contain_text("Recorded beforehand with the two models")
+    expect(page.locator("#explore-status")).to_contain_text("Recorded with the bundled models")
     expect(page.locator("#explore-curves .ns-chart:visible")).to_have_count(len({cell.temperature for cell in made}))
     curve = f"explore-curve-{TEMPERATURE_PLACES[made[0].temperature]}"
     see_chart(page, curve)
@@ -86,7 +86,8 @@ def test_a_sweep_fills_maps_curves_table_and_file(page):
 def test_batches_are_measured_and_mapped(page):
     open_explore(page, ks=("2",), tokens=8)
     page.locator("#explore-batch-run").click()
-    expect(page.locator("#explore-batch-status [role=status]")).to_contain_text(re.compile("^(Drafting pays|No k is seen)"))
+    status = page.locator("#explore-batch-status [role=status]")
+    expect(status).to_contain_text(re.compile("^(Drafting pays off|No k is clearly)"))
     expect(page.locator("#explore-batches .xtick")).to_have_count(5)
 
 

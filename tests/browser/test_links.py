@@ -47,24 +47,24 @@ def test_a_link_runs_its_run_again_and_shows_the_same_round_and_token(page):
     run(page, "There was once a king who", max_tokens=40, seed=5)
     last = int(page.locator(".ns-clock").inner_text().split()[1])
     for number in (last - 1, last - 2):
-        page.get_by_role("button", name="One round back", exact=True).click()
-        expect(page.locator(".ns-clock")).to_contain_text(f"round {number} of")
+        page.get_by_role("button", name="One step back", exact=True).click()
+        expect(page.locator(".ns-clock")).to_contain_text(f"step {number} of")
     page.locator("#rounds .ns-round:not([hidden]) .ns-chip").nth(6).click()
     tokens = trace(page).token_ids
     link, before, shown = re.sub(r"run=[^&]+", "run=gone", copy_link(page)), looked_at(page), text(page)
 
     opened(page, link)  # the run is no longer kept, so it is decoded once more
-    expect(page.locator(NOTE)).to_have_text(f"The linked run, with the same {len(tokens)} tokens.")
+    expect(page.locator(NOTE)).to_have_text(f"The linked run: the same {len(tokens)} tokens.")
     looks_at(page, before)
     assert text(page) == shown
     assert trace(page).token_ids == tokens
     expect(page.locator("#prompt textarea")).to_have_value("There was once a king who")
 
     opened(page, link.replace("seed=5", "seed=6"))
-    expect(page.locator(NOTE)).to_contain_text("These are not the linked run's tokens")
+    expect(page.locator(NOTE)).to_contain_text("These tokens differ from the linked run's")
 
     opened(page, f"{link.split('?')[0]}?run=gone")
-    expect(page.get_by_test_id("toast-body")).to_contain_text("no longer kept")
+    expect(page.get_by_test_id("toast-body")).to_contain_text("no longer has the link")
     expect(page.locator(NOTE)).to_be_hidden()
     assert shown_run(page) == "recorded"
 
@@ -79,7 +79,7 @@ def test_a_link_to_a_run_that_is_still_there_shows_it_as_it_was(page, chromium):
     ended(other)
     assert text(other) == shown
     assert trace(other).events[:-1] == trace(page).events[:-1]  # its times, too, so it was not decoded again
-    expect(other.locator(NOTE)).to_have_text(f"The linked run, with the same {len(trace(page).token_ids)} tokens.")
+    expect(other.locator(NOTE)).to_have_text(f"The linked run: the same {len(trace(page).token_ids)} tokens.")
     other.close()
 
 
@@ -89,9 +89,9 @@ def test_a_link_to_the_recorded_run_needs_no_decoding(page):
     refused = next(n for n, event in enumerate(recorded) if event.kind == "rejected")
     shown = recorded[refused].step + 2  # rounds: the token's own and one more
     opened(page, f"{page.url}?run=recorded&round={shown}&token={refused}&digest=120-00000000")
-    expect(page.locator(".ns-clock")).to_contain_text(f"round {shown} of")
+    expect(page.locator(".ns-clock")).to_contain_text(f"step {shown} of")
     expect(page.locator("#tokens .ns-pinned")).to_have_text(recorded[refused].text)
-    expect(page.locator(NOTE)).to_contain_text("These are not the linked run's tokens")
+    expect(page.locator(NOTE)).to_contain_text("These tokens differ from the linked run's")
 
 
 def test_an_opened_trace_sets_the_controls_as_its_run_had_them(page, tmp_path):
@@ -121,16 +121,16 @@ def test_lecture_mode_is_large_and_steps_with_the_arrows(page):
     last = int(page.locator(".ns-clock").inner_text().split()[1])
     for key, shown in (("ArrowLeft", last - 1), ("ArrowLeft", last - 2), ("ArrowRight", last - 1), ("Home", 0), ("End", last)):
         page.keyboard.press(key)
-        expect(page.locator(".ns-clock")).to_contain_text(f"round {shown} of")
+        expect(page.locator(".ns-clock")).to_contain_text(f"step {shown} of")
     page.keyboard.press("Escape")
     assert page.evaluate(size) == small
     page.keyboard.press("ArrowLeft")
-    expect(page.locator(".ns-clock")).to_contain_text(f"round {last} of")
+    expect(page.locator(".ns-clock")).to_contain_text(f"step {last} of")
 
 
 def test_embedded_there_is_the_run_and_nothing_else(open_page):
     page = open_page("?embed=1&run=recorded&round=2", width=800, height=600)
-    expect(page.locator(".ns-clock")).to_contain_text("round 2 of")
+    expect(page.locator(".ns-clock")).to_contain_text("step 2 of")
     expect(page.locator("#inspector h3")).to_be_visible()
     for rest in (".ns-top", "#prompt", "#run", "[role=tab]", "#charts", "footer"):
         assert not any(node.is_visible() for node in page.locator(rest).all()), rest

@@ -27,7 +27,7 @@ WATCH_FRAMES = """
 def page(page):
     """A page whose runs go on to the last of their tokens."""
     page.get_by_role("button", name="More").click()
-    page.get_by_label("Go on after the end").check()
+    page.get_by_label("Ignore the end token").check()
     return page
 
 

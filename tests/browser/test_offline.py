@@ -36,7 +36,7 @@ def opened(page: Page, url: str) -> None:
     page.wait_for_selector("#tokens [data-step]")
     ended(page)
     page.get_by_role("button", name="More").click()
-    page.get_by_label("Go on after the end").check()
+    page.get_by_label("Ignore the end token").check()
 
 
 def broken(page: Page, way: Relay) -> None:
@@ -121,7 +121,7 @@ def test_a_page_that_is_older_than_the_server_offers_to_be_loaded_anew_whatever_
     assert said["y"] + said["height"] <= bar["y"]
     page.set_viewport_size({"width": 1440, "height": 900})
     page.unroute("**/plotly-*")
-    page.get_by_role("button", name="Load it anew").click()
+    page.get_by_role("button", name="Reload").click()
     page.locator("#chart-lengths").scroll_into_view_if_needed()
     page.locator("#chart-lengths .main-svg").first.wait_for(state="attached")
     expect(page.locator(SAID)).to_be_empty()

@@ -58,8 +58,8 @@ def test_on_arrival_a_round_plays_over_and_over_until_it_is_stopped(page):
 
 
 def test_it_says_to_who_hears_it_what_it_shows(page):
-    figure = page.get_by_role("figure", name="One round, slowly")
-    expect(figure).to_contain_text("A small model guesses")
+    figure = page.get_by_role("figure", name="One step in slow motion")
+    expect(figure).to_contain_text("A small model drafts")
     expect(figure).to_contain_text("min(1, p/q)")
     assert page.locator(f"{OPENING} [aria-hidden=true] :is(a, button)").count() == 0
 

@@ -64,7 +64,7 @@ def test_the_strategies_stand_side_by_side_on_the_runs_own_drafts(page):
     page.locator(f"{DIALOG} [data-close]").click()
     page.route("**/component_server/**", lambda route: route.abort())
     open_others(page)
-    expect(page.locator(DIALOG)).to_contain_text("does not answer; try again")
+    expect(page.locator(DIALOG)).to_contain_text("does not answer. Try again.")
     page.locator(f"{DIALOG} [data-close]").click()
 
 
@@ -93,6 +93,6 @@ def test_an_old_trace_says_that_it_was_not_recorded(page, tmp_path):
     expect(page.locator(DIALOG)).to_contain_text(re.compile("Not recorded"))
     page.locator(f"{DIALOG} [data-close]").click()
     page.locator("#tokens [data-kind=accepted]").first.click()
-    expect(page.locator("#distributions figcaption")).to_contain_text("kept no distributions")
+    expect(page.locator("#distributions figcaption")).to_contain_text("recorded no distributions")
     expect(page.locator("#distributions .ns-odds")).to_be_hidden()
     expect(page.locator("#distributions .ns-pictures")).to_be_hidden()

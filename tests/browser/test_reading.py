@@ -36,7 +36,7 @@ def test_pointing_at_a_token_shows_its_numbers_in_both_views(page):
     token.hover()
     tip = page.locator(TIP)
     expect(tip).to_be_visible()
-    for words in ("rejected", "draft gave it", "target gave it", "chance to be kept", "draw"):
+    for words in ("rejected", "draft probability", "target probability", "acceptance probability", "draw"):
         expect(tip).to_contain_text(words)
     expect(page.locator("#rounds .ns-linked")).to_have_count(1)
 

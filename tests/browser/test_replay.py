@@ -48,15 +48,15 @@ def test_a_recorded_run_is_there_on_arrival(page):
 def test_stepping_moves_by_whole_rounds_both_ways(page):
     ended(page)
     last = rounds(page)
-    press(page, "One round back")
-    expect(page.locator(".ns-clock")).to_contain_text(f"round {last - 1} of {last}")
+    press(page, "One step back")
+    expect(page.locator(".ns-clock")).to_contain_text(f"step {last - 1} of {last}")
     press(page, "To the start")
     page.locator(".ns-stage[data-cursor='1']").wait_for()  # round 0 is shown while there still are tokens of the first
-    expect(page.locator(".ns-clock")).to_contain_text(f"round 0 of {last}")
+    expect(page.locator(".ns-clock")).to_contain_text(f"step 0 of {last}")
     assert visible_tokens(page) == 0
-    press(page, "One round forward")
-    press(page, "One round forward")
-    expect(page.locator(".ns-clock")).to_contain_text(f"round 2 of {last}")
+    press(page, "One step forward")
+    press(page, "One step forward")
+    expect(page.locator(".ns-clock")).to_contain_text(f"step 2 of {last}")
     assert rounds(page) == 2
     recorded = Trace.load(SPECULATIVE)
     upto = [n for n, event in enumerate(recorded) if event.kind == "step"][1]
@@ -71,7 +71,7 @@ def test_two_presses_before_the_next_frame_are_two_rounds(page):
     last = rounds(page)
     for name, shown in (("back", last - 2), ("forward", last)):
         page.locator(f"[data-act={name}]").evaluate("(button) => { button.click(); button.click(); }")
-        expect(page.locator(".ns-clock")).to_contain_text(f"round {shown} of {last}")
+        expect(page.locator(".ns-clock")).to_contain_text(f"step {shown} of {last}")
 
 
 def test_a_token_is_drafted_before_it_is_judged(page):
@@ -112,7 +112,7 @@ def test_moving_through_a_run_asks_the_server_nothing(page):
     page.on("request", lambda request: asked.append(request.url))
     page.evaluate(SLOW_FRAMES)
     press(page, "To the start")
-    expect(page.locator("#stats")).to_contain_text("The prompt is being read")
+    expect(page.locator("#stats")).to_contain_text("Processing the prompt")
     see_chart(page, "chart-acceptance")
     page.wait_for_function("() => document.querySelector('#chart-acceptance').data?.length === 0")
     press(page, "To the end")

@@ -20,7 +20,7 @@ def page(page: Page) -> Page:
     """A page whose runs go on to the last of their tokens."""
     ended(page)
     page.get_by_role("button", name="More").click()
-    page.get_by_label("Go on after the end").check()
+    page.get_by_label("Ignore the end token").check()
     return page
 
 
@@ -81,5 +81,5 @@ def test_a_run_that_the_server_has_forgotten_does_not_go_on_for_ever(page):
     page.route("**/queue/data*", forget, times=1)
     start(page, PROMPT, max_tokens=30)
     page.locator(".ns-stage[data-run=forgotten][data-state=lost]").wait_for()
-    expect(page.locator(".ns-connection")).to_contain_text("no longer knows this run")
+    expect(page.locator(".ns-connection")).to_contain_text("no longer has this run")
     expect(page.get_by_role("group", name="Replay").get_by_role("button", name="Play", exact=True)).to_be_visible()

@@ -77,17 +77,17 @@ def test_a_chosen_draft_s_die_is_in_the_reader_s_hand_and_a_thousand_rolls_fill_
     page.mouse.move(bar["x"] + bar["width"] * event.uniform, middle)
     page.mouse.down()
     page.mouse.move(edge - 4, middle, steps=4)
-    expect(verdict).to_contain_text("kept")
+    expect(verdict).to_contain_text("accepted")
     page.mouse.move(edge + 4, middle, steps=4)
-    expect(verdict).to_contain_text("refused")
+    expect(verdict).to_contain_text("rejected")
     page.mouse.up()
     slider.press("Home")
-    expect(verdict).to_have_text(re.compile(r"^u = 0 is below .* kept"))
+    expect(verdict).to_have_text(re.compile(r"^u = 0 is below .* accepted"))
     slider.press("ArrowRight")
     expect(page.locator(".ns-die-u")).to_have_text("u = 0.001")
-    assert slider.get_attribute("aria-valuetext") == "u = 0.001: kept"
+    assert slider.get_attribute("aria-valuetext") == "u = 0.001: accepted"
     slider.press("End")
-    expect(verdict).to_contain_text("refused")
+    expect(verdict).to_contain_text("rejected")
 
     page.get_by_role("button", name=REDRAW).press("Enter")
     seed, found = event.step * 64 + event.index, [list(each) for each in bins(event)]
@@ -99,7 +99,7 @@ def test_a_chosen_draft_s_die_is_in_the_reader_s_hand_and_a_thousand_rolls_fill_
     assert abs(drafted - 2000 * event.draft_prob) < 5 * math.sqrt(2000 * event.draft_prob) + 5
     assert abs(own - drafted * event.accept_prob) < 5 * math.sqrt(drafted) + 5
     assert f"(min(1, p/q) = {number(event.accept_prob)})" in said  # of the chosen draft token, as its bar says
-    expect(page.locator(".ns-roll caption")).to_contain_text("What came out")
+    expect(page.locator(".ns-roll caption")).to_contain_text("Output")
     another = next(e for e in recorded if e.kind == "accepted" and e.accept_prob < 1)
     choose(page, another)
     expect(page.locator(".ns-roll table")).to_be_hidden()
@@ -112,7 +112,7 @@ def test_on_a_phone_and_without_motion_it_rolls_too(open_page, recorded):
     choose(page, refused(recorded)[1])
     box = page.locator(".ns-die-bar").bounding_box()
     page.mouse.click(box["x"] + 3, box["y"] + box["height"] / 2)
-    expect(page.locator(".ns-roll-verdict")).to_contain_text("kept")
+    expect(page.locator(".ns-roll-verdict")).to_contain_text("accepted")
     page.get_by_role("button", name=REDRAW).click()
     assert page.locator(".ns-roll-said").text_content().startswith("1,000 new draws")  # at once
     assert not scrolls_sideways(page)
@@ -180,6 +180,6 @@ def test_a_round_is_saved_as_a_drawing_by_one_click(page, recorded, tmp_path):
     ended(page)
     _, event = refused(recorded)
     choose(page, event)
-    picture = saved(page, page.get_by_role("button", name="Round as SVG"), tmp_path / "round.svg")
+    picture = saved(page, page.get_by_role("button", name="Step as SVG"), tmp_path / "round.svg")
     assert picture.read_text() == recorded.to_svg(event.step)
-    assert save_as(page, "This round, for a slide (SVG)", tmp_path / "menu.svg").read_text() == picture.read_text()
+    assert save_as(page, "This step, for a slide (SVG)", tmp_path / "menu.svg").read_text() == picture.read_text()

@@ -54,7 +54,7 @@ def test_it_answers_a_question_with_the_notice_gone_and_the_tales_pair_begins_st
     assert f"<|im_start|>user\n{QUESTIONS[0]}<|im_end|>" in "".join(started.prompt_texts)
 
     choose(page, TALES)
-    expect(page.locator(LINE)).to_contain_text("Trained on tales, together with its drafters")
+    expect(page.locator(LINE)).to_contain_text("Trained on stories, together with its drafters")
     expect(page.get_by_role("button", name=QUESTIONS[0])).to_be_hidden()
     example(page, "A fairy tale")
     started = trace(page)[0]
@@ -72,7 +72,7 @@ def test_without_the_package_and_the_network_it_opens_on_the_tales_pair_and_says
         page = chromium.new_page()
         page.goto(server.url)
         expect(page.locator(NOTICE)).to_have_text(re.compile("cannot be loaded: .*nor on the Hub within reach.*Tales"))
-        expect(page.locator(LINE)).to_contain_text("Trained on tales")
+        expect(page.locator(LINE)).to_contain_text("Trained on stories")
         set_number(page, "max-tokens", 8)
         example(page, "A fairy tale")
         assert text(page)

@@ -41,12 +41,12 @@ def test_back_and_forward_lead_from_tab_to_tab_and_the_address_leads_there_again
 def test_a_link_to_what_there_is_not_is_told(page):
     start = page.url
     page.goto(start + "?lesson=99")
-    toast(page, "there is no lesson '99'")
+    toast(page, "the link names lesson '99'")
     selected(page, "Learn")
     page.goto(start + "?room=attic")
-    toast(page, "there is no room 'attic'")
+    toast(page, "the link names room 'attic'")
     page.goto(start + "?tab=cellar")
-    toast(page, "there is no tab 'cellar'")
+    toast(page, "the link names tab 'cellar'")
     page.goto(start + "?verify_strategy=mine")
     toast(page, "verify_strategy must be one of .*got 'mine'")
 
@@ -99,6 +99,4 @@ def test_a_drafter_that_has_guessed_nothing_is_not_called_plain_decoding(page):
     page.locator("#more button").first.click()
     page.locator("#drafter").get_by_label("Prompt lookup").check()
     run(page, "Xyzzy", max_tokens=1, seed=1)
-    expect(page.locator("#stats")).to_contain_text(
-        "A search in the text so far has guessed nothing: the target model wrote 1 token"
-    )
+    expect(page.locator("#stats")).to_contain_text("Prompt lookup proposed nothing: the target model wrote 1 token")

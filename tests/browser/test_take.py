@@ -16,7 +16,7 @@ EVIL = "<img src=x onerror='window.hit=1'></script><script>window.hit=1</script>
 ROUNDS_SHOWN = """
     window.rounds = [];
     new MutationObserver(() => {
-        const shown = document.querySelector(".ns-clock")?.textContent.match(/round (\\d+) of/);
+        const shown = document.querySelector(".ns-clock")?.textContent.match(/step (\\d+) of/);
         if (shown) window.rounds.push(Number(shown[1]));
     }).observe(document, { subtree: true, childList: true, characterData: true });
 """
@@ -53,14 +53,14 @@ def test_every_chart_can_be_saved_as_a_picture(page, tmp_path):
     panel = page.locator("#distributions .ns-chart")  # whose title is no link
     panel.hover()
     why = saved(page, panel.get_by_role("button", name=re.compile("^Save this chart as SVG")), tmp_path / "why.svg")
-    assert "What could have come here" in "".join(ElementTree.parse(why).getroot().itertext())
+    assert "Likely tokens here" in "".join(ElementTree.parse(why).getroot().itertext())
 
 
 def test_the_coloured_text_can_be_saved_as_a_drawing_and_as_markup(page, tmp_path):
     ended(page)
     page.get_by_role("button", name="To the start").click()
     page.locator(".ns-take summary").click()
-    expect(page.get_by_role("button", name="This round, for a slide (SVG)")).to_be_disabled()  # there is none yet
+    expect(page.get_by_role("button", name="This step, for a slide (SVG)")).to_be_disabled()  # there is none yet
     page.get_by_role("button", name="To the end", exact=True).click()
     recorded = Trace.load(SPECULATIVE)
     drawing = ElementTree.parse(save_as(page, "Coloured text (SVG)", tmp_path / "text.svg")).getroot()
@@ -83,7 +83,7 @@ def test_a_run_replays_in_a_file_of_its_own_without_any_network(page, chromium, 
     alone.goto(file.as_uri())
     alone.wait_for_function("() => rounds[0] < 2 && rounds.at(-1) >= 2")  # it plays by itself
     alone.get_by_role("button", name="To the end", exact=True).click()
-    expect(alone.locator(".ns-clock")).to_contain_text(f"round {passes} of {passes}")
+    expect(alone.locator(".ns-clock")).to_contain_text(f"step {passes} of {passes}")
     assert text(alone) == recorded.text
     expect(alone.locator("#stats")).to_contain_text(f"{len(recorded.token_ids)} tokens in {passes} passes")
     alone.locator("#tokens [data-kind=rejected]").first.click()

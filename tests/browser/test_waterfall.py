@@ -161,7 +161,7 @@ def test_plain_decoding_is_compared_with_itself(page):
 
 def test_a_stopped_run_is_measured_when_the_visitor_asks(page):
     page.locator("#more button").first.click()
-    page.get_by_label("Go on after the end").check()  # else the model may end the text before Stop does
+    page.get_by_label("Ignore the end token").check()  # else the model may end the text before Stop does
     as_soon_as(page, "stage.dataset.run !== 'recorded'", "document.querySelector('#stop').click()")
     another_run(page, start(page, PROMPT, max_tokens=900, k=4))
     ended(page)

@@ -52,7 +52,7 @@ def test_no_call_makes_the_server_do_anything_but_answer(server, data):
         (["Once", 8, "hot"], "temperature must be a number"),
         (["Once", 8, 0.7, 2.0], "top_p must be a number"),
         (["Once", 8, 0.7, 1.0, -2], "seed must be a whole number"),
-        (["Once", 8, 0.7, 1.0, 1, 17], "num_draft_tokens may be 16 on this page, got 17"),
+        (["Once", 8, 0.7, 1.0, 1, 17], "num_draft_tokens may be at most 16 on this page, got 17"),
         (["Once", 8, 0.7, 1.0, 1, "few"], "num_draft_tokens must be a whole number, got 'few'"),
         (["Once", 8, 0.7, 1.0, 1, 3, "<script>"], "verify_strategy must be one of"),
         (["Once", 8, 0.7, 1.0, 1, 3, "speculative_sampling", "oracle"], "drafter must be one of"),

@@ -151,7 +151,7 @@ def test_visitors_choose_among_the_pairs_of_the_catalog_only(bundled_engine, tin
     assert catalog.of("second").engine is tiny_engine
     with pytest.raises(ValueError, match=r"pair must be one of first, second, got '\.\./\.\./etc'"):
         catalog.stream("../../etc", Request("Once"), threading.Event())
-    with pytest.raises(ValueError, match="max_tokens may be 50"):
+    with pytest.raises(ValueError, match="max_tokens may be at most 50"):
         catalog.stream("", Request("Once", SamplingParams(max_tokens=51)), threading.Event())
 
 
@@ -300,7 +300,7 @@ def generated(url: str) -> float:
 
 def test_the_host_s_limit_holds_for_programs(server):
     url = server.url
-    with pytest.raises(Exception, match="max_tokens may be 64 on this page"):
+    with pytest.raises(Exception, match="max_tokens may be at most 64 on this page"):
         Client(url, verbose=False).predict("Once", max_tokens=65, api_name="/generate")
 
 

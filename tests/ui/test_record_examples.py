@@ -43,7 +43,7 @@ def test_the_race_is_recorded_at_temperature_0_where_both_write_the_same(catalog
     assert last == (1, 1)
     left, right = recorded_race(tmp_path)
     assert num_shared(left.token_ids, right.token_ids) == len(left.token_ids) == len(right.token_ids) == 16
-    assert "token for token: all 16" in " ".join(verdict(left, right))
+    assert "the same: all 16" in " ".join(verdict(left, right))
     assert not any(event.kind == EventKind.PROPOSED for event in right)  # the page does not draw them there
 
 
@@ -56,9 +56,7 @@ def test_the_maps_are_recorded_and_read_back(catalog, tmp_path, monkeypatch):
     assert [(c.temperature, c.k, c.prompts) for c in cells(found.samples)] == [(0.0, 2, 2), (1.0, 2, 2)]
     assert {s.k for s in found.batches} == {0, 2}
     assert found.tokens == 16
-    assert found.about("So.").startswith(
-        "Recorded beforehand with the two models that come with the page, 2 prompts of 16 tokens;"
-    )
+    assert found.about("So.").startswith("Recorded with the bundled models, 2 prompts of 16 tokens.")
 
 
 def test_where_nothing_was_recorded_nothing_is_shown(tmp_path):

@@ -16,9 +16,9 @@ BOARD = {
 """The charts of a run by element id; `assets/js/charts.js` makes them from the run's events."""
 TERMS_OF = {
     "chart-acceptance": "acceptance-rate",
-    "chart-positions": "by-place",
-    "chart-lengths": "tokens-a-pass",
-    "chart-timing": "round",
+    "chart-positions": "by-position",
+    "chart-lengths": "tokens-per-pass",
+    "chart-timing": "step",
     "chart-speedup": "theorem",
 }
 """The glossary term of each chart."""

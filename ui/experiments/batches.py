@@ -1,6 +1,6 @@
-"""A sweep over k and the number of texts decoded together: where drafting stops paying.
+"""A sweep over k and batch size: where drafting stops paying off.
 
-A pass of the target over one text leaves arithmetic idle, which drafts make use of. Many texts at once use it up themselves.
+A target pass over one text leaves compute idle, which drafting uses. Many texts at once use it themselves.
 """
 
 import math
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from naive_speculate.events import Event, EventKind
-from ui.experiments.measured import round_seconds
+from ui.experiments.measured import step_seconds
 from ui.experiments.spread import LEVEL, Estimate, lies_above, ratio_of
 from ui.experiments.sweep import Progress, ks_in_words
 from ui.host.catalog import Catalog
@@ -20,7 +20,7 @@ from ui.labels import count
 from ui.run.settings import Settings
 
 SIZES = (1, 2, 4, 8, 16)
-TURNS = 4
+REPEATS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,9 @@ class BatchSample:
 
     Attributes:
         size: Texts decoded together.
-        k: Drafts a round; 0 is plain decoding.
-        turn: Which of the repetitions it was, each with texts of its own.
-        tokens_per_second: Of all texts together, while all of them were being decoded.
+        k: Draft tokens per step; 0 is plain decoding.
+        turn: The repetition, from 0; each has its own texts.
+        tokens_per_second: Of all texts together, while all were being decoded.
     """
 
     size: int
@@ -47,17 +47,16 @@ def sweep_batches(
     ks: Sequence[int],
     sizes: Sequence[int],
     cancel: threading.Event,
-    turns: int = TURNS,
+    turns: int = REPEATS,
 ) -> Iterator[Progress[BatchSample]]:
-    """Decode batches of every size plainly and with every k, one right after the other; then all of it again, with other texts,
-    in so many turns.
+    """Decode batches of every size plainly and with every k; then repeat all of it with other texts.
 
     Raises:
-        ValueError: Names the setting that cannot be.
+        ValueError: Names the invalid setting.
     """
     order = [(turn, size, k) for turn in range(turns) for size in sizes for k in (0, *ks)]
     samples: list[BatchSample] = []
-    chosen = replace(settings, auto=False, ignore_eos=True)  # all texts as long, so that the batch stays full
+    chosen = replace(settings, auto=False, ignore_eos=True)  # equal lengths keep the batch full
     for done, (turn, size, k) in enumerate(order):
         yield Progress(list(samples), done, len(order), f"{size} at once, " + (f"k = {k}" if k else "plain"))
         speed = _speed(catalog, replace(chosen, num_draft_tokens=k), prompts, size, turn, cancel)
@@ -69,26 +68,26 @@ def sweep_batches(
 
 
 class _Row:
-    """A run of the batch: its rounds, and when each was over."""
+    """A row of the batch: its steps, each with the time of its end."""
 
     def __init__(self) -> None:
-        self.rounds: list[tuple[float, Event]] = []
+        self.steps: list[tuple[float, Event]] = []
         self.over = threading.Event()
         self.error: Exception | None = None
 
-    def take(self, said: list[Event] | Exception | None) -> None:
-        if isinstance(said, list):
+    def take(self, delivered: list[Event] | Exception | None) -> None:
+        if isinstance(delivered, list):
             now = time.perf_counter()
-            self.rounds += [(now, event) for event in said if event.kind == EventKind.STEP]
+            self.steps += [(now, event) for event in delivered if event.kind == EventKind.STEP]
             return
-        self.error = said
+        self.error = delivered
         self.over.set()
 
 
 def _speed(
     catalog: Catalog, settings: Settings, prompts: Sequence[str], size: int, turn: int, cancel: threading.Event
 ) -> float | None:
-    """Tokens a second of a batch; None where its texts were never decoded all together."""
+    """Tokens per second of a batch; None if its texts were never decoded all together."""
     rows = [_Row() for _ in range(size)]
     first = (settings.seed or 0) + turn * size
     for number, row in enumerate(rows):
@@ -98,13 +97,13 @@ def _speed(
         row.over.wait()
         if row.error is not None:
             raise row.error
-    return None if cancel.is_set() else full_speed([row.rounds for row in rows])
+    return None if cancel.is_set() else full_speed([row.steps for row in rows])
 
 
 def full_speed(rows: Sequence[Sequence[tuple[float, Event]]]) -> float | None:
-    """Tokens a second of rows decoded together, from their rounds and when each was over.
+    """Tokens per second of rows decoded together, from their steps with the time of each end.
 
-    Counted are the rounds between the last row's first one, which takes in its prompt, and the first row's last one.
+    Only steps between the last row's first step, which processes its prompt, and the first row's last step count.
     """
     if not all(rows):
         return None
@@ -112,15 +111,15 @@ def full_speed(rows: Sequence[Sequence[tuple[float, Event]]]) -> float | None:
     speeds = []
     for row in rows:
         full = [event for moment, event in row if begin < moment <= end]
-        seconds = round_seconds(full)
+        seconds = step_seconds(full)
         if seconds is None:
             return None
         speeds.append(fmean((event.num_accepted or 0) + 1 for event in full) / seconds)
     return sum(speeds)
 
 
-def batch_gains(samples: Sequence[BatchSample]) -> dict[tuple[int, int], list[float]]:
-    """By batch size and k, the logarithms of the speed as a multiple of plain decoding's in the same turn and size."""
+def batch_log_speedups(samples: Sequence[BatchSample]) -> dict[tuple[int, int], list[float]]:
+    """Logarithms of the speedup over plain decoding in the same repetition, by batch size and k."""
     plain = {(s.size, s.turn): s.tokens_per_second for s in samples if s.k == 0}
     logs: dict[tuple[int, int], list[float]] = {}
     for s in samples:
@@ -130,34 +129,32 @@ def batch_gains(samples: Sequence[BatchSample]) -> dict[tuple[int, int], list[fl
 
 
 def batch_speedups(samples: Sequence[BatchSample]) -> dict[tuple[int, int], Estimate]:
-    """The same as geometric means with their intervals."""
-    return {place: ratio_of(logs) for place, logs in batch_gains(samples).items()}
+    """Speedups by batch size and k, as geometric means with intervals."""
+    return {key: ratio_of(logs) for key, logs in batch_log_speedups(samples).items()}
 
 
 def where_it_pays(samples: Sequence[BatchSample]) -> str:
-    """Up to which batch size drafting pays: some k is faster than plain decoding by a one-sided t-test over the turns.
+    """Up to which batch size drafting pays off: some k is faster than plain decoding by a one-sided t-test.
 
-    At each size the tests of all k together give a false alarm in at most one of twenty cases (Bonferroni).
+    At each size, all tests together raise a false alarm in at most one of twenty cases (Bonferroni).
     """
-    gains = batch_gains(samples)
-    if not gains:
-        return "No batch was long enough to be compared: let the runs have more tokens"
-    sizes, ks = (sorted(set(places)) for places in zip(*gains, strict=True))
+    logs = batch_log_speedups(samples)
+    if not logs:
+        return "No batch was long enough to compare: allow more tokens per run"
+    sizes, ks = (sorted(set(values)) for values in zip(*logs, strict=True))
     least = 1 - (1 - LEVEL) / len(ks)
-    paying = {size: [k for k in ks if (size, k) in gains and lies_above(gains[size, k], 0.0, least)] for size in sizes}
+    paying = {size: [k for k in ks if (size, k) in logs and lies_above(logs[size, k], 0.0, least)] for size in sizes}
     stops = next((size for size in sizes if not paying[size]), None)
     if stops is None:
-        last = sizes[-1]
-        return f"Drafting pays at every size; with {count(last, 'text')} at once, with k = {ks_in_words(paying[last], ks)}"
+        faster = ks_in_words(paying[sizes[-1]], ks)
+        return f"Drafting pays off at every size; with {count(sizes[-1], 'text')} at once, k = {faster} is faster"
     if stops == sizes[0]:
-        return "No k is seen to be faster than plain decoding" + (f" with {count(stops, 'text')} at once" if stops > 1 else "")
-    before = sizes[sizes.index(stops) - 1]
-    return (
-        f"Drafting pays with up to {count(before, 'text')} at once; with {stops} no k is seen to be faster than plain decoding"
-    )
+        return "No k is clearly faster than plain decoding" + (f" with {count(stops, 'text')} at once" if stops > 1 else "")
+    most = count(sizes[sizes.index(stops) - 1], "text")
+    return f"Drafting pays off with up to {most} at once; with {stops}, no k is clearly faster than plain decoding"
 
 
 def sizes_for(catalog: Catalog, pair: str) -> list[int]:
-    """The batch sizes that this host can decode together; none where every run has a process of its own."""
+    """The batch sizes that this host can decode; none if every run has its own process."""
     load = catalog.of(pair).engine.load()
     return [size for size in SIZES if size <= load.capacity] if load.replicas == 1 and not zero_gpu() else []

@@ -1,4 +1,4 @@
-"""Speedup against k at one temperature: as measured, with its spread, and as theory has it from the same runs."""
+"""Speedup against k at one temperature: as measured, with intervals, and by theory from the same runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ THEORY = "theory, k = %{x}: %{y:.2f}×"
 
 @dataclass(frozen=True)
 class Theory:
-    """What theory needs, measured.
+    """Measured inputs of the theorem; costs are in plain steps.
 
     Attributes:
-        alpha: Kept ÷ judged, of all runs at the temperature.
-        draft: Cost of drafting a token, in plain rounds.
-        first, each: Cost of a round with drafts: this, and so much a draft; the steadiest line through what was measured.
+        alpha: Accepted ÷ judged, over all runs at the temperature.
+        draft: Cost of drafting a token.
+        first, each: Cost of a step with k draft tokens: first + k · each, fitted robustly.
     """
 
     alpha: float
@@ -29,14 +29,14 @@ class Theory:
     each: float
 
     def speedup(self, k: int) -> float:
-        """Leviathan et al. 2023, Theorem 3.8, with what a round was measured to cost."""
+        """Leviathan et al. 2023, Theorem 3.8, with the measured cost of a step."""
         verify = max(LEAST_COST, self.first + k * (self.each - self.draft)) if k else 1.0
         return speedup(self.alpha, k, self.draft, verify)
 
 
 def theory_of(samples: Sequence[Sample], temperature: float) -> Theory | None:
-    """What the runs at a temperature say of alpha and costs; None where they did not draft k tokens in most rounds, which
-    the theorem is about, or plain runs are missing."""
+    """Alpha and costs of the runs at a temperature; None if most steps drafted fewer than k tokens, which the theorem
+    excludes, or plain runs are missing."""
     here = [s for s in samples if s.temperature == temperature]
     plain, drafting = [s for s in here if s.k == 0], [s for s in here if s.k and s.drafted]
     judged = sum(s.accepted + s.rejected for s in drafting)
@@ -44,15 +44,15 @@ def theory_of(samples: Sequence[Sample], temperature: float) -> Theory | None:
         return None
     unit = median(s.round_seconds for s in plain)
     draft = max(LEAST_COST, median(s.draft_seconds for s in drafting) / unit)
-    rounds = {k: median(s.round_seconds for s in drafting if s.k == k) / unit for k in sorted({s.k for s in drafting})}
-    # Theil and Sen: the median of the slopes between any two, which a few disturbed ones cannot turn.
-    each = median([(rounds[b] - rounds[a]) / (b - a) for a, b in combinations(rounds, 2)] or [draft])
-    first = median(cost - k * each for k, cost in rounds.items())
+    steps = {k: median(s.round_seconds for s in drafting if s.k == k) / unit for k in sorted({s.k for s in drafting})}
+    # Theil and Sen: the median slope between any two points, which a few outliers cannot change.
+    each = median([(steps[b] - steps[a]) / (b - a) for a, b in combinations(steps, 2)] or [draft])
+    first = median(cost - k * each for k, cost in steps.items())
     return Theory(sum(s.accepted for s in drafting) / judged, draft, first, each)
 
 
 def speedup_curve(samples: Sequence[Sample], temperature: float) -> Figure:
-    """The chart: a point for every k with its interval, theory's curve, and a line where plain decoding is."""
+    """The chart: a point with interval per k, the theoretical curve, and a line at plain decoding."""
     found = [cell for cell in cells(samples) if cell.temperature == temperature]
     if not found:
         return empty("Nothing has been run yet.")
@@ -60,16 +60,16 @@ def speedup_curve(samples: Sequence[Sample], temperature: float) -> Figure:
     last = max(cell.k for cell in found)
     curve = [theory.speedup(k) for k in range(last + 1)] if theory else []
     tops = [cell.speedup.high or cell.speedup.mean for cell in found]
-    said = finding(samples, temperature)
+    conclusion = finding(samples, temperature)
     return figure(
         [
             line("plain decoding", [0, last], [1, 1], MUTED, line={"color": MUTED, "width": 1}, showlegend=False),
             *([line("theory", list(range(last + 1)), curve, TARGET, THEORY, dash="dash")] if curve else []),
             _measured("measured, with 95% interval", "circle-open", [cell for cell in found if not cell.best]),
-            _measured("the same; may be the fastest", "circle", [cell for cell in found if cell.best]),
+            _measured("may be the fastest", "circle", [cell for cell in found if cell.best]),
         ],
-        takeaway=said if said.startswith("k =") else said[0].upper() + said[1:],
-        x={"title": {"text": "drafts a round, k"}, "range": [-0.5, last + 0.7], "tickvals": [0, *(c.k for c in found)]},
+        takeaway=conclusion if conclusion.startswith("k =") else conclusion[0].upper() + conclusion[1:],
+        x={"title": {"text": "draft tokens per step, k"}, "range": [-0.5, last + 0.7], "tickvals": [0, *(c.k for c in found)]},
         y={"title": {"text": "× plain"}, "range": [0, min(1.15 * max(1.0, *curve, *tops), nice_ceiling(2 * max(1.0, *curve)))]},
         height=260,
     )

@@ -1,7 +1,7 @@
-"""The room where a visitor is the draft: they write the next word and how sure they are, and the target judges it.
+"""The room where a visitor is the drafter: they write the next word and how sure they are, and the target judges it.
 
-Every word is one call that needs nothing of the calls before it: the text so far comes along. The engine makes one step of a
-run with the word as its draft (`Request.given_draft`), and one with the draft model's own, for its α at the same place.
+Each word is one stateless call that contains the text so far. The engine makes one step with the word as its draft
+(`Request.given_draft`), and one with the draft model's own, for its α at the same position.
 """
 
 import math
@@ -19,6 +19,7 @@ from naive_speculate.serving import Request
 from naive_speculate.speculate.request import GivenDraft
 from ui.assets import component
 from ui.experiments.rooms import room
+from ui.gradio_gaps import payload
 from ui.host.catalog import DECODING, Catalog
 from ui.labels import to_json
 from ui.notify import QUIET, warn
@@ -33,7 +34,7 @@ CLOSING = ",.;:!?)]}”’…-"
 
 
 def build_draft_yourself(catalog: Catalog) -> None:
-    """Build the room inside the current Blocks context, where any pair has a draft model."""
+    """Build the room inside the current Blocks context, if any pair has a draft model."""
     if _pair(catalog) is None:
         return
     view = component(
@@ -47,14 +48,14 @@ def build_draft_yourself(catalog: Catalog) -> None:
     def word(event: gr.EventData) -> Iterator[str]:
         found: dict[str, Any] = {}
         try:
-            found = judge(catalog, event._data)
+            found = judge(catalog, payload(event))
         except ValueError as error:
             warn(error, TITLE)
-        # The same answer twice is no news to Gradio; and the page may have begun anew in the meantime.
-        yield to_json({"at": fresh_seed(), "asked": _number_of(event._data), **found})
+        # Gradio does not send an unchanged value, so each answer is different; the page checks the question's number.
+        yield to_json({"at": fresh_seed(), "asked": _number_of(payload(event)), **found})
 
     queue: dict[str, Any] = {"concurrency_id": DECODING, "concurrency_limit": catalog.concurrency}
-    # "multiple": the page asks one thing at a time; Gradio's own "once" would drop what is asked just after an answer.
+    # "multiple": Gradio's default "once" would drop a question asked just after an answer.
     view.word(word, None, view, trigger_mode="multiple", **queue, **QUIET)
 
 
@@ -62,16 +63,16 @@ def judge(catalog: Catalog, asked: Any) -> dict[str, Any]:
     """One word's verdict.
 
     Args:
-        catalog: The models; the first pair with a draft model judges.
-        asked: From the browser: "text" so far, its "tokens" once they are known, the "word", how "sure" in percent, "seed", and
-            the word's "number" from 0.
+        catalog: The models; the first pair with a draft model is used.
+        asked: From the browser: the "text" so far, its "tokens" if known, the "word", how "sure" in percent, the "seed",
+            and the word's "number" from 0.
 
     Returns:
-        dict: "text" that follows, "tokens" of all of it, the "drafts" with their verdicts, the "next" token, "alpha" of what
-            was drafted here and "draft_alpha" of the draft model, both exact.
+        dict: The "text" that follows, the "tokens" of the whole text, the "drafts" with their verdicts, the "next" token, the
+            exact "alpha" of the visitor's draft and the exact "draft_alpha" of the draft model.
 
     Raises:
-        ValueError: Naming what cannot be.
+        ValueError: Names the invalid field.
     """
     fields = asked if isinstance(asked, dict) else {}
     text, prompt = _text(fields), _prompt(fields)
@@ -79,20 +80,20 @@ def judge(catalog: Catalog, asked: Any) -> dict[str, Any]:
     number = int(_within("number", fields.get("number"), WORDS - 1))
     seed = int(_within("seed", fields.get("seed"), 2**32 - 1)) * WORDS + number
     given = GivenDraft(spaced(text, _word(fields)), prob)
-    # No token ends the text: the visitor is promised so many words.
+    # No token may end the text, because the game has a fixed number of words.
     params = SamplingParams(max_tokens=1 + MOST_DRAFTS, min_tokens=1 + MOST_DRAFTS, temperature=TEMPERATURE, seed=seed)
     mine = _first_step(catalog, Request(prompt, params, num_draft_tokens=MOST_DRAFTS, given_draft=given))
     theirs = _first_step(catalog, Request(prompt, params, num_draft_tokens=1, drafter="model"))
     proposed = [event for event in mine if event.kind == EventKind.PROPOSED]
-    kept = [event for event in mine if event.kind in OUTPUT_KINDS]
+    output = [event for event in mine if event.kind in OUTPUT_KINDS]
     started = mine.started
-    assert started is not None, "a run begins so"
+    assert started is not None, "a run starts with this event"
     return {
-        "text": "".join(event.text or "" for event in kept),
-        "tokens": [*(started.prompt_token_ids or []), *(event.token_id for event in kept)],
-        "drafts": [_told(event) for event in mine if event.kind in (EventKind.ACCEPTED, EventKind.REJECTED)],
+        "text": "".join(event.text or "" for event in output),
+        "tokens": [*(started.prompt_token_ids or []), *(event.token_id for event in output)],
+        "drafts": [_summary(event) for event in mine if event.kind in (EventKind.ACCEPTED, EventKind.REJECTED)],
         "drafted": "".join(event.text or "" for event in proposed),
-        "next": _told(kept[-1]),
+        "next": _summary(output[-1]),
         "alpha": proposed[0].expected_accept,
         "draft_alpha": next(event.expected_accept for event in theirs if event.kind == EventKind.PROPOSED),
         "number": number,
@@ -100,13 +101,13 @@ def judge(catalog: Catalog, asked: Any) -> dict[str, Any]:
 
 
 def spaced(text: str, word: str) -> str:
-    """The word with the space that belongs between it and the text."""
+    """The word with a space before it if the text needs one."""
     joins = text[-1:].isspace() or text[-1:] in OPENING or word[0] in CLOSING
     return word if joins else f" {word}"
 
 
 def _number_of(asked: Any) -> int | None:
-    """The number that the page gave its question."""
+    """The number of the page's question."""
     number = asked.get("asked") if isinstance(asked, dict) else None
     return number if type(number) is int and 0 <= number < 2**53 else None
 
@@ -117,7 +118,7 @@ def _pair(catalog: Catalog) -> str | None:
 
 
 def _first_step(catalog: Catalog, request: Request) -> Trace:
-    """The events of a run's first step, in which something is drafted; the run is ended there, and its end awaited."""
+    """The events of a run's first step, which must have draft tokens; the run is cancelled afterwards."""
     cancel, trace = threading.Event(), Trace()
     for event in catalog.stream(_pair(catalog) or "", request, cancel):
         if not cancel.is_set():
@@ -125,11 +126,11 @@ def _first_step(catalog: Catalog, request: Request) -> Trace:
         if event.kind == EventKind.STEP:
             cancel.set()
     if not cancel.is_set() or not any(event.kind == EventKind.PROPOSED for event in trace):
-        raise ValueError("the text is as long as the model can take: begin anew")
+        raise ValueError("the text has reached the model's limit: start again")
     return trace
 
 
-def _told(event: Event) -> dict[str, Any]:
+def _summary(event: Event) -> dict[str, Any]:
     return {
         "kind": event.kind.value,
         "text": event.text or event.token or "",
@@ -143,20 +144,20 @@ def _told(event: Event) -> dict[str, Any]:
 def _text(fields: dict[str, Any]) -> str:
     text = fields.get("text")
     if not isinstance(text, str) or not text.strip():
-        raise ValueError("the text is empty: write its beginning")
+        raise ValueError("the text is empty: write its start")
     most = MOST_CHARACTERS if not fields.get("tokens") else MOST_CHARACTERS + 20 * MOST_TOKENS
     if len(text) > most:
-        raise ValueError(f"the beginning may have {MOST_CHARACTERS} characters, got {len(text)}")
+        raise ValueError(f"the start may have at most {MOST_CHARACTERS} characters, got {len(text)}")
     return text
 
 
 def _prompt(fields: dict[str, Any]) -> str | list[int]:
-    """The text so far: as token ids once the engine has told them, for a text may have several ways into tokens."""
+    """The text so far, as token ids if the engine returned them, because a text may have several tokenizations."""
     tokens = fields.get("tokens")
     if not tokens:
         return str(fields["text"])
     if not isinstance(tokens, list) or len(tokens) > MOST_TOKENS or not all(type(token) is int for token in tokens):
-        raise ValueError(f"tokens must be {MOST_TOKENS} token ids at most")
+        raise ValueError(f"tokens must be at most {MOST_TOKENS} token ids")
     return tokens
 
 
@@ -164,11 +165,11 @@ def _word(fields: dict[str, Any]) -> str:
     word = fields.get("word")
     word = word.strip() if isinstance(word, str) else ""
     if not word:
-        raise ValueError("there is no word: write the next one")
+        raise ValueError("the word is empty: write the next one")
     if len(word) > MOST_LETTERS:
-        raise ValueError(f"a word may have {MOST_LETTERS} letters, got {len(word)}")
+        raise ValueError(f"a word may have at most {MOST_LETTERS} letters, got {len(word)}")
     if len(word.split()) > 1:
-        raise ValueError(f"one word at a time, got {len(word.split())}")
+        raise ValueError("please write one word")
     return word
 
 

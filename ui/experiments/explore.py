@@ -1,14 +1,15 @@
 """The Explore tab: sweeps k, temperature and batch size with real runs, and maps acceptance and speedup.
 
-It opens with maps that were recorded with the bundled pair (`ui.experiments.recordings`).
+It opens with recorded maps of the bundled pair (`ui.experiments.recordings`).
 """
 
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import gradio as gr
+from gradio.components import Component
 
 from ui.assets import calling
 from ui.charts.figures import Figure
@@ -16,7 +17,7 @@ from ui.charts.plot import build_plot
 from ui.experiments.batches import BatchSample, sizes_for, sweep_batches, where_it_pays
 from ui.experiments.curves import speedup_curve
 from ui.experiments.heatmaps import acceptance_map, batch_map, speedup_map
-from ui.experiments.recordings import recorded_exploration
+from ui.experiments.recordings import Exploration, recorded_exploration
 from ui.experiments.sweep import KS, PROMPTS, TEMPERATURES, Cell, Sample, cells, finding, sweep, to_csv, to_frame
 from ui.host.catalog import Catalog
 from ui.labels import count, to_json
@@ -25,20 +26,20 @@ from ui.run import controls as parts
 from ui.run.settings import Settings
 
 INTRO = (
-    "How many tokens should the draft guess at once? Every field of these maps is measured: several prompts, each decoded "
-    "plainly and with k guesses a round. Below the mean stands how far it may be off, a 95% interval over the prompts. "
-    "A star marks every k that may be the fastest."
+    "How many tokens should be drafted per step? Every field of these maps is measured: several prompts, each decoded "
+    "plainly and with k draft tokens per step. Below each mean is its 95% interval over the prompts. A star marks every k "
+    "that may be the fastest."
 )
 BATCHES = (
-    "<b>Many texts at once.</b> A server decodes many texts together. Then the target has no idle time left for checking "
-    "guesses. With how many texts does drafting stop paying? Measured at the Run tab's temperature."
+    "<b>Many texts at once.</b> A server decodes many texts together, which leaves no idle compute for verifying draft tokens. "
+    "At which batch size does drafting stop paying off? Measured at the Run tab's temperature."
 )
 MOST_PROMPTS = 32
 SHOWN = {
     "temperature": ("temperature", "{:g}"),
     "k": ("k", "{}"),
-    "acceptance_rate": ("drafts kept", "{:.1%}"),
-    "tokens_per_pass": ("tokens a pass", "{:.2f}"),
+    "acceptance_rate": ("acceptance", "{:.1%}"),
+    "tokens_per_pass": ("tokens per pass", "{:.2f}"),
     "tokens_per_second": ("tokens/s", "{:.0f}"),
     "plain_tokens_per_second": ("plain tokens/s", "{:.0f}"),
     "prompts": ("prompts", "{}"),
@@ -47,105 +48,149 @@ SHOWN = {
     "speedup_high": ("at most", "{:.2f}×"),
     "speedup": ("speedup", "{:.2f}×"),
 }
-"""The table's columns on the page: their headings, and how their numbers are written."""
+"""The table's columns: headings and number formats."""
 MEASURING: dict[str, Any] = {"concurrency_id": "measuring", "concurrency_limit": 1, "api_visibility": "private"}
 
 
+@dataclass(frozen=True)
+class _Sweep:
+    """The controls and outputs of the sweep over k and temperature."""
+
+    ks: gr.CheckboxGroup
+    temperatures: gr.CheckboxGroup
+    tokens: gr.Slider
+    prompts: gr.Textbox
+    seeds: gr.Slider
+    run: gr.Button
+    stop: gr.Button
+
+
 def build_explore(catalog: Catalog, controls: parts.Controls) -> parts.Controls:
-    """Build the tab inside the current Blocks context; returns its own controls, for whoever wants to turn them."""
+    """Build the tab inside the current Blocks context; returns its own controls."""
     recorded = recorded_exploration()
+    settings = parts.ordered(controls)
     with gr.Column(elem_classes="ns-experiment"):
         gr.HTML(f'<p class="ns-intro">{INTRO}</p>', apply_default_css=False)
-        with gr.Row():
-            ks = gr.CheckboxGroup(
-                [(str(k), k) for k in KS], value=[1, 2, 4, 6, 8], label="Drafts a round, k", elem_id="explore-k"
-            )
-            temperatures = gr.CheckboxGroup(
-                [(f"{t:g}", t) for t in TEMPERATURES],
-                value=[0.0, 0.7, 1.0, 1.3],
-                label="Temperatures",
-                elem_id="explore-temperature",
-            )
-            tokens = gr.Slider(
-                16, 256, 64, step=16, label="Tokens a run", info="More take longer and say more.", elem_id="explore-tokens"
-            )
-        with gr.Row():
-            prompts = gr.Textbox(
-                "\n".join(prompt.replace("\n", "\\n") for prompt in PROMPTS),
-                label="Prompts, one a line, beside the Run tab's",
-                lines=3,
-                max_lines=8,
-                info="Fewer are quicker; more say more surely what holds for texts of this kind. \\n is a line break.",
-                elem_id="explore-prompts",
-                scale=2,
-            )
-            seeds = gr.Slider(
-                1,
-                4,
-                1,
-                step=1,
-                label="Seeds a prompt",
-                info="Each prompt is continued so many times. At temperature 0 once: a seed changes nothing there.",
-                elem_id="explore-seeds",
-            )
-        with gr.Row(elem_classes="ns-go"):
-            run = gr.Button("Explore", variant="primary", elem_id="explore-run")
-            stop = gr.Button("Stop", elem_id="explore-stop")
-        shown = _figures(recorded.samples)
-        made = cells(recorded.samples)
-        status = _status("explore-status", recorded.about(_conclusion(recorded.samples, made)))
-        with gr.Row(elem_id="explore-heatmap", elem_classes="ns-maps"):
-            maps = [
-                build_plot("explore-speedup", "Speedup over plain decoding", shown[0]),
-                build_plot("explore-acceptance", "Share of drafts kept", shown[1]),
-            ]
-        with gr.Row(elem_id="explore-curves", elem_classes="ns-maps ns-curves"):
-            curves = [
-                build_plot(f"explore-curve-{place}", f"Temperature {temperature:g}", figure)
-                for place, (temperature, figure) in enumerate(zip(TEMPERATURES, shown[2:], strict=True))
-            ]
-        table = gr.Dataframe(
-            _styled(made) if made else None,
-            label="Measured runs",
-            show_label=False,
-            interactive=False,
-            visible=bool(made),
-            buttons=[],
-            elem_id="explore-table",
-            column_widths=["124px"] * len(SHOWN),  # narrower ones would cut off the headings on a phone; so the table scrolls
-        )
-        download = gr.Button("Download as CSV", visible=bool(made), elem_id="explore-csv", size="sm", elem_classes="ns-small")
-        csv = gr.Textbox(to_csv(made) if made else "", visible=False)
+        sweeping = _build_controls()
+        outputs = _build_maps(recorded)
+        _connect_sweep(catalog, sweeping, outputs, settings)
         gr.HTML(f'<p class="ns-intro ns-part">{BATCHES}</p>', apply_default_css=False)
-        with gr.Row(elem_classes="ns-go"):
-            together = gr.Button("Measure batches", variant="primary", elem_id="explore-batch-run")
-            stop_together = gr.Button("Stop", elem_id="explore-batch-stop")
-        batches = recorded.batches
-        batch_status = _status("explore-batch-status", recorded.about(f"{where_it_pays(batches)}.") if batches else "")
-        with gr.Row(elem_classes="ns-maps"):
-            sizes, batch_ks = sorted({s.size for s in batches}), sorted({s.k for s in batches} - {0})
-            drawn = batch_map(batches, batch_ks, sizes) if batches else None
-            batch_plot = build_plot("explore-batches", "Speedup over plain decoding, by batch", drawn)
+        _build_batches(catalog, recorded, [sweeping.ks, sweeping.tokens, sweeping.prompts, *settings])
+    return {"ks": sweeping.ks, "temperatures": sweeping.temperatures, "tokens": sweeping.tokens}
 
-    outputs = [status, *maps, *curves, table, csv, download]
 
+def _build_controls() -> _Sweep:
+    with gr.Row():
+        ks = gr.CheckboxGroup(
+            [(str(k), k) for k in KS], value=[1, 2, 4, 6, 8], label="Draft tokens per step, k", elem_id="explore-k"
+        )
+        temperatures = gr.CheckboxGroup(
+            [(f"{t:g}", t) for t in TEMPERATURES],
+            value=[0.0, 0.7, 1.0, 1.3],
+            label="Temperatures",
+            elem_id="explore-temperature",
+        )
+        tokens = gr.Slider(
+            16,
+            256,
+            64,
+            step=16,
+            label="Tokens per run",
+            info="More take longer and are more accurate.",
+            elem_id="explore-tokens",
+        )
+    with gr.Row():
+        prompts = gr.Textbox(
+            "\n".join(prompt.replace("\n", "\\n") for prompt in PROMPTS),
+            label="Extra prompts, one per line",
+            lines=3,
+            max_lines=8,
+            info="Fewer are faster; more give narrower intervals. \\n is a line break.",
+            elem_id="explore-prompts",
+            scale=2,
+        )
+        seeds = gr.Slider(
+            1,
+            4,
+            1,
+            step=1,
+            label="Seeds per prompt",
+            info="How often each prompt is run. At temperature 0 once, since seeds change nothing.",
+            elem_id="explore-seeds",
+        )
+    with gr.Row(elem_classes="ns-go"):
+        run = gr.Button("Explore", variant="primary", elem_id="explore-run")
+        stop = gr.Button("Stop", elem_id="explore-stop")
+    return _Sweep(ks, temperatures, tokens, prompts, seeds, run, stop)
+
+
+def _build_maps(recorded: Exploration) -> list[Component]:
+    """Status, maps, curves, table, CSV text and its button."""
+    shown, made = _figures(recorded.samples), cells(recorded.samples)
+    status = _status("explore-status", recorded.about(_conclusion(recorded.samples, made)))
+    with gr.Row(elem_id="explore-heatmap", elem_classes="ns-maps"):
+        maps = [
+            build_plot("explore-speedup", "Speedup over plain decoding", shown[0]),
+            build_plot("explore-acceptance", "Acceptance rate", shown[1]),
+        ]
+    with gr.Row(elem_id="explore-curves", elem_classes="ns-maps ns-curves"):
+        curves = [
+            build_plot(f"explore-curve-{number}", f"Temperature {temperature:g}", figure)
+            for number, (temperature, figure) in enumerate(zip(TEMPERATURES, shown[2:], strict=True))
+        ]
+    table = gr.Dataframe(
+        _styled(made) if made else None,
+        label="Measured runs",
+        show_label=False,
+        interactive=False,
+        visible=bool(made),
+        buttons=[],
+        elem_id="explore-table",
+        column_widths=["124px"] * len(SHOWN),  # narrower ones would cut off the headings on a phone; the table scrolls
+    )
+    download = gr.Button("Download as CSV", visible=bool(made), elem_id="explore-csv", size="sm", elem_classes="ns-small")
+    csv = gr.Textbox(to_csv(made) if made else "", visible=False)
+    # The browser creates the file, so that none remains on the server.
+    save = calling("downloads", "download", '"explore.csv", csv, "text/csv"')
+    download.click(None, csv, None, js=f"(csv) => {save}", **QUIET)
+    return [status, *maps, *curves, table, csv, download]
+
+
+def _connect_sweep(catalog: Catalog, sweeping: _Sweep, outputs: Sequence[Component], settings: Sequence[Component]) -> None:
     def start(
-        chosen_ks: list[int],
-        chosen: list[float],
+        ks: list[int],
+        temperatures: list[float],
         amount: int,
         lines: str,
         each: int,
         *values: Any,
         progress: Any = gr.Progress(),  # noqa: B008
     ) -> Any:
-        skip = [gr.skip()] * (len(outputs) - 1)
-        yield "Starting …", *skip
-        settings = replace(parts.read(values), max_tokens=int(amount))
-        texts = read_prompts(settings.prompt, lines)
-        yield from _explore(catalog, settings, texts, int(each), sorted(chosen_ks), sorted(chosen), progress)
+        yield "Starting …", *[gr.skip()] * (len(outputs) - 1)
+        chosen = replace(parts.read(values), max_tokens=int(amount))
+        texts = read_prompts(chosen.prompt, lines)
+        yield from _explore(catalog, chosen, texts, int(each), sorted(ks), sorted(temperatures), progress)
 
-    def start_batches(
-        chosen_ks: list[int],
+    inputs = [sweeping.ks, sweeping.temperatures, sweeping.tokens, sweeping.prompts, sweeping.seeds, *settings]
+    stopped = "Stopped. The maps show the finished runs."
+    shown: dict[str, Any] = {"show_progress_on": outputs[0], **MEASURING}
+    parts.build_experiment(sweeping.run, sweeping.stop, start, inputs, outputs, stopped, **shown)
+
+
+def _build_batches(catalog: Catalog, recorded: Exploration, inputs: Sequence[Component]) -> None:
+    """The part that measures batches; its inputs are ks, tokens, prompts and the settings."""
+    with gr.Row(elem_classes="ns-go"):
+        run = gr.Button("Measure batches", variant="primary", elem_id="explore-batch-run")
+        stop = gr.Button("Stop", elem_id="explore-batch-stop")
+    batches = recorded.batches
+    status = _status("explore-batch-status", recorded.about(f"{where_it_pays(batches)}.") if batches else "")
+    with gr.Row(elem_classes="ns-maps"):
+        sizes, ks = sorted({s.size for s in batches}), sorted({s.k for s in batches} - {0})
+        figure = batch_map(batches, ks, sizes) if batches else None
+        plot = build_plot("explore-batches", "Speedup over plain decoding, by batch size", figure)
+
+    def start(
+        ks: list[int],
         amount: int,
         lines: str,
         *values: Any,
@@ -153,26 +198,10 @@ def build_explore(catalog: Catalog, controls: parts.Controls) -> parts.Controls:
     ) -> Any:
         yield "Starting …", gr.skip()
         settings = replace(parts.read(values), max_tokens=int(amount))
-        yield from _batches(catalog, settings, read_prompts(settings.prompt, lines), sorted(chosen_ks), progress)
+        yield from _batches(catalog, settings, read_prompts(settings.prompt, lines), sorted(ks), progress)
 
-    inputs = parts.ordered(controls)
-    chosen = [ks, temperatures, tokens, prompts, seeds, *inputs]
-    said = "Stopped; the maps show what was run."
-    parts.build_experiment(run, stop, start, chosen, outputs, said, show_progress_on=status, **MEASURING)
-    # The browser makes the file, so that none is left on the server.
-    save = calling("downloads", "download", '"explore.csv", csv, "text/csv"')
-    download.click(None, csv, None, js=f"(csv) => {save}", **QUIET)
-    parts.build_experiment(
-        together,
-        stop_together,
-        start_batches,
-        [ks, tokens, prompts, *inputs],
-        [batch_status, batch_plot],
-        "Stopped; the map shows what was run.",
-        show_progress_on=batch_status,
-        **MEASURING,
-    )
-    return {"ks": ks, "temperatures": temperatures, "tokens": tokens}
+    stopped = "Stopped. The map shows the finished runs."
+    parts.build_experiment(run, stop, start, inputs, [status, plot], stopped, show_progress_on=status, **MEASURING)
 
 
 def _status(elem_id: str, value: str) -> gr.HTML:
@@ -182,7 +211,7 @@ def _status(elem_id: str, value: str) -> gr.HTML:
 
 
 def read_prompts(first: str, lines: str) -> list[str]:
-    """The Run tab's prompt and the others, one a line, each once.
+    """The Run tab's prompt and the extra ones, one per line, without duplicates.
 
     Raises:
         ValueError: If there are too many.
@@ -190,7 +219,7 @@ def read_prompts(first: str, lines: str) -> list[str]:
     others = [line.strip().replace("\\n", "\n") for line in (lines or "").split("\n")]
     found = list(dict.fromkeys(prompt for prompt in (first, *others) if prompt.strip()))
     if len(found) > MOST_PROMPTS:
-        raise ValueError(f"prompts may be {MOST_PROMPTS} at most, the Run tab's included, got {len(found)}")
+        raise ValueError(f"prompts may be at most {MOST_PROMPTS}, including the Run tab's, got {len(found)}")
     return found or [first]
 
 
@@ -208,18 +237,18 @@ def _explore(
     cancel = threading.Event()
     shown: object = None
     try:
-        for place in sweep(catalog, settings, prompts, seeds, ks, temperatures, cancel):
-            progress((place.done, place.total), desc=place.running, unit="runs")
-            made = cells(place.samples)
-            if place.running and made == shown:
+        for state in sweep(catalog, settings, prompts, seeds, ks, temperatures, cancel):
+            progress((state.done, state.total), desc=state.running, unit="runs")
+            made = cells(state.samples)
+            if state.running and made == shown:
                 continue
             shown = made
-            figures = [to_json(figure) if figure else "" for figure in _figures(place.samples, ks, temperatures)]
-            said = _conclusion(place.samples, made)
-            if place.running:
-                said = f"{place.done} of {place.total} runs done; now {place.running}."
-            file = (gr.skip(), gr.skip()) if place.running or not made else (to_csv(made), gr.Button(visible=True))
-            yield said, *figures, _table(made), *file
+            figures = [to_json(figure) if figure else "" for figure in _figures(state.samples, ks, temperatures)]
+            status = _conclusion(state.samples, made)
+            if state.running:
+                status = f"{state.done} of {state.total} runs done; now {state.running}."
+            file = (gr.skip(), gr.skip()) if state.running or not made else (to_csv(made), gr.Button(visible=True))
+            yield status, *figures, _table(made), *file
     finally:
         cancel.set()
 
@@ -227,7 +256,7 @@ def _explore(
 def _figures(
     samples: Sequence[Sample], ks: Sequence[int] | None = None, temperatures: Sequence[float] | None = None
 ) -> list[Figure | None]:
-    """Both maps, and a curve for every temperature that can be chosen; None where nothing was run."""
+    """Both maps, and a curve per temperature; None if nothing was run."""
     made = cells(samples)
     if not made and ks is None:
         return [None] * (2 + len(TEMPERATURES))
@@ -243,12 +272,12 @@ def _figures(
 
 def _conclusion(samples: Sequence[Sample], made: Sequence[Cell]) -> str:
     if not made:
-        return "No run gave a token, so there is nothing to compare."
+        return "No run produced a token, so there is nothing to compare."
     temperatures = sorted({cell.temperature for cell in made})
-    said = "; ".join(f"at temperature {temperature:g}, {finding(samples, temperature)}" for temperature in temperatures)
+    findings = "; ".join(f"at temperature {temperature:g}, {finding(samples, temperature)}" for temperature in temperatures)
     slower = sum(cell.speedup.high is not None and cell.speedup.high < 1 for cell in made)
-    return f"{said[0].upper()}{said[1:]}." + (
-        f" In {slower} of {count(len(made), 'field')} drafting was slower than plain decoding." if slower else ""
+    return f"{findings[0].upper()}{findings[1:]}." + (
+        f" In {slower} of {count(len(made), 'field')}, drafting was slower than plain decoding." if slower else ""
     )
 
 
@@ -259,21 +288,21 @@ def _batches(
         raise ValueError("choose at least one k to measure batches with")
     sizes = sizes_for(catalog, settings.pair)
     if not sizes:
-        raise ValueError("this host does not decode texts together in one process, so there are no batches to measure")
+        raise ValueError("this host does not decode batches in one process, so there is nothing to measure")
     cancel = threading.Event()
     shown = 0
     samples: list[BatchSample] = []
     try:
-        for place in sweep_batches(catalog, settings, prompts, ks, sizes, cancel):
-            progress((place.done, place.total), desc=place.running, unit="batches")
-            samples = place.samples
-            if place.running and len(samples) == shown:
+        for state in sweep_batches(catalog, settings, prompts, ks, sizes, cancel):
+            progress((state.done, state.total), desc=state.running, unit="batches")
+            samples = state.samples
+            if state.running and len(samples) == shown:
                 continue
             shown = len(samples)
-            yield f"{place.done} of {place.total} batches done; now {place.running}.", to_json(batch_map(samples, ks, sizes))
+            yield f"{state.done} of {state.total} batches done; now {state.running}.", to_json(batch_map(samples, ks, sizes))
     finally:
         cancel.set()
-    yield f"{where_it_pays(samples)}." if samples else "No batch gave a token, so there is nothing to compare.", gr.skip()
+    yield f"{where_it_pays(samples)}." if samples else "No batch produced a token, so there is nothing to compare.", gr.skip()
 
 
 def _table(made: Sequence[Cell]) -> gr.Dataframe:
@@ -281,7 +310,7 @@ def _table(made: Sequence[Cell]) -> gr.Dataframe:
 
 
 def _styled(made: Sequence[Cell]) -> Any:
-    """The table with a star at every k that may be the best at its temperature; sorting goes by the numbers."""
+    """The table with a star at every k that may be the best at its temperature; it sorts by the numbers."""
     starred = [row for row, cell in enumerate(made) if cell.best and cell.prompts > 1]
     frame = to_frame(made)[list(SHOWN)].rename(columns={name: heading for name, (heading, _) in SHOWN.items()})
     heading, form = SHOWN["speedup"]

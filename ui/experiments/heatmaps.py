@@ -1,4 +1,4 @@
-"""Heat maps of what sweeps measured, over k and temperature or batch size."""
+"""Heat maps of sweeps over k and temperature or batch size."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,18 +11,18 @@ from ui.labels import percent
 
 NOTHING_YET = "Nothing has been run yet."
 INK = "#17181c"
-"""Of the numbers: the scales are light enough from end to end that it reads on all of them, in both themes."""
-KEPT = [(0.0, "#f0f7f2"), (1.0, "#4fb477")]
+"""The numbers' colour: readable on every colour of the scales, in both themes."""
+ACCEPTANCE = [(0.0, "#f0f7f2"), (1.0, "#4fb477")]
 SLOWER_FASTER = [(0.0, "#e8a24a"), (0.5, "#f5f3ee"), (1.0, "#6ea8ff")]
-"""Amber is slower than plain decoding and blue is faster, which colour-blind readers tell apart, too."""
+"""Amber is slower than plain decoding, blue is faster; colour-blind readers can distinguish them."""
 FEW_COLUMNS = 5
-"""With more, there is no room for a spread on one line."""
+"""With more columns, intervals need a smaller font."""
 
 Field = tuple[float, int]
 
 
 def acceptance_map(cells: Sequence[Cell], ks: Sequence[int], temperatures: Sequence[float]) -> Figure:
-    """Share of the drafts that were kept, for each k and temperature."""
+    """Acceptance rate for each k and temperature."""
     if not cells:
         return empty(NOTHING_YET)
     values = {(c.temperature, c.k): c.acceptance_rate for c in cells}
@@ -36,15 +36,15 @@ def acceptance_map(cells: Sequence[Cell], ks: Sequence[int], temperatures: Seque
         ks,
         temperatures,
         columns_are="temperature",
-        takeaway=f"Between {percent(low)} and {percent(high)} of the drafts were kept",
-        colorscale=KEPT,
+        takeaway=f"Between {percent(low)} and {percent(high)} of the draft tokens were accepted",
+        colorscale=ACCEPTANCE,
         zmin=0.0,
         zmax=1.0,
     )
 
 
 def speedup_map(cells: Sequence[Cell], ks: Sequence[int], temperatures: Sequence[float]) -> Figure:
-    """Speed as a multiple of plain decoding's, for each k and temperature; every k that may be the best has a star."""
+    """Speedup over plain decoding for each k and temperature; every k that may be the best has a star."""
     if not cells:
         return empty(NOTHING_YET)
     stars = {(c.temperature, c.k) for c in cells if c.best and c.prompts > 1}
@@ -55,12 +55,12 @@ def speedup_map(cells: Sequence[Cell], ks: Sequence[int], temperatures: Sequence
         ks,
         temperatures,
         columns_are="temperature",
-        takeaway=f"At most {best.speedup.mean:.2f} × plain, with k = {best.k} at temperature {best.temperature:g}",
+        takeaway=f"At most {best.speedup.mean:.2f}× plain decoding, with k = {best.k} at temperature {best.temperature:g}",
     )
 
 
 def batch_map(samples: Sequence[BatchSample], ks: Sequence[int], sizes: Sequence[int]) -> Figure:
-    """Speed of all texts together as a multiple of plain decoding's, for each k and number of texts decoded at once."""
+    """Speedup of all texts together over plain decoding, for each k and batch size."""
     speedups = batch_speedups(samples)
     if not speedups:
         return empty(NOTHING_YET)
@@ -85,7 +85,7 @@ def _speedups(
 
 
 def _with_spread(text: str, value: Estimate, columns: int, form: str = "{:.2f}–{:.2f}", unit: int = 1) -> str:
-    """A field's number, with the interval below it in small."""
+    """A field's number with its interval in small type below."""
     if value.low is None or value.high is None:
         return text
     spread = form.format(unit * value.low, unit * value.high)
@@ -102,7 +102,7 @@ def _heat_map(
     takeaway: str,
     **scale: Any,
 ) -> Figure:
-    # k goes upwards: a phone has room for as many columns as there are temperatures, with their spreads, but not for every k.
+    # k is vertical: a phone has room for a column per temperature, but not per k.
     fields = {
         "type": "heatmap",
         "x": list(range(len(columns))),
@@ -126,7 +126,7 @@ def _heat_map(
         [fields],
         takeaway=takeaway,
         x=axis(columns_are, columns),
-        y=axis("drafts a round, k", ks),
+        y=axis("draft tokens per step, k", ks),
         height=98 + 42 * len(ks),
         margin={"l": 8, "r": 8, "t": 18, "b": 8},
     )

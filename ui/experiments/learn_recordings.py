@@ -1,4 +1,4 @@
-"""What the lessons show when they are opened: each lesson's own experiment, recorded once with the bundled pair."""
+"""Records and reads each lesson's experiment with the bundled pair; lessons open with these recordings."""
 
 import json
 import threading
@@ -16,27 +16,27 @@ FILE = ROOT / "recorded" / "lessons.json"
 
 
 def record_lessons(catalog: Catalog, start: Settings, file: Path = FILE, lessons: Iterable[Lesson] = LESSONS) -> list[str]:
-    """Record lessons anew, with the prompt, pair and seed of `start`; those that are in the file already and are not among them
-    stay. Returns what each experiment said at its end.
+    """Record these lessons with the prompt, pair and seed of `start`; other lessons in the file stay. Returns the last
+    status of each experiment.
 
     Raises:
-        ValueError: If an experiment found nothing, with what it said.
+        ValueError: If an experiment found nothing, with its status.
     """
     settings = Settings(prompt=start.prompt, pair=start.pair, seed=start.seed)
     found: dict[str, Data] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    said = []
+    statuses = []
     for lesson in lessons:
         *_, last = lesson.measure(Trial(catalog, settings, threading.Event()))
         if last.data is None:
-            raise ValueError(f"lesson {lesson.number} found nothing to show: {last.said}")
+            raise ValueError(f"lesson {lesson.number} found nothing to show: {last.status}")
         found[str(lesson.number)] = rounded(last.data)
-        said.append(f"lesson {lesson.number}: {last.said}")
+        statuses.append(f"lesson {lesson.number}: {last.status}")
     text = json.dumps(dict(sorted(found.items())), ensure_ascii=False, indent=1)
     file.write_text(text + "\n", encoding="utf-8")
-    return said
+    return statuses
 
 
 def recorded_lesson(number: int) -> Data:
-    """What was recorded for a lesson."""
+    """A lesson's recording."""
     data: Data = json.loads(FILE.read_text(encoding="utf-8"))[str(number)]
     return data

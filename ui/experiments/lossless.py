@@ -1,6 +1,6 @@
-"""The losslessness experiment: draw a token many times with the real decoder, and hold the counts against the target.
+"""The losslessness experiment: draw a token many times with the real decoder, and compare the counts with the target.
 
-With top_k as small as the lists of most probable tokens that events carry, these lists are the whole distribution, and so
+top_k equals the length of the lists of most probable tokens in events. So these lists are the whole distribution, and
 everything here comes from events.
 """
 
@@ -20,20 +20,20 @@ from ui.labels import count, label, number
 TOP_K = 8
 LARGEST_BATCH = 160
 OTHERS, LEAST_OTHERS = "all others", 0.0005
-"""The bar of all other tokens, and the least probability for which it is drawn."""
+"""The bar of all other tokens, and the least probability to draw it."""
 NOT_DRAWN_YET = "Nothing has been drawn yet."
 
 
 @dataclass
 class Census:
-    """How often each token came first, and how often it should.
+    """How often each token was drawn, and its probabilities.
 
     Attributes:
         target: The target's whole distribution, most probable first.
         draft: The draft's probabilities, by token.
-        kept: How often each token was a draft that was kept.
-        replaced: How often each token replaced a rejected draft.
-        distances: Number of draws and the distance between counts and target then, one pair a batch.
+        kept: How often each token was an accepted draft token.
+        replaced: How often each token was resampled.
+        distances: Number of draws and distance between counts and target at that point, one pair per batch.
     """
 
     target: Sequence[TokenProb]
@@ -49,8 +49,7 @@ class Census:
 
     @property
     def others(self) -> tuple[float, float]:
-        """What the draft and the target give all tokens outside `target`, together. Where `target` is its top-k, only the draft
-        can give them anything."""
+        """The draft's and the target's total probability outside `target`. If `target` is its top-k, only the draft has any."""
         drafted, wanted = (self.draft.get(entry.token_id, 0.0) for entry in self.target), (entry.prob for entry in self.target)
         return rest_of(drafted), rest_of(wanted)
 
@@ -62,22 +61,22 @@ class Census:
 
     @property
     def draft_distance(self) -> float:
-        """The same between the draft's and the target's distribution: what would be left if every draft were kept."""
+        """Total variation distance between draft and target: the limit if every draft token were accepted."""
         return total_variation(self.draft, {entry.token_id: entry.prob for entry in self.target})
 
     def by_chance(self, draws: int) -> float:
-        """The distance that so many fair draws from the target itself have on average."""
+        """The mean distance of so many draws from the target itself."""
         return sum(math.sqrt(max(0.0, e.prob * (1 - e.prob)) / (2 * math.pi * draws)) for e in self.target)
 
 
 def rest_of(probs: Iterable[float]) -> float:
-    """What these probabilities leave of 1; 0 where that is too little to be drawn, or rounding."""
+    """1 minus the sum of these probabilities; 0 if it is too small to draw."""
     rest = 1 - sum(probs)
     return rest if rest >= LEAST_OTHERS else 0.0
 
 
 def total_variation(p: dict[int, float], q: dict[int, float]) -> float:
-    """Half the sum of the differences: the largest difference in the probability of anything."""
+    """Half the sum of the absolute differences."""
     return sum(abs(p.get(token, 0.0) - q.get(token, 0.0)) for token in p.keys() | q.keys()) / 2
 
 
@@ -85,13 +84,13 @@ def draw(engine: Engine, request: Request, draws: int, cancel: threading.Event) 
     """Draw the token after the prompt again and again, and yield the census after every batch.
 
     Args:
-        engine: Decodes with one draft a round, so that the first token is always a kept or a replaced draft.
-        request: The prompt that the token follows; of its parameters the temperature, above 0, the seed and the word filter.
+        engine: Decodes with one draft token per step, so that the first token is either accepted or resampled.
+        request: The prompt. Of its parameters only temperature (above 0), seed and word filter are used.
         draws: How many tokens to draw.
-        cancel: Set it to end early.
+        cancel: Set it to stop early.
 
     Raises:
-        ValueError: If the prompt or the temperature cannot be.
+        ValueError: If the prompt or the temperature is invalid.
     """
     temperature, seed = request.params.temperature, request.params.seed or 0
     if temperature <= 0:
@@ -101,7 +100,7 @@ def draw(engine: Engine, request: Request, draws: int, cancel: threading.Event) 
     one = replace(request, params=params, num_draft_tokens=1, verify_strategy="speculative_sampling", drafter="model")
     census = _expected(engine, one, cancel)
     load = engine.load()
-    at_once = max(1, load.capacity // max(1, load.replicas))  # one request is one replica's
+    at_once = max(1, load.capacity // max(1, load.replicas))  # one replica decodes a whole request
     size = 10
     while census.draws < draws and not cancel.is_set():
         drawn = census.draws
@@ -117,13 +116,13 @@ def draw(engine: Engine, request: Request, draws: int, cancel: threading.Event) 
 
 
 def _expected(engine: Engine, request: Request, cancel: threading.Event) -> Census:
-    """A census without draws: both distributions of the first token, as one run tells them."""
+    """A census without draws: both distributions of the first token, from one run."""
     found = None
     for event in run_events(engine, replace(request, detail="full"), cancel):
         if event.kind == EventKind.PROPOSED and event.target_top and event.draft_top and found is None:
             found = Census(event.target_top, {entry.token_id: entry.prob for entry in event.draft_top})
     if found is None:
-        raise ValueError("prompt leaves no room for a drafted token")
+        raise ValueError("prompt leaves no room for a draft token")
     return found
 
 
@@ -137,8 +136,8 @@ def _count(census: Census, events: Iterable[Event]) -> None:
 
 
 def shares(census: Census | None) -> Figure:
-    """Counted shares, stacked from accepted and resampled tokens, with p and q as marks. All tokens outside the target's list
-    are the last bar, so that p and q both sum to 1."""
+    """Counted shares, stacked from accepted and resampled tokens, with p and q as marks. The last bar is all tokens outside the
+    target's list, so that p and q both sum to 1."""
     if census is None or not census.draws:
         return empty(NOT_DRAWN_YET, height=298)
     tokens = census.target
@@ -152,19 +151,19 @@ def shares(census: Census | None) -> Figure:
             column.append(rest)
         for column, counted in ((kept, census.kept), (replaced, census.replaced)):
             column.append(max(0.0, counted.total() / census.draws - sum(column)))
-    places = list(range(len(names)))
+    x = list(range(len(names)))
     top = max(*drafted, *wanted, *(a + b for a, b in zip(kept, replaced, strict=True)))
     marks = [
         ("target, p", wanted, TARGET, "line-ew-open", 26, 4),
         ("draft, q", drafted, DRAFT, "circle-open", 9, 2),
     ]
     traces = [
-        bars("accepted", places, kept, ACCEPTED, "accepted: %{y:.4f}"),
-        bars("resampled", places, replaced, RESAMPLED, "resampled: %{y:.4f}", marker=hatched("/")),
+        bars("accepted", x, kept, ACCEPTED, "accepted: %{y:.4f}"),
+        bars("resampled", x, replaced, RESAMPLED, "resampled: %{y:.4f}", marker=hatched("/")),
     ]
     for name, values, color, symbol, size, width in marks:
         marker = {"color": color, "symbol": symbol, "size": size, "line": {"color": color, "width": width}}
-        traces.append(line(name, places, values, color, f"{name}: %{{y:.4f}}", mode="markers", marker=marker))
+        traces.append(line(name, x, values, color, f"{name}: %{{y:.4f}}", mode="markers", marker=marker))
     return figure(
         traces,
         takeaway=f"{count(census.draws, 'draw')}, top-k {TOP_K}",
@@ -178,7 +177,7 @@ def shares(census: Census | None) -> Figure:
 
 
 def convergence(census: Census | None, draws: int) -> Figure:
-    """The distance between counts and target against the number of draws, both on logarithmic axes."""
+    """The distance between counts and target against the number of draws, on logarithmic axes."""
     if census is None or not census.distances:
         return empty(NOT_DRAWN_YET, height=298)
     sizes = [size for size, _ in census.distances]
@@ -187,12 +186,12 @@ def convergence(census: Census | None, draws: int) -> Figure:
     lowest = census.by_chance(ends[1]) / 6
     measured = [max(lowest, distance) for _, distance in census.distances]
     fair = [census.by_chance(size) for size in ends]
-    said = "%{x} draws: %{y:.4f}"
+    hover = "%{x} draws: %{y:.4f}"
     return figure(
         [
-            line("measured", sizes, measured, ACCEPTED, said, mode="lines+markers", marker={"size": 7}),
-            line("fair draws", ends, fair, INK, said, dash="dash"),
-            line("every draft kept", ends, [blind, blind], DRAFT, "%{y:.4f}", dash="dot"),
+            line("measured", sizes, measured, ACCEPTED, hover, mode="lines+markers", marker={"size": 7}),
+            line("draws from the target", ends, fair, INK, hover, dash="dash"),
+            line("every draft token accepted", ends, [blind, blind], DRAFT, "%{y:.4f}", dash="dot"),
         ],
         takeaway=f"Distance to the target: {number(census.distance, 2)}",
         x={"type": "log", "range": [0.95, math.log10(ends[1]) + 0.05], "dtick": 1, "title": {"text": "draws"}},
@@ -208,10 +207,10 @@ def convergence(census: Census | None, draws: int) -> Figure:
 
 
 def conclusion(census: Census) -> str:
-    """What the draws say, in a sentence."""
+    """The result of the draws in words."""
     away, chance = number(census.distance, 2), number(census.by_chance(census.draws), 2)
     return (
-        f"After {count(census.draws, 'draw')} the counts are {away} away from the target's probabilities; "
-        f"fair draws from the target itself would be some {chance} away on average, now and then twice that. "
-        f"Had every draft been kept, the distance would stay at {number(census.draft_distance, 2)} however long one draws."
+        f"After {count(census.draws, 'draw')}, the counts are {away} away from the target's probabilities. "
+        f"Draws from the target itself would be about {chance} away on average, sometimes twice that. "
+        f"If every draft token were accepted, the distance would stay at {number(census.draft_distance, 2)}."
     )

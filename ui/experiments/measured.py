@@ -1,4 +1,4 @@
-"""Times of runs that other programs on the machine do not spoil."""
+"""Times of runs that are robust against other programs on the machine."""
 
 from collections.abc import Iterable, Sequence
 from statistics import fmean
@@ -7,14 +7,14 @@ from naive_speculate.events import Event, EventKind
 
 
 def undisturbed(times: Sequence[float]) -> float:
-    """The lower quartile: what a thing takes while nothing else on the machine gets in its way."""
+    """The lower quartile: the time without disturbance by other programs."""
     return sorted(times)[(len(times) - 1) // 4]
 
 
-def round_seconds(events: Iterable[Event]) -> float | None:
-    """What a round takes on average, undisturbed; None where none was timed.
+def step_seconds(events: Iterable[Event]) -> float | None:
+    """Mean undisturbed time of a step; None if no step was timed.
 
-    The quartile is taken among rounds that drafted as many tokens: shorter rounds are quicker, disturbed or not.
+    The quartile is taken among steps with equally many draft tokens, since shorter steps are faster.
     """
     by_length: dict[int, list[float]] = {}
     for event in events:
@@ -26,6 +26,6 @@ def round_seconds(events: Iterable[Event]) -> float | None:
 
 
 def draft_seconds(events: Iterable[Event]) -> float:
-    """What the drafting of one token takes, undisturbed; 0 where nothing was drafted."""
+    """Undisturbed time to draft one token; 0 if nothing was drafted."""
     times = [e.draft_seconds / e.num_draft for e in events if e.kind == EventKind.STEP and e.draft_seconds and e.num_draft]
     return undisturbed(times) if times else 0.0

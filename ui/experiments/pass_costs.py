@@ -1,4 +1,4 @@
-"""What one target pass costs, by how many tokens it reads: measured in the rounds of real runs."""
+"""The time of a target pass by number of tokens, measured in the steps of real runs."""
 
 import threading
 from collections.abc import Iterator
@@ -12,26 +12,26 @@ from ui.labels import milliseconds
 from ui.run.settings import Settings
 
 WIDTHS = (1, 2, 4, 8, 16)
-ROUNDS = 4
+STEPS = 4
 REPEATS = 4
 
 
 def measure_passes(catalog: Catalog, settings: Settings, cancel: threading.Event) -> Iterator[dict[int, float]]:
-    """Seconds of an undisturbed target pass over 1, 2, 4 … tokens; yields what is known so far.
+    """Undisturbed time of a target pass over 1, 2, 4 … tokens, in seconds; yields the results so far.
 
     Raises:
-        ValueError: Names the setting that cannot be.
+        ValueError: Names the invalid setting.
     """
     times: dict[int, list[float]] = {}
-    for width in WIDTHS * REPEATS:  # turn by turn, so that a busy moment of the machine hits all alike
+    for width in WIDTHS * REPEATS:  # alternating, so that a disturbance affects all widths
         chosen = replace(
-            settings, num_draft_tokens=width - 1, auto=False, drafter="model", stop="", max_tokens=width * (ROUNDS + 2)
+            settings, num_draft_tokens=width - 1, auto=False, drafter="model", stop="", max_tokens=width * (STEPS + 2)
         )
         seen = times.setdefault(width, [])
-        wanted = len(seen) + ROUNDS
+        wanted = len(seen) + STEPS
         for event in catalog.stream(chosen.pair, chosen.request("none"), cancel):
             whole = event.kind == EventKind.STEP and event.num_draft == width - 1
-            if whole and event.verify_seconds and event.step:  # the first round pays for warming up
+            if whole and event.verify_seconds and event.step:  # the first step includes the warm-up
                 seen.append(event.verify_seconds)
             if len(seen) == wanted:
                 break
@@ -41,18 +41,18 @@ def measure_passes(catalog: Catalog, settings: Settings, cancel: threading.Event
 
 
 def pass_costs(known: dict[int, float]) -> Figure:
-    """Time of a pass, and what it would be if every token took as long as the first."""
+    """Time of a pass, compared with one pass per token."""
     if 1 not in known:
         return empty("Nothing has been measured yet.")
     widths = list(known)
-    places = list(range(len(widths)))
+    x = list(range(len(widths)))
     times, texts = [known[width] * 1000 for width in widths], [milliseconds(known[width]) for width in widths]
     singly = [width * times[0] for width in widths]
     return figure(
         [
             bars(
                 "measured",
-                places,
+                x,
                 times,
                 TARGET,
                 "%{text}",
@@ -60,7 +60,7 @@ def pass_costs(known: dict[int, float]) -> Figure:
                 insidetextfont={"color": PAGE},
                 constraintext="none",
             ),
-            line("one by one", places, singly, MUTED, "%{y:.1f} ms", dash="dash", mode="lines+markers"),
+            line("one by one", x, singly, MUTED, "%{y:.1f} ms", dash="dash", mode="lines+markers"),
         ],
         takeaway=costs_in_words(known),
         x=category_axis([str(width) for width in widths], title={"text": "tokens in one pass"}),
@@ -70,7 +70,7 @@ def pass_costs(known: dict[int, float]) -> Figure:
 
 
 def costs_in_words(known: dict[int, float]) -> str:
-    """The most telling ratio, in one line."""
+    """The largest ratio, in one line."""
     widest = max(known)
     if widest == 1:
         return f"One token: {milliseconds(known[1])}"

@@ -1,4 +1,4 @@
-"""What the Race and Explore tabs open with: recorded with `python -m ui.record_examples`, and read here."""
+"""Reads and writes the recordings with which the Race and Explore tabs open (see `ui.record_examples`)."""
 
 import json
 from collections.abc import Sequence
@@ -20,8 +20,8 @@ S = TypeVar("S", Sample, BatchSample)
 
 @dataclass(frozen=True)
 class Exploration:
-    """What Explore measured: runs over k and temperature, and batches over k and size, with models by their part, so many
-    tokens a run, and the temperature of the batches."""
+    """Measurements of Explore: runs by k and temperature, batches by k and size; models by role, tokens per run, and the
+    batches' temperature."""
 
     samples: list[Sample] = field(default_factory=list)
     batches: list[BatchSample] = field(default_factory=list)
@@ -29,19 +29,18 @@ class Exploration:
     tokens: int = 0
     temperature: float = 0.0
 
-    def about(self, said: str) -> str:
-        """A finding, after a word on where it comes from, in plain text; nothing where nothing was recorded."""
+    def about(self, finding: str) -> str:
+        """A finding with its origin, in plain text; empty if nothing was recorded."""
         if not self.samples:
             return ""
         prompts = len({s.prompt for s in self.samples})
         return (
-            "Recorded beforehand with the two models that come with the page, "
-            f"{count(prompts, 'prompt')} of {count(self.tokens, 'token')}; "
-            f"the button measures anew, with your prompt. {said}"
+            f"Recorded with the bundled models, {count(prompts, 'prompt')} of {count(self.tokens, 'token')}. "
+            f"The button measures on this machine, with your prompt. {finding}"
         )
 
     def save(self, folder: Path) -> None:
-        """Write it down, a column a quantity, which takes a fraction of the space."""
+        """Write it to a file in this folder, by columns, which takes a fraction of the space."""
         columns = {"samples": _columns(self.samples), "batches": _columns(self.batches)}
         rest = {"models": self.models, "tokens": self.tokens, "temperature": self.temperature}
         text = json.dumps(columns | rest, separators=(",", ":")).replace('],"', '],\n"')
@@ -49,7 +48,7 @@ class Exploration:
 
 
 def recorded_exploration(folder: Path = FOLDER) -> Exploration:
-    """The recorded exploration; an empty one where none was recorded."""
+    """The recorded exploration; an empty one if there is none."""
     path = folder / EXPLORE
     if not path.exists():
         return Exploration()
@@ -58,13 +57,13 @@ def recorded_exploration(folder: Path = FOLDER) -> Exploration:
 
 
 def save_race(left: Trace, right: Trace, folder: Path) -> None:
-    """Write a race's two runs down."""
+    """Write a race's two runs to files."""
     for name, trace in zip(RACE, (left, right), strict=True):
         trace.save(folder / name)
 
 
 def recorded_race(folder: Path = FOLDER) -> tuple[Trace, Trace] | None:
-    """The recorded race's two runs; None where none was recorded."""
+    """The recorded race's two runs; None if there are none."""
     left, right = (folder / name for name in RACE)
     return (Trace.load(left), Trace.load(right)) if left.exists() and right.exists() else None
 
@@ -75,7 +74,7 @@ def _columns(samples: Sequence[Sample] | Sequence[BatchSample]) -> dict[str, lis
 
 
 def rounded(value: Any) -> Any:
-    """The same with numbers of a sensible length."""
+    """The same value with floats of `DIGITS` digits."""
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}")
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""A sweep over k and temperature: the runs, what they measured, and the table of it."""
+"""A sweep over k and temperature: the runs, their measurements, and the table."""
 
 import math
 import threading
@@ -11,7 +11,7 @@ import pandas
 
 from naive_speculate.events import EventKind
 from naive_speculate.events.trace import Trace
-from ui.experiments.measured import draft_seconds, round_seconds
+from ui.experiments.measured import draft_seconds, step_seconds
 from ui.experiments.spread import Estimate, may_be_best, mean_of, ratio_of, share_of
 from ui.host.catalog import Catalog
 from ui.run.controls import EXAMPLES
@@ -29,19 +29,20 @@ PROMPTS = [
     '"I do not believe you," said the',
     "When they came to the top of the hill they saw",
 ]
-"""Beginnings that are continued beside the visitor's own: of one kind, for a list has another best k than a tale."""
+"""Story beginnings, in addition to the visitor's prompt. All are of one kind: the best k depends on the kind of text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What one run measured.
+    """Measurements of one run.
 
     Attributes:
-        temperature, k, prompt, seed: What it was run with; the prompt by its number, k = 0 for plain decoding.
-        rounds, drafted, accepted, rejected: Counts of the run.
-        whole: Rounds that drafted k tokens, and not fewer.
-        round_seconds: What an undisturbed round takes.
-        draft_seconds: What the undisturbed drafting of one token takes; 0 where nothing was drafted.
+        temperature, k, prompt, seed: Its settings; the prompt by number, k = 0 for plain decoding.
+        rounds: Its steps.
+        drafted, accepted, rejected: Its draft tokens.
+        whole: Steps that drafted k tokens, not fewer.
+        round_seconds: Undisturbed time of a step.
+        draft_seconds: Undisturbed time to draft one token; 0 if nothing was drafted.
     """
 
     temperature: float
@@ -58,26 +59,26 @@ class Sample:
 
     @property
     def tokens_per_pass(self) -> float:
-        """Tokens that a pass of the target gave on average."""
+        """Mean tokens per target pass."""
         return (self.accepted + self.rounds) / self.rounds
 
     @property
     def speed(self) -> float:
-        """Tokens a second, had all rounds been as quick as the quicker ones, so that other programs do not count."""
+        """Tokens per second if all steps were undisturbed."""
         return self.tokens_per_pass / self.round_seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What the runs with one k at one temperature measured.
+    """Measurements of all runs with one k at one temperature.
 
     Attributes:
-        temperature, k: What they were run with.
-        prompts, runs: How many there were.
+        temperature, k: Their settings.
+        prompts, runs: Their numbers.
         acceptance_rate, tokens_per_pass: Means over the prompts; see `Metrics`.
-        speedup: Times plain decoding of the same prompt with the same seed: geometric mean over the prompts.
+        speedup: Relative to plain decoding of the same prompt and seed: geometric mean over the prompts.
         tokens_per_second, plain_tokens_per_second: Medians over the runs.
-        best: Whether this k may be the best at its temperature, plain decoding included in the choice.
+        best: Whether this k may be the fastest at its temperature, compared with plain decoding too.
     """
 
     temperature: float
@@ -97,7 +98,7 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True)
 class Progress(Generic[S]):
-    """A place in a sweep: what was measured so far, how much is done, and what is being run."""
+    """The state of a sweep: samples so far, runs done and in total, and the current run."""
 
     samples: list[S]
     done: int
@@ -114,12 +115,12 @@ def sweep(
     temperatures: Sequence[float],
     cancel: threading.Event,
 ) -> Iterator[Progress[Sample]]:
-    """Run every prompt at every temperature plainly and with every k, one right after the other; then with the next seed.
+    """Run every prompt at every temperature plainly and with every k, then with the next seed.
 
-    At temperature 0 a seed changes nothing, so there is one.
+    At temperature 0 there is only one seed, since seeds change nothing.
 
     Raises:
-        ValueError: Names the setting that cannot be.
+        ValueError: Names the invalid setting.
     """
     first = settings.seed or 0
     order = [
@@ -154,8 +155,8 @@ def _run(catalog: Catalog, settings: Settings, cancel: threading.Event) -> Trace
 
 
 def measure(trace: Trace, temperature: float, k: int, prompt: int, seed: int) -> Sample | None:
-    """What a run says; None where it had no round."""
-    seconds = round_seconds(trace)
+    """A run's measurements; None if it had no step."""
+    seconds = step_seconds(trace)
     if seconds is None:
         return None
     m = trace.metrics
@@ -174,8 +175,8 @@ def measure(trace: Trace, temperature: float, k: int, prompt: int, seed: int) ->
     )
 
 
-def gains(samples: Sequence[Sample], temperature: float) -> dict[int, dict[Hashable, float]]:
-    """For every k and prompt the logarithm of its speedup, averaged over the seeds; of plain decoding, k = 0, it is 0."""
+def log_speedups(samples: Sequence[Sample], temperature: float) -> dict[int, dict[Hashable, float]]:
+    """The logarithm of the speedup by k and prompt, averaged over the seeds; 0 for plain decoding (k = 0)."""
     plain = {(s.prompt, s.seed): s.speed for s in samples if s.temperature == temperature and s.k == 0}
     found: dict[int, dict[Hashable, list[float]]] = {}
     for s in samples:
@@ -186,15 +187,15 @@ def gains(samples: Sequence[Sample], temperature: float) -> dict[int, dict[Hasha
 
 
 def best_ks(samples: Sequence[Sample], temperature: float) -> list[int]:
-    """The k that may be the best at this temperature; 0, plain decoding, may be among them."""
-    return may_be_best(gains(samples, temperature))
+    """The k that may be the fastest at this temperature, including 0 for plain decoding."""
+    return may_be_best(log_speedups(samples, temperature))
 
 
 def cells(samples: Sequence[Sample]) -> list[Cell]:
-    """A cell for every k from 1 on and temperature that was run beside plain decoding; by temperature, then by k."""
+    """A cell for every temperature and k ≥ 1 with plain runs to compare, sorted by temperature, then k."""
     made = []
     for temperature in sorted({s.temperature for s in samples}):
-        found = gains(samples, temperature)
+        found = log_speedups(samples, temperature)
         best = may_be_best(found)
         here = [s for s in samples if s.temperature == temperature]
         plain = [s.speed for s in here if s.k == 0]
@@ -209,14 +210,14 @@ def _cell(runs: Sequence[Sample], logs: Sequence[float], plain: float, best: boo
     for s in runs:
         of_prompt.setdefault(s.prompt, []).append(s)
     drafted = [group for group in of_prompt.values() if any(s.drafted for s in group)]
-    kept = [sum(s.accepted for s in group) / sum(s.drafted for s in group) for group in drafted]
+    accepted = [sum(s.accepted for s in group) / sum(s.drafted for s in group) for group in drafted]
     lengths = [fmean(s.tokens_per_pass for s in group) for group in of_prompt.values()]
     return Cell(
         temperature=runs[0].temperature,
         k=runs[0].k,
         prompts=len(of_prompt),
         runs=len(runs),
-        acceptance_rate=share_of(kept or [0.0]),
+        acceptance_rate=share_of(accepted or [0.0]),
         tokens_per_pass=mean_of(lengths),
         speedup=ratio_of(logs),
         tokens_per_second=median(s.speed for s in runs),
@@ -226,7 +227,7 @@ def _cell(runs: Sequence[Sample], logs: Sequence[float], plain: float, best: boo
 
 
 def ks_in_words(ks: Sequence[int], among: Sequence[int]) -> str:
-    """Several k, for people: `4`, `4 to 8` where all that were tried (`among`) between are meant, `1, 4 and 8`. Both ascend."""
+    """Several k in words: `4`, `1, 4 and 8`, or `4 to 8` if `among` has no others in between. Both arguments ascend."""
     first, last = among.index(ks[0]), among.index(ks[-1])
     if len(ks) > 2 and list(among[first : last + 1]) == list(ks):
         return f"{ks[0]} to {ks[-1]}"
@@ -234,22 +235,22 @@ def ks_in_words(ks: Sequence[int], among: Sequence[int]) -> str:
 
 
 def finding(samples: Sequence[Sample], temperature: float) -> str:
-    """Which k is the best at a temperature, as far as the samples can say; begins with a small letter."""
+    """Which k is the fastest at a temperature, as far as the samples show; starts with a small letter."""
     ks = sorted({s.k for s in samples if s.temperature == temperature} - {0})
     best = best_ks(samples, temperature)
     drafting = [k for k in best if k]
     if len({s.prompt for s in samples if s.temperature == temperature}) < 2:
-        return "one prompt says nothing of the spread, so no k can be preferred"
+        return "one prompt is too few to compare values of k"
     if not drafting:
         return "plain decoding is the fastest"
     words = ks_in_words(drafting, ks)
     if 0 in best:
-        return f"k = {words} and plain decoding cannot be told apart"
-    return f"k = {words} is the fastest" if len(drafting) == 1 else f"k = {words} cannot be told apart"
+        return f"k = {words} and plain decoding are a statistical tie"
+    return f"k = {words} is the fastest" if len(drafting) == 1 else f"k = {words} are a statistical tie"
 
 
 def to_frame(made: Sequence[Cell]) -> pandas.DataFrame:
-    """The table, a row a cell; intervals in columns of their own, empty where one prompt was run."""
+    """The table, one row per cell; intervals have their own columns, empty for a single prompt."""
     return pandas.DataFrame([_row(cell) for cell in made])
 
 
@@ -263,5 +264,5 @@ def _row(cell: Cell) -> dict[str, float | int | bool | None]:
 
 
 def to_csv(made: Sequence[Cell]) -> str:
-    """The table as CSV text, one line a cell."""
+    """The table as CSV text, one line per cell."""
     return str(to_frame(made).to_csv(index=False, float_format="%.6g", lineterminator="\n"))

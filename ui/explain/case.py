@@ -1,4 +1,4 @@
-"""One token of a trace together with what it takes to explain it: its verdict, its step, the rule that judged it."""
+"""One token of a trace with its verdict, its step, and the rule that judged it."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,7 +11,7 @@ JUDGED = (EventKind.ACCEPTED, EventKind.REJECTED, EventKind.DISCARDED)
 
 
 class Rule(StrEnum):
-    """How drafts were judged; what `VerifyStrategy` says, but for temperature 0, which is greedy under each of them."""
+    """How draft tokens were judged: the `VerifyStrategy`, or greedy at temperature 0."""
 
     GREEDY = "greedy_match"
     SAMPLING = "speculative_sampling"
@@ -21,13 +21,13 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A token and its surroundings.
+    """A token and its context.
 
     Attributes:
         event: The token's event; for a proposed token its verdict, once there is one.
         step: All token events of the same step and sequence.
-        rule: How the step's drafts were judged.
-        settings: What the run was started with; empty where the trace does not say.
+        rule: How the step's draft tokens were judged.
+        settings: The run's settings; empty if the trace has none.
     """
 
     event: Event
@@ -50,17 +50,17 @@ def case_of(trace: Trace, number: int) -> Case:
 
     Args:
         trace: A run, whole or so far.
-        number: The event's place in the trace, from 0.
+        number: The event's index in the trace, from 0.
 
     Raises:
-        ValueError: If there is no such event, or it does not speak of a token.
+        ValueError: If there is no such event, or it is not about a token.
     """
     if not 0 <= number < len(trace):
         raise ValueError(f"there is no event number {number}: the trace has {len(trace)}")
     event = trace[number]
     if event.kind not in TOKEN_KINDS:
-        raise ValueError(f"event number {number} is {event.kind.value!r}, which speaks of no token")
-    # A step's events stand together; walking out from the event keeps this cheap however long the trace.
+        raise ValueError(f"event number {number} is {event.kind.value!r}, which is not about a token")
+    # A step's events are adjacent; searching outwards is cheap for any length of trace.
     first, last = number, number + 1
     while first > 0 and _may_belong(trace[first - 1], event):
         first -= 1
@@ -73,24 +73,23 @@ def case_of(trace: Trace, number: int) -> Case:
 
 
 def warning(settings: dict[str, Any]) -> str:
-    """What must stand beside a result that the target alone would not have given so, by what the run was started with; empty
-    where nothing must."""
+    """The warning for settings whose output does not follow the target's distribution; empty for all others."""
     temperature = setting(settings, "temperature")
     if not isinstance(temperature, int | float) or temperature <= 0:
         return ""
     name = setting(settings, "verify_strategy")
     if name == Rule.TYPICAL:
-        return "Not the target's distribution: typical acceptance also keeps guesses that the target would write less often."
+        return "Not the target's distribution: typical acceptance accepts some tokens too often."
     if name == Rule.GREEDY:
         return (
-            f"Not the target's distribution at temperature {temperature:g}: greedy match takes its likeliest token each time, "
+            f"Not the target's distribution at temperature {temperature:g}: greedy match always takes the most probable token, "
             "as at temperature 0."
         )
     return ""
 
 
 def _may_belong(event: Event, chosen: Event) -> bool:
-    if event.row != chosen.row:  # sequences of a batch stand between one another
+    if event.row != chosen.row:  # the sequences of a batch alternate
         return event.kind != EventKind.STARTED
     return event.kind in TOKEN_KINDS and event.step == chosen.step
 
@@ -99,7 +98,7 @@ def _rule(event: Event, settings: dict[str, Any]) -> Rule:
     if event.threshold is not None:
         return Rule.TYPICAL
     name = setting(settings, "verify_strategy")
-    # The events decide where they can: a draw means sampling, a certain verdict without a draw means greedy.
+    # The event decides if possible: a verdict of probability 0 or 1 without a draw is greedy.
     if name == Rule.GREEDY or setting(settings, "temperature") == 0:
         return Rule.GREEDY
     if event.uniform is None and event.accept_prob in (0, 1):
@@ -108,7 +107,7 @@ def _rule(event: Event, settings: dict[str, Any]) -> Rule:
 
 
 def setting(settings: dict[str, Any], name: str) -> Any:
-    """A setting by name, among the run's own or the sampling parameters inside them."""
+    """A setting by name, from the run's settings or their sampling parameters."""
     if name in settings:
         return settings[name]
     inner = settings.get("params")

@@ -1,6 +1,6 @@
-"""The inspector: for one token of a trace, why it was kept or not, in words, in numbers, and as distributions.
+"""The inspector: why a token was accepted or rejected, in words, numbers and distributions.
 
-All of it is plain text, whatever a model or a trace file wrote: `assets/js/inspector.js` makes no markup of it.
+Everything is plain text, whatever a model or a trace file contains: `assets/js/inspector.js` never makes markup of it.
 """
 
 import json
@@ -14,20 +14,19 @@ from naive_speculate.events.trace import Trace
 from ui.explain.case import Case, Rule, case_of
 from ui.explain.glossary import linked
 from ui.explain.redraw import redraw_data
-from ui.explain.why import unsure, why
+from ui.explain.why import uncertainty, why
 from ui.labels import number, visible
 
 SHOWN_TOKENS = 6
 LEAST_SHOWN = 0.0001
 LABEL_LENGTH, NAME_LENGTH = 14, 60
-"""Characters of a token, at most: beside its bars, and where one points at them."""
-NO_DISTRIBUTIONS = "This run kept no distributions, only the numbers of the tokens themselves."
+"""Most characters of a token: in the table, and in its tooltip."""
+NO_DISTRIBUTIONS = "This run recorded no distributions, only the tokens' own probabilities."
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What the inspector says of one token: the reasons, most important first, and the numbers that they rest on, with their
-    names."""
+    """The explanation of one token: reasons, most important first, and named numbers."""
 
     sentences: list[str]
     details: list[tuple[str, str]]
@@ -43,16 +42,16 @@ def _entropies(case: Case) -> list[str]:
     event = case.event
     if event.target_entropy is None or case.rule == Rule.TYPICAL:
         return []
-    said = f"How sure was the target? Over all tokens {unsure(event.target_entropy)}"
+    sentence = f"How certain was the target? Over all tokens {uncertainty(event.target_entropy)}"
     if event.draft_entropy is not None:
-        said += f" The draft's entropy is {number(max(0.0, event.draft_entropy))}."
-    return [said]
+        sentence += f" The draft's entropy is {number(max(0.0, event.draft_entropy))}."
+    return [sentence]
 
 
 def _details(case: Case) -> list[tuple[str, str]]:
     event = case.event
     block = case.rule == Rule.BLOCK
-    judged = event.kind != EventKind.PROPOSED  # its event knows p already; the reader of a replay does not
+    judged = event.kind != EventKind.PROPOSED  # the event contains p already; playback has not shown it
     numbers = [
         ("target probability p", event.target_prob if judged else None),
         ("draft probability q", event.draft_prob),
@@ -64,21 +63,24 @@ def _details(case: Case) -> list[tuple[str, str]]:
         ("draft entropy, nats", event.draft_entropy),
     ]
     details = [(name, f"{value:.6g}") for name, value in numbers if value is not None]
-    places = [("round", event.step), ("place in the window", event.index), ("place in the output", event.position)]
-    details += [(name, str(value + 1)) for name, value in places if value is not None]
+    counts = [("step", event.step), ("position in the window", event.index), ("position in the output", event.position)]
+    details += [(name, str(value + 1)) for name, value in counts if value is not None]
     details.append(("token", f"{event.token_id}" + (f" {visible(event.token)}" if event.token else "")))
     return details
 
 
 def to_json(trace: Trace, number: int) -> str:
-    """What the page asks for: the explanation's words in pieces with the terms among them, the distributions, and what it
-    takes to roll the token's dice again. The trace goes up to where playback has come; see `case_of`."""
-    told = {"words": words(trace, number), "distributions": distributions(trace, number), "redraw": redraw_data(trace, number)}
-    return json.dumps(told, separators=(",", ":")).replace("<", "\\u003c")
+    """Words, distributions and the data to redraw the position. The trace ends where playback is; see `case_of`."""
+    answer = {
+        "words": words(trace, number),
+        "distributions": distributions(trace, number),
+        "redraw": redraw_data(trace, number),
+    }
+    return json.dumps(answer, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def words(trace: Trace, number: int) -> dict[str, Any]:
-    """The explanation's sentences and details, in pieces with the terms among them; as `to_json`."""
+    """The explanation's sentences and details, in pieces with glossary terms."""
     explanation = explain(trace, number)
     return {
         "sentences": [linked(sentence) for sentence in explanation.sentences],
@@ -88,18 +90,17 @@ def words(trace: Trace, number: int) -> dict[str, Any]:
 
 def distributions(trace: Trace, number: int) -> dict[str, Any]:
     """The most probable tokens of draft, target and residual, for the table that `assets/js/distributions.js` draws. See
-    `case_of`.
+    `case_of` for the arguments.
 
     Returns:
-        dict: `takeaway`, what it says in a line; `series`, the names of the distributions that are known; `tokens`, for each
-        its `text` and `name`, short and long, whether it is the one `chosen`, and its `probs`, one of each distribution,
-        None where that was not recorded, which is not the same as zero; `rest`, what these leave of 1 in each distribution,
-        empty where that is nothing.
+        dict: `takeaway`, one line; `series`, the names of the known distributions; `tokens`, each with a short `text`, a longer
+        `name`, whether it is `chosen`, and its `probs` per distribution, None if not recorded (not zero); `rest`, what
+        they leave of 1 in each distribution, empty if nothing.
     """
     case = case_of(trace, number)
     event, drafted = case.event, case.event
     judged = event.kind != EventKind.PROPOSED
-    if event.kind == EventKind.RESAMPLED:  # it was drawn where the rejected token had been drafted
+    if event.kind == EventKind.RESAMPLED:  # it was drawn at the rejected token's position
         drafted = case.first(EventKind.REJECTED) or event
     series = [
         ("draft", drafted.draft_top, event.draft_prob),
@@ -137,7 +138,7 @@ def distributions(trace: Trace, number: int) -> dict[str, Any]:
 
 
 def _add_crossed(known: dict[str, dict[int, float]], drafted: Event) -> None:
-    """What each model gives the tokens of the other's list, where the draft's verdict has that."""
+    """Add each model's probabilities of the other's tokens, if the verdict event has them."""
     for name, top, probs in (
         ("target", drafted.draft_top, drafted.draft_top_target),
         ("draft", drafted.target_top, drafted.target_top_draft),
@@ -147,9 +148,9 @@ def _add_crossed(known: dict[str, dict[int, float]], drafted: Event) -> None:
 
 
 def _tokens_shown(event: Event, draft_top: Sequence[TokenProb] | None, judged: bool) -> list[TokenProb]:
-    """The chosen token and the most probable others of the three lists, most probable first by the target.
+    """The chosen token and the most probable others of the three lists, sorted by target probability.
 
-    Beside the first there is none whose bars nobody could see.
+    Except for the first, tokens with invisible bars are left out.
     """
     best: dict[int, TokenProb] = {}
     for top in (event.target_top, draft_top, event.residual_top) if judged else (draft_top,):

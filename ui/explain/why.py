@@ -1,6 +1,6 @@
-"""Why a token was kept or not, in words: each way of judging in its own terms, with the numbers that decided.
+"""Why a token was accepted or rejected, in words: each rule in its own terms, with the numbers that decided.
 
-The sentences are plain text with the model's tokens in quotes; whoever puts them into a page escapes them.
+The sentences are plain text with the model's tokens in quotes; the page escapes them.
 """
 
 import math
@@ -10,17 +10,17 @@ from naive_speculate.events import Event, EventKind
 from ui.explain.case import Case, Rule, setting
 from ui.labels import LEAST, apart, count, number, visible
 
-NO_NUMBERS = "This run kept no probabilities, so the numbers behind the verdict are not known."
+NO_NUMBERS = "This run recorded no probabilities, so the reason for the verdict is unknown."
 COPYING = ("suffix", "prompt_lookup")
 NOT_YET = "The target has not judged it yet."
-LOSSY = "This rule is lossy: it trades the target's exact distribution for more kept drafts."
+LOSSY = "This rule is lossy: it trades the target's exact distribution for more accepted tokens."
 
 
 def why(case: Case) -> list[str]:
     """The reasons, sentence by sentence, most important first."""
     kind = case.event.kind
     if kind == EventKind.PROPOSED:
-        return [_guess(case), NOT_YET]
+        return [_proposal(case), NOT_YET]
     if kind == EventKind.DISCARDED:
         return _discarded(case)
     if kind == EventKind.RESAMPLED:
@@ -39,45 +39,42 @@ def why(case: Case) -> list[str]:
 
 
 def quoted(event: Event) -> str:
-    """The token as it stands in a sentence; by its vocabulary piece where it completes no character."""
+    """The token in quotes; its vocabulary piece if it completes no character."""
     return f"“{visible(event.text or event.token)}”"
 
 
-def _guess(case: Case) -> str:
+def _proposal(case: Case) -> str:
     event, drafter = case.event, setting(case.settings, "drafter")
     if _copied(case):
-        return f"{quoted(event)} was copied from earlier text that went on like this: a guess without a model."
-    guess = f"The draft {'head' if drafter in ('head', 'suffix+head') else 'model'} guessed {quoted(event)}"
+        return f"{quoted(event)} was copied from similar earlier text, without a model."
+    proposal = f"The draft {'head' if drafter in ('head', 'suffix+head') else 'model'} proposed {quoted(event)}"
     if event.draft_prob is None:
-        return f"{guess}."
-    return f"{guess}, to which it gave probability {number(event.draft_prob)}."
+        return f"{proposal}."
+    return f"{proposal} with probability {number(event.draft_prob)}."
 
 
 def _copied(case: Case) -> bool:
-    """Whether the token was copied; where a head may have drafted it, its draft says so."""
+    """Whether the token was copied. If a head may have drafted it, the proposed event says so."""
     drafts = (event for event in case.step if event.kind == EventKind.PROPOSED and event.index == case.event.index)
     return setting(case.settings, "drafter") in COPYING or any(draft.copied_from is not None for draft in drafts)
 
 
 def _verdict_alone(case: Case) -> str:
-    kept = case.event.kind == EventKind.ACCEPTED
-    return f"{quoted(case.event)} was drafted, and the target {'kept' if kept else 'refused'} it."
+    verdict = "accepted" if case.event.kind == EventKind.ACCEPTED else "rejected"
+    return f"{quoted(case.event)} was drafted, and the target {verdict} it."
 
 
 def _greedy(case: Case) -> list[str]:
     event = case.event
-    said = f"The draft guessed {quoted(event)}."
-    rule = "Decoding is greedy: a draft is kept only if it is the very token that the target holds most probable."
+    drafted = f"The draft token is {quoted(event)}."
+    rule = "Decoding is greedy: a draft token is accepted only if it is the target's most probable token."
     if event.kind == EventKind.ACCEPTED:
-        return [said, f"The target's most probable token here is the same{_at(event.target_prob)}: kept.", rule]
+        return [drafted, f"The target's most probable token here is the same{_at(event.target_prob)}: accepted.", rule]
     top = event.target_top[0] if event.target_top else None
     if top is None:
-        return [said, f"The target's most probable token here is another{_own(event)}: rejected.", rule]
-    return [
-        said,
-        f"The target's most probable token here is “{visible(top.text)}” ({number(top.prob)}){_own(event)}: rejected.",
-        rule,
-    ]
+        return [drafted, f"The target's most probable token here is another one{_own(event)}: rejected.", rule]
+    best = f"“{visible(top.text)}” ({number(top.prob)})"
+    return [drafted, f"The target's most probable token here is {best}{_own(event)}: rejected.", rule]
 
 
 def _at(prob: float | None) -> str:
@@ -95,30 +92,30 @@ def _sampling(case: Case) -> list[str]:
         return [_verdict_alone(case), NO_NUMBERS]
     if accept >= 1:
         return [
-            f"{_gave(case, p, q)} – at least as much, so it is kept whatever the draw: min(1, p/q) = 1.",
-            "Where the draft does not overrate a token, nothing has to be corrected.",
+            f"{_gave(case, p, q)} – at least as much, so it is accepted for any draw: min(1, p/q) = 1.",
+            "If the draft does not overrate a token, nothing needs correcting.",
         ]
-    ratio = f"it is kept with probability p/q = {number(p)} ÷ {number(q)} = "
+    ratio = f"it is accepted with probability p/q = {number(p)} ÷ {number(q)} = "
     if accept < LEAST:
-        ratio = "it is kept with probability p/q, which is "
+        ratio = "it is accepted with probability p/q, which is "
     if u is None:
         return [f"{_gave(case, p, q)}, so {ratio}{number(accept)}.", _verdict_alone(case)]
     draw, bar = apart(u, accept)
     first = f"{_gave(case, p, q)}, so {ratio}{bar}."
     bar = "that" if accept < LEAST else bar
     if event.kind == EventKind.ACCEPTED:
-        return [first, f"The draw {draw} was below {bar}: kept."]
+        return [first, f"The draw {draw} was below {bar}: accepted."]
     return [
         first,
         f"The draw {draw} was not below {bar}: rejected.",
         *_instead(case),
-        "Refusing overrated guesses just often enough is what keeps the output exactly the target's.",
+        "Rejecting overrated tokens exactly this often keeps the output distribution the target's.",
     ]
 
 
 def _gave(case: Case, p: float, q: float) -> str:
     if _copied(case):
-        return f"{_guess(case)} Such a guess counts as certain (q = {number(q)}); the target gives it {number(p)}"
+        return f"{_proposal(case)} A copied token counts as certain (q = {number(q)}); the target gives it {number(p)}"
     mine, its = apart(q, p)
     verb = "the target" if p >= q else "the target only"
     return f"The draft gave {quoted(case.event)} probability {mine}, {verb} {its}"
@@ -128,11 +125,11 @@ def _instead(case: Case) -> list[str]:
     new = case.first(EventKind.RESAMPLED)
     if new is None:
         return []
-    return [f"{quoted(new)} was drawn in its place{_had(case, new)}."]
+    return [f"{quoted(new)} was drawn instead{_had(case, new)}."]
 
 
 def _had(case: Case, event: Event) -> str:
-    """What draft and target gave to a token that was not drafted; the draft's share is known where its list has it."""
+    """p and q of a token that was not drafted; q is known if the draft's list contains the token."""
     if event.target_prob is None:
         return ""
     old = case.first(EventKind.REJECTED)
@@ -148,24 +145,24 @@ def _block(case: Case) -> list[str]:
     if h is None or u is None or event.index is None:
         return [_verdict_alone(case), NO_NUMBERS]
     draw, bar = apart(u, h)
-    place = event.index + 1
+    position = event.index + 1
     passed = [e.index + 1 for e in case.step if e.index is not None and _passes(e)]
-    rule = "Block verification judges every place of the window, then keeps all drafts up to the last place that passes."
+    rule = "Block verification judges every position of the window, then accepts all up to the last one that passes."
     equals = "" if h < LEAST else "= "
-    own = f"At place {place} the drafts so far pass together with probability h {equals}{bar}, and the draw was {draw}: "
+    own = f"Position {position} passes with probability h {equals}{bar}, and the draw was {draw}: "
     if _passes(event):
         own += "it passes."
     elif event.kind == EventKind.ACCEPTED and passed:
-        own += f"it does not pass by itself, but place {max(passed)} does, and that keeps all before it."
+        own += f"it does not pass by itself, but position {max(passed)} does, and everything before that is accepted."
     elif event.kind == EventKind.ACCEPTED:
-        own += "it does not pass by itself, but a later place does, and that keeps all before it."
+        own += "it does not pass by itself, but a later position does, and everything before that is accepted."
     else:
         own += "it does not pass"
-        own += f", and the last place that did is {max(passed)}." if passed else ", and no place did."
+        own += f", and the last position that did is {max(passed)}." if passed else ", and no position did."
     if event.kind == EventKind.ACCEPTED:
-        return [own, f"So {quoted(event)} was kept.", rule]
+        return [own, f"So {quoted(event)} was accepted.", rule]
     if event.kind == EventKind.DISCARDED:
-        return [own, f"So {quoted(event)} was thrown away with all drafts from the rejected one on.", rule]
+        return [own, f"So {quoted(event)} was discarded, as all draft tokens after the rejected one.", rule]
     return [own, f"So {quoted(event)} was rejected.", *_instead(case), rule]
 
 
@@ -180,36 +177,36 @@ def _typical(case: Case) -> list[str]:
     if p is None or threshold is None:
         return [_verdict_alone(case), NO_NUMBERS, LOSSY]
     its, bar = apart(p, threshold)
-    kept = event.kind == EventKind.ACCEPTED
-    verdict = f"above the threshold {bar}: kept." if kept else f"not above the threshold {bar}: rejected."
+    accepted = event.kind == EventKind.ACCEPTED
+    verdict = f"above the threshold {bar}: accepted." if accepted else f"not above the threshold {bar}: rejected."
     sentences = [f"The target gives {quoted(event)} probability {its}, {verdict}"]
     if event.target_entropy is not None:
-        sentences.append(f"The threshold falls as the target is less sure; {unsure(event.target_entropy)}")
-    return [*sentences, *([] if kept else _instead(case)), LOSSY]
+        sentences.append(f"The threshold is lower if the target is less certain; {uncertainty(event.target_entropy)}")
+    return [*sentences, *([] if accepted else _instead(case)), LOSSY]
 
 
-def unsure(entropy: float) -> str:
-    """An entropy in words: as unsure as among how many equally probable tokens."""
+def uncertainty(entropy: float) -> str:
+    """An entropy in words: the number of equally probable tokens with the same entropy."""
     choices = math.exp(min(entropy, 30.0))
     among = "one token" if choices < 1.05 else f"{choices:.1f} tokens" if choices < 10 else f"{choices:,.0f} tokens"
     if among == "one token":
-        return f"its entropy is {number(max(0.0, entropy))} nats, so it is all but certain here."
+        return f"its entropy is {number(max(0.0, entropy))} nats: almost certain."
     return f"its entropy is {number(entropy)} nats, as if it chose among {among} of equal probability."
 
 
 def _resampled(case: Case) -> list[str]:
     event = case.event
     old = case.first(EventKind.REJECTED)
-    place = f"{quoted(event)} takes the place of " + (f"the rejected {quoted(old)}." if old else "a rejected draft.")
+    replaces = f"{quoted(event)} replaces " + (f"the rejected {quoted(old)}." if old else "a rejected draft token.")
     if case.rule == Rule.GREEDY:
-        return [place, f"It is the target's most probable token{_at(event.target_prob)}."]
+        return [replaces, f"It is the target's most probable token{_at(event.target_prob)}."]
     if case.rule == Rule.TYPICAL or (old is not None and old.threshold is not None):
-        return [place, f"It is the target's own choice there{_had(case, event)}.", LOSSY]
-    how = "It was drawn from the residual: what the target gives each token beyond what the draft gave, max(0, p − q), "
+        return [replaces, f"It is the target's own choice there{_had(case, event)}.", LOSSY]
+    how = "It was drawn from the residual max(0, p − q), "
     if case.rule == Rule.BLOCK:
-        how = "It was drawn from the residual of the block: what the target gives beyond what the drafts used up, "
-    sentences = [place, f"{how}scaled to sum to 1{_had(case, event)}{_residual(event)}."]
-    sentences.append("Kept drafts and such replacements together come out exactly as often as from the target alone.")
+        how = "It was drawn from the residual of the block, "
+    sentences = [replaces, f"{how}scaled to sum to 1{_had(case, event)}{_residual(event)}."]
+    sentences.append("Accepted and resampled tokens together follow the target's distribution exactly.")
     return sentences
 
 
@@ -226,10 +223,10 @@ def _bonus(case: Case) -> list[str]:
     how = "is the target's most probable token" if greedy else "was drawn from the target's own distribution"
     chosen = f"{quoted(event)} {how}{_with(event, greedy)}."
     if not drafts:
-        return ["Nothing was drafted in this round, so it was one of plain decoding: one target pass for one token.", chosen]
-    kept = "The one draft was kept." if drafts == 1 else f"All {drafts} drafts were kept."
-    free = "The pass that checked them also told what comes next, so this token costs nothing extra."
-    return [f"{kept} {free}", chosen]
+        return ["Nothing was drafted in this step: plain decoding, one target pass for one token.", chosen]
+    accepted = "The one draft token was accepted." if drafts == 1 else f"All {drafts} draft tokens were accepted."
+    free = "The target pass that verified them also gave the next distribution, so this token is free."
+    return [f"{accepted} {free}", chosen]
 
 
 def _with(event: Event, greedy: bool) -> str:
@@ -242,7 +239,7 @@ def _discarded(case: Case) -> list[str]:
     event = case.event
     if event.reason == "stop":
         what = "a stop string or the model's end token" if setting(case.settings, "stop") else "the model's end token"
-        return [f"{quoted(event)} came after the end of the text, which {what} marks. It is not part of the output."]
+        return [f"{quoted(event)} came after the end of the text, marked by {what}. It is not part of the output."]
     if event.reason == "length":
         limit = setting(case.settings, "max_tokens")
         allowed = f" of {count(limit, 'token')}" if isinstance(limit, int) else ""
@@ -250,8 +247,8 @@ def _discarded(case: Case) -> list[str]:
     if case.rule == Rule.BLOCK and event.uniform is not None and event.accept_prob is not None:
         return _block(case)
     old = case.first(EventKind.REJECTED)
-    before = f"{quoted(old)}, which was rejected" if old else "a draft that was rejected"
+    before = f"the rejected {quoted(old)}" if old else "a rejected draft token"
     return [
-        f"{quoted(event)} was drafted to follow {before}.",
-        "It continues a text that no longer exists, so it was thrown away without being judged.",
+        f"{quoted(event)} was drafted after {before}.",
+        "It continues a text that no longer exists, so it was discarded without being judged.",
     ]

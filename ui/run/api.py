@@ -14,16 +14,16 @@ from ui.host.weight import Weighed
 from ui.run.runs import Run
 from ui.run.settings import Settings, checked
 
-SECONDS_A_LIST = 0.15
-"""Programs do not watch, so they get fewer and longer lists than the page."""
+SECONDS_PER_LIST = 0.15
+"""Programs get fewer and longer lists than the page."""
 _USUAL = Settings()
 
 
 class _Unwritten(BaseModel):
-    """A list of events on its way to a program: JSON values from the moment when its reader takes it.
+    """A list of events for a program, converted to JSON values only when the reader fetches it.
 
-    Gradio goes through all values that it passes on, again and again, and takes the interpreter from the decoder meanwhile.
-    This one is a single value to it, and what a slow reader has not taken costs nothing while the decoder is at work.
+    Gradio walks through all values several times, and blocks the decoder's thread meanwhile. This is a single value to
+    Gradio, and an unread list costs nothing.
     """
 
     events: Any  # `Weighed`; not to be validated
@@ -34,7 +34,7 @@ class _Unwritten(BaseModel):
 
 
 def _unwritten(events: list[Event], size: int) -> Any:
-    """The list of their JSON values, as far as its reader can tell."""
+    """A list that its reader sees as JSON values."""
     return _Unwritten(events=Weighed(events, size))
 
 
@@ -54,18 +54,18 @@ def add_api(catalog: Catalog) -> None:
         """Continue a prompt by speculative decoding.
 
         Args:
-            prompt: The beginning of a text.
-            max_tokens: Number of tokens after which it ends.
+            prompt: The start of a text.
+            max_tokens: Stop after this many tokens.
             temperature: 0 takes the most probable token.
-            top_p: Keep the most probable tokens up to this probability.
+            top_p: Keep the most probable tokens up to this total probability.
             seed: Same seed, same text.
-            num_draft_tokens: Tokens drafted per step; 0 is plain decoding, "auto" chooses by the
-                acceptance seen so far and the pair's costs.
+            num_draft_tokens: Draft tokens per step; 0 is plain decoding, "auto" chooses by the acceptance rate so far and the
+                pair's costs.
             verify_strategy: speculative_sampling, greedy_match, block_verification or typical_acceptance.
-            drafter: What drafts, such as model or prompt_lookup; empty for the pair's own.
+            drafter: For example model or prompt_lookup; empty for the default.
 
         Yields:
-            The list of the events since the last one; all lists joined are the trace.
+            The new events as a list; all lists joined are the trace.
         """
         run = Run(keeps=False)
         try:
@@ -82,7 +82,7 @@ def add_api(catalog: Catalog) -> None:
                 }
             )
             run.start(partial(catalog.start, settings.pair, settings.request(), reader=run.reader()))
-            async for _, events in run.batches(SECONDS_A_LIST):
+            async for _, events in run.batches(SECONDS_PER_LIST):
                 if events:
                     yield _unwritten(events, run.weight_of(events))
             if run.error is not None:

@@ -1,4 +1,4 @@
-"""The controls: one component for every field of `Settings`, with a line of help each."""
+"""The controls: one component per field of `Settings`, with a line of help each."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -21,8 +21,7 @@ EXAMPLES = {
     "A list": "In the basket there were apples, pears, plums,",
     "An odd one": "The quarterly report on semiconductor exports shows",
 }
-"""Prompts to begin with where the pair does not chat, by the name on their button; the draft is kept ever less often from one
-to the next."""
+"""Example prompts for pairs that do not chat, by button label, in order of falling acceptance."""
 QUESTIONS = (
     "What is the capital of France?",
     "Write a Python function that reverses a list.",
@@ -30,7 +29,7 @@ QUESTIONS = (
     "List five fruits.",
     "Translate to French: Where is the library?",
 )
-"""The same where it does."""
+"""Example prompts for pairs that chat."""
 
 STRATEGIES = [
     ("Speculative sampling", "speculative_sampling"),
@@ -38,13 +37,10 @@ STRATEGIES = [
     ("Block verification", "block_verification"),
     ("Typical acceptance (not lossless)", "typical_acceptance"),
 ]
-OWN_DRAFTER = (
-    "The pair's own",
-    "Its head or draft model: the faster, where that was measured. Without either, what was already said.",
-)
+OWN_DRAFTER = ("Default", "The pair's head or draft model, whichever is faster. No draft model? Copies from earlier text.")
 
 Controls = dict[str, Component]
-"""The components by the name of the `Settings` field that they hold."""
+"""The components by `Settings` field."""
 
 
 def build_experiment(
@@ -56,22 +52,22 @@ def build_experiment(
     stopped: str,
     **options: Any,
 ) -> None:
-    """Let a button begin an experiment, and another end it.
+    """Connect a button that starts an experiment and one that stops it.
 
     Args:
         run, stop: The buttons.
-        work: Yields values for the outputs. A ValueError is told in a toast; what else goes wrong is told where it stands.
-        inputs: What it takes.
-        outputs: What it fills, two or more; the first of them says how it stands.
-        stopped: What is said there once it was stopped. The words come when the browser has let go of the experiment: until
-            then it would ignore a press that begins the next one.
-        options: Of the event that begins it.
+        work: Yields values for the outputs. A ValueError becomes a toast; any other error is shown as the status.
+        inputs: Its inputs.
+        outputs: Two or more components; the first shows the status.
+        stopped: The status after Stop. It appears once the browser has released the experiment: before that, it would ignore
+            another start.
+        options: Options of the starting event.
     """
     status, *others = outputs
     skip = [gr.skip()] * len(others)
 
     @wraps(work)
-    def told(*values: Any, **more: Any) -> Iterator[tuple[Any, ...]]:
+    def guarded(*values: Any, **more: Any) -> Iterator[tuple[Any, ...]]:
         try:
             yield from work(*values, **more)
         except ValueError as error:
@@ -80,9 +76,9 @@ def build_experiment(
         except Exception as error:
             yield f"It ended in an error: {message_of(error)}.", *skip
 
-    going = run.click(told, list(inputs), list(outputs), **options)
+    going = run.click(guarded, list(inputs), list(outputs), **options)
     stop.click(None, None, None, cancels=going, queue=False, **QUIET)
-    going.failure(lambda: stopped, None, status, queue=False, **QUIET)  # Gradio takes a cancelled event for one that failed
+    going.failure(lambda: stopped, None, status, queue=False, **QUIET)  # to Gradio, a cancelled event has failed
 
 
 def build_prompt(start: Settings) -> gr.Textbox:
@@ -92,7 +88,7 @@ def build_prompt(start: Settings) -> gr.Textbox:
         label="Prompt",
         lines=3,
         max_lines=8,
-        placeholder="Ask a question, or begin a story…",
+        placeholder="Ask a question, or start a story…",
         elem_id="prompt",
         info="The target model answers or continues this text. Shift + Enter runs.",
     )
@@ -116,87 +112,88 @@ def _number(start: Settings, name: str, label: str, info: str, **more: Any) -> g
 
 
 def build_main(start: Settings) -> Controls:
-    """The controls that a lesson turns most.
+    """The main controls.
 
-    Numbers have no bounds here: Gradio's own complaint would not say which field it is about.
+    Numbers have no bounds here, because Gradio's own error message would not name the field.
     """
     made: Controls = {}
-    said = "[Guesses](#term-k) a round; 0 is [plain decoding](#term-plain)."
-    made["num_draft_tokens"] = _slider(start, "num_draft_tokens", 0, MAX_DRAFT_TOKENS, 1, "Draft tokens (k)", said, elem_id="k")
-    said = "0 takes the likeliest [token](#term-token); [higher](#term-temperature) is wilder."
-    made["temperature"] = _slider(start, "temperature", 0, 2, 0.05, "Temperature", said, elem_id="temperature")
+    info = "[Draft tokens](#term-k) per step (0 = [no drafting](#term-plain))."
+    made["num_draft_tokens"] = _slider(start, "num_draft_tokens", 0, MAX_DRAFT_TOKENS, 1, "Draft tokens (k)", info, elem_id="k")
+    info = "0 takes the most probable [token](#term-token); [higher](#term-temperature) is more random."
+    made["temperature"] = _slider(start, "temperature", 0, 2, 0.05, "Temperature", info, elem_id="temperature")
     made["verify_strategy"] = gr.Dropdown(
         STRATEGIES,
         value=start.verify_strategy,
         label="Verification",
-        info="How the [target](#term-target) judges the [drafts](#term-draft): [rules](#term-sampling).",
+        info="How the [target](#term-target) judges [draft tokens](#term-draft): [rules](#term-sampling).",
         elem_id="strategy",
     )
     with gr.Row():
-        made["max_tokens"] = _number(start, "max_tokens", "Max tokens", "Ends the text.", min_width=110, elem_id="max-tokens")
-        made["seed"] = _number(start, "seed", "Seed", "[Repeats](#term-seed) a run.", min_width=110, elem_id="seed")
+        limit = "Stop after this many."
+        made["max_tokens"] = _number(start, "max_tokens", "Max tokens", limit, min_width=110, elem_id="max-tokens")
+        made["seed"] = _number(start, "seed", "Seed", "[Same seed](#term-seed), same text.", min_width=110, elem_id="seed")
     return made
 
 
 def drafter_choices(names: Sequence[str]) -> list[tuple[str, str]]:
-    """A choice for each of these names of the registry, after the pair's own: two lines, the second says what it is."""
+    """The default and a choice per registered name: two lines each, the second a description."""
     words = {"": OWN_DRAFTER} | {name: (DRAFTERS[name].title or name, DRAFTERS[name].about) for name in names}
     return [(f"{title}\n{about}", name) for name, (title, about) in words.items()]
 
 
 def build_more(start: Settings, *, chat_template: bool, drafters: Sequence[str]) -> Controls:
-    """The less used controls; `drafters` are the names of those to choose from."""
+    """The less used controls; `drafters` are the registered names to choose from."""
     made: Controls = {}
     with gr.Accordion("More", open=False, elem_id="more"):
         made["drafter"] = gr.Radio(
             drafter_choices(drafters),
             value=start.drafter,
             label="Drafter",
-            info="Who [guesses](#term-draft). The text is the same kind with each.",
+            info="What proposes the [draft tokens](#term-draft). The output distribution is the same with each.",
             elem_id="drafter",
         )
         made["auto"] = gr.Checkbox(
             start.auto,
             label="Choose k automatically",
-            info="From the [acceptance](#term-alpha) seen so far and the pair's [costs](#term-cost).",
+            info="From the [acceptance rate](#term-alpha) so far and the pair's [costs](#term-cost).",
         )
         made["top_p"] = _slider(
-            start, "top_p", 0.05, 1, 0.05, "Top-p", "Keep the likeliest tokens up to this much [probability](#term-top-p)."
+            start, "top_p", 0.05, 1, 0.05, "Top-p", "Keep the most probable tokens up to this total [probability](#term-top-p)."
         )
-        made["top_k"] = _number(start, "top_k", "Top-k", "Keep so many of the likeliest tokens; -1 keeps all.")
+        made["top_k"] = _number(start, "top_k", "Top-k", "Keep only the k likeliest tokens; -1 keeps all.")
         made["min_p"] = _slider(
-            start, "min_p", 0, 1, 0.01, "Min-p", "Drop tokens less likely than this share of the likeliest."
+            start, "min_p", 0, 1, 0.01, "Min-p", "Drop tokens below this fraction of the highest probability."
         )
         made["repetition_penalty"] = _slider(
-            start, "repetition_penalty", 0.5, 2, 0.05, "Repetition penalty", "Above 1, tokens seen before become less likely."
+            start, "repetition_penalty", 0.5, 2, 0.05, "Repetition penalty", "Above 1, earlier tokens become less likely."
         )
         made["presence_penalty"] = _slider(
-            start, "presence_penalty", -2, 2, 0.1, "Presence penalty", "Taken off the logit of every token generated before."
+            start, "presence_penalty", -2, 2, 0.1, "Presence penalty", "Subtracted from the logit of each generated token."
         )
         made["frequency_penalty"] = _slider(
-            start, "frequency_penalty", -2, 2, 0.1, "Frequency penalty", "The same, once for each time it was generated."
+            start, "frequency_penalty", -2, 2, 0.1, "Frequency penalty", "The same, once per time it was generated."
         )
         made["stop"] = gr.Textbox(
             start.stop,
             label="Stop strings",
             lines=2,
-            info="One a line; the text [ends before one](#term-stop). \\n is a line break.",
+            info="One per line; the text [ends before it](#term-stop). \\n is a line break.",
         )
         made |= build_guided(start.guided, start.guided_text)
         made["ignore_eos"] = gr.Checkbox(
-            start.ignore_eos, label="Go on after the end", info="Write up to max tokens, even where the model would end."
+            start.ignore_eos, label="Ignore the end token", info="Continue up to max tokens, even if the model would end."
         )
         made["chat"] = gr.Checkbox(
             start.chat,
             label="Chat template",
-            info="Wrap the prompt as the model was taught to chat.",
+            info="Format the prompt as in the model's chat training.",
             visible=chat_template,
         )
     return made
 
 
 def build_pair(choices: list[tuple[str, str]]) -> Controls:
-    """The choice between pairs, shown where there is one; `choices` are labels with values."""
+    """The choice of pair, hidden if there is only one; `choices` are labels with values."""
     return {
         "pair": gr.Dropdown(
             choices,
@@ -218,6 +215,6 @@ def read(values: tuple[Any, ...]) -> Settings:
     """The settings from the components' values, in the order of `ordered`.
 
     Raises:
-        ValueError: Names the field that is empty or of the wrong kind.
+        ValueError: Names the field that is empty or has the wrong type.
     """
     return checked({field.name: value for field, value in zip(fields(Settings), values, strict=True)})

@@ -1,4 +1,4 @@
-"""Guided decoding on the page: its two controls, what they mean to the library, and what a guide did to acceptance."""
+"""Guided decoding on the page: its two controls, the library's parameter, and the effect on acceptance."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +14,7 @@ from ui.host.measuring import NotMeasured
 from ui.notify import QUIET
 
 TITLES = {"choice": "One of these texts", "regex": "A regular expression", "json": "A JSON schema"}
-"""The kinds of guides that the page offers, by their names in the library."""
+"""The page's kinds of guides, by the library's names."""
 
 ANIMAL = {
     "type": "object",
@@ -30,28 +30,28 @@ EXAMPLES = {
     "regex": r"( [a-z]+){5,12}\.",
     "json": json.dumps(ANIMAL, indent=1),
 }
-"""What stands in the field when a kind is chosen, until the visitor writes something else."""
+"""The field's content for each kind, until the visitor changes it."""
 
 FILL = f"""(kind, text) => {{
     const examples = {json.dumps(EXAMPLES)};
     return !text || Object.values(examples).includes(text) ? examples[kind] ?? "" : text;
 }}"""
-HINTS = dict.fromkeys(TITLES, "An example, to be changed.") | {
-    "choice": "An example, to be changed: one text a line, each with the space before it."
+HINTS = dict.fromkeys(TITLES, "An example; change it.") | {
+    "choice": "An example; change it. One text per line, each with its leading space."
 }
 SHOW = f'(kind) => ({{ __type__: "update", visible: Boolean(kind), info: {json.dumps(HINTS)}[kind] }})'
 
-UNREPEATED = "This run was not decoded here, so it cannot be decoded again without its guide."
+UNREPEATED = "This run was not decoded here, so it cannot be repeated without its guide."
 
 
 def build_guided(kind: str, text: str) -> dict[str, Component]:
-    """The controls, with what they hold at first; unseen where the library cannot guide."""
+    """The controls with their initial values; hidden if xgrammar is not installed."""
     possible = find_spec("xgrammar") is not None
     choice = gr.Dropdown(
         [("Nothing", ""), *((title, kind) for kind, title in TITLES.items())],
         value=kind,
         label="Guide the text by",
-        info="[Forbids](#term-guided) every token that would leave it, to draft and target alike.",
+        info="[Blocks](#term-guided) every token that violates it, for draft and target alike.",
         elem_id="guided",
         visible=possible,
     )
@@ -73,7 +73,7 @@ def guide(kind: str, text: str) -> dict[str, Any] | None:
     """The library's `guided_decoding`; None for no guide.
 
     Raises:
-        ValueError: If there is no guide of that kind, or it is empty.
+        ValueError: If the kind is unknown or the guide empty.
     """
     if not kind:
         return None
@@ -87,7 +87,7 @@ def guide(kind: str, text: str) -> dict[str, Any] | None:
 
 
 def controls_of(guided: Mapping[str, Any] | None) -> dict[str, str] | None:
-    """The controls' values for a run's `guided_decoding`; None where they cannot say it."""
+    """The controls' values for a run's `guided_decoding`; None if the controls cannot express it."""
     match guided or None:
         case None:
             return {}
@@ -101,30 +101,31 @@ def controls_of(guided: Mapping[str, Any] | None) -> dict[str, str] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """How many of the guesses that were judged were kept, and whether the run was cut before its end."""
+class Acceptance:
+    """How many judged draft tokens were accepted, and whether the run was cut off."""
 
-    kept: int
+    accepted: int
     judged: int
     cut: bool = False
 
 
-def kept(events: Iterable[Event]) -> Kept:
-    """How many a run kept, by its steps, for without details it tells no more.
+def acceptance(events: Iterable[Event]) -> Acceptance:
+    """The acceptance of a run, from its step events; a run without details has no others.
 
-    A step that did not keep all its guesses refused one, and did not judge those after it.
+    A step that did not accept all draft tokens rejected one, and did not judge those after it.
     """
     events = list(events)
     steps = [(event.num_accepted or 0, event.num_draft or 0) for event in events if event.kind == EventKind.STEP]
     cut = any(event.finish_reason == FinishReason.CANCELLED for event in events)
-    return Kept(sum(some for some, _ in steps), sum(some + (some < drafted) for some, drafted in steps), cut)
+    judged = sum(accepted + (accepted < drafted) for accepted, drafted in steps)
+    return Acceptance(sum(accepted for accepted, _ in steps), judged, cut)
 
 
-def unguided(measure: Callable[[], Kept] | None) -> dict[str, Any]:
-    """What the browser is told of a run without its guide: the fields of `Kept`, or `reason` and whether to ask `again`."""
+def unguided(measure: Callable[[], Acceptance] | None) -> dict[str, Any]:
+    """The acceptance without the guide, for the browser: the fields of `Acceptance`, or `reason` and whether to ask `again`."""
     if measure is None:
         return {"reason": UNREPEATED, "again": False}
     try:
         return asdict(measure())
-    except (NotMeasured, ValueError, RuntimeError) as error:  # the pair's decoder stops or fails
+    except (NotMeasured, ValueError, RuntimeError) as error:  # the decoder stopped or failed
         return {"reason": str(error), "again": isinstance(error, NotMeasured) and error.again}

@@ -1,8 +1,8 @@
-"""What crosses from server to browser: events in a slim form, numbered, in JSON text.
+"""Messages from server to browser: numbered events without their large fields, as JSON text.
 
-The lists of most probable tokens stay behind: they are most of an event's weight, and only the inspector, which
-is drawn on the server, reads them. A batch is a *string*, so that Gradio compares and sends it whole instead of working
-out the difference to the batch before; and `<` is escaped, so that nobody can take a token in it for a tag.
+The lists of most probable tokens stay on the server: they are most of an event's size, and the browser requests them only
+for the inspector. A batch is a string, so that Gradio sends it whole instead of computing a difference. `<` is escaped, so
+that no token can look like a tag.
 """
 
 from ui.explain.case import warning
@@ -22,19 +22,19 @@ HEAVY = frozenset(
         "target_top_draft",
     }
 )
-"""Fields that the page does not need to draw tokens and rounds."""
+"""Fields that the page does not need to draw tokens and steps."""
 
 RESYNC_EVENTS = 4000
-"""At most so many events are sent in answer to one request for what was missed."""
+"""Most events in one answer to a request for missed events."""
 
 
 def batch(run: Run, first: int = 0, most: int | None = None) -> str:
-    """One message to the browser: a run's events from number `first` on, at most so many.
+    """One message: a run's events from number `first` on, at most `most`.
 
-    The browser ignores messages of a run older than the one it shows, which `serial` tells. Of a run that is `over` it asks for
-    the events that a message leaves out.
+    The browser ignores messages with a smaller `serial` than that of the run it shows. If a run is `over`, it requests the
+    events that the message omits.
     """
-    done = run.done.is_set()  # before the events are looked at: those that come in between are for the next message
+    done = run.done.is_set()  # read before the events: later ones belong to the next message
     events = run.events[first:] if most is None else run.events[first : first + most]
     message: dict[str, object] = {
         "run": run.id,
@@ -49,5 +49,5 @@ def batch(run: Run, first: int = 0, most: int | None = None) -> str:
         "warning": warning((run.events[0].settings if run.events else None) or {}),
     }
     if first == 0 and run.settings is not None:
-        message["query"] = run.settings.query(NOTHING)  # to run it again, should the server forget it
+        message["query"] = run.settings.query(NOTHING)  # to repeat the run if the server forgets it
     return to_json(message)

@@ -1,4 +1,4 @@
-"""The recorded run that every visitor meets first: a real run of the bundled pair."""
+"""The recorded run that every visitor sees first: a real run of the bundled pair."""
 
 from naive_speculate.events.trace import Trace
 from ui.assets import ROOT
@@ -10,11 +10,11 @@ from ui.run.stats import title
 FOLDER = ROOT / "recorded"
 SPECULATIVE = FOLDER / "speculative.jsonl"
 START = Settings(prompt=next(iter(EXAMPLES.values())), seed=1)
-"""What was recorded, and what the controls hold at first."""
+"""The settings of the recording, and the controls' initial values."""
 
 
 def recorded_run() -> Run:
-    """The recorded run; its end carries the speedup that was measured with it."""
+    """The recorded run; its last event contains the measured speedup."""
     trace = Trace.load(SPECULATIVE)
     run = Run(trace, id="recorded", title=title(trace))
     run.settings = START

@@ -1,4 +1,4 @@
-"""A saved trace, read and checked, as a run that the page can show."""
+"""Reads and checks a saved trace, and makes it a run that the page can show."""
 
 from pathlib import PurePath
 
@@ -20,10 +20,10 @@ MAX_LINE_CHARACTERS = 4 * 1024 * 1024
 
 
 def opened(name: object, text: object) -> Run:
-    """The run that a trace file holds.
+    """The run in a trace file.
 
     Raises:
-        ValueError: Says what is wrong with the file.
+        ValueError: If the file is invalid or too large.
     """
     if not isinstance(text, str) or len(text) > MAX_TRACE_BYTES:
         raise ValueError(TOO_LARGE)
@@ -33,22 +33,22 @@ def opened(name: object, text: object) -> Run:
         nonlocal size
         size += weight([event])
         if size > VISITOR_BYTES:
-            raise ValueError(f"the trace takes more than the {VISITOR_BYTES // 2**20} MB that this page keeps for a visitor")
+            raise ValueError(f"the trace exceeds the {VISITOR_BYTES // 2**20} MB that this page keeps per visitor")
 
     trace = Trace.from_jsonl(text, max_line=MAX_LINE_CHARACTERS, check=check)
     if len(trace) > MAX_TRACE_EVENTS:
         raise ValueError(f"the trace has {len(trace):,} events; this page replays at most {MAX_TRACE_EVENTS:,}")
-    engine = (trace[0].settings or {}).get("engine")  # of a run that another engine made (`naive_speculate.watch`)
+    engine = (trace[0].settings or {}).get("engine")  # the run comes from another engine (`naive_speculate.watch`)
     made = f", a run of {engine:.60}" if isinstance(engine, str) else ""
     return Run(trace.row(trace[0].row), size=size, title=f"from {PurePath(str(name)).name[:80]}{made}")
 
 
 def traces(runs: Runs) -> Route:
-    """The address that takes a trace file's text, and answers with its run's id or with the `problem` that it has.
+    """The route that accepts a trace file's text, and answers with the run's id or with a `problem`.
 
-    Traces do not go through Gradio, which would keep each in its queue, in its answer, and in the session's state.
+    Traces bypass Gradio, which would keep a copy in its queue, its answer and the session's state.
     """
-    one_at_a_time = CapacityLimiter(1)  # reading takes many times the memory of the text
+    one_at_a_time = CapacityLimiter(1)  # parsing takes many times the memory of the text
 
     async def answer(request: HttpRequest) -> Response:
         text = await request.body()
@@ -56,7 +56,7 @@ def traces(runs: Runs) -> Route:
             run = await run_sync(read, request.query_params.get("name", ""), text, limiter=one_at_a_time)
         except ValueError as error:
             return JSONResponse({"problem": str(error)[:600]})
-        runs.add(run.id, run)  # its visitor's once the page says so (`Runs.adopt`)
+        runs.add(run.id, run)  # `Runs.adopt` then assigns it to its visitor
         give_back(len(text))
         return JSONResponse({"run": run.id})
 

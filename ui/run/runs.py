@@ -1,4 +1,4 @@
-"""Runs: what the decoder has delivered of each so far, and which visitor it belongs to."""
+"""Runs: the events that the decoder has delivered so far, and the visitor to whom each run belongs."""
 
 import asyncio
 import threading
@@ -15,45 +15,44 @@ from naive_speculate.serving.delivery import Inbox
 from naive_speculate.serving.protocol import Deliver, Reader, Request
 from ui.host.visitors import unfetched, visitor
 from ui.host.weight import TOTAL_BYTES, VISITOR_BYTES, give_back, weight
-from ui.run.guided import Kept
+from ui.run.guided import Acceptance
 from ui.run.settings import Settings
 
 Begin = Callable[[threading.Event, Deliver], None]
-"""Starts a run: takes the event that cancels it, and what its events are delivered to."""
+"""Starts a run, given its cancel flag and the function that receives its events."""
 
 BATCH_SECONDS = 0.05
 FEW_RUNS = 4
-"""So many runs at once get their batches that often; with more, each gets fewer and larger ones, for a batch costs the server
-more than its events do."""
+"""Up to so many runs get batches that often. With more, each gets fewer and larger ones, because a batch costs the server more
+than its events."""
 MOST_UNREAD = 1000
-"""A run pauses once its reader has left so many events unread, some 250 tokens' worth."""
+"""A run pauses if its reader leaves so many events unread, about 250 tokens."""
 ABANDONED_SECONDS = 60.0
-"""A run whose events lie unread, or that has paused, for so long is ended: nobody has come back for them."""
+"""A run is ended if its events stay unread, or it stays paused, for so long."""
 LEFT_SECONDS = 600.0
-"""So long the runs of a visitor are kept whose connection has ended: it may have broken."""
+"""How long a visitor's runs are kept after the connection ends: it may come back."""
 KEPT_RUNS = 200
 WEIGHED_LISTS = 16
-"""Of the lists of events that a decoder delivers, each first one of so many is weighed and stands for the others: they are
-alike, and to weigh them all would cost the decoder 5% of its time."""
+"""One of so many delivered lists is measured and represents the others; measuring all would cost the decoder 5% of its time."""
 GROWN_BYTES = 2**20
-"""A run that has grown by so much may have to make others go."""
-TOO_LARGE = f"The run was ended: its events take more than the {VISITOR_BYTES // 2**20} MB that this page keeps for a visitor."
-NO_ROOM = "The run was ended: the server keeps as many events as it may. Try again in a moment, or with fewer tokens."
+"""After growing by so much, a run may force others out."""
+TOO_LARGE = f"The run was ended: its events exceed the {VISITOR_BYTES // 2**20} MB that this page keeps per visitor."
+NO_ROOM = "The run was ended: the server's memory for events is full. Try again in a moment, or with fewer tokens."
 
 _starting = ThreadPoolExecutor(4, "starting")
-"""Requests are checked here: a long prompt takes its time to be tokenized."""
+"""Checks requests: tokenizing a long prompt takes time."""
 _guiding = ThreadPoolExecutor(2, "guiding")
-"""The same for those with a guide, which may take seconds to be compiled: no other run waits for them."""
+"""Checks requests with a guide, which may take seconds to compile, so that other runs need not wait."""
 _live: set[int] = set()
 _newest = 0
 _counting = threading.Lock()
 
 
 async def request_of(settings: Settings) -> Request:
-    """The request of some settings. A guide is parsed apart from the event loop, which has others to answer.
+    """The request for some settings. A guide is parsed outside the event loop, which serves other visitors.
 
     Raises:
-        ValueError: Names the setting that cannot be.
+        ValueError: Names the invalid setting.
     """
     if not settings.guided:
         return settings.request()
@@ -61,7 +60,7 @@ async def request_of(settings: Settings) -> Request:
 
 
 def _next_serial() -> int:
-    """Larger than all before, and than those of servers that were started later: an open page may come to another one."""
+    """A number larger than all before, also across restarts of the server, since a page may stay open."""
     global _newest
     with _counting:
         _newest = max(_newest + 1, time.time_ns() // 1000)
@@ -69,24 +68,24 @@ def _next_serial() -> int:
 
 
 class Run:
-    """One run, live or replayed, that the page can ask about by its unguessable `id`.
+    """One run, live or replayed. The page refers to it by its unguessable `id`.
 
     Attributes:
-        id: Names the run towards the browser.
-        serial: Later runs have larger ones.
-        events: What was emitted so far; only ever appended to, but for the last one's `speedup`.
-        live: Whether a decoder made it here and now.
-        title: Shown above its tokens.
-        measure: Measures what drafting gained; None for a run that was not decoded here.
-        unguided: Finds how many guesses the same run keeps without its guide; None for a run without one, or not decoded here.
-        settings: What was asked for; None for a run that was opened.
-        error: Why the run could not be or go on, when it did not end by itself.
-        size: How many bytes its events take.
-        grown: Called with the run when they take `GROWN_BYTES` more.
+        id: The run's name in the browser.
+        serial: Larger for later runs.
+        events: The events so far; only appended to, except for the last one's `speedup`.
+        live: Whether it was decoded in this process.
+        title: The line above its tokens.
+        measure: Measures the speedup; None for a run that was not decoded here.
+        unguided: Finds the acceptance of the same run without its guide; None without a guide, or if not decoded here.
+        settings: The visitor's settings; None for an opened trace.
+        error: Why the run could not start or continue.
+        size: Size of its events in bytes.
+        grown: Called with the run when the size has grown by `GROWN_BYTES`.
 
     Args:
-        size: Of the events, where it is known.
-        keeps: Whether it keeps the events that a decoder delivers; else they go to the reader of `batches` only.
+        size: Size of the events, if known.
+        keeps: Whether to keep the delivered events; otherwise only the reader of `batches` gets them.
     """
 
     def __init__(
@@ -108,7 +107,7 @@ class Run:
         self.live = False
         self.title = title
         self.measure: Callable[[], MeasuredSpeedup] | None = None
-        self.unguided: Callable[[], Kept] | None = None
+        self.unguided: Callable[[], Acceptance] | None = None
         self.settings: Settings | None = None
         self.error: Exception | None = None
         self.cancel = threading.Event()
@@ -120,12 +119,12 @@ class Run:
         self._behind_since: float | None = None
 
     def reader(self) -> Reader:
-        """Who reads this run's batches: whoever has made the call that is being answered."""
+        """The reader of this run's batches: the current caller."""
         self._unfetched = unfetched()
         return Reader(*visitor(), self.behind)
 
     def behind(self) -> bool:
-        """Whether too many events are unread: here, or in batches that the browser or program has not fetched."""
+        """Whether too many events are unread, here or in batches that the browser or program has not fetched."""
         fetched = max(0, len(self._handed) - self._unfetched())
         if self.cancel.is_set() or self._inbox.unread + sum(list(self._handed)[fetched:]) <= MOST_UNREAD:
             self._behind_since = None
@@ -136,7 +135,7 @@ class Run:
         return True
 
     def copy(self) -> "Run":
-        """The same run for another visitor, who keeps it when the first one goes."""
+        """The same run for another visitor, who keeps it if the first one leaves."""
         run = Run(self.events, title=self.title, size=self.size)
         run.live, run.settings, run.measure, run.unguided = self.live, self.settings, self.measure, self.unguided
         return run
@@ -147,31 +146,31 @@ class Run:
         return Trace(self.events)
 
     def start(self, begin: Begin) -> None:
-        """Decode; a reader who falls behind keeps nobody else waiting."""
+        """Decode. A slow reader does not delay others."""
         self.live = True
         self.done.clear()
         _live.add(self.serial)
-        context = copy_context()  # the visitor's request is in it, which ZeroGPU asks for
+        context = copy_context()  # contains the visitor's request, which ZeroGPU needs
         guided = self.settings is not None and bool(self.settings.guided)
         (_guiding if guided else _starting).submit(context.run, self._begin, begin)
 
     def _begin(self, begin: Begin) -> None:
         try:
             begin(self.cancel, self._take)
-        except Exception as error:  # told to the visitor by whoever reads the batches
+        except Exception as error:  # the reader of the batches shows it
             self._take(error)
 
-    def _take(self, said: list[Event] | Exception | None) -> None:
-        """What is delivered by whoever decodes."""
-        if isinstance(said, list):
-            self._weigh(said)
+    def _take(self, delivered: list[Event] | Exception | None) -> None:
+        """Receive events, an error, or None at the end from the decoder."""
+        if isinstance(delivered, list):
+            self._weigh(delivered)
             if self._keeps:
-                self.events += said
-            self._inbox.deliver(said)
+                self.events += delivered
+            self._inbox.deliver(delivered)
             if self._inbox.lag > ABANDONED_SECONDS:
                 self.cancel.set()
         else:
-            self.error = self.error or said
+            self.error = self.error or delivered
             _live.discard(self.serial)
             self.done.set()
             self._inbox.deliver(None)
@@ -186,23 +185,22 @@ class Run:
             self.grown(self)
 
     def weight_of(self, events: list[Event]) -> int:
-        """How many bytes some of its events take."""
+        """The size of some of its events, in bytes."""
         return int(self._mean * len(events))
 
     def end(self, why: str) -> None:
-        """End the decoding for a reason that the visitor is to read."""
+        """End the decoding for a reason that the visitor will see."""
         self.error = ValueError(why)
         self.cancel.set()
 
     def attend(self) -> None:
-        """Somebody has asked for the events in another way than by `batches`: they do not lie unread."""
+        """The events were fetched without `batches`, so they are not unread."""
         self._inbox.skip()
 
     async def batches(self, every: float = BATCH_SECONDS) -> AsyncIterator[tuple[int, list[Event]]]:
-        """The events as they come, in a batch every so many seconds; each with the number of its first event.
+        """The events in batches, one every so many seconds, each with the number of its first event.
 
-        The last batch comes after `done`; it may be empty. The first ones do not wait for their share of time, so that
-        the first token is on the screen at once.
+        The last batch comes after `done` and may be empty. The first ones come at once, so that the first token is not delayed.
         """
         sent = 0
         async for events in self._inbox.lists(lambda: every * max(1, len(_live) / FEW_RUNS)):
@@ -212,9 +210,9 @@ class Run:
 
 
 class Runs:
-    """Every run that the page may still ask about: each visitor's current one and the one before it.
+    """The runs that the server keeps: each visitor's current one and the previous one.
 
-    Runs are found by their unguessable id only, so that no visitor can see another's.
+    A run is found by its unguessable id only, so that no visitor can see another's.
     """
 
     def __init__(self, kept: int = KEPT_RUNS, total_bytes: int = TOTAL_BYTES, visitor_bytes: int = VISITOR_BYTES) -> None:
@@ -224,14 +222,14 @@ class Runs:
         self._runs: OrderedDict[str, Run] = OrderedDict()
         self._of: dict[str, list[Run]] = {}
         self._pinned: dict[str, Run] = {}
-        self._left: dict[str, float] = {}  # when each visitor left who did
+        self._left: dict[str, float] = {}  # when each departed visitor left
 
     def pin(self, run: Run) -> None:
-        """Keep a run for good; the recorded run that every visitor meets first."""
+        """Keep a run forever; used for the recorded run."""
         self._pinned[run.id] = run
 
     def add(self, session: str, run: Run) -> None:
-        """Make a run the visitor's current one; the one before is cancelled, the one before that forgotten."""
+        """Make a run the visitor's current one; the previous one is cancelled, the one before that forgotten."""
         with self._lock:
             self._left.pop(session, None)
             self._forget_those_gone()
@@ -251,7 +249,7 @@ class Runs:
                 self._make_room(run)
 
     def adopt(self, session: str, run_id: object) -> Run | None:
-        """Give a run to a visitor that was added under its own id; None where it is not kept, or is somebody's already."""
+        """Assign a run that was added under its own id to a visitor; None if there is none, or it is assigned already."""
         with self._lock:
             run = self.get(run_id)
             if run is None or self._of.get(run.id) != [run]:
@@ -261,8 +259,8 @@ class Runs:
             return run
 
     def _make_room(self, new: Run) -> None:
-        """Forget the oldest runs that are over, beginning with the visitor's own. Where that is not enough, end the new one if
-        it alone is too large, else the largest live one."""
+        """Forget the oldest finished runs, the visitor's own first. If that is not enough, end the new one if it alone is
+        too large, else the largest live one."""
         own = next(kept for kept in self._of.values() if new in kept)
         everybody = self._runs.values()
 
@@ -288,7 +286,7 @@ class Runs:
             self._forget_runs([old])
 
     def drop(self, session: str, run: Run) -> None:
-        """Forget a run that never came to anything, so that the one before stays."""
+        """Forget a run without events, so that the previous one stays."""
         with self._lock:
             own = self._of.get(session, [])
             if run in own:
@@ -298,20 +296,20 @@ class Runs:
             self._runs.pop(run.id, None)
 
     def get(self, run_id: object) -> Run | None:
-        """The run of that id, where it is still kept."""
+        """The run of that id; None if it is not kept."""
         if not isinstance(run_id, str):
             return None
         return self._pinned.get(run_id) or self._runs.get(run_id)
 
     def read(self, run_id: object) -> Run | None:
-        """The same for its visitor, who is there to read it, or back."""
+        """The run of that id, requested by its visitor, who is therefore present."""
         run = self.get(run_id)
         with self._lock:
             self._left = {session: since for session, since in self._left.items() if run not in self._of.get(session, [])}
         return run
 
     def cancel(self, session: str) -> None:
-        """End the visitor's decoding; what it emitted stays."""
+        """End the visitor's decoding; the events so far stay."""
         with self._lock:
             for run in self._of.get(session, []):
                 run.cancel.set()
@@ -329,7 +327,7 @@ class Runs:
         give_back(_size(runs))
 
     def leave(self, session: str) -> None:
-        """The visitor's connection has ended. Whether for good, nobody knows: the runs are kept for a while."""
+        """The visitor's connection ended. The runs are kept for a while, since it may come back."""
         with self._lock:
             if session in self._of:
                 self._left[session] = time.monotonic()
@@ -341,7 +339,7 @@ class Runs:
             self._forget(session)
 
     def cancel_all(self) -> None:
-        """End every decoding; the server stops."""
+        """Cancel every run; the server stops."""
         with self._lock:
             for run in self._runs.values():
                 run.cancel.set()

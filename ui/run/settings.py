@@ -1,4 +1,4 @@
-"""What a visitor chose: the values behind the controls, as one record, and as the query string of a link."""
+"""A visitor's settings: the controls' values as one record, and as the query string of a link."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, fields
@@ -27,9 +27,9 @@ Seed = Annotated[int | None, BeforeValidator(lambda value: None if value == "" e
 class Settings:
     """A run's settings, named as in the library.
 
-    `num_draft_tokens` counts only where `auto` is off. `stop` holds one string a line. An empty `seed` draws one.
-    `guided` is the kind of a guide, empty for none, and `guided_text` the guide: texts one a line, as in `stop`.
-    An empty `pair` is the host's usual one, an empty `drafter` the pair's own.
+    `num_draft_tokens` is ignored if `auto` is on. `stop` has one string per line. Without `seed` a random one is drawn.
+    `guided` is the kind of guide, empty for none; `guided_text` is the guide, with one text per line as in `stop`. An
+    empty `pair` or `drafter` is the default.
     """
 
     prompt: Text = ""
@@ -55,7 +55,7 @@ class Settings:
 
     @property
     def stop_strings(self) -> list[str]:
-        """The stop strings; in a line, `\\n` stands for a line break."""
+        """The stop strings; `\\n` in a line means a line break."""
         return [line.replace("\\n", "\n") for line in self.stop.split("\n") if line]
 
     def params(self) -> SamplingParams:
@@ -68,13 +68,13 @@ class Settings:
         return SamplingParams(**same, stop=self.stop_strings, guided_decoding=guide(self.guided, self.guided_text))
 
     def request(self, detail: Detail = "full") -> Request:
-        """What the engine is asked for; without detail where only tokens and times are wanted, for the rest takes time.
+        """The request for the engine; details cost time, so omit them if only tokens and times are needed.
 
         Raises:
-            ValueError: Names the setting that cannot be.
+            ValueError: Names the invalid setting.
         """
         if not self.prompt.strip():
-            raise ValueError("prompt is empty: write the beginning of a text")
+            raise ValueError("prompt is empty: write the start of a text")
         return Request(
             self.prompt,
             self.params(),
@@ -86,23 +86,23 @@ class Settings:
         )
 
     def query(self, usual: "Settings") -> str:
-        """The settings as a query string that `from_query` reads; what is as usual is left out."""
+        """The settings as a query string for `from_query`; values equal to `usual` are omitted."""
         values = asdict(usual)
         changed = {name: value for name, value in asdict(self).items() if value != values[name]}
         return urlencode({name: "" if value is None else value for name, value in changed.items()})
 
 
 ALIKE = {field.name for field in fields(Settings)} & {field.name for field in fields(SamplingParams)} - {"stop"}
-"""Settings that the library has by the same names, with the same meanings."""
+"""Settings with the same name and meaning in the library."""
 NOTHING = Settings(prompt="", seed=None)
-"""What a link need not say: with it, every other value is in the link."""
+"""Settings relative to which a link contains the prompt and the seed."""
 
 
 def from_query(query: Mapping[str, str]) -> dict[str, Any]:
-    """The settings that a link carries, by field.
+    """The settings in a link, by field.
 
     Raises:
-        ValueError: Names the value that does not fit its field.
+        ValueError: Names the invalid value.
     """
     linked = {field.name: query[field.name][:MAX_PROMPT_CHARACTERS] for field in fields(Settings) if field.name in query}
     settings = checked(linked)
@@ -118,34 +118,33 @@ def from_query(query: Mapping[str, str]) -> dict[str, Any]:
 
 
 def settings_of(trace: Trace) -> Settings | None:
-    """The settings that a run was made with, as far as its first event tells; None where that is too little to repeat it,
-    or more than the controls take."""
+    """The settings of a run, from its first event; None if it lacks some, or the controls cannot express them."""
     started = trace.started
-    told = dict(trace.settings)
-    if started is None or "verify_strategy" not in told:
+    values = dict(trace.settings)
+    if started is None or "verify_strategy" not in values:
         return None
-    if told.get("num_draft_tokens") == "auto":
-        told |= {"auto": True, "num_draft_tokens": None}
-    if isinstance(stop := told.get("stop"), list):
-        told["stop"] = "\n".join(str(line).replace("\n", "\\n") for line in stop)
-    guided = controls_of(told.get("guided_decoding"))
+    if values.get("num_draft_tokens") == "auto":
+        values |= {"auto": True, "num_draft_tokens": None}
+    if isinstance(stop := values.get("stop"), list):
+        values["stop"] = "\n".join(str(line).replace("\n", "\\n") for line in stop)
+    guided = controls_of(values.get("guided_decoding"))
     if guided is None:
         return None
-    told |= guided | {"prompt": started.prompt or "".join(started.prompt_texts or []), "seed": started.seed}
-    if any(len(value) > MAX_PROMPT_CHARACTERS for value in told.values() if isinstance(value, str)):
-        return None  # Gradio keeps what the controls hold
+    values |= guided | {"prompt": started.prompt or "".join(started.prompt_texts or []), "seed": started.seed}
+    if any(len(value) > MAX_PROMPT_CHARACTERS for value in values.values() if isinstance(value, str)):
+        return None  # Gradio stores the controls' values
     names = {field.name for field in fields(Settings)}
     try:
-        return checked({name: value for name, value in told.items() if name in names and value is not None})
+        return checked({name: value for name, value in values.items() if name in names and value is not None})
     except ValueError:
         return None
 
 
 def checked(values: Mapping[str, Any]) -> Settings:
-    """The settings of these values by field, as controls, links and programs give them; the others are as usual.
+    """Settings from values by field; missing fields have their defaults.
 
     Raises:
-        ValueError: Names the field that is empty or of the wrong kind.
+        ValueError: Names the field that is empty or has the wrong type.
     """
     try:
         return Settings(**values)

@@ -1,4 +1,4 @@
-"""A run's speedup: kept at its end, where a saved trace keeps it too, and measured once for whoever asks."""
+"""A run's speedup: measured once and stored in its last event, so that a saved trace contains it."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,15 +8,15 @@ from naive_speculate.serving import Request
 from ui.host.measuring import NotMeasured
 from ui.run.runs import Run
 
-GOES_ON = "The run goes on."
+GOES_ON = "The run is not finished."
 NONE_SAVED = "This trace was saved without a measured speedup."
 STOPPED = "The run was stopped."
 FAILED = "The run ended in an error."
 
 
 def speedup_of(run: Run, *, asked: bool) -> dict[str, Any]:
-    """What the browser is told of a run: its `speedup`, measured now where it can be, or a `reason` and whether the visitor may
-    ask (`again`). A run that was stopped is measured only for a visitor who `asked`."""
+    """The answer for the browser: the `speedup`, measured now if possible, or a `reason` and whether to ask `again`. A
+    stopped run is measured only if the visitor `asked`."""
     finished = _finished(run)
     if finished is None:
         return _reason(NONE_SAVED if run.measure is None else GOES_ON)
@@ -29,19 +29,19 @@ def speedup_of(run: Run, *, asked: bool) -> dict[str, Any]:
             return _reason(STOPPED, again=True)
         try:
             finished = keep(run, run.measure())
-        except (NotMeasured, ValueError, RuntimeError) as error:  # the pair's decoder stops or fails
+        except (NotMeasured, ValueError, RuntimeError) as error:  # the decoder stopped or failed
             return _reason(str(error), again=isinstance(error, NotMeasured) and error.again)
     return {"speedup": finished.to_dict()["speedup"]}
 
 
 def keep(run: Run, speedup: MeasuredSpeedup) -> Event:
-    """Write the figure into the run's last event, and give that."""
+    """Store the speedup in the run's last event, and return that event."""
     run.events[-1] = replace(run.events[-1], speedup=speedup)
     return run.events[-1]
 
 
 def seeded(request: Request, seed: int | None, **changes: Any) -> Request:
-    """The request with the seed that was drawn for it, and other parameters changed."""
+    """The request with its drawn seed and other changed parameters."""
     return replace(request, params=replace(request.params, seed=seed, **changes))
 
 

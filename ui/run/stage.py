@@ -33,8 +33,8 @@ LEGEND = (
     EventKind.PROPOSED,
 )
 
-TERMS_OF = {"drafted": "draft", "accepted": "kept", "rejected": "refused", "prompt": ""} | {
-    label: label for label in ("discarded", "resampled", "bonus")
+TERMS_OF = {"drafted": "draft", "prompt": ""} | {
+    label: label for label in ("accepted", "rejected", "discarded", "resampled", "bonus")
 }
 """The kinds' glossary terms, by label."""
 

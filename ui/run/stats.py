@@ -5,7 +5,7 @@ from naive_speculate.speculate.draft import DRAFTERS
 
 TILES = {
     "Acceptance rate": "acceptance-rate",
-    "Tokens per target pass": "tokens-a-pass",
+    "Tokens per target pass": "tokens-per-pass",
     "Tokens per second": "token",
     "Speedup": "speedup",
 }

@@ -1,4 +1,4 @@
-"""The first tab: prompt and controls, the run's tokens and rounds, its numbers, the inspector, the charts."""
+"""The Run tab: prompt and controls, the run's tokens and steps, its numbers, the inspector, the charts."""
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -17,10 +17,11 @@ from ui.charts.plot import build_board
 from ui.charts.waterfall import build_waterfall
 from ui.explain.models import build_models, models_in_short
 from ui.explain.panel import build_panel
+from ui.gradio_gaps import payload
 from ui.host.catalog import DECODING, Catalog
 from ui.notify import QUIET, warn
 from ui.run import controls as parts
-from ui.run.guided import kept
+from ui.run.guided import acceptance
 from ui.run.messages import batch
 from ui.run.opening import build_opening
 from ui.run.pairs import choices
@@ -33,10 +34,10 @@ from ui.run.stage import build_stage
 from ui.run.stats import title
 from ui.run.strategies import build_strategies
 
-NO_RUN = "This run is no longer kept on the server. Press Run to make a new one."
-NO_ROOM = "The server has no room for this trace at the moment. Try again later."
+NO_RUN = "The server no longer has this run. Press Run for a new one."
+NO_ROOM = "The server has no room for this trace. Try again later."
 LOST_LINK = '{"lost": true}'
-"""What the stage is told where a link leads nowhere."""
+"""The stage's message for a link that leads nowhere."""
 SETTINGS = '<button type="button" class="ns-settings-open" aria-expanded="false">Settings</button>'
 COPY_LINK = """(query) => {
     const link = location.origin + location.pathname + (query ? "?" + query : "");
@@ -46,8 +47,8 @@ COPY_LINK = """(query) => {
 
 
 class Workbench:
-    """Builds the tab inside the current Blocks context, and answers its events. The components that hold the settings are
-    `controls` by field, and `settings` in the order of the fields of `Settings`; `follow_pairs` updates `parts`."""
+    """Builds the tab inside the current Blocks context, and handles its events. `controls` are the settings' components by
+    field, `settings` the same in the order of `Settings`; `follow_pairs` updates `parts`."""
 
     def __init__(self, catalog: Catalog, runs: Runs, first: Run) -> None:
         self._catalog = catalog
@@ -64,8 +65,8 @@ class Workbench:
                 with gr.Row(elem_classes="ns-go"):
                     self.run = gr.Button("Run", variant="primary", elem_id="run")
                     self.stop = gr.Button("Stop", elem_id="stop")
-                # Gradio tells here how many wait before this visitor.
-                self._queue = gr.HTML(elem_id="queue", apply_default_css=False, min_height=0)
+                # Gradio shows the length of its queue here.
+                self._waiting = gr.HTML(elem_id="queue", apply_default_css=False, min_height=0)
                 component("sheet", value=SETTINGS, elem_id="settings")
                 with gr.Column(elem_classes="ns-settings"):
                     made |= parts.build_main(START)
@@ -93,17 +94,17 @@ class Workbench:
             "models": models,
         }
         self.settings = parts.ordered(made)
-        self._wire()
+        self._connect_events()
 
-    def _wire(self) -> None:
+    def _connect_events(self) -> None:
         direct = {**QUIET, "queue": False}
         decoding: dict[str, Any] = {
             "concurrency_id": DECODING,
             "concurrency_limit": self._catalog.concurrency,
             "show_progress": "minimal",
-            "show_progress_on": self._queue,
+            "show_progress_on": self._waiting,
             "api_visibility": "private",
-            "postprocess": False,  # text that needs none; it would go through another thread
+            "postprocess": False,  # plain text needs none, and it would go through another thread
         }
         link = gr.Textbox(visible=False)  # a gr.State would stay on the server
         taken: list[Any] = [
@@ -123,7 +124,7 @@ class Workbench:
         self.share.click(self._link, self.settings, link, **QUIET).success(None, link, None, js=COPY_LINK, **QUIET)
 
     async def _decode(self, request: gr.Request, *values: Any) -> AsyncIterator[Any]:
-        """Run: decode what the controls hold."""
+        """Run was pressed: decode with the controls' settings."""
         try:
             settings = parts.read(values)
         except ValueError as error:
@@ -131,11 +132,11 @@ class Workbench:
             yield gr.skip()
             return
         async with aclosing(self._stream(request.session_hash or "", settings)) as stream:
-            async for said in stream:
-                yield said
+            async for message in stream:
+                yield message
 
     async def _follow(self, event: gr.EventData, request: gr.Request) -> AsyncIterator[Any]:
-        """A link was followed: show its run where it is kept, else run it again."""
+        """A link was followed: show its run if the server has it, else repeat it."""
         asked, session = _asked(event), request.session_hash or ""
         kept = self._runs.get(asked.get("run"))
         if kept is not None and kept.done.is_set():
@@ -146,17 +147,17 @@ class Workbench:
         try:
             settings = from_query(linked(event))
             if "prompt" not in settings:
-                raise ValueError("the link's run is no longer kept here, and the link does not say how to repeat it")
+                raise ValueError("the server no longer has the link's run, and the link lacks the settings to repeat it")
         except ValueError as error:
             warn(error)
             yield LOST_LINK
             return
         async with aclosing(self._stream(session, replace(START, **settings))) as stream:
-            async for said in stream:
-                yield said
+            async for message in stream:
+                yield message
 
     async def _stream(self, session: str, settings: Settings) -> AsyncGenerator[Any]:
-        """Decode, and hand over what came, some 20 times a second."""
+        """Decode, and yield messages with the new events about 20 times per second."""
         try:
             wanted = await request_of(settings)
             begin = partial(self._catalog.start, settings.pair, wanted)
@@ -170,13 +171,13 @@ class Workbench:
         run.measure = lambda: self._catalog.measure(settings.pair, seeded(wanted, run.events[0].seed))
         if wanted.params.guided_decoding is not None:
             without = partial(seeded, wanted, guided_decoding=None)
-            run.unguided = cache(lambda: kept(self._catalog.events(settings.pair, without(run.events[0].seed))))
+            run.unguided = cache(lambda: acceptance(self._catalog.events(settings.pair, without(run.events[0].seed))))
         run.settings = settings
         self._runs.add(session, run)
         run.start(partial(begin, reader=run.reader()))
         if queue:
             gr.Info(queue)
-        # Where the connection breaks this ends, and the run goes on for a while: the page may ask for the rest (see `Run`).
+        # If the connection breaks, this ends but the run continues: the page may request the rest (see `Run`).
         async for first, events in run.batches():
             if first == 0 and events:
                 run.title = title(Trace(events))
@@ -192,9 +193,9 @@ class Workbench:
         self._runs.cancel(request.session_hash or "")
 
     def _open(self, event: gr.EventData, request: gr.Request) -> Any:
-        """Replay a trace file that the page has sent (see `ui.run.replay.traces`), and set the controls as its run had them.
+        """Replay an uploaded trace file (see `ui.run.replay.traces`), and set the controls to its settings.
 
-        The event carries the server's answer: the `run`, or the `problem`; neither for a file that is too large to be sent.
+        The event contains the server's answer: the `run`, or the `problem`; neither if the file was too large to send.
         """
         asked = _asked(event)
         run = self._runs.adopt(request.session_hash or "", asked.get("run"))
@@ -211,11 +212,11 @@ class Workbench:
         except ValueError as error:
             warn(error)
             return gr.skip()
-        gr.Info("The link is in the address bar, and copied where the browser allows it.")
+        gr.Info("The link is in the address bar, and copied if the browser allows it.")
         return query
 
     def follow_link(self, event: gr.EventData) -> list[Any]:
-        """The controls as the page's link has them."""
+        """The controls' values from the page's link."""
         try:
             settings = from_query(linked(event))
         except ValueError as error:
@@ -225,9 +226,10 @@ class Workbench:
 
 
 def _asked(event: gr.EventData) -> dict[str, Any]:
-    return event._data if isinstance(event._data, dict) else {}
+    data = payload(event)
+    return data if isinstance(data, dict) else {}
 
 
 def linked(event: gr.EventData) -> dict[str, str]:
-    """What a link says, of an event that carries its `query`."""
+    """A link's parameters, from an event with its `query`."""
     return dict(parse_qsl(str(_asked(event).get("query", ""))[:MAX_PROMPT_CHARACTERS], keep_blank_values=True))

@@ -42,20 +42,20 @@ def test_batches_are_compared_with_plain_ones_of_the_same_size_and_turn():
 
 def test_where_drafting_stops_paying_is_told():
     assert where_it_pays(samples({(1, 2): FAST, (1, 4): FAST, (8, 2): EVEN, (8, 4): SLOW})) == (
-        "Drafting pays with up to 1 text at once; with 8 no k is seen to be faster than plain decoding"
+        "Drafting pays off with up to 1 text at once; with 8, no k is clearly faster than plain decoding"
     )
     assert where_it_pays(samples({(1, 2): FAST, (8, 2): FAST, (1, 4): SLOW, (8, 4): SLOW})) == (
-        "Drafting pays at every size; with 8 texts at once, with k = 2"
+        "Drafting pays off at every size; with 8 texts at once, k = 2 is faster"
     )
     assert where_it_pays([BatchSample(1, 0, 0, 100.0)]).startswith("No batch was long enough")
-    assert where_it_pays(samples({(1, 2): EVEN})) == "No k is seen to be faster than plain decoding"
+    assert where_it_pays(samples({(1, 2): EVEN})) == "No k is clearly faster than plain decoding"
 
 
 def test_the_map_has_a_column_for_every_size_and_says_where_it_stops():
     figure = drawn(batch_map(samples({(1, 2): FAST, (8, 2): SLOW}), [2], [1, 8]))
     assert figure.layout.xaxis.ticktext == ("1", "8")
     assert figure.layout.xaxis.title.text == "texts at once"
-    assert figure.layout.meta.startswith("Drafting pays with up to 1 text")
+    assert figure.layout.meta.startswith("Drafting pays off with up to 1 text")
 
 
 def test_real_batches_are_measured(bundled_engine):

@@ -11,7 +11,7 @@ from tests.ui.drawn import drawn
 from tests.ui.handmade import run
 from ui.experiments import learn
 from ui.experiments.learn_recordings import record_lessons, recorded_lesson
-from ui.experiments.lessons import accept, drafters, guesses, slower, unchanged, verify
+from ui.experiments.lessons import accept, drafters, slower, unchanged, verify, window_length
 from ui.experiments.lessons.course import LESSONS, content, titles
 from ui.experiments.lessons.find_examples import ABOUT_A_THIRD, OPEN
 from ui.experiments.lessons.lesson import Trial, end_of, showing
@@ -45,7 +45,7 @@ def test_a_text_is_cut_into_steps_with_their_questions():
     assert one.question.choices == ("this", "{that}")
     assert two.question is None
     assert "of words" in two.text
-    with pytest.raises(ValueError, match="must begin with a line '## Title', got 'Words'"):
+    with pytest.raises(ValueError, match="must start with a line '## Title', got 'Words'"):
         parse("Words")
 
 
@@ -231,11 +231,11 @@ def _run(speed: float) -> dict[str, object]:
 
 def test_the_best_k_is_the_fastest_and_what_cannot_be_told_from_it_is_said():
     data = known(k0=100, k1=120, k4=200, k6=195, k12=150)
-    assert guesses.best(data) == 4
-    assert guesses.alike(data) == [4, 6]
-    assert guesses.right(data) == [1, 1]
-    assert guesses.right(known(k0=100, k1=90, k12=80))[1] == 2
-    assert guesses.right(known(k0=100, k1=90, k12=180))[1] == 0
+    assert window_length.best(data) == 4
+    assert window_length.alike(data) == [4, 6]
+    assert window_length.right(data) == [1, 1]
+    assert window_length.right(known(k0=100, k1=90, k12=80))[1] == 2
+    assert window_length.right(known(k0=100, k1=90, k12=180))[1] == 0
 
 
 def test_answers_follow_what_was_measured():
@@ -268,34 +268,34 @@ def test_a_view_hides_and_dims_traces():
 
 def test_what_lesson_5_reckons_with_alpha_is_reckoned_with_the_alpha_that_it_shows():
     data = recorded_lesson(5)
-    shown = guesses.words(data)
+    shown = window_length.words(data)
     assert shown["third"] == percent(float(shown["alpha"]) ** 3)
     assert shown["last"] == percent(float(shown["alpha"]) ** int(shown["many"]))
-    bars, powers = guesses.views(data)[1]["figure"]["data"]
+    bars, powers = window_length.views(data)[1]["figure"]["data"]
     assert powers["y"] == pytest.approx([float(shown["alpha"]) ** n for n in range(1, 1 + len(powers["y"]))])
     below = sum(bar < power for bar, power in zip(bars["y"], powers["y"], strict=True))
     assert shown["line"].startswith(f"{below} of {len(bars['y'])} bars lie below the line. ")
-    first = f"of all steps, {percent(bars['y'][0])} accepted the first draft token, not {percent(float(shown['alpha']))}."
+    first = f"{percent(bars['y'][0])} of all steps accepted the first draft token, not {percent(float(shown['alpha']))}."
     assert first in shown["line"]
     widest = data["known"][shown["many"]]
     missing = int(shown["many"]) * widest["rounds"] - widest["drafted"]
     assert f"{missing} of {int(shown['many']) * widest['rounds']} draft tokens were never proposed" in shown["line"]
     high = {**data["known"], shown["many"]: {**widest, "kept_at": [widest["rounds"]] * 12}}
-    assert guesses.words({"known": high})["line"] == "0 of 12 bars lie below the line."
+    assert window_length.words({"known": high})["line"] == "0 of 12 bars lie below the line."
 
 
 def test_lesson_5_draws_every_k_as_far_from_0_as_it_is_large():
-    views = guesses.views(recorded_lesson(5))
+    views = window_length.views(recorded_lesson(5))
     for figure in (views[0]["figure"], views[0]["finished"], views[2]["figure"], views[3]["figure"]):
         bars = drawn(figure).data[0]
-        assert list(bars.x) == list(guesses.KS)
-        assert list(figure["layout"]["xaxis"]["tickvals"]) == list(guesses.KS)
-    assert [mark["x"] for mark in views[0]["figure"]["layout"]["annotations"]] == list(guesses.KS[1:])
+        assert list(bars.x) == list(window_length.KS)
+        assert list(figure["layout"]["xaxis"]["tickvals"]) == list(window_length.KS)
+    assert [mark["x"] for mark in views[0]["figure"]["layout"]["annotations"]] == list(window_length.KS[1:])
 
 
 def test_what_lesson_7_recommends_is_what_its_figures_say():
     known = recorded_lesson(7)["known"]
-    assert "no model to draft with" in drafters.words({"known": known})["take_copying"]
+    assert "no draft model" in drafters.words({"known": known})["take_copying"]
     for text, speed in (("new", 1), ("repeating", 3)):
         for name in drafters.COPYING:
             known[f"{name}@{text}"] = {**known[f"{name}@{text}"], "speed": 300.0 * speed}

@@ -40,25 +40,29 @@ def test_a_lane_holds_every_token_and_round_at_its_recorded_time():
 def test_a_lane_is_named_after_what_drafts():
     plain, head = run([(0, 0)], num_draft_tokens=0, drafter="model"), run([(4, 1)], num_draft_tokens=4, drafter="head")
     assert (lane(plain)["title"], lane(plain)["drafts"]) == ("Plain", False)
-    assert (lane(head)["title"], lane(head)["note"], lane(head)["drafts"]) == ("Draft head", "up to 4 drafts a pass", True)
+    assert (lane(head)["title"], lane(head)["note"], lane(head)["drafts"]) == (
+        "Draft head",
+        "up to 4 draft tokens per step",
+        True,
+    )
     assert lane(run([(4, 1)], num_draft_tokens="auto"))["title"] == "Speculative"
 
 
 def test_the_verdict_counts_speed_passes_and_drafts():
     # 12 tokens in 12 × 11 ms against 12 in 3 × 16 ms
     said = words()
-    assert said.startswith("2.75 times as fast with drafts: 9 passes of the target saved.")
-    assert "250 tokens a second with drafts, 91 without." in said
-    assert "12 passes of the target for 12 tokens, speculative decoding 3 passes for 12 tokens" in said
-    assert "keeping 60% of its drafts" in said
+    assert said.startswith("2.75 times as fast with drafts: 9 target passes saved.")
+    assert "250 tokens per second with drafts, 91 without." in said
+    assert "12 target passes for 12 tokens, speculative decoding 3 target passes for 12 tokens" in said
+    assert "with 60% of its draft tokens accepted" in said
 
 
 def test_the_verdict_says_why_fewer_passes_are_not_as_many_times_the_speed():
-    assert "A step with drafts gave 4.00 tokens but took 1.45 times as long as a plain one" in words()
+    assert "A step with drafts gave 4.00 tokens but took 1.45 times as long as a plain step" in words()
 
 
 def test_a_lost_race_is_called_lost():
-    assert "Here drafting did not pay" in words(PLAIN, run([(9, 0)] * 12))
+    assert "Here drafting did not pay off" in words(PLAIN, run([(9, 0)] * 12))
     assert "A draw" in words(PLAIN, run([(0, 0)] * 12))
 
 
@@ -70,27 +74,29 @@ def test_two_drafters_are_compared_by_name():
     suffix = run([(5, 1)] * 6, drafter="suffix")
     said = verdict(run([(5, 3)] * 3, drafter="model"), suffix)
     assert said[0] == "2.00 times as fast: the draft model beats suffix decoding."
-    assert "suffix decoding: 125 tokens a second, 6 passes of the target for 12 tokens, keeping 20% of its drafts" in said[1]
+    assert (
+        "suffix decoding: 125 tokens per second, 6 target passes for 12 tokens with 20% of its draft tokens accepted" in said[1]
+    )
 
 
 def test_sampled_texts_are_said_to_share_a_distribution_not_a_text():
-    assert "two throws of the same dice" in words(temperature=0.7)
+    assert "a random sample of the same distribution" in words(temperature=0.7)
     assert "not lossless" in words(temperature=0.7, lossy=True)
 
 
 def test_greedy_texts_are_compared_token_for_token():
     same, twin = (run([(0, 0)] * 4, temperature=0, num_draft_tokens=0) for _ in range(2))
     assert num_shared(same.token_ids, twin.token_ids) == 4
-    assert "The texts are the same, token for token: all 4 of them." in " ".join(verdict(same, twin))
+    assert "The texts are the same: all 4 tokens agree." in " ".join(verdict(same, twin))
     outputs = [event for event in twin if event.kind == EventKind.BONUS]
     outputs[2].token_id = 77
     assert num_shared(same.token_ids, twin.token_ids) == 2
-    assert "part at token 3" in " ".join(verdict(same, twin))
-    assert "all of the 3 tokens that both have" in " ".join(verdict(same, run([(0, 0)] * 3, temperature=0)))
+    assert "differ from token 3 on" in " ".join(verdict(same, twin))
+    assert "agree in the 3 tokens that both have" in " ".join(verdict(same, run([(0, 0)] * 3, temperature=0)))
 
 
 def test_a_race_without_a_first_token_has_no_verdict():
-    assert verdict(PLAIN, run([])) == ["One of the two runs ended before its first token, so there is no verdict."]
+    assert verdict(PLAIN, run([])) == ["One run ended before its first token, so there is no verdict."]
 
 
 def test_nothing_in_a_message_can_pass_for_a_tag():
@@ -117,7 +123,7 @@ def test_a_real_race_runs_both_and_greedy_texts_agree(catalog):
     assert texts[0] == texts[1] != ""
     assert passes[0] == 24 > passes[1]
     assert data["shared"] == 24
-    assert "token for token: all 24" in " ".join(data["verdict"])
+    assert "the same: all 24" in " ".join(data["verdict"])
 
 
 def test_two_drafters_race_and_write_the_same_greedily(catalog):

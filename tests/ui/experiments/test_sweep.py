@@ -12,8 +12,8 @@ from tests.ui.handmade import run
 from ui.experiments import explore
 from ui.experiments.curves import speedup_curve, theory_of
 from ui.experiments.heatmaps import NOTHING_YET, acceptance_map, speedup_map
-from ui.experiments.measured import draft_seconds, round_seconds
-from ui.experiments.sweep import Progress, Sample, best_ks, cells, finding, gains, ks_in_words, measure, sweep, to_csv
+from ui.experiments.measured import draft_seconds, step_seconds
+from ui.experiments.sweep import Progress, Sample, best_ks, cells, finding, ks_in_words, log_speedups, measure, sweep, to_csv
 from ui.host.catalog import Catalog, ServedPair
 from ui.run.settings import Settings
 
@@ -75,18 +75,18 @@ def test_a_cancelled_sweep_ends_with_what_it_has(catalog):
 
 def test_a_hiccup_of_the_machine_does_not_count():
     trace = run([(4, 2)] * 20)
-    assert round_seconds(trace) == pytest.approx(0.015)
+    assert step_seconds(trace) == pytest.approx(0.015)
     assert draft_seconds(trace) == pytest.approx(0.001)
     for event in trace.events[: len(trace) // 2]:
         event.total_seconds = event.total_seconds and 50 * event.total_seconds
-    assert round_seconds(trace) == pytest.approx(0.015)
-    assert round_seconds(run([])) is None
+    assert step_seconds(trace) == pytest.approx(0.015)
+    assert step_seconds(run([])) is None
     assert measure(run([]), 0.0, 1, 0, 0) is None
 
 
 def test_short_rounds_do_not_pass_for_undisturbed_long_ones():
     # 11 ms without drafts, 21 with ten: the mean of both, not the quick ones alone.
-    assert round_seconds(run([(0, 0), (10, 2)] * 10)) == pytest.approx(0.016)
+    assert step_seconds(run([(0, 0), (10, 2)] * 10)) == pytest.approx(0.016)
 
 
 def test_speedups_are_of_the_same_prompt_and_seed_and_seeds_of_a_prompt_are_averaged():
@@ -97,7 +97,7 @@ def test_speedups_are_of_the_same_prompt_and_seed_and_seeds_of_a_prompt_are_aver
         sample(1.0, 2, 400.0, prompt=0, seed=1),
         sample(1.0, 2, 900.0, prompt=1, seed=0),  # not run plainly, so it is compared with nothing
     ]
-    assert gains(samples, 1.0)[2] == {0: pytest.approx(math.log(4))}
+    assert log_speedups(samples, 1.0)[2] == {0: pytest.approx(math.log(4))}
     (cell,) = cells(samples[:-1])
     assert cell.speedup == (pytest.approx(4.0), None, None)
     assert (cell.prompts, cell.runs) == (1, 2)
@@ -106,19 +106,19 @@ def test_speedups_are_of_the_same_prompt_and_seed_and_seeds_of_a_prompt_are_aver
 def test_the_best_k_is_named_where_it_can_be_told():
     assert best_ks(CLEAR, 0.0) == [4]
     assert finding(CLEAR, 0.0) == "k = 4 is the fastest"
-    assert finding(CLEAR, 1.0) == "k = 1 and plain decoding cannot be told apart"
+    assert finding(CLEAR, 1.0) == "k = 1 and plain decoding are a statistical tie"
     slow = samples_of({1: [80.0, 81.0, 80.0], 4: [50.0, 51.0, 50.0]})
     assert finding(slow, 0.0) == "plain decoding is the fastest"
 
 
 def test_k_that_differ_by_chance_cannot_be_told_apart():
     close = samples_of({1: [120, 121, 122], 4: [200, 220, 190], 6: [210, 190, 215], 8: [195, 222, 189]})
-    assert finding(close, 0.0) == "k = 4 to 8 cannot be told apart"
+    assert finding(close, 0.0) == "k = 4 to 8 are a statistical tie"
     assert [cell.best for cell in cells(close)] == [False, True, True, True]
 
 
 def test_one_prompt_prefers_no_k():
-    assert "no k can be preferred" in finding(samples_of({1: [120.0], 4: [300.0]}), 0.0)
+    assert "one prompt is too few" in finding(samples_of({1: [120.0], 4: [300.0]}), 0.0)
 
 
 def test_several_k_are_a_range_only_where_nothing_between_is_left_out():
@@ -135,7 +135,7 @@ def test_the_speedup_map_marks_each_k_that_may_be_the_best_and_shows_the_spread(
     assert second.startswith("<b>★ 1.80</b><br>")
     assert "1.77–1.84" in second
     assert third.startswith("<b>★ 0.8")
-    assert figure.layout.meta == "At most 1.80 × plain, with k = 4 at temperature 0"
+    assert figure.layout.meta == "At most 1.80× plain decoding, with k = 4 at temperature 0"
 
 
 def test_a_map_keeps_its_axes_while_it_fills():
@@ -143,7 +143,7 @@ def test_a_map_keeps_its_axes_while_it_fills():
     assert few.layout.yaxis.range == all_.layout.yaxis.range == (-0.5, 1.5)
     assert few.layout.xaxis.ticktext == all_.layout.xaxis.ticktext == ("0", "1")
     assert [list(row) for row in few.data[0].z] == [[0.5, None], [None, None]]
-    assert all_.layout.meta == "Between 50% and 50% of the drafts were kept"
+    assert all_.layout.meta == "Between 50% and 50% of the draft tokens were accepted"
 
 
 @pytest.mark.parametrize("make", [acceptance_map, speedup_map])
@@ -221,5 +221,5 @@ def test_the_table_holds_numbers_to_sort_by_and_shows_them_written_with_the_best
 
 def test_prompts_are_the_visitors_and_the_listed_ones_each_once():
     assert explore.read_prompts("Once", "The fox\n\n Once \nA\\nB") == ["Once", "The fox", "A\nB"]
-    with pytest.raises(ValueError, match="at most, the Run tab's included, got 33"):
+    with pytest.raises(ValueError, match="prompts may be at most 32, including the Run tab's, got 33"):
         explore.read_prompts("Once", "\n".join(map(str, range(32))))

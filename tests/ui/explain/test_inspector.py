@@ -46,18 +46,18 @@ def test_a_rejected_draft_is_told_with_both_probabilities_the_draw_and_what_came
     assert "The draft gave “␣king” probability 0.55, the target only 0.12" in words
     assert "0.12 ÷ 0.55 = 0.218" in words
     assert "The draw 0.64 was not below 0.218: rejected." in words
-    assert "“␣queen” was drawn in its place; the target gave it 0.31, the draft 0.2." in words
+    assert "“␣queen” was drawn instead; the target gave it 0.31, the draft 0.2." in words
 
 
 def test_an_overrated_draft_may_be_kept_by_luck_of_the_draw():
     words = said(step_of(token(PROPOSED, " king"), token(ACCEPTED, " king", **KING, uniform=0.1)), ACCEPTED)
-    assert "The draw 0.1 was below 0.218: kept." in words
+    assert "The draw 0.1 was below 0.218: accepted." in words
 
 
 def test_a_draft_that_is_not_overrated_is_always_kept():
     numbers = {"draft_prob": 0.2, "target_prob": 0.31, "accept_prob": 1.0, "uniform": 0.97}
     words = said(step_of(token(PROPOSED, " queen"), token(ACCEPTED, " queen", **numbers)), ACCEPTED)
-    assert "the target 0.31 – at least as much, so it is kept whatever the draw: min(1, p/q) = 1" in words
+    assert "the target 0.31 – at least as much, so it is accepted for any draw: min(1, p/q) = 1" in words
 
 
 def test_a_close_call_is_shown_with_enough_digits_to_see_who_won():
@@ -66,14 +66,14 @@ def test_a_close_call_is_shown_with_enough_digits_to_see_who_won():
 
 def test_a_replacement_is_told_to_come_from_the_residual():
     words = said(refused(), RESAMPLED)
-    assert "takes the place of the rejected “␣king”" in words
+    assert "replaces the rejected “␣king”" in words
     assert "max(0, p − q)" in words
     assert "in the residual it had 0.48" in words
 
 
 def test_a_discarded_draft_names_what_it_followed():
     words = said(refused(), DISCARDED)
-    assert "“␣sat” was drafted to follow “␣king”, which was rejected." in words
+    assert "“␣sat” was drafted after the rejected “␣king”." in words
     assert "without being judged" in words
 
 
@@ -98,7 +98,7 @@ def test_greedy_is_told_as_a_comparison_with_the_most_probable_token(settings):
 def test_greedy_keeps_the_same_token():
     numbers = {"target_prob": 0.31, "accept_prob": 1.0, "draft_prob": 0.5}
     trace = step_of(token(ACCEPTED, " queen", **numbers), verify_strategy="greedy_match")
-    assert "most probable token here is the same (0.31): kept" in said(trace, ACCEPTED)
+    assert "most probable token here is the same (0.31): accepted" in said(trace, ACCEPTED)
 
 
 def block(*judged: tuple[EventKind, float, float]) -> Trace:
@@ -113,21 +113,21 @@ def block(*judged: tuple[EventKind, float, float]) -> Trace:
 def test_block_verification_keeps_a_place_that_failed_for_a_later_one_that_passed():
     words = said(block((ACCEPTED, 0.6, 0.9), (ACCEPTED, 0.5, 0.1), (REJECTED, 0.3, 0.8)), ACCEPTED)
     assert "h = 0.6" in words
-    assert "it does not pass by itself, but place 2 does" in words
+    assert "it does not pass by itself, but position 2 does" in words
 
 
 def test_block_verification_rejects_after_the_last_place_that_passed():
     trace = block((ACCEPTED, 0.6, 0.2), (REJECTED, 0.5, 0.7), (DISCARDED, 0.3, 0.8))
-    assert "it does not pass, and the last place that did is 1" in said(trace, REJECTED)
-    assert "thrown away with all drafts from the rejected one on" in said(trace, DISCARDED)
-    assert "no place did" in said(block((REJECTED, 0.5, 0.7)), REJECTED)
+    assert "it does not pass, and the last position that did is 1" in said(trace, REJECTED)
+    assert "discarded, as all draft tokens after the rejected one" in said(trace, DISCARDED)
+    assert "no position did" in said(block((REJECTED, 0.5, 0.7)), REJECTED)
 
 
 def test_typical_acceptance_is_told_by_its_threshold_and_marked_lossy():
     numbers = {"target_prob": 0.12, "draft_prob": 0.55, "target_entropy": 2.0}
     kept = step_of(token(ACCEPTED, " king", **numbers, accept_prob=1.0, threshold=0.09), verify_strategy="typical_acceptance")
     words = said(kept, ACCEPTED)
-    assert "The target gives “␣king” probability 0.12, above the threshold 0.09: kept." in words
+    assert "The target gives “␣king” probability 0.12, above the threshold 0.09: accepted." in words
     assert "7.4 tokens of equal probability" in words
     assert "lossy" in words
     refused_ = step_of(
@@ -140,8 +140,8 @@ def test_typical_acceptance_is_told_by_its_threshold_and_marked_lossy():
 def test_a_bonus_token_is_free_after_kept_drafts_and_plain_without_any():
     events = [token(PROPOSED, " king"), token(ACCEPTED, " king", **KING, uniform=0.1)]
     words = said(step_of(*events, token(BONUS, " sat", 1, target_prob=0.4)), BONUS)
-    assert "The one draft was kept." in words
-    assert "costs nothing extra" in words
+    assert "The one draft token was accepted." in words
+    assert "this token is free" in words
     assert "where it had probability 0.4" in words
     words = said(step_of(token(BONUS, " sat", 0, target_prob=0.4)), BONUS)
     assert "plain decoding" in words
@@ -151,23 +151,23 @@ def test_a_bonus_token_is_free_after_kept_drafts_and_plain_without_any():
 def test_a_copied_guess_is_told_as_certain(drafter):
     numbers = {"draft_prob": 1.0, "target_prob": 0.3, "accept_prob": 0.3, "uniform": 0.5}
     words = said(step_of(token(REJECTED, " king", **numbers), drafter=drafter), REJECTED)
-    assert "was copied from earlier text" in words
+    assert "was copied from similar earlier text" in words
     assert "q = 1" in words
     assert "draft model" not in words
 
 
-@pytest.mark.parametrize(("source", "words"), [(3, "was copied from earlier text"), (None, "The draft head guessed")])
+@pytest.mark.parametrize(("source", "words"), [(3, "was copied from similar earlier text"), (None, "The draft head proposed")])
 def test_of_suffix_and_head_the_one_that_drafted_is_named(source, words):
     drafted = token(PROPOSED, " king", draft_prob=1.0, copied_from=source)
     assert words in said(step_of(drafted, drafter="suffix+head"), PROPOSED)
     judged = step_of(drafted, token(ACCEPTED, " king", **KING, uniform=0.1), drafter="suffix+head")
-    assert ("was copied from earlier text" in said(judged, ACCEPTED)) == (source is not None)
+    assert ("was copied from similar earlier text" in said(judged, ACCEPTED)) == (source is not None)
 
 
 @pytest.mark.parametrize("drafter", ["model", "head"])
 def test_who_guessed_is_said(drafter):
     words = said(step_of(token(PROPOSED, " king", draft_prob=0.6), drafter=drafter), PROPOSED)
-    assert f"The draft {drafter} guessed" in words
+    assert f"The draft {drafter} proposed" in words
 
 
 def test_a_proposal_is_explained_by_its_verdict_and_waits_while_there_is_none():
@@ -188,7 +188,7 @@ def test_details_are_the_events_own_numbers():
     assert details["acceptance probability"] == f"{0.12 / 0.55:.6g}"
     assert details["draw u"] == "0.64"
     assert details["target entropy, nats"] == "2"
-    assert details["round"] == "1"
+    assert details["step"] == "1"
 
 
 @pytest.mark.parametrize("number", [-1, 0, 6, 99])
@@ -203,7 +203,7 @@ def test_another_sequences_events_of_a_batch_do_not_mix_in():
         if event.kind == PROPOSED:
             trace.events.insert(2, Event(PROPOSED, row=1, step=0, index=0, text="other"))
     number = next(i for i, event in enumerate(trace) if event.kind == DISCARDED)
-    assert "“␣king”, which was rejected" in " ".join(explain(trace, number).sentences)
+    assert "the rejected “␣king”" in " ".join(explain(trace, number).sentences)
 
 
 def test_every_token_of_a_long_run_can_be_explained():

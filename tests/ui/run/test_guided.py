@@ -13,7 +13,7 @@ from naive_speculate.events import EventKind
 from tests.ui.handmade import run
 from ui.host.catalog import Catalog, ServedPair
 from ui.host.measuring import BUSY, NotMeasured
-from ui.run.guided import EXAMPLES, TITLES, UNREPEATED, Kept, controls_of, guide, kept, unguided
+from ui.run.guided import EXAMPLES, TITLES, UNREPEATED, Acceptance, acceptance, controls_of, guide, unguided
 from ui.run.offline import offline_page
 from ui.run.runs import Run, Runs
 from ui.run.settings import Settings, from_query, settings_of
@@ -85,12 +85,12 @@ def test_a_run_whose_guide_the_controls_cannot_say_is_not_repeated_without_it(ot
 
 
 def test_judged_are_those_that_were_kept_and_the_first_that_was_not():
-    assert kept(run([(3, 3), (3, 1), (2, 0), (0, 0)])) == Kept(4, 6)
+    assert acceptance(run([(3, 3), (3, 1), (2, 0), (0, 0)])) == Acceptance(4, 6)
 
 
 def test_a_run_without_its_guide_that_took_too_long_is_told_as_cut(catalog, monkeypatch):
     monkeypatch.setattr("ui.host.measuring.MOST_SECONDS", 0.0)
-    assert kept(catalog.events("", ASKED.request())).cut
+    assert acceptance(catalog.events("", ASKED.request())).cut
 
 
 def test_while_others_decode_nothing_is_said_of_speed(catalog, monkeypatch):
@@ -104,23 +104,23 @@ def test_the_same_run_without_its_guide_is_decoded_with_its_seed_and_counted(cat
     asked = replace(ASKED, guided="regex", guided_text=EXAMPLES["regex"], seed=None)
     guided = decoded(catalog, asked)
     plain = seeded(asked.request(), guided.started.seed, guided_decoding=None)
-    assert kept(catalog.events("", plain)) == kept(decoded(catalog, replace(ASKED, seed=guided.started.seed)))
-    assert kept(guided).judged < kept(catalog.events("", plain)).judged  # the guide ends the text sooner
-    assert kept(guided).kept == sum(event.kind == EventKind.ACCEPTED for event in guided)
+    assert acceptance(catalog.events("", plain)) == acceptance(decoded(catalog, replace(ASKED, seed=guided.started.seed)))
+    assert acceptance(guided).judged < acceptance(catalog.events("", plain)).judged  # the guide ends the text sooner
+    assert acceptance(guided).accepted == sum(event.kind == EventKind.ACCEPTED for event in guided)
 
 
 def test_the_page_is_told_the_figure_or_why_there_is_none():
-    def busy() -> Kept:
+    def busy() -> Acceptance:
         raise NotMeasured(BUSY)
 
-    assert unguided(lambda: Kept(3, 4)) == {"kept": 3, "judged": 4, "cut": False}
+    assert unguided(lambda: Acceptance(3, 4)) == {"accepted": 3, "judged": 4, "cut": False}
     assert unguided(busy) == {"reason": BUSY, "again": True}
     assert unguided(None) == {"reason": UNREPEATED, "again": False}
     runs = Runs()
     mine = Run(run([(2, 1)]).events)
-    mine.unguided = lambda: Kept(3, 4)
+    mine.unguided = lambda: Acceptance(3, 4)
     runs.add("visitor", mine)
     tell = next(function for function in _server_functions(runs) if function.__name__ == "unguided")
-    assert json.loads(asyncio.run(tell(mine.id))) == {"kept": 3, "judged": 4, "cut": False}
+    assert json.loads(asyncio.run(tell(mine.id))) == {"accepted": 3, "judged": 4, "cut": False}
     assert asyncio.run(tell("another")) == asyncio.run(tell(None)) == ""
     assert mine.copy().unguided is mine.unguided

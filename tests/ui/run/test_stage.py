@@ -73,7 +73,7 @@ def test_a_token_is_explained_by_what_playback_has_shown_and_no_more():
     assert "has not judged it yet" in said(drafted, refused)
     assert "has not judged it yet" not in said(drafted, refused + 1)
     assert mine.events[refused].text == mine.events[drafted].text
-    assert "takes the place of the rejected" in said(replaced, replaced + 1)
+    assert "replaces the rejected" in said(replaced, replaced + 1)
     assert explain([mine.id, refused, refused]) == ""
 
 

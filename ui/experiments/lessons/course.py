@@ -1,8 +1,8 @@
-"""The course: all lessons in their order, and what the browser is told of one."""
+"""The course: all lessons in order, and a lesson's content for the browser."""
 
 from typing import Any
 
-from ui.experiments.lessons import accept, drafters, guesses, slow, slower, unchanged, verify
+from ui.experiments.lessons import accept, drafters, slow, slower, unchanged, verify, window_length
 from ui.experiments.lessons.lesson import Data, Lesson
 from ui.experiments.lessons.text import filled, inline, read_steps, to_html
 
@@ -11,7 +11,7 @@ LESSONS: tuple[Lesson, ...] = (
     verify.LESSON,
     accept.LESSON,
     unchanged.LESSON,
-    guesses.LESSON,
+    window_length.LESSON,
     slower.LESSON,
     drafters.LESSON,
 )
@@ -23,14 +23,14 @@ def titles() -> list[str]:
 
 
 def content(lesson: Lesson, data: Data, source: str) -> dict[str, Any]:
-    """A lesson with what its experiment found, for `assets/js/learn.js`; `source` says in a sentence where that comes from.
+    """A lesson with its experiment's result, for `assets/js/learn.js`; `source` is a sentence about the result's origin.
 
     Raises:
-        ValueError: If the lesson has not as many views as steps, or not as many answers as questions.
+        ValueError: If the numbers of views and steps, or of answers and questions, differ.
     """
     steps = read_steps(lesson.number)
     words, views, answers = lesson.words(data), lesson.views(data), iter(lesson.right(data))
-    told = []
+    contents = []
     for step, view in zip(steps, views, strict=True):
         asked = step.question
         question = asked and {
@@ -38,12 +38,12 @@ def content(lesson: Lesson, data: Data, source: str) -> dict[str, Any]:
             "choices": [filled(choice, words) for choice in asked.choices],
             "right": next(answers),
         }
-        told.append({"title": step.title, "html": to_html(step.text, words), "question": question, "view": view})
+        contents.append({"title": step.title, "html": to_html(step.text, words), "question": question, "view": view})
     if next(answers, None) is not None:
         raise ValueError(f"lesson {lesson.number} has more answers than questions")
     return {
         "lesson": lesson.number,
-        "steps": told,
+        "steps": contents,
         "markup": lesson.markup(data) if lesson.markup else "",
         "source": source,
         "button": lesson.button,

@@ -1,11 +1,11 @@
-"""Lesson 7: which drafter suits which text: each that the pair has, on a new text and on one that repeats itself."""
+"""Lesson 7: which drafter suits which text: each drafter of the pair, on a new and on a repetitive text."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ui.charts.figures import ACCEPTED, MUTED, bars, category_axis, figure, hatched, nice_ceiling, plain_line
 from ui.experiments.lessons.lesson import DIM, Data, Lesson, Progress, Trial, View
-from ui.experiments.lessons.run_totals import gain, progress_of, run_all
+from ui.experiments.lessons.run_totals import progress_of, run_all, speedup
 from ui.experiments.race_verdict import DRAFTER_WORDS
 
 NAMES = {name: title.lower() for name, (title, _) in DRAFTER_WORDS.items()}
@@ -17,11 +17,11 @@ K = 4
 TOKENS = 48
 DRAW = 0.03
 COPYING = ("suffix", "prompt_lookup")
-"""Those that need no model; every pair has them."""
+"""The drafters without a model; every pair has them."""
 
 
 def drafters(trial: Trial) -> list[str]:
-    """Those that the pair has: what copies needs no model."""
+    """The drafters of the pair."""
     return [name for name in NAMES if name in trial.catalog.of(trial.settings.pair).drafters]
 
 
@@ -49,7 +49,7 @@ def measured(data: Data) -> list[str]:
 
 
 def _gain(data: Data, drafter: str, text: str) -> float:
-    return gain(data, _name(drafter, text), _name("plain", text))
+    return speedup(data, _name(drafter, text), _name("plain", text))
 
 
 def pace(data: Data, drafter: str, text: str) -> float:
@@ -63,44 +63,44 @@ def _paces(data: Data, drafter: str) -> str:
 
 
 def _gains(data: Data, text: str, names: Iterable[str]) -> dict[str, float]:
-    """Speedups on a text, by the names that sentences have for drafters; plain decoding's is 1."""
+    """Speedups on a text, by the drafters' names in sentences; plain decoding's is 1."""
     return {"plain decoding": 1.0} | {DRAFTER_WORDS[name][1]: _gain(data, name, text) for name in names}
 
 
 def _fastest(gains: Mapping[str, float]) -> str:
-    """What was fastest; all of them where the difference is a draw."""
+    """The fastest; several if the difference is a draw."""
     most = max(gains.values())
     return " or ".join(name for name in sorted(gains, key=lambda name: -gains[name]) if gains[name] > most / (1 + DRAW))
 
 
 def _copying(data: Data) -> str:
-    """When to take suffix decoding, by its speed next to the others'."""
+    """When to use suffix decoding, by its speed relative to the others."""
     here = measured(data)
     free, every = (_gains(data, "repeating", names) for names in (COPYING, here))
     own, best = every[DRAFTER_WORDS["suffix"][1]], _fastest(every)
     if own * (1 + DRAW) > max(every.values()):
         return "for text that repeats itself: here nothing was clearly faster on it."
     if own <= 1 + DRAW:
-        return f"only where you have no model to draft with: here it gained nothing, and {best} was faster."
+        return f"only if you have no draft model: here it saved no time, and {best} was faster."
     tail = "" if max(free.values()) < own * (1 + DRAW) else " Of the two that copy, prompt lookup was faster."
     return (
-        "for text that repeats itself (code, lists, quotations), if you have no model to draft with. Here it was "
+        "for text that repeats itself (code, lists, quotations), if you have no draft model. Here it was "
         f"{own:.2f} times as fast as plain decoding on such text, and {best} was faster still: "
         f"{max(every.values()):.2f} times.{tail}"
     )
 
 
 def _head(data: Data) -> str:
-    """When to take a head, by its speed next to the draft model's on a new text."""
+    """When to use a head, by its speed relative to the draft model on a new text."""
     if not {"head", "model"} <= set(measured(data)):
-        return "where one exists for your model, or where you can train one."
+        return "if one exists for your model, or if you can train one."
     head, model = (_gain(data, name, "new") for name in ("head", "model"))
     here = f"{head:.2f} and {model:.2f} times the speed of plain decoding on the new text"
     if head > model * (1 + DRAW):
-        return f"where one exists for your model, or where you can train one: here it was faster than the draft model ({here})."
+        return f"if one exists for your model, or if you can train one: here it was faster than the draft model ({here})."
     if model > head * (1 + DRAW):
-        return f"where you have no small sibling of your model: here the draft model was faster ({here})."
-    return f"where one exists for your model and you have no small sibling: here the two were a draw ({here})."
+        return f"if you have no small model of the same family: here the draft model was faster ({here})."
+    return f"if one exists for your model and you have no small model of the same family: here the two were a draw ({here})."
 
 
 def words(data: Data) -> dict[str, str]:
@@ -159,12 +159,14 @@ def _chart(data: Data, shown: list[str], lit: Any = ()) -> View:
     ]
     top = nice_ceiling(1.12 * max(pace(data, name, text) for name in here for text in TEXTS))
     x = category_axis([NAMES[name].replace(" ", "<br>") for name in here])
-    said = f"Tokens per target pass, with up to {K} draft tokens per step"
+    takeaway = f"Tokens per target pass, with up to {K} draft tokens per step"
     y = {"range": [0, top], "title": {"text": "tokens per target pass"}}
-    return {"figure": figure([*measured_bars, plain_line(len(here))], takeaway=said, x=x, y=y, height=340, bargroupgap=0.08)}
+    return {
+        "figure": figure([*measured_bars, plain_line(len(here))], takeaway=takeaway, x=x, y=y, height=340, bargroupgap=0.08)
+    }
 
 
-NOTE = "Runs every drafter of the pair after the prompt of the Run tab, and on a text that repeats itself."
+NOTE = "Runs every drafter of the pair with the Run tab's prompt, and on a text that repeats itself."
 LESSON = Lesson(
     7, "Measure them on this machine", NOTE, measure, words, right, views, chart="Drafters on two texts", timed=True
 )

@@ -1,7 +1,7 @@
-"""Places that teach: searched for in real runs, so that no lesson depends on what one pair of models happens to write.
+"""Finds instructive examples in real runs, so that no lesson depends on one pair of models.
 
-A refusal teaches where it might as well have gone the other way. A place to draw from teaches where a good part of the draws,
-but not most of them, are replacements. A round teaches where some guesses are kept before one is refused.
+A rejection is instructive if it was close, a position to sample if about a third of the draws are resampled, and a step if
+some draft tokens are accepted before one is rejected.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -11,16 +11,16 @@ from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, TokenProb
 from naive_speculate.events.trace import Trace
 
 OPEN = (0.3, 0.7)
-"""Between these a guess is neither hopeless nor safe: p/q where both outcomes are seen."""
+"""Range of p/q in which a verdict is close."""
 SEEN = 0.03
-"""A probability below it is hardly seen in a bar."""
+"""Least probability whose bar is visible."""
 SURE = 0.8
-"""Above it a model all but knows what comes: there is one long bar, and p times q looks like p."""
+"""Above this probability there is one long bar, and p times q looks like p."""
 THIRD = 1 / 3
 ABOUT_A_THIRD = (0.2, 0.5)
 KEPT = 2
 CHOICES = 3
-"""Where fewer tokens are likely, a picture of distributions says little."""
+"""Least number of likely tokens for a picture of distributions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +28,10 @@ class DraftedStep:
     """One step of a run.
 
     Attributes:
-        number: Its step.
-        drafts: The verdicts on its drafts, in order.
-        added: The token that the target added; None where the text ended before.
-        before: How many tokens had been generated when it began.
+        number: Its number, from 0.
+        drafts: The verdicts on its draft tokens, in order.
+        added: The target's own token; None if the text ended before.
+        before: How many tokens had been generated before it.
     """
 
     number: int
@@ -41,23 +41,23 @@ class DraftedStep:
 
     @property
     def num_accepted(self) -> int:
-        """How many drafts were kept."""
+        """How many draft tokens were accepted."""
         return sum(event.kind == EventKind.ACCEPTED for event in self.drafts)
 
     @property
     def rejected(self) -> Event | None:
-        """The draft that was refused."""
+        """The rejected draft token."""
         return next((event for event in self.drafts if event.kind == EventKind.REJECTED), None)
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingPosition:
-    """A place where the next token may be drawn again and again.
+    """A position where the next token may be drawn again and again.
 
     Attributes:
-        token_ids: Everything that stands before it, the prompt included.
-        before: The generated part of that, as text.
-        share: How often a draw there is a replacement: one less the sum over all tokens of the smaller of p and q.
+        token_ids: All tokens before it, prompt included.
+        before: The generated text before it.
+        share: How often a draw there is resampled: 1 − Σ min(p, q).
     """
 
     token_ids: list[int]
@@ -66,12 +66,12 @@ class SamplingPosition:
 
     @property
     def teaches(self) -> bool:
-        """Whether about a third of the draws are replacements."""
+        """Whether about a third of the draws are resampled."""
         return ABOUT_A_THIRD[0] <= self.share <= ABOUT_A_THIRD[1]
 
 
 def drafted_steps(trace: Trace) -> Iterator[DraftedStep]:
-    """The rounds of a run that have ended."""
+    """The finished steps of a run."""
     drafts: list[Event] = []
     added: Event | None = None
     before = 0
@@ -88,32 +88,32 @@ def drafted_steps(trace: Trace) -> Iterator[DraftedStep]:
 
 
 def close_rejection(trace: Trace, seen: Collection[str] = ()) -> DraftedStep | None:
-    """The round with the most visible refusal: p/q between 0.3 and 0.7, and both large enough to be seen, but far from certain.
-    Guesses that the reader has seen refused will not do."""
+    """The step with the most visible close rejection: p/q between 0.3 and 0.7, both large enough to be visible but far
+    from certain, and not among the `seen` tokens."""
 
     def teaches(found: DraftedStep) -> bool:
-        guess = found.rejected
+        draft = found.rejected
         return (
-            guess is not None
+            draft is not None
             and found.added is not None
             and bool(found.added.text)
-            and bool(guess.text)
-            and guess.text not in seen
-            and OPEN[0] <= (guess.accept_prob or 0) <= OPEN[1]
-            and (guess.target_prob or 0) >= SEEN
-            and (guess.draft_prob or 0) <= SURE
+            and bool(draft.text)
+            and draft.text not in seen
+            and OPEN[0] <= (draft.accept_prob or 0) <= OPEN[1]
+            and (draft.target_prob or 0) >= SEEN
+            and (draft.draft_prob or 0) <= SURE
         )
 
     def visible(found: DraftedStep) -> float:
-        guess = found.rejected
-        return (guess.draft_prob or 0) if guess else 0.0
+        draft = found.rejected
+        return (draft.draft_prob or 0) if draft else 0.0
 
     return max(filter(teaches, drafted_steps(trace)), key=visible, default=None)
 
 
 def full_step(trace: Trace, followed_by: int = 2) -> DraftedStep | None:
-    """The round that shows most: two guesses kept or more, one refused and replaced, and best of all another thrown away; so
-    many others come after it."""
+    """The most instructive step: at least two draft tokens accepted, one rejected and resampled, preferably one discarded,
+    and so many steps after it."""
     every = list(drafted_steps(trace))
 
     def shows(found: DraftedStep) -> tuple[bool, int]:
@@ -125,19 +125,19 @@ def full_step(trace: Trace, followed_by: int = 2) -> DraftedStep | None:
 
 
 def sampling_position(trace: Trace) -> SamplingPosition | None:
-    """The place of a run where the share of replacements is nearest to a third, and several tokens are likely. The run's top-k
-    must be no larger than the lists of likely tokens in its events."""
+    """The position of a run where the resampled share is closest to a third, and several tokens are likely. The run's
+    top-k must not exceed the lists of likely tokens in its events."""
     started = trace.started
     prompt = (started and started.prompt_token_ids) or []
     forks = [
         SamplingPosition(
             [*prompt, *trace.token_ids[:at]],
             text_before(trace, at, prompt=False),
-            resampled_share(guess.target_top, guess.draft_top),
+            resampled_share(draft.target_top, draft.draft_top),
         )
-        for at, guess in _judged(trace)
-        if guess.target_top and guess.draft_top and _varied(guess.target_top) and guess.draft_top[0].prob <= SURE
-        if _overrated(guess.target_top, guess.draft_top)
+        for at, draft in _judged(trace)
+        if draft.target_top and draft.draft_top and _varied(draft.target_top) and draft.draft_top[0].prob <= SURE
+        if _overrated(draft.target_top, draft.draft_top)
     ]
     return min(forks, key=lambda fork: abs(fork.share - THIRD), default=None)
 
@@ -147,35 +147,35 @@ def _varied(top: Sequence[TokenProb]) -> bool:
 
 
 def _overrated(target: Sequence[TokenProb], draft: Sequence[TokenProb]) -> bool:
-    """Whether the draft gives one of the target's tokens more than the target does."""
+    """Whether q > p for one of the target's tokens."""
     q = {entry.token_id: entry.prob for entry in draft}
     return any(q.get(entry.token_id, 0.0) > entry.prob for entry in target)
 
 
 def resampled_share(target: Sequence[TokenProb], draft: Sequence[TokenProb]) -> float:
-    """How often a draft is refused and replaced: one less the sum of the smaller of p and q over all tokens."""
+    """How often a draft token is rejected and resampled: 1 − Σ min(p, q)."""
     q = {entry.token_id: entry.prob for entry in draft}
     return max(0.0, 1.0 - sum(min(entry.prob, q.get(entry.token_id, 0.0)) for entry in target))
 
 
 def _judged(trace: Trace) -> Iterator[tuple[int, Event]]:
-    """The drafts that stood where the output goes on, each with how many tokens came before it."""
-    guesses: dict[int | None, Event] = {}
+    """The judged draft tokens, each with the number of output tokens before it."""
+    drafts: dict[int | None, Event] = {}
     at = 0
     for event in trace:
         if event.kind == EventKind.PROPOSED:
-            guesses[event.index] = event
+            drafts[event.index] = event
         elif event.kind in (EventKind.ACCEPTED, EventKind.REJECTED):
-            yield at, guesses.get(event.index, event)
+            yield at, drafts.get(event.index, event)
             at += event.kind == EventKind.ACCEPTED
         elif event.kind in (EventKind.RESAMPLED, EventKind.BONUS):
             at += 1
         elif event.kind == EventKind.STEP:
-            guesses.clear()
+            drafts.clear()
 
 
 def text_before(trace: Trace, tokens: int, *, prompt: bool = True) -> str:
-    """A run's text up to so many of its tokens; with the prompt, or without."""
+    """A run's first so many output tokens as text, with or without the prompt."""
     begun = (trace.started and trace.started.prompt) or "" if prompt else ""
     output = [event.text or "" for event in trace if event.kind in OUTPUT_KINDS]
     return begun + "".join(output[:tokens])

@@ -1,7 +1,6 @@
-"""What a lesson is made of: words, an experiment on the real models, and for every step a view of what it found.
+"""A lesson: text, an experiment on the real models, and a view of the result for each step.
 
-The experiment's result is plain data. A recording is such a result, saved; a live run is a fresh one. Both become words and
-views through the same functions, so that a lesson looks the same with a visitor's prompt as it does when it is opened.
+The experiment's result is plain data, either recorded or from a live run. The same functions make text and views of both.
 """
 
 import threading
@@ -18,19 +17,19 @@ from ui.labels import visible
 from ui.run.settings import Settings
 
 Data = dict[str, Any]
-"""What an experiment found, as JSON has it."""
+"""An experiment's result, in JSON types."""
 View = dict[str, Any]
-"""What a step shows: `{"figure": …}` of a chart, or `{"shown": […], "lit": […]}` of the parts of a lesson's markup. One whose
-chart leaves open what the lesson asks has that chart `finished`, too, for who has measured it."""
+"""What a step shows: a chart `{"figure": …}`, or parts of the lesson's markup `{"shown": […], "lit": […]}`. A chart that
+hides an answer also has the `finished` chart, for visitors who measured it."""
 DIM = 0.4
 CONTEXT = 70
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One go at an experiment, with the visitor's prompt and pair, until it is cancelled; everything else is the lesson's own.
+    """One run of an experiment with the visitor's prompt and pair; all other settings are the lesson's.
 
-    `seen` are keys of the results that this visitor has had before.
+    `seen` contains the keys of results that this visitor has seen.
     """
 
     catalog: Catalog
@@ -39,33 +38,33 @@ class Trial:
     seen: frozenset[str] = frozenset()
 
     def seeds(self, most: int) -> range:
-        """Seeds of so many different runs, beginning with the settings' own."""
+        """So many seeds, starting with the settings' own."""
         first = self.settings.seed or 0
         return range(first, first + most)
 
     def stream(self, detail: Detail = "none", **changes: Any) -> Iterator[Event]:
-        """Decode with the visitor's prompt and pair, under the lesson's own settings.
+        """Decode with the visitor's prompt and pair and the lesson's settings.
 
         Raises:
-            ValueError: Names the setting that cannot be.
+            ValueError: Names the invalid setting.
         """
         chosen = replace(self.settings, **changes)
         return self.catalog.stream(chosen.pair, chosen.request(detail), self.cancel)
 
     def run(self, detail: Detail = "none", **changes: Any) -> Trace:
-        """The same, to its end."""
+        """The whole trace of such a run."""
         return Trace(self.stream(detail, **changes))
 
     def sampled(self, seed: int, **changes: Any) -> Trace:
-        """A run whose every draft is judged by p/q, with all that is known of each."""
+        """A run with speculative sampling and full details."""
         judged = {"auto": False, "drafter": "model", "verify_strategy": "speculative_sampling", "temperature": 1.0}
         return self.run("full", seed=seed, **judged, **changes)
 
 
 class Progress(NamedTuple):
-    """What an experiment says, and what it has found so far; None for nothing yet."""
+    """An experiment's status and its result so far; None if there is none yet."""
 
-    said: str
+    status: str
     data: Data | None = None
 
 
@@ -74,16 +73,16 @@ class Lesson:
     """One lesson.
 
     Attributes:
-        number: Its place, from 1; its words are `assets/lessons/{number}.md`.
-        button: What makes it live is called.
-        note: What that does, in a line.
-        measure: The experiment; the last that it yields is the result.
-        words: What the placeholders in the text stand for.
-        right: The right choice of every question, from 0, by the result.
-        views: What is shown: first on opening, then one view a step. A chart opens without what the lesson asks for.
-        chart: What the chart is called, where the views are charts.
-        markup: A picture in HTML, whose elements with `data-part` the views show and light; None where the views are charts.
-        timed: Whether it measures times, so that no two of its kind may run at once.
+        number: Its number, from 1; its text is `assets/lessons/{number}.md`.
+        button: The label of the button that runs it live.
+        note: A line about the live run.
+        measure: The experiment; the last item it yields is the result.
+        words: The values of the placeholders in the text.
+        right: The right choice of each question, from 0, given the result.
+        views: The opening's view, then one per step. The opening's chart hides the answer to the lesson's question.
+        chart: The chart's title, if the views are charts.
+        markup: A picture in HTML whose `data-part` elements the views show and highlight; None if the views are charts.
+        timed: Whether it measures times, so that only one such experiment may run at once.
     """
 
     number: int
@@ -99,38 +98,38 @@ class Lesson:
 
 
 def end_of(text: str, characters: int = CONTEXT) -> str:
-    """The last words of a text, whole ones; after an ellipsis where something came before."""
+    """The last whole words of a text, after an ellipsis if it is longer."""
     if len(text) <= characters:
         return text
     return "… " + text[-characters:].partition(" ")[2]
 
 
 def spoken(text: str) -> str:
-    """A token as a sentence has it: without the space that belongs to it, unless there is nothing else."""
+    """A token in a sentence: without its space, unless it is nothing but spaces."""
     return visible(text.strip(" ") or text)
 
 
 def only_first(bars: dict[str, Any], places: int) -> dict[str, Any]:
-    """The first of so many bars."""
+    """Only the first of so many bars."""
     hidden = [None] * (places - 1)
     return {**bars, "y": [bars["y"][0], *hidden], "text": [bars["text"][0], *hidden]}
 
 
 def asking(figure: Figure, places: Iterable[int], takeaway: str) -> Figure:
-    """A chart with a question mark at the places that the reader is to think about, and a line that asks."""
+    """A chart with a question mark at the hidden positions, and a question as its takeaway."""
     mark = {"text": "?", "yref": "paper", "y": 0, "yanchor": "bottom", "font": {"size": 22}}
     marks = [{**mark, "x": place} for place in places]
     return {**figure, "layout": {**figure["layout"], "annotations": marks, "meta": takeaway}}
 
 
 def showing(figure: Figure, *names: str, lit: Sequence[str] = (), takeaway: str | None = None) -> View:
-    """A view of a chart with only some of its traces, of which only some stand out.
+    """A view of a chart with some of its traces, some of them highlighted.
 
     Args:
-        figure: The whole chart; its axes must have ranges of their own, for nothing should move from step to step.
-        *names: Names of the traces that are seen; all of them without.
-        lit: Those that stand out; all that are seen without.
-        takeaway: What the chart says at this step; its own where that gives nothing away.
+        figure: The whole chart; its axes need fixed ranges, so that nothing moves between steps.
+        *names: The visible traces; all if empty.
+        lit: The highlighted traces; all visible ones if empty.
+        takeaway: The takeaway at this step; the chart's own if None.
     """
     traces = []
     for trace in figure["data"]:

@@ -1,4 +1,4 @@
-"""What several runs with the same settings add up to: tokens a pass, how often guesses are kept, and how fast it went."""
+"""Totals over several runs with the same settings: tokens per pass, acceptance and speed."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -13,14 +13,14 @@ SEEDS = (1, 2, 3)
 
 @dataclass
 class RunTotals:
-    """Sums over the rounds of runs.
+    """Sums over the steps of runs.
 
     Attributes:
-        rounds: How many there were: passes of the target.
-        drafted, kept, judged: Guesses that were made, kept, and looked at.
-        kept_at: For every place in the window, how many rounds kept the guess there.
-        times: Seconds of every round but each run's first, which pays for warming up.
-        speeds: Tokens a second of every run by itself, reckoned as `result` does it.
+        rounds: Steps, which is target passes.
+        drafted, kept, judged: Draft tokens that were proposed, accepted, and judged.
+        kept_at: For each position in the window, the number of steps that accepted it.
+        times: Seconds per step, without each run's first, which includes the warm-up.
+        speeds: Tokens per second of each run, computed as in `result`.
     """
 
     rounds: int = 0
@@ -43,8 +43,8 @@ class RunTotals:
             self.kept += kept
             self.judged += kept + (kept < drafted)
             self.kept_at += [0] * (drafted - len(self.kept_at))
-            for place in range(kept):
-                self.kept_at[place] += 1
+            for index in range(kept):
+                self.kept_at[index] += 1
             own.rounds += 1
             own.kept += kept
             if event.step and event.total_seconds:
@@ -54,11 +54,11 @@ class RunTotals:
 
     @property
     def speed(self) -> float | None:
-        """Tokens a second, had all rounds been as quick as the quicker ones: other programs do not count."""
+        """Tokens per second if all steps were undisturbed."""
         return (1 + self.kept / self.rounds) / undisturbed(self.times) if self.times else None
 
     def result(self) -> dict[str, Any]:
-        """The figures that a picture needs, as JSON has them; empty before the first round."""
+        """The numbers for a picture, in JSON types; empty before the first step."""
         if not self.rounds:
             return {}
         found = asdict(self)
@@ -72,13 +72,13 @@ class RunTotals:
 
 
 def run_all(trial: Trial, cases: Mapping[str, Mapping[str, Any]], **common: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Run every case with several seeds, turn by turn, so that a busy moment of the machine hits all alike.
+    """Run every case with several seeds, alternating, so that a disturbance affects all cases.
 
     Yields:
-        tuple: The case that is run now, and what is known of each so far; the last one names none.
+        tuple: The current case and the results so far; the last item has an empty case.
 
     Raises:
-        ValueError: Names the setting that cannot be.
+        ValueError: Names the invalid setting.
     """
     known = {name: RunTotals() for name in cases}
     for seed in SEEDS:
@@ -90,14 +90,14 @@ def run_all(trial: Trial, cases: Mapping[str, Mapping[str, Any]], **common: Any)
     yield "", _known(known)
 
 
-def progress_of(name: str, known: dict[str, Any], cases: Mapping[str, Any], said: str) -> Progress:
-    """What an experiment says between two runs, and what it has found once every case was timed."""
+def progress_of(name: str, known: dict[str, Any], cases: Mapping[str, Any], status: str) -> Progress:
+    """An experiment's progress between two runs; it has a result once every case was timed."""
     done = len(known) == len(cases) and all(run["speed"] for run in known.values())
-    return Progress(said if name else "Done.", {"known": known} if done else None)
+    return Progress(status if name else "Done.", {"known": known} if done else None)
 
 
-def gain(data: Data, name: str, plain: str) -> float:
-    """How many times as fast as plain decoding one of the cases was."""
+def speedup(data: Data, name: str, plain: str) -> float:
+    """The speedup of a case over plain decoding."""
     return float(data["known"][name]["speed"] / data["known"][plain]["speed"])
 
 

@@ -1,4 +1,4 @@
-"""Lesson 1: a pass over many tokens takes hardly longer than one over a single token."""
+"""Lesson 1: a pass over many tokens takes hardly longer than a pass over one."""
 
 from collections.abc import Iterator, Mapping
 
@@ -60,7 +60,7 @@ def views(data: Data) -> list[View]:
     ]
 
 
-NOTE = "Times the target here and now, with your prompt before every pass. It takes some seconds."
+NOTE = "Times the target on this machine with your prompt. It takes some seconds."
 LESSON = Lesson(
-    1, "Measure it on this machine", NOTE, measure, words, right, views, chart="Time of one pass of the target", timed=True
+    1, "Measure it on this machine", NOTE, measure, words, right, views, chart="Time of one target pass", timed=True
 )

@@ -1,10 +1,10 @@
-"""Lesson 6: bad guesses, and too many of them, cost more than they bring."""
+"""Lesson 6: drafting with a low acceptance rate, or with too many draft tokens, costs more than it saves."""
 
 from collections.abc import Iterator
 
 from ui.charts.figures import ACCEPTED, REJECTED, Figure, bars, category_axis, figure, plain_line
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking
-from ui.experiments.lessons.run_totals import gain, progress_of, run_all
+from ui.experiments.lessons.run_totals import progress_of, run_all, speedup
 from ui.labels import percent
 
 CALM, WILD = 0.7, 2.0
@@ -12,7 +12,7 @@ FEW, MANY = 4, 16
 CASES = ((FEW, CALM), (FEW, WILD), (MANY, WILD))
 TOKENS = 64
 DRAW = 0.03
-"""Within this share of plain decoding's speed nobody can tell who is faster."""
+"""A relative difference in speed below this is a draw."""
 
 
 def _name(k: int, temperature: float) -> str:
@@ -20,7 +20,7 @@ def _name(k: int, temperature: float) -> str:
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
-    """Run few and many guesses a round, calmly and wildly, each beside a plain run at its temperature."""
+    """Run few and many draft tokens per step at a low and a high temperature, each with a plain run to compare."""
     cases = {
         _name(k, temperature): {"num_draft_tokens": k, "temperature": temperature}
         for k, temperature in ((0, CALM), (0, WILD), *CASES)
@@ -32,7 +32,7 @@ def measure(trial: Trial) -> Iterator[Progress]:
 
 
 def _gain(data: Data, k: int, temperature: float) -> float:
-    return gain(data, _name(k, temperature), _name(0, temperature))
+    return speedup(data, _name(k, temperature), _name(0, temperature))
 
 
 def words(data: Data) -> dict[str, str]:
@@ -69,7 +69,7 @@ def views(data: Data) -> list[View]:
 
 
 def _chart(data: Data, shown: int) -> Figure:
-    """The first of the cases; where the others will be is asked."""
+    """The first cases; question marks stand for the others."""
     times = [_gain(data, k, temperature) for k, temperature in CASES]
     names = [f"k = {k},<br>temperature {temperature:g}" for k, temperature in CASES]
     speeds = bars(
@@ -85,13 +85,13 @@ def _chart(data: Data, shown: int) -> Figure:
         showlegend=False,
     )
     k, temperature = CASES[shown - 1]
-    said = f"k = {k} at temperature {temperature:g}: {times[shown - 1]:.2f} times the speed of plain decoding"
+    takeaway = f"k = {k} at temperature {temperature:g}: {times[shown - 1]:.2f} times the speed of plain decoding"
     y = {"range": [0, 1.2 * max(*times, 1)], "ticksuffix": "×"}
-    made = figure([speeds, plain_line(len(CASES))], takeaway=said, x=category_axis(names), y=y, height=320)
-    return asking(made, range(shown, len(CASES)), said)
+    made = figure([speeds, plain_line(len(CASES))], takeaway=takeaway, x=category_axis(names), y=y, height=320)
+    return asking(made, range(shown, len(CASES)), takeaway)
 
 
-NOTE = "Runs the prompt of the Run tab with few and with many guesses a round, and plainly to compare."
+NOTE = "Runs the Run tab's prompt with few and with many draft tokens per step, and plainly to compare."
 LESSON = Lesson(
-    6, "Measure it on this machine", NOTE, measure, words, right, views, chart="Speed beside plain decoding", timed=True
+    6, "Measure it on this machine", NOTE, measure, words, right, views, chart="Speedup over plain decoding", timed=True
 )

@@ -1,7 +1,7 @@
-"""The words of a lesson: a file of Markdown, cut into steps, with what the experiment found in the places of `{names}`.
+"""A lesson's text: a Markdown file, split into steps, with the experiment's results in place of `{names}`.
 
-`## Title` begins the lesson, `### Title` each of its steps. A step may end with a question: a line that begins with `? `, and
-the choices below it as a list. What comes of it is told by the step after.
+`## Title` starts the lesson, `### Title` each step. A step may end with a question: a line that starts with `? `, followed
+by a list of choices. The next step has the answer.
 """
 
 import html
@@ -21,7 +21,7 @@ _NAME = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What the reader is asked, as Markdown, before it is shown, and what may be answered."""
+    """A question as Markdown, and its choices."""
 
     ask: str
     choices: tuple[str, ...]
@@ -29,7 +29,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A title, a text as Markdown, and the question at its end, if there is one."""
+    """A title, a text as Markdown, and the question at its end, if any."""
 
     title: str
     text: str
@@ -42,14 +42,14 @@ def read_steps(lesson: int) -> list[Step]:
 
 
 def parse(text: str) -> list[Step]:
-    """The same of a file's content.
+    """The steps of a file's content.
 
     Raises:
-        ValueError: If it does not begin with the lesson's title.
+        ValueError: If it does not start with the lesson's title.
     """
     found = list(_HEADING.finditer(text))
     if not found or found[0].start() or found[0][1]:
-        raise ValueError(f"a lesson must begin with a line '## Title', got {text[:40]!r}")
+        raise ValueError(f"a lesson must start with a line '## Title', got {text[:40]!r}")
     ends = [heading.start() for heading in found[1:]] + [len(text)]
     return [_step(heading[2], text[heading.end() : end].strip()) for heading, end in zip(found, ends, strict=True)]
 
@@ -63,16 +63,16 @@ def _step(title: str, text: str) -> Step:
 
 
 def to_html(text: str, words: Mapping[str, str]) -> str:
-    """Markdown as HTML; for the `{names}` in it stands plain text, which a model may have written.
+    """Markdown as HTML. The `{names}` are replaced by escaped text, which a model may have written.
 
     Raises:
-        KeyError: If a name stands for nothing.
+        KeyError: If a name has no value.
     """
     return _NAME.sub(lambda name: html.escape(words[name[1]]), _MARKDOWN.render(text))
 
 
 def inline(text: str, words: Mapping[str, str]) -> str:
-    """The same of one line, without a paragraph around it."""
+    """One line of Markdown as HTML, without a paragraph."""
     return _NAME.sub(lambda name: html.escape(words[name[1]]), _MARKDOWN.renderInline(text))
 
 

@@ -1,4 +1,4 @@
-"""Lesson 4: one token drawn many times with the real decoder, at a place where a third of the draws are replacements."""
+"""Lesson 4: one token drawn many times with the real decoder, at a position where a third of the draws are resampled."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -17,13 +17,13 @@ K = 4
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
-    """Look for a place that teaches, then draw there; see `draw`."""
-    yield Progress("Looking for a place where the two models disagree, but not too much …")
+    """Find a suitable position, then draw there; see `draw`."""
+    yield Progress("Searching for a position where the two models disagree moderately …")
     fork = find_position(trial)
     if trial.cancel.is_set():
         return
     if fork is None:
-        yield Progress("Nowhere had the target more than two likely tokens. Try another prompt.")
+        yield Progress("The target never had more than two likely tokens. Try another prompt.")
         return
     settings = replace(trial.settings, temperature=1.0)
     served = trial.catalog.of(trial.settings.pair)
@@ -36,9 +36,9 @@ def measure(trial: Trial) -> Iterator[Progress]:
 
 
 def find_position(trial: Trial) -> SamplingPosition | None:
-    """A place that follows the prompt, or follows from it, where the share of replacements is about a third.
+    """A position after the prompt where about a third of the draws are resampled.
 
-    The first that is near enough, and else the nearest of all; None where there is none to choose from.
+    The first that is close enough, else the closest; None if there is none.
     """
     best: SamplingPosition | None = None
     for seed in trial.seeds(TRIES):
@@ -64,7 +64,7 @@ def _data(trial: Trial, fork: SamplingPosition, census: Census) -> Data:
 
 
 def census_of(data: Data) -> Census:
-    """The census that was saved."""
+    """The saved census."""
     return Census(
         [TokenProb(**entry) for entry in data["target"]],
         {int(token): prob for token, prob in data["draft"].items()},
@@ -94,13 +94,13 @@ def words(data: Data) -> dict[str, str]:
 
 
 def _most_overrated(census: Census) -> tuple[TokenProb, float]:
-    """The token of the target's list for which q exceeds p by most, and by how much."""
+    """The token of the target's list with the largest q − p, and that difference."""
     excess = [(entry, census.draft.get(entry.token_id, 0.0) - entry.prob) for entry in census.target]
     return max(excess, key=lambda pair: pair[1])
 
 
 def _overrates(census: Census) -> str:
-    """Which tokens the draft overrates most, in sentences about the whole distribution."""
+    """The tokens that the draft overrates most, in sentences about the whole distribution."""
     most, excess = _most_overrated(census)
     (q, p), one = census.others, f"“{spoken(most.text)}”"
     own = f"most: q = {percent(census.draft.get(most.token_id, 0.0))}, but p = {percent(most.prob)}."
@@ -130,5 +130,5 @@ def views(data: Data) -> list[View]:
     ]
 
 
-NOTE = "Looks for such a place after the prompt of the Run tab, and draws there; the chart grows as it draws."
+NOTE = "Searches for such a position after the Run tab's prompt, and draws there; the chart updates meanwhile."
 LESSON = Lesson(4, f"Draw {DRAWS:,} tokens", NOTE, measure, words, right, views, chart="The next token, counted")

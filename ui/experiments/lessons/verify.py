@@ -62,7 +62,7 @@ def words(data: Data) -> dict[str, str]:
         "guess": spoken(refused),
         "added": spoken(added["text"]),
         "gained": str(kept + 1),
-        "thrown": "The one after it is" if thrown == 1 else f"The {thrown} after it are" if thrown else "Any after it would be",
+        "thrown": "The draft token after it is" if thrown == 1 else f"The {thrown or 'other'} draft tokens after it are",
         "tokens": str(data["tokens"]),
         "passes": str(data["passes"]),
         "pace": f"{data['tokens'] / data['passes']:.1f}",

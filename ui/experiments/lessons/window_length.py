@@ -38,7 +38,7 @@ def measure(trial: Trial) -> Iterator[Progress]:
 
 
 def gains(data: Data) -> dict[int, float]:
-    """How many times as fast as plain decoding, by k."""
+    """The speedup over plain decoding, by k."""
     known = data["known"]
     plain = known["0"]["speed"]
     return {int(k): run["speed"] / plain for k, run in known.items() if k != "0" and run["speed"]}
@@ -51,13 +51,13 @@ def best(data: Data) -> int:
 
 
 def alike(data: Data) -> list[int]:
-    """Every k that cannot be progress_of from the best: one of its runs was as fast as one of the best k's."""
+    """Every k that ties with the best: one of its runs was as fast as one of the best k's."""
     least = spread(data, best(data))[0]
     return [k for k in gains(data) if spread(data, k)[1] >= least]
 
 
 def spread(data: Data, k: int) -> tuple[float, float]:
-    """The slowest and the fastest of the runs with a k, beside plain decoding."""
+    """The speedups of the slowest and the fastest run with a k."""
     plain, speeds = data["known"]["0"]["speed"], data["known"][str(k)]["speeds"]
     return min(speeds) / plain, max(speeds) / plain
 
@@ -69,8 +69,8 @@ def _widest(data: Data) -> dict[str, Any]:
 
 
 def alpha(data: Data) -> float:
-    """Accepted ÷ judged draft tokens of all runs, rounded to the two digits shown: what is computed from it agrees with what a
-    reader computes."""
+    """Accepted ÷ judged draft tokens of all runs, rounded to the two digits shown, so that readers can verify what follows
+    from it."""
     drafting = [run for k, run in data["known"].items() if k != "0"]
     return round(sum(run["kept"] for run in drafting) / max(1, sum(run["judged"] for run in drafting)), 2)
 
@@ -90,8 +90,8 @@ def _line(data: Data) -> str:
     said = f"{below} of {len(found)} bars lie below the line."
     if below and found[0] < a:
         said += (
-            " α is a mean over judged draft tokens, and an easy passage has more of them than a hard one, where each step ends "
-            f"at its first rejection: of all steps, {percent(found[0])} accepted the first draft token, not {percent(a)}."
+            " α is a mean over judged draft tokens. Easy passages have more of those than hard ones, where steps end at an "
+            f"early rejection: {percent(found[0])} of all steps accepted the first draft token, not {percent(a)}."
         )
     if below and missing:
         said += f" And windows are shorter at the end of a text: {missing} of {full} draft tokens were never proposed."
@@ -137,19 +137,19 @@ def views(data: Data) -> list[View]:
     few = min(found)
     speeds = _speeds(data)
     first = {**speeds, "data": [_only_first(speeds["data"][0], len(found)), *speeds["data"][1:]]}
-    said = f"k = {few}: {found[few]:.2f} times as fast as plain decoding. And with more?"
-    opening = asking(first, sorted(found)[1:], said)
+    question = f"k = {few}: {found[few]:.2f} times as fast as plain decoding. And with more?"
+    opening = asking(first, sorted(found)[1:], question)
     return [{"figure": opening, "finished": speeds}, _survival(data), _pace(data), {"figure": speeds}]
 
 
 def _only_first(speeds: dict[str, Any], places: int) -> dict[str, Any]:
-    """The first of the bars, not yet said to be the best or another."""
+    """Only the first bar, not yet marked as the best."""
     plain = {"text": [speeds["text"][0].removeprefix("★ ")], "marker": {"color": ACCEPTED}, "error_y": None}
     return only_first(speeds | plain, places)
 
 
 def _axis(ks: list[int]) -> dict[str, Any]:
-    """An axis on which every k is as far from 0 as it is large, for the curves' bend is what they show."""
+    """A linear axis of k, so that the curves keep their shape."""
     return {"tickvals": ks, "range": [min(ks) - 0.7, max(ks) + 0.7], "title": {"text": "draft tokens per step, k"}}
 
 
@@ -207,7 +207,7 @@ def _speeds(data: Data) -> Figure:
 
 
 NOTE = (
-    "Runs the prompt of the Run tab with every k at temperature 0.7, and plainly to compare. The Explore tab does it for many "
+    "Runs the Run tab's prompt with every k at temperature 0.7, and plainly to compare. The Explore tab does this for many "
     "temperatures."
 )
-LESSON = Lesson(5, "Try k from 1 to 12", NOTE, measure, words, right, views, chart="What more guesses bring", timed=True)
+LESSON = Lesson(5, "Try k from 1 to 12", NOTE, measure, words, right, views, chart="The effect of k", timed=True)
