@@ -98,8 +98,8 @@ class LogitsPipeline:
         if self._bias is not None:
             scores += self._bias.to(scores.device)
         if self._changes_by_history:
-            for place in range(min(len(scores), len(window) + 1)):
-                self._apply_history(scores, place, history + list(window[:place]))
+            for index in range(min(len(scores), len(window) + 1)):
+                self._apply_history(scores, index, history + list(window[:index]))
         return scores
 
     def probabilities(self, scores: torch.Tensor) -> torch.Tensor:
@@ -152,12 +152,12 @@ class LogitsPipeline:
                 return f"guided_decoding and {' and '.join(bans)} have no token in common"
         return "the probabilities are not finite"
 
-    def _apply_history(self, scores: torch.Tensor, place: int, history: list[int]) -> None:
-        row = scores[place]
+    def _apply_history(self, scores: torch.Tensor, index: int, history: list[int]) -> None:
+        row = scores[index]
         self._ban(row, history)
         for processor, takes_prompt in self._processors:
-            row = scores[place] = self._processed(row, history, processor, takes_prompt)
-        row = scores[place]
+            row = scores[index] = self._processed(row, history, processor, takes_prompt)
+        row = scores[index]
         if self._grammar is not None:
             self._grammar.apply(row, history)
         if self._penalised:

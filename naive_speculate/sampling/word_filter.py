@@ -144,8 +144,8 @@ class WordFilter:
         banned = self.banned(history, window)[: len(scores)]
         if any(map(len, banned)):
             scores = scores.clone()
-            for place, tokens in enumerate(banned):
-                scores[place, tokens] = -torch.inf
+            for index, tokens in enumerate(banned):
+                scores[index, tokens] = -torch.inf
         return scores
 
     def _follow(self, history: list[int]) -> None:

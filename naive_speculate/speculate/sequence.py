@@ -184,9 +184,9 @@ class SequenceState:
         texts: list[str] = []
         rejected: list[str] = []
         generated, room = len(self.token_ids) - len(self.prompt_token_ids), self.room
-        for place, token in enumerate(tokens):
-            if place == len(tokens) - 1:  # the next token; another may have been drafted at its position
-                rejected = self._texts_ahead(drafts[place:])
+        for index, token in enumerate(tokens):
+            if index == len(tokens) - 1:  # the next token; another may have been drafted at its position
+                rejected = self._texts_ahead(drafts[index:])
             texts.append("" if self.text is None else self.text.append(token))
             text_end = None
             if self.stops is not None:
@@ -194,8 +194,8 @@ class SequenceState:
             stopped = text_end is not None or token in self.stop_token_ids
             if stopped or len(texts) == room:
                 draft_texts = texts[: len(drafts) - len(rejected)] + rejected
-                if place < len(tokens) - 1:
-                    draft_texts = texts + self._texts_ahead(drafts[place + 1 :])
+                if index < len(tokens) - 1:
+                    draft_texts = texts + self._texts_ahead(drafts[index + 1 :])
                 if self.text is not None and text_end is None:
                     texts[-1] += self.text.flush()
                 return texts, draft_texts, FinishReason.STOP if stopped else FinishReason.LENGTH, text_end

@@ -17,7 +17,7 @@ def greedy_match(target_dists: torch.Tensor, candidate_tokens: torch.Tensor) -> 
 
     Returns:
         tuple: `rejected_idx`, an int64 scalar from 0 to num_draft_tokens, which means that none was rejected; and
-        `resampled_token`, an int64 scalar: the target's most probable token at that place.
+        `resampled_token`, an int64 scalar: the target's most probable token at that index.
 
     Raises:
         ValueError: If the shapes do not fit each other, or a candidate is not in the vocabulary.
@@ -45,7 +45,7 @@ def speculative_sampling(
 
     Returns:
         tuple: `rejected_idx`, an int64 scalar from 0 to num_draft_tokens, which means that none was rejected; and
-        `resampled_token`, an int64 scalar drawn from the residual distribution at that place, or from the extra target
+        `resampled_token`, an int64 scalar drawn from the residual distribution at that index, or from the extra target
         distribution where none was rejected.
 
     Raises:

@@ -136,8 +136,8 @@ class AutoWindow:
 
     def learn(self, num_accepted: int, num_judged: int) -> None:
         """Learn from a verdict."""
-        for place, bucket in enumerate(self._window[:num_judged]):
-            kept = place < num_accepted
+        for index, bucket in enumerate(self._window[:num_judged]):
+            kept = index < num_accepted
             self._seen[bucket] = self._memory * self._seen[bucket] + 1
             self._kept[bucket] = self._memory * self._kept[bucket] + kept
             self._any_seen = self._memory * self._any_seen + 1

@@ -117,11 +117,11 @@ def _cut(copy: Copy, row: SequenceState) -> Copy:
     """A copy up to a stop token, before a filtered word, or to where an adaptive window ends."""
     if row.pipeline.word_filter is not None:
         banned = row.pipeline.word_filter.banned(row.output_token_ids, copy.token_ids)
-        for place, (token, tokens) in enumerate(zip(copy.token_ids, banned, strict=False)):
+        for index, (token, tokens) in enumerate(zip(copy.token_ids, banned, strict=False)):
             if token in tokens:
-                copy = Copy(copy.token_ids[:place], copy.probs[:place], copy.source if place else None)
+                copy = Copy(copy.token_ids[:index], copy.probs[:index], copy.source if index else None)
                 break
-    for place, (token, prob) in enumerate(zip(copy.token_ids, copy.probs, strict=True)):
+    for index, (token, prob) in enumerate(zip(copy.token_ids, copy.probs, strict=True)):
         if token in row.stop_token_ids or not row.window.should_continue(prob):
-            return Copy(copy.token_ids[: place + 1], copy.probs[: place + 1], copy.source)
+            return Copy(copy.token_ids[: index + 1], copy.probs[: index + 1], copy.source)
     return copy

@@ -29,19 +29,19 @@ class _Given(BatchDrafter):
         token_ids = own.token_ids.new_zeros(len(rows), width)
         probs = own.probs.new_zeros(len(rows), width, own.probs.shape[-1])
         lengths = []
-        for place, (row, limit, one) in enumerate(zip(rows, limits, given, strict=True)):
+        for number, (row, limit, one) in enumerate(zip(rows, limits, given, strict=True)):
             assert one is not None
             assert not isinstance(one.draft, str)
             first, *rest = one.draft
-            probs[place, 0] = own.probs[place, 0] * (1 - one.prob)
-            probs[place, 0, first] += one.prob
+            probs[number, 0] = own.probs[number, 0] * (1 - one.prob)
+            probs[number, 0, first] += one.prob
             # Always drawn, so that a seed's next draws do not depend on the draft.
             left_to_it = row.random.categorical(own.probs.new_tensor([one.prob, 1 - one.prob]))
-            token_ids[place, 0] = drawn = int(own.token_ids[place, 0]) if left_to_it else first
+            token_ids[number, 0] = drawn = int(own.token_ids[number, 0]) if left_to_it else first
             rest = rest[: limit - 1] if drawn == first else []
             for index, token in enumerate(rest, start=1):
-                token_ids[place, index] = token
-                probs[place, index, token] = 1
+                token_ids[number, index] = token
+                probs[number, index, token] = 1
             lengths.append(1 + len(rest))
         return Proposal(token_ids, probs, lengths)
 

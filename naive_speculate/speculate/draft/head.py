@@ -13,9 +13,9 @@ from naive_speculate.infer.head.model import DraftHead
 from naive_speculate.infer.plain import PlainModel, as_batch_model
 from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.pair import ModelPair
-from naive_speculate.speculate.draft.few_calls import draft_in_few_calls, drafts_windows
 from naive_speculate.speculate.draft.model import DrawnWindow
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal, in_slot_order
+from naive_speculate.speculate.draft.whole_windows import draft_whole_windows, drafts_windows
 from naive_speculate.speculate.sequence import SequenceState
 
 _MAX_QUERY = 65
@@ -123,7 +123,8 @@ class HeadDrafter(BatchDrafter):
         query, states = self._query(rows, counts)
         if drafts_windows(self.head):
             begun = _Beginning(self.head, states, [count - 1 for count in counts])
-            if found := draft_in_few_calls(begun, query, view, rows, limits, self.vocab_size):
+            found = draft_whole_windows(begun, query, view, rows, limits, self.vocab_size)
+            if found is not None:
                 return found
         window = DrawnWindow(rows, limits, self.vocab_size)
         logits, own = self._read(rows, counts, query, states)
@@ -195,7 +196,7 @@ class _Beginning:
     def draft_window(
         self,
         query: list[list[int]],
-        places: Any,
+        view: Any,
         k: int,
         vocab_size: int,
         race: tuple[torch.Tensor, torch.Tensor] | None,
@@ -203,7 +204,7 @@ class _Beginning:
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """As `LlamaLanguageModel.draft_window`."""
         token_ids, probs, self._states = self._head.draft_window(
-            query, self._states, places, self._last, k, vocab_size, race, with_probs, self._fuses
+            query, self._states, view, self._last, k, vocab_size, race, with_probs, self._fuses
         )
         self._last, self._fuses = [0] * len(query), False
         return token_ids, probs

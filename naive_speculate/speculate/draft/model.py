@@ -9,8 +9,8 @@ from naive_speculate.infer.device import Tokens, num_new
 from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.distributions import batch_probabilities, batch_scores
-from naive_speculate.speculate.draft.few_calls import draft_in_few_calls
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal, in_slot_order
+from naive_speculate.speculate.draft.whole_windows import draft_whole_windows
 from naive_speculate.speculate.rules import pick
 from naive_speculate.speculate.sequence import SequenceState
 
@@ -22,7 +22,7 @@ class ModelDrafter(BatchDrafter):
     """Drafts token by token with the pair's draft model; see `BatchDrafter` for the methods.
 
     Attributes:
-        slots: Each row's place in the draft model's cache.
+        slots: Each row's index in the draft model's cache.
     """
 
     title = "Draft model"
@@ -79,14 +79,16 @@ class ModelDrafter(BatchDrafter):
 
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
         first = self._first_query(rows)
-        places = self.pool.view([self.slots[row] for row in rows])
-        if self.drafts_windows and (found := draft_in_few_calls(self.pool.model, first, places, rows, limits, self.vocab_size)):
-            return found
+        view = self.pool.view([self.slots[row] for row in rows])
+        if self.drafts_windows:
+            found = draft_whole_windows(self.pool.model, first, view, rows, limits, self.vocab_size)
+            if found is not None:
+                return found
         window = DrawnWindow(rows, limits, self.vocab_size)
         query: Tokens = first
         while True:
             lengths = [num_new(query) if drawing else 0 for drawing in window.drawing]
-            logits = self.pool.forward(places, query, num_logits=1, lengths=lengths)
+            logits = self.pool.forward(view, query, num_logits=1, lengths=lengths)
             token_ids = window.draw(self._in_target_tokens(logits[:, -1]))
             if window.full:
                 return window.proposal()
@@ -154,7 +156,7 @@ class DrawnWindow:
         if self._greedy:
             token_ids = scores.argmax(dim=-1)
         else:
-            token_ids = torch.stack([self._draw_row(place, scores[place]) for place in range(len(self._rows))])
+            token_ids = torch.stack([self._draw_row(index, scores[index]) for index in range(len(self._rows))])
         self._token_ids.append(token_ids)
         self._find_ends(token_ids, scores)
         return token_ids
@@ -167,11 +169,11 @@ class DrawnWindow:
         probs = torch.stack(self._probs, dim=1) if self._needs_probs else None
         return Proposal(torch.stack(self._token_ids, dim=1), probs, lengths)
 
-    def _draw_row(self, place: int, scores: torch.Tensor) -> torch.Tensor:
+    def _draw_row(self, index: int, scores: torch.Tensor) -> torch.Tensor:
         """One row's token. A row whose window has ended must not draw, or its batch would change its later draws."""
-        if self._rows[place].greedy or self._ends[place] is not None or len(self._probs) > self._limits[place]:
+        if self._rows[index].greedy or self._ends[index] is not None or len(self._probs) > self._limits[index]:
             return scores.argmax()
-        return self._rows[place].random.categorical(self._probs[-1][place])
+        return self._rows[index].random.categorical(self._probs[-1][index])
 
     def _find_ends(self, token_ids: torch.Tensor, scores: torch.Tensor) -> None:
         drafted = len(self._token_ids)
@@ -180,14 +182,14 @@ class DrawnWindow:
             self.full = drafted >= max(self._limits)
             return
         confidences = self._confidences(token_ids, scores) if self._adaptive else [1.0] * len(token_ids)
-        for place, (token, confidence) in enumerate(zip(token_ids.tolist(), confidences, strict=True)):
-            row = self._rows[place]
+        for index, (token, confidence) in enumerate(zip(token_ids.tolist(), confidences, strict=True)):
+            row = self._rows[index]
             if row.pipeline.needs_history:
-                self._histories[place].append(token)
-            if self._ends[place] is None:
-                ends = token in row.stop_token_ids or drafted >= self._limits[place]
+                self._histories[index].append(token)
+            if self._ends[index] is None:
+                ends = token in row.stop_token_ids or drafted >= self._limits[index]
                 if ends or not row.window.should_continue(confidence):
-                    self._ends[place] = drafted
+                    self._ends[index] = drafted
         self.full = all(end is not None for end in self._ends)
 
     def _confidences(self, token_ids: torch.Tensor, scores: torch.Tensor) -> list[float]:

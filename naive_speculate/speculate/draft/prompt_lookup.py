@@ -18,18 +18,18 @@ class NgramIndex:
 
     def extend(self, end: int) -> None:
         """Add the text's next tokens, up to position `end`."""
-        for place in range(max(1, self.num_tokens), end):  # the n-grams before that token
-            for size in range(1, min(MAX_NGRAM, place) + 1):
-                self._followed[tuple(self._token_ids[place - size : place])] = place
+        for position in range(max(1, self.num_tokens), end):  # the n-grams before that token
+            for size in range(1, min(MAX_NGRAM, position) + 1):
+                self._followed[tuple(self._token_ids[position - size : position])] = position
         self.num_tokens = max(end, self.num_tokens)
 
     def look_up(self, limit: int) -> Copy:
         """The tokens after the last earlier occurrence of the longest n-gram that ends the text; at most `limit`."""
         for size in range(min(MAX_NGRAM, self.num_tokens - 1), 0, -1):
-            place = self._followed.get(tuple(self._token_ids[self.num_tokens - size : self.num_tokens]))
-            if place is not None:
-                found = self._token_ids[place : min(place + limit, self.num_tokens)]
-                return Copy(found, [1.0] * len(found), place)
+            position = self._followed.get(tuple(self._token_ids[self.num_tokens - size : self.num_tokens]))
+            if position is not None:
+                found = self._token_ids[position : min(position + limit, self.num_tokens)]
+                return Copy(found, [1.0] * len(found), position)
         return NOTHING
 
 

@@ -140,16 +140,16 @@ def in_slot_order(
     return Proposal(found.token_ids[back], probs, [found.lengths[index] for index in back])
 
 
-def merge(parts: Sequence[Proposal], places: Sequence[list[int]], vocab_size: int) -> Proposal:
-    """One proposal from those of groups of a batch; `places` are the indices of each group's rows in it."""
-    total = sum(map(len, places))
+def merge(parts: Sequence[Proposal], groups: Sequence[list[int]], vocab_size: int) -> Proposal:
+    """One proposal from those of groups of a batch; `groups` are the indices of each group's rows in it."""
+    total = sum(map(len, groups))
     width = max(part.token_ids.shape[1] for part in parts)
     token_ids = parts[0].token_ids.new_zeros(total, width)
     known = next((part.probs for part in parts if part.probs is not None), None)
     probs = None if known is None else known.new_zeros(total, width, vocab_size)
     lengths = [0] * total
     copied_from: list[int | None] = [None] * total
-    for part, members in zip(parts, places, strict=True):
+    for part, members in zip(parts, groups, strict=True):
         k = part.token_ids.shape[1]
         token_ids[members, :k] = part.token_ids
         if probs is not None and part.probs is not None:

@@ -66,14 +66,14 @@ class SuffixHeadDrafter(BatchDrafter):
 
     def propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
         copies = self.suffix.copies(rows, limits)
-        asking = [place for place, row in enumerate(rows) if not copies[place].token_ids and self.head.room(row) > 0]
-        copying = [place for place in range(len(rows)) if place not in asking]
-        parts, places = [], [group for group in (asking, copying) if group]
+        asking = [index for index, row in enumerate(rows) if not copies[index].token_ids and self.head.room(row) > 0]
+        copying = [index for index in range(len(rows)) if index not in asking]
+        parts, groups = [], [group for group in (asking, copying) if group]
         if asking:
-            parts.append(self.head.propose([rows[place] for place in asking], [limits[place] for place in asking]))
+            parts.append(self.head.propose([rows[index] for index in asking], [limits[index] for index in asking]))
         if copying:
-            parts.append(self.suffix.proposal([rows[place] for place in copying], [copies[place] for place in copying]))
-        return parts[0] if len(parts) == 1 else merge(parts, places, self.vocab_size)
+            parts.append(self.suffix.proposal([rows[index] for index in copying], [copies[index] for index in copying]))
+        return parts[0] if len(parts) == 1 else merge(parts, groups, self.vocab_size)
 
     def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
         self.suffix.commit(rows, records, None)

@@ -160,26 +160,27 @@ class TranslatedHistory:
     def _encode(self, token_ids: Sequence[int]) -> None:
         """Encode from a word's beginning to the next special token."""
         pieces = self._translation.target_bytes
-        end = next((place for place in range(self._seen, len(token_ids)) if token_ids[place] not in pieces), len(token_ids))
+        following = range(self._seen, len(token_ids))
+        end = next((position for position in following if token_ids[position] not in pieces), len(token_ids))
         start = self._start(token_ids)
         first, base = self._marks[start]
         begins = first == self._begin
         decoder, text, ends = codecs.getincrementaldecoder("utf-8")("replace"), [], dict[int, int]()
         length, rest = 0, b""
-        for place in range(first, end):
-            piece = pieces[token_ids[place]]
-            if begins and place == first and self._translation.drops_space:
+        for position in range(first, end):
+            piece = pieces[token_ids[position]]
+            if begins and position == first and self._translation.drops_space:
                 piece = piece.removeprefix(b" ")
             text.append(decoder.decode(piece))
             length, rest = length + len(text[-1]), decoder.getstate()[0]
             if not rest:
-                ends[length] = place + 1
+                ends[length] = position + 1
         found, offsets = self._translation.encode("".join(text), begins)
         new, marks = [], self._marks[: start + 1]
-        for place, (token, (_, until)) in enumerate(zip(found, offsets, strict=True)):
+        for position, (token, (_, until)) in enumerate(zip(found, offsets, strict=True)):
             if token < self._num_ids:
                 new.append(token)
-            if until in ends and until < length and offsets[place + 1 : place + 2] and offsets[place + 1][0] == until:
+            if until in ends and until < length and offsets[position + 1 : position + 2] and offsets[position + 1][0] == until:
                 marks.append((ends[until], base + len(new)))
         if rest:  # of a character whose last bytes are missing
             known = [token for byte in rest if (token := self._translation.byte_ids.get(byte, self._num_ids)) < self._num_ids]
@@ -195,9 +196,9 @@ class TranslatedHistory:
         pieces, earliest = self._translation.target_bytes, max(0, len(self._marks) - _CONTEXT)
         whole = []
         for number in range(len(self._marks) - 1, earliest - 1, -1):
-            place = self._marks[number][0]
-            following = next((piece for token in token_ids[place:] if (piece := pieces.get(token, b"x"))), b"x")
-            if number == 0 or (following[:1].isspace() and not pieces.get(token_ids[place - 1], b"")[-1:].isspace()):
+            position = self._marks[number][0]
+            following = next((piece for token in token_ids[position:] if (piece := pieces.get(token, b"x"))), b"x")
+            if number == 0 or (following[:1].isspace() and not pieces.get(token_ids[position - 1], b"")[-1:].isspace()):
                 return number
             if following[0] & 0xC0 != 0x80:
                 whole.append(number)

@@ -15,15 +15,15 @@ _LONGEST = 16
 """Most tokens per call; longer windows take several calls."""
 
 
-def draft_in_few_calls(
-    model: Any, query: list[list[int]], places: Any, rows: Sequence[SequenceState], limits: Sequence[int], vocab_size: int
+def draft_whole_windows(
+    model: Any, query: list[list[int]], view: Any, rows: Sequence[SequenceState], limits: Sequence[int], vocab_size: int
 ) -> Proposal | None:
     """Draft the rows' windows, several tokens per call of the model.
 
     Args:
         model: Drafts; it declares `drafts_windows` where it can.
         query: Tokens of each row that it has not processed, `[batch_size][num_query_tokens]`.
-        places: The rows' view of its cache.
+        view: The rows' view of its cache.
         rows, limits: As for `BatchDrafter.propose`.
         vocab_size: How many tokens may be drafted.
 
@@ -32,10 +32,10 @@ def draft_in_few_calls(
     """
     if not drafts_windows(model) or not _alike(rows):
         return None
-    longest = max(places.lengths) + len(query[0]) + max(2 * MAX_AUTO_WINDOW, *limits)
+    longest = max(view.lengths) + len(query[0]) + max(2 * MAX_AUTO_WINDOW, *limits)
     if model.max_positions is not None and longest > model.max_positions:
         return None
-    before = places.lengths
+    before = view.lengths
     needs_probs = any(row.needs_probs for row in rows)
     with_probs = needs_probs or any(row.window.adaptive for row in rows)
     drawing = _Drawing(rows, limits, vocab_size)
@@ -45,13 +45,13 @@ def draft_in_few_calls(
         if drafts:
             query = drafts[-1][:, -1:].tolist()
         k, race = drawing.next_call(), drawing.race()
-        found = model.draft_window(query, places, k, vocab_size, race, with_probs)
+        found = model.draft_window(query, view, k, vocab_size, race, with_probs)
         lost = found is None or (found[1] is not None and bool(found[1][..., 0].isnan().any()))
         banned = found is not None and not lost and not drawing.filter(found[0], found[1], race)
         if lost or banned:
             if banned or not drafts:  # one token at a time can draw from what is left, or from no distribution
-                for place, length in zip(places.indices, before, strict=True):
-                    places.cache.keep(place, length)
+                for index, length in zip(view.indices, before, strict=True):
+                    view.cache.keep(index, length)
             if banned:
                 drawing.undo()
                 return None
@@ -115,11 +115,11 @@ class _Drawing:
         if self._greedy:
             return None
         noise = torch.ones(len(self._rows), self._k, num_noises(self._vocab_size))
-        for place, (row, limit) in enumerate(zip(self._rows, self._limits, strict=True)):
-            if self._ends[place] is None:
+        for index, (row, limit) in enumerate(zip(self._rows, self._limits, strict=True)):
+            if self._ends[index] is None:
                 count = min(self._k, limit - self._drafted)
-                self._drawn[place] += count
-                noise[place, :count] = row.random.noise(count, self._vocab_size)  # type: ignore[attr-defined]
+                self._drawn[index] += count
+                noise[index, :count] = row.random.noise(count, self._vocab_size)  # type: ignore[attr-defined]
         return torch.tensor([[float(row.params.temperature)] for row in self._rows]), noise
 
     def filter(
@@ -136,21 +136,21 @@ class _Drawing:
         """
         if not self._filtered:
             return True
-        for place, (row, limit, drafts) in enumerate(zip(self._rows, self._limits, token_ids.tolist(), strict=True)):
-            if row.pipeline.word_filter is None or self._ends[place] is not None:
+        for index, (row, limit, drafts) in enumerate(zip(self._rows, self._limits, token_ids.tolist(), strict=True)):
+            if row.pipeline.word_filter is None or self._ends[index] is not None:
                 continue
             drafts = drafts[: limit - self._drafted]
-            banned = row.pipeline.word_filter.banned(row.output_token_ids + self._drafts[place], drafts[:-1])
+            banned = row.pipeline.word_filter.banned(row.output_token_ids + self._drafts[index], drafts[:-1])
             for step, (token, tokens) in enumerate(zip(drafts, banned, strict=True)):
                 if not len(tokens):
                     continue
                 if token in tokens:
                     return False
                 if probs is not None:
-                    left = probs[place, step]
+                    left = probs[index, step]
                     left[tokens] = 0
                     left /= left.sum()
-                    if race is not None and winner(left, race[1][place, step]) != token:
+                    if race is not None and winner(left, race[1][index, step]) != token:
                         return False
         return True
 
@@ -158,15 +158,15 @@ class _Drawing:
         """Find the windows' ends in the tokens of a call."""
         adaptive = probs is not None and any(row.window.adaptive for row in self._rows)
         confidences = pick(probs, token_ids).tolist() if adaptive and probs is not None else None
-        for place, (row, limit, drafts) in enumerate(zip(self._rows, self._limits, token_ids.tolist(), strict=True)):
+        for index, (row, limit, drafts) in enumerate(zip(self._rows, self._limits, token_ids.tolist(), strict=True)):
             for step, token in enumerate(drafts):
-                if self._ends[place] is not None:
+                if self._ends[index] is not None:
                     break
                 count = self._drafted + step + 1
-                confidence = 1.0 if confidences is None else confidences[place][step]
-                self._drafts[place].append(token)
+                confidence = 1.0 if confidences is None else confidences[index][step]
+                self._drafts[index].append(token)
                 if token in row.stop_token_ids or count >= limit or not row.window.should_continue(confidence):
-                    self._ends[place] = count
+                    self._ends[index] = count
         self._drafted += self._k
 
     def give_up(self) -> None:
