@@ -25,7 +25,7 @@ def test_the_bundled_pair_is_filtered_unless_the_host_says_otherwise(chosen, fil
     catalog = load_catalog(Configuration(choices, device="cpu", **chosen))
     told = [started(catalog, choice.name).settings["filter_words"] for choice in choices]
     assert told == ["classroom" if some else None for some in filtered]
-    whose = "" if all(filtered) else f" by {TALES}"
+    whose = "" if all(filtered) else f" for {TALES}"
     assert (FILTERED.format(whose) in models_markup(catalog)) == any(filtered)
     catalog.close()
 
