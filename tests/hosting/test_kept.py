@@ -103,4 +103,4 @@ def test_eight_long_traces_take_no_more_than_the_bound_and_are_given_back(own_se
     ids=["wide characters", "many small objects"],
 )
 def test_a_trace_that_takes_more_memory_than_a_visitor_may_have_is_refused(own_server, trace):
-    assert f"more than the {VISITOR_BYTES // MEGABYTE} MB" in opened(own_server, "large", trace)["toast"]
+    assert f"exceeds the {VISITOR_BYTES // MEGABYTE} MB" in opened(own_server, "large", trace)["toast"]

@@ -199,7 +199,7 @@ def test_the_page_offers_the_cluster_and_tells_who_must_wait(engine):
     assert (catalog.concurrency, catalog.load().replicas) == (engine.about.capacity + 9, engine.load().replicas)
     assert catalog.queue(APP) == ""
     streams = [engine.submit(long_request(number, LONG.max_tokens)) for number in range(engine.load().capacity)]
-    assert "places are taken" in catalog.queue(APP)
+    assert "decoder slots are busy" in catalog.queue(APP)
     for stream in streams:
         stream.close()
     assert catalog.queue(APP) == ""
