@@ -44,7 +44,7 @@ def test_it_opens_from_the_learn_tab_and_examines_what_is_pasted(page):
     limits = page.locator("#doctor [data-chart=windows]").evaluate("(place) => [...place.data[0].y]")
     assert limits == [window.break_even_draft_cost for window in found.windows[: len(limits)]]
     page.get_by_text("Full report as text").click()
-    expect(page.locator("#doctor pre")).to_contain_text("pays while a draft costs less than")
+    expect(page.locator("#doctor pre")).to_contain_text("pays if a draft costs less than")
 
     server = re.match(r"https?://[^/]+/", page.url)[0]
     assert all(url.startswith(server) for url in asked if url.startswith("http"))  # nothing is fetched from elsewhere
