@@ -23,6 +23,8 @@ NEEDED = "guided_decoding needs xgrammar: pip install 'naive-speculate[guided]'"
 
 
 PROGRAM = """
+import sys
+import naive_speculate.serving
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.__main__ import main
 print(SpeculativeDecoder(load_pair()).generate("Once", SamplingParams(max_tokens=3)).finish_reason)
@@ -31,6 +33,7 @@ try:
 except ValueError as error:
     print(error)
 print(main(["generate", "Once", "--guided-regex", "a+"]))
+print("ray" in sys.modules)
 """
 
 
@@ -49,8 +52,12 @@ def test_without_xgrammar_the_library_decodes_and_names_the_extra(without_xgramm
     assert lines[1].startswith(NEEDED)
 
 
+def test_the_local_engine_needs_no_ray(without_xgrammar):
+    assert without_xgrammar.stdout.splitlines()[3:] == ["False"]
+
+
 def test_without_xgrammar_the_command_line_names_the_extra(without_xgrammar):
-    assert without_xgrammar.stdout.splitlines()[2:] == ["2"]
+    assert without_xgrammar.stdout.splitlines()[2] == "2"
     assert len(without_xgrammar.stderr.splitlines()) == 1
     assert without_xgrammar.stderr.startswith(f"naive_speculate: {NEEDED}")
 

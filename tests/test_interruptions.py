@@ -48,14 +48,8 @@ def test_ctrl_c_while_it_decodes_ends_the_run_in_one_line_and_status_130():
 FULL = "naive_speculate: standard output: No space left on device\n"
 
 
-def test_a_full_disk_is_one_line_and_status_2():
-    with open("/dev/full", "w") as full:
-        done = subprocess.run([*GENERATE, "--max-tokens", "3", "--json"], stdout=full, stderr=subprocess.PIPE, text=True)
-    assert (done.returncode, done.stderr) == (2, FULL)
-
-
-@pytest.mark.parametrize("arguments", [["--logprobs", "1"], ["--help"]])
-def test_a_full_disk_is_so_whatever_is_written(arguments):
+@pytest.mark.parametrize("arguments", [["--json"], ["--logprobs", "1"], ["--help"]])
+def test_a_full_disk_is_one_line_and_status_2_whatever_is_written(arguments):
     done = run_program("naive_speculate.__main__", [*GENERATE[3:], "--max-tokens", "3", *arguments], stdout=Path("/dev/full"))
     assert (done.returncode, done.stderr) == (2, FULL)
 

@@ -61,7 +61,7 @@ def test_a_link_restores_a_step_and_the_arrow_keys_lead_through_all_lessons(page
 
     page.locator(".ns-dots button").first.click()
     at(page, 3)
-    assert page.locator(".ns-picture .ns-unseen").count() == 0  # it opens with the finished picture
+    expect(page.locator(".ns-picture .ns-unseen")).to_have_count(0)  # it opens with the finished picture
     page.keyboard.press("ArrowLeft")
     at(page, 2, len(read_steps(2)) - 1)
     page.keyboard.press("ArrowRight")

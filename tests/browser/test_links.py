@@ -133,11 +133,11 @@ def test_embedded_there_is_the_run_and_nothing_else(open_page):
     expect(page.locator(".ns-clock")).to_contain_text("step 2 of")
     expect(page.locator("#inspector h3")).to_be_visible()
     for rest in (".ns-top", "#prompt", "#run", "[role=tab]", "#charts", "footer"):
-        assert not any(node.is_visible() for node in page.locator(rest).all()), rest
+        expect(page.locator(rest).filter(visible=True)).to_have_count(0)
     page.goto(page.url.split("?")[0] + "?embed=1&lesson=3&step=1")
     expect(page.locator(".ns-lesson-title")).to_be_visible()
     for rest in (".ns-top", "[role=tab]", ".ns-course", "#tokens", "footer"):
-        assert not any(node.is_visible() for node in page.locator(rest).all()), rest
+        expect(page.locator(rest).filter(visible=True)).to_have_count(0)
 
 
 def test_an_embedded_run_leads_to_the_whole_page(open_page):

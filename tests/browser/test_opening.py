@@ -114,9 +114,9 @@ def test_who_wants_no_movement_sees_how_it_ends(open_page):
     page = open_page(reduced_motion="reduce")
     expect(page.locator(f"{OPENING} .ns-op-instead")).to_be_visible()
     expect(page.locator(f"{OPENING} figcaption")).to_contain_text("in one pass of the large model")
-    assert page.locator(f"{OPENING} figcaption p:visible").count() == 1
+    expect(page.locator(f"{OPENING} figcaption p:visible")).to_have_count(1)
     expect(page.locator(f"{OPENING} .ns-op-play")).to_be_hidden()
-    assert page.locator(f"{OPENING} [data-shown]").count() == 0
+    expect(page.locator(f"{OPENING} [data-shown]")).to_have_count(0)
 
 
 def test_who_follows_a_link_or_sees_a_part_of_the_page_is_not_kept_from_it(open_page):

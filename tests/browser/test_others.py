@@ -31,7 +31,7 @@ def test_the_strategies_stand_side_by_side_on_the_runs_own_drafts(page):
     rounds = page.locator(f"{DIALOG} .ns-others-round")
     expect(rounds).to_have_count(len(steps))
     expect(page.locator(f"{DIALOG} [role=status]")).to_contain_text("They differ in")  # and no more is read out
-    assert page.locator(f"{DIALOG} :is([role=status], [aria-live]) table").count() == 0
+    expect(page.locator(f"{DIALOG} :is([role=status], [aria-live]) table")).to_have_count(0)
     for name in ("greedy_match", "block_verification", "typical_acceptance"):
         kept = rounds.locator(f"tr[data-strategy={name}]").evaluate_all("(rows) => rows.map((row) => +row.dataset.kept)")
         assert kept == [step.others[name] for step in steps]

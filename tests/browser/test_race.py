@@ -106,7 +106,7 @@ def test_a_sampled_race_explains_that_the_texts_may_differ_and_shows_where(page)
     go(page)
     expect(page.locator("#race-reasons")).to_contain_text("a random sample of the same distribution")
     parts = page.locator(".ns-lane [data-parts]")
-    assert parts.count() == (0 if lane_text(page, "left") == lane_text(page, "right") else 2)
+    expect(parts).to_have_count(0 if lane_text(page, "left") == lane_text(page, "right") else 2)
 
 
 def test_two_drafters_can_race_against_each_other(page):

@@ -77,7 +77,7 @@ def test_arrow_keys_move_between_tokens_and_enter_explains(page):
 def test_one_token_of_each_view_is_in_the_tab_order(page):
     ended(page)
     for box in ("#tokens", "#rounds"):
-        assert page.locator(f"{box} [tabindex='0']").count() == 1
+        expect(page.locator(f"{box} [tabindex='0']")).to_have_count(1)
 
 
 def test_the_run_can_be_started_with_the_keyboard_alone(page):

@@ -27,3 +27,11 @@ def server(cache: Path) -> Iterator[Server]:
     with Server("--mcp", **environment) as running:
         yield running
     assert running.process.returncode in (0, -15)
+
+
+@pytest.fixture(scope="package")
+def own_server() -> Iterator[Server]:
+    """With the bundled pair alone and nothing else: tests read its log, and decode as much as they want."""
+    with Server(NAIVE_SPECULATE_MEASURING="off") as running:
+        running.wait_for("public link", 300)  # what Gradio prints last
+        yield running

@@ -3,7 +3,6 @@
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -59,14 +58,6 @@ READING = {
     "the results of an unknown call of version 2": "call/v2/generate/nothing",
     "the heartbeat of a session with a long name": "heartbeat/" + "x" * 5000,
 }
-
-
-@pytest.fixture(scope="module")
-def own_server() -> Iterator[Server]:
-    """A server whose log nobody else writes."""
-    with Server(NAIVE_SPECULATE_MEASURING="off") as running:
-        running.wait_for("To create a public link")
-        yield running
 
 
 def answer(server: Server, path: str, body: Any = None) -> tuple[int, str, list[str]]:

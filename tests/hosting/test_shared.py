@@ -3,7 +3,6 @@
 import json
 import socket
 import urllib.request
-from collections.abc import Iterator
 from contextlib import ExitStack
 from urllib.parse import urlsplit
 
@@ -15,13 +14,6 @@ from tests.hosting.http import get
 
 CALLS = 60
 FEW = 12
-
-
-@pytest.fixture(scope="module")
-def page() -> Iterator[Server]:
-    with Server(NAIVE_SPECULATE_MEASURING="off") as running:
-        running.wait_for("public link", 300)  # what Gradio prints last
-        yield running
 
 
 def call(url: str, tokens: int, seed: int) -> str:
@@ -41,8 +33,8 @@ def opened(address: str) -> socket.socket:
 
 
 @pytest.mark.parametrize("streams", ["not opened", "opened"])
-def test_another_visitor_of_the_address_gets_a_few_tokens_before_the_calls_of_one_with_many_end(page, streams):
-    url, first_seed = page.url, {"not opened": 1000, "opened": 2000}[streams]
+def test_another_visitor_of_the_address_gets_a_few_tokens_before_the_calls_of_one_with_many_end(own_server, streams):
+    url, first_seed = own_server.url, {"not opened": 1000, "opened": 2000}[streams]
     with ExitStack() as stack:
         for seed in range(first_seed, first_seed + CALLS):
             address = call(url, 2048, seed)
@@ -51,10 +43,10 @@ def test_another_visitor_of_the_address_gets_a_few_tokens_before_the_calls_of_on
         job = Client(url, verbose=False).submit("Once upon a time", FEW, seed=first_seed + 900, api_name="/generate")
         job.result(timeout=300)
         assert job.outputs()[-1][-1]["kind"] == "finished"
-        assert not ended(page, range(first_seed, first_seed + CALLS)) & {"length", "stop"}
+        assert not ended(own_server, range(first_seed, first_seed + CALLS)) & {"length", "stop"}
         load = json.loads(get(url + "health"))
         assert load["running"] + load["waiting"] > 0
-    assert ended(page, range(first_seed + 900, first_seed + 901)) == {"length"}
+    assert ended(own_server, range(first_seed + 900, first_seed + 901)) == {"length"}
 
 
 def ended(page: Server, seeds: range) -> set[str]:

@@ -18,16 +18,16 @@ LOSSLESS = {
     "speculative_sampling": {"verifier": "speculative_sampling"},
     "block_verification": {"verifier": "block_verification"},
     "model": {"drafter": "model"},
-    "prompt_lookup": {"drafter": "prompt_lookup"},
+    "prompt_lookup": {"drafter": "prompt_lookup", **ONE_PAIR},
     "a verifier of one's own": {"verifier": parts.OwnRejection},
     "an instance": {"verifier": parts.OwnRejection(), **ONE_PAIR},
     "acceptance probabilities above 1": {"verifier": parts.UnclampedRejection, **ONE_PAIR},
-    "block verification of one's own": {"verifier": parts.OwnBlock},
-    "a drafter of one's own": {"drafter": parts.Constant},
+    "block verification of one's own": {"verifier": parts.OwnBlock, **ONE_PAIR},
+    "a drafter of one's own": {"drafter": parts.Constant, **ONE_PAIR},
     "an instance of a drafter": {"drafter": parts.Constant(ModelPair(ToyModel(3, 1)), 3, torch.device("cpu")), **ONE_PAIR},
-    "a window that ends behind a doubtful token": {"drafter": parts.EndsAfterDoubtful},
+    "a window that ends behind a doubtful token": {"drafter": parts.EndsAfterDoubtful, **ONE_PAIR},
     "what was drawn, stated as certain": {"drafter": parts.StatesCertainty, "num_draft_tokens": 1, **ONE_PAIR},
-    "both": {"verifier": parts.OwnBlock, "drafter": parts.Constant},
+    "both": {"verifier": parts.OwnBlock, "drafter": parts.Constant, **ONE_PAIR},
 }
 
 

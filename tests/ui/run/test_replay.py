@@ -5,7 +5,8 @@ import json
 import pytest
 
 from tests.ui.handmade import run
-from ui.run.replay import MAX_LINE_CHARACTERS, MAX_TRACE_EVENTS, opened
+from ui.run import replay
+from ui.run.replay import MAX_LINE_CHARACTERS, opened
 
 STARTED = '{"kind":"started","schema_version":1}'
 
@@ -24,11 +25,12 @@ STARTED = '{"kind":"started","schema_version":1}'
         (STARTED + '\n{"kind":"accepted","step":"one"}', "line 2"),
         (STARTED + "\n" + "[" * 100_000, "line 2"),
         (STARTED + "\n" + " " * MAX_LINE_CHARACTERS + "{}", "line 2: 4194306 characters, at most 4194304"),
-        ("\n".join([STARTED] * (MAX_TRACE_EVENTS + 1)), "at most"),
+        ("\n".join([STARTED] * 1001), "at most 1,000"),
         (12, "larger than"),
     ],
 )
-def test_a_file_that_is_no_trace_is_refused_with_a_reason(text, reason):
+def test_a_file_that_is_no_trace_is_refused_with_a_reason(text, reason, monkeypatch):
+    monkeypatch.setattr(replay, "MAX_TRACE_EVENTS", 1000)
     with pytest.raises(ValueError, match=reason):
         opened("file.jsonl", text)
 
