@@ -1,7 +1,9 @@
 """The wheel works with the lowest versions that it allows. Needs the package index; torch alone is borrowed, not downloaded."""
 
+import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -57,23 +59,34 @@ def run(*command: str, cwd: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory) -> Path:
-    """A fresh environment with the wheel, the lowest versions of all that it names, and the torch of this one."""
-    folder = tmp_path_factory.mktemp("lowest")
-    source = folder / "source"
-    source.mkdir()
+def environment(tmp_path_factory, request) -> Path:
+    """An environment with this wheel, the lowest versions of all that it names, and the torch of this one.
+
+    Its libraries are kept in pytest's cache, under a name that changes with their versions.
+    """
+    lines = [f"{name}=={lowest(needed)}" for name, needed in NEEDED.items() if name != "torch"]
+    key = hashlib.sha256("\n".join([sys.version, sys.prefix, distribution("torch").version, *lines]).encode()).hexdigest()[:12]
+    folder = Path(request.config.cache.mkdir("lowest-versions")) / key
+    complete = folder / "complete"
+    if not complete.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+    source = tmp_path_factory.mktemp("source")
     for name in ("naive_speculate", "assets", "pyproject.toml", "README.md", "LICENSE"):
         (source / name).symlink_to(ROOT / name)  # what a build leaves stays out of the repository
-    run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", ".", str(source), cwd=folder)
-    (wheel,) = folder.glob("*.whl")
-    run(sys.executable, "-m", "venv", "--without-pip", "venv", cwd=folder)
+    run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", "..", ".", cwd=source)
+    (wheel,) = source.parent.glob("*.whl")
     python = str(folder / "venv" / "bin" / "python")
-    site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder).strip())
-    borrow("torch", site, set())
-    lines = [f"{name}=={lowest(needed)}" for name, needed in NEEDED.items() if name != "torch"]
-    (folder / "lowest.txt").write_text("\n".join(lines) + "\n")
     pip = (sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-compile", "--disable-pip-version-check")
-    run(*pip, str(wheel), "-c", "lowest.txt", cwd=folder)
+    if not complete.exists():
+        run(sys.executable, "-m", "venv", "--without-pip", "venv", cwd=folder)
+        site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder).strip())
+        borrow("torch", site, set())
+        (folder / "lowest.txt").write_text("\n".join(lines) + "\n")
+        run(*pip, str(wheel), "-c", "lowest.txt", cwd=folder)
+        complete.touch()
+    else:
+        run(*pip, "--force-reinstall", "--no-deps", str(wheel), cwd=folder)
     return folder
 
 

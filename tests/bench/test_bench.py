@@ -1,6 +1,7 @@
 """The benchmark's figures follow from the runs it is given, and its command line keeps its promises."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from naive_speculate.bench import main
-from naive_speculate.bench.measure import Costs, compare
+from naive_speculate.bench.measure import Costs, compare, peak_bytes
 from naive_speculate.bench.ways import Run, Way
 from naive_speculate.events.metrics import Metrics
 from naive_speculate.speculate.draft import DRAFTERS
@@ -133,13 +134,6 @@ def test_a_gguf_file_is_refused_in_one_line(option: str, capsys: pytest.CaptureF
     )
 
 
-PEAK = """
-import re
-from pathlib import Path
-from naive_speculate.bench.measure import peak_bytes
-status = Path("/proc/self/status").read_text()
-print(peak_bytes(), int(re.search(r"VmHWM:\\s+(\\d+) kB", status)[1]) * 1024)
-"""
 WITHOUT_RESOURCE = """
 import sys
 sys.modules["resource"] = None  # as on Windows
@@ -155,7 +149,8 @@ def printed_by(program: str) -> str:
 
 
 def test_peak_memory_is_in_bytes():
-    found, by_the_kernel = map(int, printed_by(PEAK).split())
+    found = peak_bytes()
+    by_the_kernel = int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
     assert 0.9 * by_the_kernel < found < 100 * by_the_kernel  # Linux counts what the process was before its program, too
 
 

@@ -32,7 +32,7 @@ def test_sampled_outputs_have_exactly_the_targets_distribution(strategy, vocab_s
 
 
 @pytest.mark.parametrize("strategy", LOSSLESS)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_any_pair_of_toys_is_lossless(strategy, seed):
     target, draft = ToyModel(3, 10 + seed, temper=2.0), ToyModel(3, 20 + seed, temper=3.0)
     found = enumerate_outputs(

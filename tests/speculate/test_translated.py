@@ -103,7 +103,7 @@ def test_greedy_verifiers_have_one_output_and_typical_ones_a_distribution(name, 
         assert list(found) == [tuple(SpeculativeDecoder(pair).generate("The fox", greedy, num_draft_tokens=0).token_ids)]
 
 
-@pytest.mark.parametrize(("k", "strategy"), [(1, LOSSLESS[0]), (2, LOSSLESS[0]), (2, LOSSLESS[1])])
+@pytest.mark.parametrize(("k", "strategy"), [(1, LOSSLESS[0]), (2, LOSSLESS[1])])
 def test_every_token_of_a_small_vocabulary_keeps_its_probability(k, strategy):
     target, draft = letters("a", "b", "ab", "bb"), letters("ba", "a", "b", "aa")
     pair, params = ModelPair(Toy(target, 3), Toy(draft, 4), target, draft_tokenizer=draft), SamplingParams(max_tokens=3)
@@ -129,7 +129,8 @@ def test_a_draft_that_shares_none_of_the_allowed_tokens_is_lossless(strategy):
 def test_greedy_output_is_the_target_s_on_any_text(name, way):
     pair = llamas(name, way)
     decoder, params = SpeculativeDecoder(pair), SamplingParams(temperature=0, max_tokens=9, ignore_eos=True)
-    for text in ODD[:: 1 if way == "torch" else 4]:
+    first = list(TOKENIZERS).index(name)  # every text with some tokenizers, and every tokenizer with some texts
+    for text in ODD[first % 2 :: 2] if way == "torch" else ODD[first % 6 :: 6]:
         plain = decoder.generate(text, params, num_draft_tokens=0)
         for k in (4, "auto"):
             found = decoder.generate(text, params, num_draft_tokens=k)

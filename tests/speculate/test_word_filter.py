@@ -137,7 +137,7 @@ def test_a_row_of_a_batch_gives_what_it_gives_alone(small_decoder):
 
 
 def test_a_class_may_see_what_is_written_to_provoking_prompts(bundled_decoder):
-    prompts = read_prompts()[25:75]
+    prompts = read_prompts()[25:75:2]
     params = [SamplingParams(temperature=1.2, max_tokens=24, seed=n, filter_words="classroom") for n in range(len(prompts))]
     for prompt, result in zip(prompts, bundled_decoder.generate(prompts, params, detail="none"), strict=True):
         for text in written(bundled_decoder, result.trace, ""):
