@@ -68,4 +68,4 @@ def test_a_head_s_layers_and_unknown_tokens_are_marked(page, tmp_path):
     expect(marked).to_have_text(unknown.text)
     assert "∉" in marked.evaluate("(node) => getComputedStyle(node, '::after').content")
     marked.hover()
-    expect(page.locator(TIP)).to_contain_text("the draft does not know")
+    expect(page.locator(TIP)).to_contain_text("unknown to the draft")

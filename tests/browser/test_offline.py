@@ -94,7 +94,7 @@ def test_that_the_server_was_started_anew_is_said_and_the_run_can_be_made_again(
         first.process.kill()
         shown, partial = shown_run(page), text(page)
         way.mend(server.url)  # which was started earlier, as another replica may be
-        expect(page.locator(SAID)).to_contain_text("no longer knows this run")
+        expect(page.locator(SAID)).to_contain_text("no longer has this run")
         page.get_by_role("button", name="Run it again").click()
         another_run(page, shown)
         ended(page)
@@ -110,7 +110,7 @@ def test_a_page_that_is_older_than_the_server_offers_to_be_loaded_anew_whatever_
     page.route("**/plotly-*", lambda route: route.fulfill(status=404))
     page.reload()
     page.locator("#chart-lengths").scroll_into_view_if_needed()  # no chart that needs Plotly is drawn before
-    expect(page.locator(SAID)).to_contain_text("older than the server")
+    expect(page.locator(SAID)).to_contain_text("newer version of this page")
     page.route("**/app_id", lambda route: route.fulfill(status=503))
     page.evaluate("dispatchEvent(new Event('online'))")
     expect(page.locator(SAID)).to_contain_text("does not answer")

@@ -48,7 +48,7 @@ def test_ten_words_are_judged_and_come_to_an_alpha_that_a_link_carries(page):
     told = [float(bar) for bar in end.locator("dd").all_inner_texts()]
     assert abs(told[0] - sum(mine) / len(WORDS)) < 0.011
     assert abs(told[1] - sum(theirs) / len(WORDS)) < 0.011
-    expect(end).to_contain_text("tokens from every pass of the target")
+    expect(end).to_contain_text("tokens per target pass")
 
     share = page.locator("#yourself [data-act=share]")
     share.click()
