@@ -50,7 +50,7 @@ def test_the_chart_is_a_table_of_bars_as_long_as_their_probabilities_and_needs_n
     page.reload()
     told = choose(page)
     assert told["series"] == ["draft", "target", "residual"]
-    table = page.get_by_role("table", name="What could have come here")
+    table = page.get_by_role("table", name="Likely tokens here")
     expect(table.get_by_role("columnheader")).to_have_text(["token", *told["series"]])
     rows = table.get_by_role("row").filter(has=page.get_by_role("rowheader"))
     expect(rows).to_have_count(len(told["tokens"]) + 1)
@@ -92,13 +92,13 @@ def test_it_fits_on_every_page_and_is_saved_as_it_is_seen(open_page, tmp_path):
         assert not scrolls_sideways(page)
     for name in ("PNG", "SVG"):
         with page.expect_download() as download:
-            page.get_by_role("button", name=f"Save this chart as {name}: What could have come here").click()
+            page.get_by_role("button", name=f"Save this chart as {name}: Likely tokens here").click()
         download.value.save_as(tmp_path / name)
     assert (tmp_path / "PNG").read_bytes().startswith(b"\x89PNG")
     words, colours = drawing(tmp_path / "SVG")
     for entry in told["tokens"]:
         assert entry["text"] in words
-    assert "What could have come here" in words
+    assert "Likely tokens here" in words
     assert "not recorded" not in words
     assert (
         json.loads(page.evaluate("JSON.stringify(getComputedStyle(document.body).getPropertyValue('--ns-bonus'))")) in colours
