@@ -1,4 +1,4 @@
-"""A host with few places: a visitor who comes late waits, is told so, and decodes once a place is free. And its end."""
+"""A host with few rows: a late visitor waits, sees why, and decodes once a row is free. And its end."""
 
 import json
 import re

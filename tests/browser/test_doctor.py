@@ -1,4 +1,4 @@
-"""The doctor's room below the lessons: what is pasted there is examined, and what cannot be is told."""
+"""The doctor below the lessons examines pasted logs and reports those that it cannot read."""
 
 import re
 

@@ -36,7 +36,7 @@ COUNT_FRAMES = """
     window.asked = { all: 0, trackers: 0 };
     window.requestAnimationFrame = (callback) => {
         asked.all += 1;
-        asked.trackers += new Error().stack.split("\\n").slice(1, 4).join().includes("statustracker");  // who asks
+        asked.trackers += new Error().stack.split("\\n").slice(1, 4).join().includes("statustracker");  // the caller
         return ask.call(window, callback);
     };
 """

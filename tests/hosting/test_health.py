@@ -24,7 +24,7 @@ from ui.run.runs import Runs
 
 
 class Halting(TransformersLanguageModel):
-    """A model whose forward waits while it is told to."""
+    """A model whose forward waits as long as the test wants."""
 
     def __init__(self) -> None:
         super().__init__(tiny_llama(1, seed=0))

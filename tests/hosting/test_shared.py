@@ -1,4 +1,4 @@
-"""One visitor with many long calls, and another at the same address who asks for a few tokens."""
+"""One visitor with many long calls, and another at the same address with a short one."""
 
 import json
 import socket
