@@ -117,11 +117,11 @@ def scenes(opening: Opening) -> list[str]:
     noun = _noun(opening)
     rejected = opening.rejected
     rest = len(opening.drafts) - opening.num_accepted - 1
-    discarded = " The draft tokens after it are discarded." if rest else ""
+    discarded = " The rest is discarded." if rest else ""
     return [
         f"A small model drafts {_count(len(opening.drafts), noun)}.",
-        "A large model verifies them in one pass: p is its probability of each, q the small model’s.",
-        "Each is accepted with probability min(1, p/q), the green part of its bar. A random draw decides.",
+        "A large model verifies all in one pass: p is its probability, q the small model’s.",
+        "Each is accepted with probability min(1, p/q), the green part. A random draw decides.",
         f"{_quoted(rejected.text)}: p/q is {labels.number(rejected.accept_prob, 2)}, and the draw fell in the red. "
         f"Rejected.{discarded}",
         f"{_quoted(opening.resampled)} is drawn instead, from the {noun}s whose p is larger than their q.",

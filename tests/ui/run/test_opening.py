@@ -49,7 +49,7 @@ def test_the_sentences_say_what_happened():
     said = scenes(OPENING)
     assert said[0] == "A small model drafts five words."
     assert "min(1, p/q)" in said[2]
-    assert said[3] == "“me”: p/q is 0.4, and the draw fell in the red. Rejected. The draft tokens after it are discarded."
+    assert said[3] == "“me”: p/q is 0.4, and the draw fell in the red. Rejected. The rest is discarded."
     assert said[4].startswith("“him” is drawn instead")
     assert text_of(said[5]).startswith("Four words in one pass")
     last = Opening("He", [*KEPT, REFUSED], " him")
