@@ -4,7 +4,7 @@ PORT ?= 7860
 HOST ?= 127.0.0.1
 PYTHON ?= python3
 VENV := .venv
-unexport PYTHONDONTWRITEBYTECODE # or every process would compile this project anew
+unexport PYTHONDONTWRITEBYTECODE # or every process would compile the project again
 BIN := $(VENV)/bin
 
 .PHONY: run test test-slow check test-gguf docs lint clean
@@ -17,7 +17,7 @@ run: $(VENV)/.run
 # A process for every core, up to eight: each has its own server and browser, and computes with one thread.
 WORKERS := $(shell cores=$$(nproc 2>/dev/null || echo 2); echo $$((cores < 8 ? cores : 8)))
 
-# Freed memory is kept, not given back: caches of many small models come and go, and each page anew costs the system time.
+# Freed memory is kept: caches of many small models come and go, and fresh pages cost system time.
 test check: export MALLOC_MMAP_THRESHOLD_ = 4294967296
 test check: export MALLOC_TRIM_THRESHOLD_ = 4294967296
 test: $(VENV)/.test chromium lint

@@ -17,7 +17,11 @@ RETIRED = re.compile(
 ROOMS = {
     "infer": ["naive_speculate/infer"],
     "serving": ["naive_speculate/serving"],
-    "events": ["naive_speculate/events", ":!naive_speculate/events/record.py"],
+    "events": ["naive_speculate/events"],
+    "speculate": ["naive_speculate/speculate"],
+    "sampling": ["naive_speculate/sampling"],
+    "train": ["train"],
+    "front": ["app.py", "README.md", "CONTRIBUTING.md"],
     "testing": ["naive_speculate/testing"],
     "bench": ["naive_speculate/bench"],
     "doctor": ["naive_speculate/doctor"],

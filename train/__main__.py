@@ -89,7 +89,7 @@ def train_drafter(given: argparse.Namespace) -> None:
 
 
 def _begin_head(embeddings: Tensor, output: Tensor, source: Source, given: argparse.Namespace) -> HeadModel:
-    """A head that knows the tokens which the target's answers need most; the choice is kept for later runs."""
+    """A head for the tokens that the target's answers need most; later runs use the same tokens."""
     path = given.work / f"known-{given.vocabulary}.safetensors"
     if not path.exists():
         counts = frequencies(split(parts(given.work))[0], source.vocab_size)
@@ -103,7 +103,7 @@ def _begin_head(embeddings: Tensor, output: Tensor, source: Source, given: argpa
 
 
 def _train(name: str, model: Any, loss: Loss, recipe: Recipe, source: Source, given: argparse.Namespace) -> None:
-    """Stage 2, on the device that was asked for."""
+    """Stage 2, on the requested device."""
     device = torch.device(
         "cuda" if given.device == "auto" and torch.cuda.is_available() else given.device.replace("auto", "cpu")
     )

@@ -302,8 +302,8 @@ def read_given(path: Path, vocab_size: int) -> list[tuple[list[int], list[int]]]
     with _opened(path) as lines:
         for number, line in enumerate(lines, 1):
             try:
-                told = json.loads(line)
-                prompt, answer = list(map(int, told["prompt"])), list(map(int, told["answer"]))
+                given = json.loads(line)
+                prompt, answer = list(map(int, given["prompt"])), list(map(int, given["answer"]))
             except (ValueError, KeyError, TypeError):
                 raise TrainingError(f"--given {path}: line {number} has no token ids in prompt and answer") from None
             if prompt and max(prompt + answer) >= vocab_size:

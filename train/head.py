@@ -1,10 +1,10 @@
 """An EAGLE-3 draft head (Li et al. 2025, arXiv 2503.01840) for training.
 
 The states of some of the target's layers are fused into one. At position i the head's only layer reads the embedding of token
-i + 1 and the fused state of token i, and predicts token i + 2. When it drafts further, the target's state is not known yet: the
-head's own output of the position before takes its place. Training simulates that ("training-time test", section 3.2): in step j
-position i reads the head's output of step j - 1 at position i - 1, and attends to the target's states up to i - j only.
-The head knows the most frequent tokens, which keeps its largest matrix small.
+i + 1 and the fused state of token i, and predicts token i + 2. When it drafts further, the target's state does not exist yet:
+the head's own output at the position before replaces it. Training simulates that ("training-time test", section 3.2): in step
+j position i reads the head's output of step j - 1 at position i - 1, and attends to the target's states up to i - j only. The
+head drafts the most frequent tokens only, which keeps its largest matrix small.
 """
 
 import torch

@@ -13,7 +13,7 @@ def token_loss(logits: Tensor, batch: Batch, index_of: Tensor, variation: float)
     one minus that distance; cross-entropy learns faster at first.
 
     Args:
-        logits: The drafter's, over the tokens that it knows, `[num_positions, known]`.
+        logits: The drafter's, over the tokens that it can draft, `[num_positions, known]`.
         batch: The target's likeliest tokens at the same positions.
         index_of: Index among the known tokens of each of the target's, int64 `[vocab_size]`; -1 for unknown ones.
         variation: Weight of the total variation distance.

@@ -7,7 +7,7 @@ from naive_speculate.events.event import FinishReason, Logprob, TopTokens
 
 @dataclass(slots=True, eq=False)
 class Outcome:
-    """Raw outcome of one step. Numbers that were not asked for are None.
+    """Raw outcome of one step. Numbers that were not requested are None.
 
     Attributes:
         draft_token_ids: The draft tokens.

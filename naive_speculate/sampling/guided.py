@@ -260,7 +260,7 @@ class GrammarCompiler:
         stop_token_ids: Tokens that may end the output once the grammar is complete.
 
     Attributes:
-        info: The tokenizer, as xgrammar knows it.
+        info: The tokenizer in xgrammar's form.
         vocab_size: As given.
 
     Raises:
@@ -276,7 +276,7 @@ class GrammarCompiler:
 
     @classmethod
     def of(cls, info: "xgrammar.TokenizerInfo", vocab_size: int) -> "GrammarCompiler":
-        """One for a tokenizer that xgrammar knows already."""
+        """A compiler for a tokenizer in xgrammar's form."""
         compiler = cls.__new__(cls)
         compiler._hold(info, vocab_size)
         return compiler

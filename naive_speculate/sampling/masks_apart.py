@@ -1,6 +1,6 @@
-"""Masks of guided decoding computed in processes of their own, which the kernel ends where a grammar takes too long.
+"""Masks of guided decoding computed in separate processes, which the kernel ends if a grammar takes too long.
 
-What a grammar costs cannot be told from its text, and xgrammar cannot be interrupted. So one process holds the tokenizer, and
+The cost of a grammar cannot be seen in its text, and xgrammar cannot be interrupted. So one process holds the tokenizer, and
 forks a child for every sequence; a child compiles its grammar and fills masks on a budget of processor time.
 """
 

@@ -339,7 +339,7 @@ def _take(held: Counter[Any], job: _Job) -> None:
 def _events(run: Run, records: Mapping[SequenceState, StepRecord]) -> list[Event]:
     """A step's events of one run; if they cannot be made, only that run ends."""
     try:
-        return run.tell(records)
+        return run.events(records)
     except Exception as error:
         return run.end(FinishReason.ERROR, explain(error))
 

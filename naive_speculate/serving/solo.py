@@ -149,10 +149,10 @@ def _decode(decoder: SpeculativeDecoder, request: Request, cancel: CancelFlag, m
     try:
         yield run.started()
         while not run.over:
-            if events := run.tell(batch.step(run.rows)):
+            if events := run.events(batch.step(run.rows)):
                 yield events
     except PartialStepError as error:
-        yield run.tell(error.records) + run.end(FinishReason.ERROR, explain(error.cause))
+        yield run.events(error.records) + run.end(FinishReason.ERROR, explain(error.cause))
     except Exception as error:
         yield run.end(FinishReason.ERROR, explain(error))
     finally:  # also if the host closes this generator

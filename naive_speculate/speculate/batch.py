@@ -231,7 +231,7 @@ class Batch:
         return [row for row in rows if self._is_ready(row)]
 
     def _prefill(self, rows: Sequence[SequenceState]) -> None:
-        """Prefill the next chunk of each row, with the log-probabilities of its prompt where they are asked for."""
+        """Prefill the next chunk of each row, with the log-probabilities of its prompt if it wants them."""
         rows = self._in_order(rows)
         rest = []
         for row in rows:

@@ -142,7 +142,7 @@ class SpeculativeDecoder:
             with torch.no_grad():  # once for all steps
                 while going_on := [row for run in runs for row in run.going_on]:
                     records = batch.step(going_on)
-                    events += [event for run in runs for event in run.tell(records)]
+                    events += [event for run in runs for event in run.events(records)]
                     batch.release(row for row in going_on if row.ended)
         except PartialStepError as error:
             raise error.cause from None
@@ -172,7 +172,7 @@ class SpeculativeDecoder:
             batch.admit(run.rows)
             yield from run.started()
             while not run.over:
-                yield from run.tell(batch.step(run.rows))
+                yield from run.events(batch.step(run.rows))
         except Exception as error:  # of the run's one row, nothing was committed in the step that failed
             yield from run.end(FinishReason.ERROR, f"{type(error).__name__}: {error}")
             raise

@@ -21,8 +21,8 @@ class GenerationResult:
         finish_reason: Why it ended.
         trace: Its events.
         metrics: Its metrics.
-        logprobs: For each generated token, log-probabilities by token id; None unless asked for.
-        prompt_logprobs: The same for the prompt, with None for the first token, which nothing predicts; None unless asked for,
+        logprobs: For each generated token, log-probabilities by token id; None unless requested.
+        prompt_logprobs: The same for the prompt, with None for the first token, which nothing predicts; None unless requested,
             and for a run that ended before its prompt was read.
         cumulative_logprob: Sum of the generated tokens' log-probabilities; None for a single sequence without logprobs.
         outputs: All n sequences, the most probable first, which is this one.

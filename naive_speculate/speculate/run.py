@@ -33,19 +33,19 @@ class Run:
         """The events that open the run, which begins now."""
         return [event for emitter in self._emitters.values() for event in emitter.started()]
 
-    def tell(self, records: Mapping[SequenceState, StepRecord]) -> list[Event]:
+    def events(self, records: Mapping[SequenceState, StepRecord]) -> list[Event]:
         """This run's events of a step, and of rows that have ended."""
-        events: list[Event] = []
+        found: list[Event] = []
         for row, emitter in self._emitters.items():
             if row in records:
-                events += emitter.step(records[row])
+                found += emitter.step(records[row])
             if row.finish_reason is not None and not emitter.over:
                 prompt_logprobs = None if row.wants_prompt_logprobs else row.prompt_logprobs
-                events += emitter.finished(row.finish_reason, row.message, prompt_logprobs, row.stop_reason)
-        return events
+                found += emitter.finished(row.finish_reason, row.message, prompt_logprobs, row.stop_reason)
+        return found
 
     def end(self, reason: FinishReason, message: str | None = None) -> list[Event]:
         """End all rows that go on; returns their last events."""
         for row in self.going_on:
             row.end(reason, message)
-        return self.tell({})
+        return self.events({})

@@ -63,7 +63,7 @@ class SequenceState:
         finish_reason, message: Why it ended, and what went wrong where it ended in an error; None while it goes on.
         num_steps: Steps made.
         given_draft: A user-supplied draft for its first step, in token ids.
-        logprobs, prompt_logprobs: As asked for by the parameters.
+        logprobs, prompt_logprobs: As in the parameters.
     """
 
     row: int

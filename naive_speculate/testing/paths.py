@@ -131,7 +131,7 @@ class Path:
             batch.admit(run.rows)
             while not run.over:
                 began = len(source.asked)
-                events = run.tell(batch.step(run.rows))
+                events = run.events(batch.step(run.rows))
                 self._events += events
                 self.taken = [*path, *[0.0] * len(source.asked)][: len(source.asked)]
                 self._read_step(source.asked[began:], self.taken[began:], events, row.verifier)

@@ -74,7 +74,7 @@ def test_a_draft_that_is_certain_is_never_refused(strategy):
     run, batch, events = decoder.prepare(request, random=lambda seed, index: AlmostOne()), decoder.new_batch(), []
     batch.admit(run.rows)
     while not run.over:
-        events += run.tell(batch.step(run.rows))
+        events += run.events(batch.step(run.rows))
     judged = [e for e in events if e.accept_prob is not None]
     assert len(judged) > 20
     for event in judged:

@@ -158,9 +158,9 @@ def test_a_sibling_that_is_left_behind_drafts_on(one):
     batch.admit(run.rows)
     events = []
     for _ in range(3):
-        events += run.tell(batch.step(run.rows[:1]))
+        events += run.events(batch.step(run.rows[:1]))
     while not run.over:
-        events += run.tell(batch.step(run.rows))
+        events += run.events(batch.step(run.rows))
     for row in run.rows:
         check([event for event in events if event.row == row.row], PROMPTS[1])
 
@@ -211,11 +211,11 @@ def test_a_step_that_failed_is_made_again_as_if_it_had_not(one, monkeypatch, fai
             for row, state in zip(going_on, saved, strict=True):
                 row.restore(state)
             for run, told in zip(runs, events, strict=True):
-                told += run.tell(records)
+                told += run.events(records)
             continue
         records = batch.step(going_on)
         for run, told in zip(runs, events, strict=True):
-            told += run.tell(records)
+            told += run.events(records)
     for run, told, prompt in zip(runs, events, (PROMPTS[1], PROMPTS[3]), strict=True):
         assert run.over
         assert run.rows[0].output_token_ids == one.generate(prompt, params(), **options).token_ids

@@ -58,7 +58,7 @@ class HeadDrafter(BatchDrafter):
     """
 
     title = "Draft head"
-    about = "A small model that reads the target's own hidden states. Cheap and good guesses, trained for this very target."
+    about = "A small model that reads the target's own hidden states. Cheap and accurate: trained for this target."
     drafts_windows = True
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:

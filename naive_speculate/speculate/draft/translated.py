@@ -89,8 +89,8 @@ class TranslatedDrafter(ModelDrafter):
 class TranslatedHistory:
     """A text that grows by tokens of the target, in tokens of the draft.
 
-    A token that the draft knows is appended. At an unknown one, the text is encoded again from the beginning of the word, and
-    the draft's tokens are replaced from where the two differ.
+    A token of the shared vocabulary is appended. At any other token, the text is encoded again from the beginning of the word,
+    and the draft's tokens are replaced from where the two differ.
 
     Args:
         translation: Between the two tokenizers.
