@@ -116,3 +116,8 @@ def test_an_unknown_dtype_and_an_empty_prompt_are_refused():
     with pytest.raises(ValueError, match="prompt is empty"):
         differ(TARGET, "", "a", "b")
     assert differ(Path("unread"), "Once", "a", "a").verdict == Verdict.SAME
+
+
+def test_texts_of_which_one_continues_the_last_word_are_compared_from_the_same_token():
+    found = differ(TARGET, "The dog", " ran", "s ran")
+    assert (found.index, found.before, found.token_a, found.token_b) == (0, "The", " dog", " dogs")

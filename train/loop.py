@@ -116,7 +116,7 @@ class Training:
         group["lr"] = self.recipe.rate * warm * min(1.0, max(0.0, 1 - spent) / self.recipe.decay)
         loss, _ = self.loss(batch.to(self.device))
         if not torch.isfinite(loss):
-            raise TrainingError(f"{self.name}: the loss is {loss.item()} after {self.updates} updates; try lower rates")
+            raise TrainingError(f"{self.name}: the loss is {loss.item()} after {self.updates} updates; try a lower rate")
         loss.backward()
         torch.nn.utils.clip_grad_norm_(group["params"], 1.0)
         self.optimizer.step()
@@ -172,6 +172,8 @@ class Training:
             state = torch.load(self.path, map_location="cpu", weights_only=True)
         except Exception as error:
             raise TrainingError(f"{self.path} is no readable checkpoint ({type(error).__name__})") from None
+        if "optimizer" not in state:
+            raise TrainingError(f"{self.path} was written by an earlier version; remove it to train from the beginning")
         for name, wanted in self.settings.items():
             if state["settings"].get(name) != wanted and name != "recipe":
                 raise TrainingError(f"{self.path} was trained with {name} {state['settings'].get(name)}, not {wanted}")

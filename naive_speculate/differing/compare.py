@@ -9,7 +9,6 @@ moves such margins in this text.
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import torch
 from naive_speculate.differing.scores import Scores, fitted_temperature, rarest
 from naive_speculate.infer.inferencer import eos_token_ids
 from naive_speculate.models import load_pair
-from naive_speculate.text import Vocabulary
+from naive_speculate.text import Vocabulary, num_shared
 
 END = "(end of text)"
 MOST_PLAUSIBLE_TEMPERATURE = 1.5
@@ -172,7 +171,7 @@ def differ(
         raise ValueError(f"target={str(target)!r} has no tokenizer")
     half = Scores(load_pair(target, device=device, dtype=dtype))
     forms = _forms(full.pair.tokenizer, prompt, chat)
-    read_a, read_b = ([_read(full, *form, text) for form in forms] for text in (a, b))
+    read_a, read_b = map(list, zip(*(_read(full, *form, (a, b)) for form in forms), strict=True))
     return _compare(full, half, dtype, num_draft_tokens + 1, read_a, read_b, greedy)
 
 
@@ -196,27 +195,23 @@ def _forms(tokenizer: Any, prompt: str, chat: bool) -> list[tuple[str, str, bool
     return list(distinct.values())
 
 
-def _read(scores: Scores, form: str, prompt: str, special: bool, text: str) -> _Text:
-    """Score a text after one form of the prompt; both are tokenised together, as an engine's output was written."""
+def _read(scores: Scores, form: str, prompt: str, special: bool, texts: Sequence[str]) -> list[_Text]:
+    """Score texts after one form of the prompt. Prompt and text are tokenised together, as an engine's output was written."""
     encode = scores.pair.tokenizer
     before = encode(prompt, add_special_tokens=special).input_ids
-    whole = encode(prompt + text, add_special_tokens=special).input_ids
-    start = max(1, _shared(before, whole))
+    wholes = [encode(prompt + text, add_special_tokens=special).input_ids for text in texts]
+    start = max(1, min(num_shared(before, whole) for whole in wholes))
     limit = getattr(scores.pair.target, "max_positions", None)
-    if limit is not None and len(whole) > limit:
-        raise ValueError(f"prompt and text have {len(whole)} tokens, and the target takes {limit}")
-    return _Text(form, whole[:start], whole[start:], scores.whole(whole)[start - 1 : -1])
-
-
-def _shared(one: Sequence[int], other: Sequence[int]) -> int:
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+    if limit is not None and (longest := max(map(len, wholes))) > limit:
+        raise ValueError(f"prompt and text have {longest} tokens, and the target takes {limit}")
+    return [_Text(form, whole[:start], whole[start:], scores.whole(whole)[start - 1 : -1]) for whole in wholes]
 
 
 def _compare(
     full: Scores, half: Scores, dtype: str, num_rows: int, read_a: list[_Text], read_b: list[_Text], greedy: bool
 ) -> Difference:
     first_a, first_b = read_a[0], read_b[0]
-    index = _shared(first_a.answer, first_b.answer)
+    index = num_shared(first_a.answer, first_b.answer)
     prefix = first_a.prompt + first_a.answer[:index]
     vocabulary = Vocabulary(full.pair.tokenizer)
     ends = eos_token_ids(full.pair.target)

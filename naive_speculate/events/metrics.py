@@ -27,7 +27,7 @@ class Metrics:
         acceptance_histogram: Number of steps with 0, 1, 2 … accepted draft tokens.
         alpha: Accepted ÷ (accepted + rejected), an estimate of the paper's α; None where nothing was judged.
         acceptance_rate_per_position: The conditional rate per index: of the windows that accepted all earlier draft tokens,
-            the share that accepted this one too; None for an index that was never reached.
+            the share that accepted this one too; None for an index that no window reached.
         unconditional_acceptance_rate_per_position: Of all windows with draft tokens, the share that accepted the one at this
             index; vLLM's per-position acceptance rate. It never rises with the index.
         tokens_per_second: Output tokens ÷ seconds from the run's start to its last step.

@@ -30,7 +30,7 @@ def num_new(tokens: Tokens) -> int:
 
 def to_lists(*tensors: torch.Tensor) -> list[Any]:
     """Tensors of any shapes and types on one device as lists; waits for the device once."""
-    copies = [tensor.to("cpu", non_blocking=True) for tensor in tensors]  # into pinned memory
+    copies = [tensor.to("cpu", non_blocking=tensor.is_cuda) for tensor in tensors]  # into pinned memory
     if tensors[0].is_cuda:
         torch.cuda.current_stream(tensors[0].device).synchronize()
     return [copy.tolist() for copy in copies]

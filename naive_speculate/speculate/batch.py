@@ -163,15 +163,16 @@ class Batch:
         outcomes = observe(rows, happened, self.vocabulary)
         seconds, records = self._watch.stop(), dict[SequenceState, StepRecord]()
         try:
-            for row, outcome in zip(rows, outcomes, strict=True):
-                outcome.draft_seconds, outcome.verify_seconds, outcome.total_seconds = seconds
-                records[row] = row.commit(outcome)  # prefix + x₁ … x_n + t, up to where the sequence ends
+            try:
+                for row, outcome in zip(rows, outcomes, strict=True):
+                    outcome.draft_seconds, outcome.verify_seconds, outcome.total_seconds = seconds
+                    records[row] = row.commit(outcome)  # prefix + x₁ … x_n + t, up to where the sequence ends
+            finally:
+                self._commit(rows, records, happened.features)
         except Exception as error:
             if records:
                 raise PartialStepError(records, error) from error
             raise
-        finally:
-            self._commit(rows, records, happened.features)
         return records
 
     def _commit(self, rows: Sequence[SequenceState], records: Records, features: torch.Tensor | None) -> None:

@@ -50,13 +50,15 @@ def distributions(rows: Sequence[SequenceState], logits: torch.Tensor, draft: Pr
 
 
 def uniforms(rows: Sequence[SequenceState], draft: Proposal) -> torch.Tensor:
-    """A uniform draw for each draft whose verifier needs one, else 0; float64, where no draw rounds to 1, `[batch_size, k]`."""
-    k = draft.token_ids.shape[1]
+    """A uniform draw below 1 for each draft whose verifier needs one, else 0; float64, on MPS float32, `[batch_size, k]`."""
+    k, device = draft.token_ids.shape[1], draft.token_ids.device
+    dtype = torch.float32 if device.type == "mps" else torch.float64  # MPS has no float64
     if not any(row.verifier.needs_uniforms for row in rows):
-        return torch.zeros(len(rows), k, dtype=torch.float64, device=draft.token_ids.device)
+        return torch.zeros(len(rows), k, dtype=dtype, device=device)
     counts = [length if row.verifier.needs_uniforms else 0 for row, length in zip(rows, draft.lengths, strict=True)]
     draws = [[row.random.uniform() for _ in range(count)] for row, count in zip(rows, counts, strict=True)]
-    return on_device([row + [0.0] * (k - len(row)) for row in draws], draft.token_ids.device, torch.float64)
+    found = on_device([row + [0.0] * (k - len(row)) for row in draws], device, dtype)
+    return found.clamp_max(1 - 2**-24) if dtype == torch.float32 else found  # a draw just below 1 would round to 1
 
 
 def by_verifier(rows: Sequence[SequenceState]) -> list[tuple[Verifier, list[int] | slice]]:
@@ -111,12 +113,12 @@ def _merge(verdicts: Sequence[Verdict], groups: Sequence[list[int] | slice], sco
     next_probs = scores.new_zeros(total, vocab_size)
     is_drawn = torch.ones(total, dtype=torch.bool)
     for verdict, members in zip(verdicts, groups, strict=True):
-        num_accepted[members], accept_probs[members] = verdict.num_accepted, verdict.accept_probs
+        num_accepted[members], accept_probs[members] = verdict.num_accepted, verdict.accept_probs.to(scores.dtype)
         is_drawn[members] = verdict.next_probs is not None
         if verdict.next_probs is not None:
-            next_probs[members] = verdict.next_probs
+            next_probs[members] = verdict.next_probs.to(scores.dtype)
         if verdict.next_token_ids is not None:
             next_token_ids[members] = verdict.next_token_ids
         if verdict.thresholds is not None:
-            thresholds[members] = verdict.thresholds
+            thresholds[members] = verdict.thresholds.to(scores.dtype)
     return Verdict(num_accepted, next_probs, next_token_ids, accept_probs, thresholds, is_drawn.tolist())

@@ -1,6 +1,6 @@
 """What happened in a step, in numbers: outcomes, log-probabilities, and how many drafts other strategies would accept.
 
-Everything is derived on the device first and then fetched at once, so that a step waits for its device a single time.
+Everything is derived on the device first and then fetched at once: a step of rows with one verifier waits for its device once.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,9 @@ def observe(rows: Sequence[SequenceState], happened: Step, vocabulary: Vocabular
     if happened.p.probs is not None and any(row.detail != "none" for row in rows):
         columns |= _probabilities(rows, happened, happened.p.probs)
         if any(row.detail == "full" for row in rows):
-            columns |= _tops(happened, happened.p.probs) | _counterfactuals(happened, happened.p.probs)
+            columns |= _tops(happened, happened.p.probs)
+        if any(row.detail == "full" and not row.greedy for row in rows):
+            columns |= _counterfactuals(happened, happened.p.probs)
     logprobs = [_row_logprobs(index, row, happened) for index, row in enumerate(rows)]
     fetched = iter(to_lists(*columns.values(), *(tensor for tensors in logprobs for tensor in tensors)))
     table = dict(zip(columns, fetched, strict=False))
@@ -48,7 +50,7 @@ def observe(rows: Sequence[SequenceState], happened: Step, vocabulary: Vocabular
         if row.detail != "none" and "accept_probs" in seen:
             _add_probabilities(outcome, row, happened, seen)
             if row.detail == "full":
-                _add_tops(outcome, happened, seen, vocabulary)
+                _add_tops(outcome, seen, vocabulary)
                 _add_counterfactuals(outcome, row, seen)
         if tensors:
             entries = logprob_entries([next(fetched) for _ in tensors], vocabulary)
@@ -163,7 +165,7 @@ def _outcome(index: int, row: SequenceState, happened: Step, seen: dict[str, Any
     accepted, usable = seen["num_accepted"], seen["num_usable"]
     length = min(happened.draft.lengths[index], usable)
     if not 0 <= accepted <= length:
-        raise ValueError(f"verifier {type(row.verifier).__name__} kept {accepted} drafts of a window of {length}")
+        raise ValueError(f"verifier {type(row.verifier).__name__} accepted {accepted} draft tokens in a window of {length}")
     obstacle, drafts = None, seen["draft_token_ids"][:length]
     if accepted == usable:  # the next token has no distribution, so it means nothing
         history = row.output_token_ids + drafts
@@ -188,7 +190,7 @@ def _add_probabilities(outcome: Outcome, row: SequenceState, happened: Step, see
         outcome.uniforms = seen["uniforms"][:length]
 
 
-def _add_tops(outcome: Outcome, happened: Step, seen: dict[str, Any], vocabulary: Vocabulary) -> None:
+def _add_tops(outcome: Outcome, seen: dict[str, Any], vocabulary: Vocabulary) -> None:
     length, accepted = len(outcome.draft_token_ids), outcome.num_accepted
 
     def top(token_ids: list[int], probs: list[float]) -> TopTokens:

@@ -106,7 +106,10 @@ REASONS = {
     "NaN in the residual": ({"verifier": parts.Nan}, r"next_probs are no distribution: \[nan, nan, nan\]"),
     "NaN in accept_probs": ({"verifier": parts.NanAccept}, "accept_probs hold NaN"),
     "a residual that is not normalised": ({"verifier": parts.Unnormalised}, "next_probs are no distribution: .* sum to 0"),
-    "more drafts than there are": ({"verifier": parts.KeepsTooMany}, "verifier KeepsTooMany kept 2 drafts of a window of 1"),
+    "more drafts than there are": (
+        {"verifier": parts.KeepsTooMany},
+        "verifier KeepsTooMany accepted 2 draft tokens in a window of 1",
+    ),
     "another source": ({"drafter": parts.Elsewhere}, "do not repeat the run: something draws from another source"),
     "another seed": ({"drafter": parts.OwnSeed}, r"states q = .*, but drew nothing from the row's random source"),
     "uniform draws": ({"drafter": parts.UniformDraws}, r"the drafter calls the row's uniform\(\)"),

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from onnx import TensorProto, helper
 
-from naive_speculate.infer.arrays import Array, Numbers, as_numpy
+from naive_speculate.infer.arrays import Array
 from naive_speculate.infer.device import Tokens
 from naive_speculate.infer.head.weights import HeadWeights
 from naive_speculate.infer.llama.onnx import MAX_WINDOWED
@@ -130,12 +130,12 @@ class OnnxHead(OnnxSession):
     def draft(
         self,
         token_ids: Tokens,
-        states: Numbers,
+        states: torch.Tensor,
         rows: CacheRows,
         last: Sequence[int],
         k: int,
         vocab_size: int,
-        race: tuple[Numbers, Numbers] | None,
+        race: tuple[torch.Tensor, torch.Tensor] | None,
         with_probs: bool,
         fuses: bool,
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
@@ -152,5 +152,5 @@ class OnnxHead(OnnxSession):
         return np.empty((count, 1, self.shape.hidden_size), np.float32)
 
 
-def _inputs(token_ids: Tokens, name: str, states: Numbers, last: Sequence[int]) -> dict[str, Array]:
-    return {"token_ids": token_array(token_ids), name: as_numpy(states), "at": np.array(last, np.int64)[:, None, None]}
+def _inputs(token_ids: Tokens, name: str, states: torch.Tensor, last: Sequence[int]) -> dict[str, Array]:
+    return {"token_ids": token_array(token_ids), name: states.detach().numpy(), "at": np.array(last, np.int64)[:, None, None]}

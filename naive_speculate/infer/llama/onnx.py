@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from naive_speculate.infer.arrays import Numbers
 from naive_speculate.infer.device import Tokens
 from naive_speculate.infer.llama.onnx_graph import LlamaGraph, has_fast_form, residual
 from naive_speculate.infer.llama.onnx_session import OnnxSession, needs_mask, token_array
@@ -58,7 +57,7 @@ class OnnxLlama(OnnxSession):
         rows: CacheRows,
         k: int,
         vocab_size: int,
-        race: tuple[Numbers, Numbers] | None,
+        race: tuple[torch.Tensor, torch.Tensor] | None,
         with_probs: bool,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Choose k tokens, one after the other, in one call; writes the keys and values of k forwards.

@@ -14,7 +14,7 @@ import onnx
 import torch
 from onnx import TensorProto, helper
 
-from naive_speculate.infer.arrays import Array, Numbers, as_numpy
+from naive_speculate.infer.arrays import Array
 from naive_speculate.infer.llama.onnx_graph import GraphBuilder
 from naive_speculate.infer.llama.onnx_session import OnnxSession, needs_mask
 from naive_speculate.infer.llama.weights import RotaryTable
@@ -167,7 +167,7 @@ class Windows:
         rows: CacheRows,
         k: int,
         vocab_size: int,
-        race: tuple[Numbers, Numbers] | None,
+        race: tuple[torch.Tensor, torch.Tensor] | None,
         with_probs: bool,
         last_outputs: Mapping[str, Array] | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -180,7 +180,7 @@ class Windows:
         outputs: dict[str, Array] = {"drafts": np.empty((count, k), np.int64)}
         outputs |= {f"{k - 1}/{name}": array for name, array in (last_outputs or {}).items()}
         if race is not None:
-            inputs = {**inputs, "temperature": as_numpy(race[0]), "noise": as_numpy(race[1])}
+            inputs = {**inputs, "temperature": race[0].numpy(), "noise": race[1].numpy()}
         if race is not None or with_probs:
             outputs["probs"] = np.empty((count, k, vocab_size), np.float32)
         session.run(inputs, rows, outputs)

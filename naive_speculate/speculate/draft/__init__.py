@@ -1,4 +1,4 @@
-"""Where a step's draft tokens come from: one file a drafter, and their registry."""
+"""Where a step's draft tokens come from: one file per drafter, and their registry."""
 
 from naive_speculate.pair import ModelPair
 from naive_speculate.speculate.draft.given import GIVEN, GivenDrafter, TranslatedGivenDrafter

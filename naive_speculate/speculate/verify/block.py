@@ -10,7 +10,7 @@ class BlockVerifier(Verifier):
 
     With the running probability p_0 = 1, p_i = min(1, p_{i−1} · target(x_i) / draft(x_i)), index i < k passes with the
     probability h_i = S_i / (S_i + 1 − p_i), where S_i = Σ_x max(0, p_i · target(x | x_1…x_i) − draft(x | x_1…x_i)), and the
-    last index with h_k = p_k. The window is kept up to the *last* index i that passes; the next token is drawn from the
+    last index with h_k = p_k. Draft tokens are accepted up to the *last* index i that passes; the next token is drawn from the
     distribution ∝ max(0, p_i · target − draft).
     """
 

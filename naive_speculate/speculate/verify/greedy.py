@@ -1,4 +1,4 @@
-"""Greedy matching: a draft is kept while it is the target's most probable token."""
+"""Greedy matching: a draft token is accepted while it is the target's most probable token."""
 
 import torch
 
