@@ -21,7 +21,7 @@ ROOMS = {
     "speculate": ["naive_speculate/speculate"],
     "sampling": ["naive_speculate/sampling"],
     "train": ["train"],
-    "front": ["app.py", "README.md", "CONTRIBUTING.md"],
+    "documents": ["app.py", ":(glob)*.md", "docs/*.md", "train/*.md"],
     "testing": ["naive_speculate/testing"],
     "bench": ["naive_speculate/bench"],
     "doctor": ["naive_speculate/doctor"],
@@ -29,8 +29,8 @@ ROOMS = {
     "benchmarks": ["benchmarks/*.py", "deploy"],
 }
 """Folders and patterns of the rooms whose words are checked."""
-QUOTED = ("nobody in the village could", "There was nobody who knew")
-"""Beginnings of stories, which are data."""
+QUOTED = ("`dice`", "nobody in the village could", "There was nobody who knew")
+"""A public name, and beginnings of stories, which are data."""
 
 
 def files(patterns: list[str]) -> list[Path]:
