@@ -84,7 +84,7 @@ def test_a_verifier_that_keeps_more_than_there_is_ends_its_own_run_and_no_other(
     engine = LocalEngine(SpeculativeDecoder(tiny_pair), max_rows=4)
     bad, good = read(engine, Request([3, 2], LONG, verify_strategy="too many"), Request([5, 2], LONG))
     assert bad.finished.finish_reason == FinishReason.ERROR
-    assert "verifier TooMany kept" in bad.finished.message
+    assert "verifier TooMany accepted" in bad.finished.message
     assert good.token_ids == SpeculativeDecoder(tiny_pair).generate([5, 2], LONG).token_ids
     assert engine.load().ready
     engine.close()
