@@ -21,7 +21,21 @@ class Missing:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Missing())
+
+import importlib.metadata
+
+version = importlib.metadata.version
+
+
+def without(name):
+    if name == "llama-cpp-python":
+        raise importlib.metadata.PackageNotFoundError(name)
+    return version(name)
+
+
+importlib.metadata.version = without
 """
+"""A process without llama-cpp-python, also where it is installed."""
 
 
 def string(text: str) -> bytes:
