@@ -25,7 +25,7 @@ IMPORT = re.compile(r'((?:from|import) )"\./([\w-]+)\.js"')
 """How our scripts import one another."""
 FOR_GOOD = {"Cache-Control": "public, max-age=31536000, immutable"}
 _SHEETS = (
-    "page tokens rounds player odds waterfall experiments lessons redraw rooms strategies connection narrow views opening "
+    "page race tokens rounds player odds waterfall experiments lessons redraw rooms strategies connection narrow views "
     "guided forced"
 )
 STYLE_SHEETS = _SHEETS.split(" ")

@@ -13,7 +13,6 @@ from ui.experiments.doctor import build_doctor
 from ui.experiments.draft_yourself import build_draft_yourself
 from ui.experiments.explore import build_explore
 from ui.experiments.learn import build_learn, lesson_in
-from ui.experiments.race import build_race
 from ui.experiments.rooms import room_in
 from ui.explain.glossary import glossary
 from ui.explain.models import documents
@@ -33,21 +32,18 @@ from ui.run.runs import Runs
 from ui.run.workbench import Workbench, linked
 from ui.theme import theme
 
-TAGLINE = (
-    "Speculative decoding, live: a small model drafts tokens, a large one verifies them. "
-    "Same output distribution as the large model, faster."
-)
+TAGLINE = "Speculative decoding: same output distribution, faster."
 
-TABS = ("run", "race", "explore", "learn")
+TABS = ("run", "explore", "learn")
 """The tabs' names in links."""
 
 DELETE_CACHE = (600, 3600)
 """Seconds between clean-ups of Gradio's files, and the age from which they are deleted; the page itself creates none."""
 
 
-def build_page(catalog: Catalog, runs: Runs) -> gr.Blocks:
+def build_page(catalog: Catalog, runs: Runs) -> Page:
     """The whole page."""
-    first = recorded_run()
+    first = recorded_run(catalog.of("").engine.about.models.get("target"))
     runs.pin(first)
 
     def leave(request: gr.Request) -> None:
@@ -64,8 +60,6 @@ def build_page(catalog: Catalog, runs: Runs) -> gr.Blocks:
         with gr.Tabs(elem_id="tabs"):
             with gr.Tab("Run", id="run"):
                 workbench = Workbench(catalog, runs, first)
-            with gr.Tab("Race", id="race"):
-                build_race(catalog, workbench.controls)
             with gr.Tab("Explore", id="explore"):
                 build_explore(catalog, workbench.controls)
             with gr.Tab("Learn", id="learn"):
@@ -77,6 +71,7 @@ def build_page(catalog: Catalog, runs: Runs) -> gr.Blocks:
         page.unload(leave)
         follow_pairs(catalog, page, {"notice": notice, **workbench.parts})
         add_api(catalog)
+    page.first_view = first_view(TAGLINE, first.events)
     return page
 
 
@@ -99,7 +94,7 @@ def open_queue(page: gr.Blocks, size: int) -> None:
     install_queue(page, BoundedQueue(page, size))
 
 
-def launch(page: gr.Blocks, routes: Sequence[BaseRoute] = (), names: Iterable[str] = (), **where: Any) -> str:
+def launch(page: Page, routes: Sequence[BaseRoute] = (), names: Iterable[str] = (), **where: Any) -> str:
     """Serve the page with its styles, scripts and limits, and further routes. Returns the page's address.
 
     Args:
@@ -110,7 +105,6 @@ def launch(page: gr.Blocks, routes: Sequence[BaseRoute] = (), names: Iterable[st
     """
     silence_library_logs()
     trust(own_names(names, where.get("server_name") or os.environ.get("GRADIO_SERVER_NAME")))
-    view = first_view(TAGLINE, recorded_run().events)
     _, url, _ = page.launch(
         theme=theme(),
         head=f"<style>{styles()}</style>",
@@ -122,7 +116,7 @@ def launch(page: gr.Blocks, routes: Sequence[BaseRoute] = (), names: Iterable[st
         max_threads=MOST_CALLS,
         app_kwargs=server_options(
             [scripts(), server_functions(page), *documents(), *routes],
-            [Middleware(KnownCalls, page=page), Middleware(FirstPaint, view=view)],
+            [Middleware(KnownCalls, page=page), Middleware(FirstPaint, view=page.first_view)],
         ),
         **where,
     )

@@ -12,20 +12,17 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from naive_speculate.events import MeasuredSpeedup
+from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, MeasuredSpeedup
 from naive_speculate.events.trace import Trace
 from ui.experiments.batches import BatchSample, sizes_for, sweep_batches
 from ui.experiments.learn_recordings import FILE as LESSONS_FILE
 from ui.experiments.learn_recordings import record_lessons
 from ui.experiments.lessons.course import LESSONS
-from ui.experiments.opening_search import SEEDS as OPENING_SEEDS
-from ui.experiments.opening_search import search
-from ui.experiments.race import SHOWN, race
-from ui.experiments.recordings import Exploration, save_race
+from ui.experiments.recordings import Exploration
 from ui.experiments.sweep import KS, PROMPTS, Sample, sweep
 from ui.host.catalog import Catalog, load_catalog
 from ui.host.configuration import Configuration, PairChoice
-from ui.run.recorded import FOLDER, SPECULATIVE, START
+from ui.run.recorded import FOLDER, PLAIN, SPECULATIVE, START, recording_of
 from ui.run.settings import Settings
 
 Recording = Callable[[Catalog, Path], Iterator[tuple[int, int]]]
@@ -39,30 +36,27 @@ EXPLORE_TOKENS = 64
 """The settings of the recorded maps."""
 
 
-def record_run(catalog: Catalog, folder: Path, settings: Settings = START, heats: int = HEATS) -> Iterator[tuple[int, int]]:
-    """The run that visitors see first.
+def record_run(
+    catalog: Catalog, folder: Path, settings: Settings | None = None, heats: int = HEATS
+) -> Iterator[tuple[int, int]]:
+    """The run that visitors see first, with and without drafts.
 
-    With one seed all runs differ only in their times, so the fastest is the least disturbed. Its last event contains the
-    speedup from the quietest measurement.
+    With one seed all runs of a kind differ only in their times, so the fastest is the least disturbed. The last event
+    contains the speedup from the quietest measurement.
     """
-    traces, measured = list[Trace](), list[MeasuredSpeedup]()
+    if settings is None:
+        _, settings = recording_of(catalog.of("").engine.about.models["target"])
+    traces, plain, measured = list[Trace](), list[list[Event]](), list[MeasuredSpeedup]()
     for number in range(heats):
         traces.append(Trace(catalog.stream("", settings.request(), threading.Event())))
-        measured.append(catalog.measure("", settings.request()))
+        plain.append([])
+        measured.append(catalog.measure("", settings.request(), plain[-1]))
         yield number + 1, heats
-    fastest = min(traces, key=lambda trace: max(event.time for event in trace))
+    fastest = min(traces, key=lambda trace: trace[-1].time)
     fastest[-1].speedup = min(measured, key=lambda found: found.high / found.low)
     fastest.save(folder / SPECULATIVE.name)
-
-
-def record_race(catalog: Catalog, folder: Path, settings: Settings = START, heats: int = HEATS) -> Iterator[tuple[int, int]]:
-    """The Race tab's first race: plain decoding against the default drafter at temperature 0, where the texts are equal."""
-    yield 0, 1
-    *_, found = race(catalog, replace(settings, temperature=0.0), heats=heats)
-    if isinstance(found, tuple):
-        left, right = (Trace(event for event in trace if event.kind in SHOWN) for trace in found)
-        save_race(left, right, folder)
-    yield 1, 1
+    slow = min(plain, key=lambda events: events[-1].time)
+    Trace(event for event in slow if event.kind in (EventKind.STARTED, *OUTPUT_KINDS)).save(folder / PLAIN.name)
 
 
 def record_exploration(
@@ -98,29 +92,10 @@ def record_learn(catalog: Catalog, folder: Path, settings: Settings = START) -> 
         yield done, len(LESSONS)
 
 
-def record_opening(
-    catalog: Catalog, folder: Path, settings: Settings = START, prompts: list[str] = PROMPTS, seeds: int = OPENING_SEEDS
-) -> Iterator[tuple[int, int]]:
-    """The step with which the page opens.
-
-    Raises:
-        ValueError: If no step both accepted and rejected a draft token.
-    """
-    opening = None
-    for done, total, best in search(catalog, settings, prompts, seeds):
-        opening = best
-        yield done, total
-    if opening is None:
-        raise ValueError("no step both accepted and rejected a draft token: nothing to open with")
-    opening.save(folder)
-
-
 RECORDINGS: dict[str, Recording] = {
     "run": record_run,
-    "race": record_race,
     "explore": record_exploration,
     "lessons": record_learn,
-    "opening": record_opening,
 }
 
 

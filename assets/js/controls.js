@@ -1,4 +1,4 @@
-// Legend, replay bar, and saving or opening a trace.
+// Replay bar, and saving or opening a trace.
 
 import { answerTo } from "./connection.js";
 import { finder } from "./dom.js";
@@ -11,7 +11,6 @@ export class Controls {
   constructor({ element, trigger, server }, player, wake) {
     Object.assign(this, { element, trigger, server, player, wake, find: finder(element) });
     this.root = element.querySelector(".ns-stage");
-    this.counts = new Map();
     this.slider = this.find(".ns-slider");
     this.clock = this.find(".ns-clock");
     this.toggle = this.find("[data-act='play']");
@@ -25,19 +24,7 @@ export class Controls {
       player.change(Number(second || first), first === "rounds");
       wake();
     });
-    for (const key of this.element.querySelectorAll("[data-toggle]")) {
-      key.addEventListener("click", () => {
-        const on = key.getAttribute("aria-pressed") !== "true";
-        key.setAttribute("aria-pressed", String(on));
-        this.root.classList.toggle(`ns-off-${key.dataset.toggle}`, !on);
-      });
-    }
     this.files();
-  }
-
-  reset() {
-    this.counts.clear();
-    for (const node of this.element.querySelectorAll("[data-count]")) node.textContent = "";
   }
 
   act(name) {
@@ -54,24 +41,16 @@ export class Controls {
     this.wake();
   }
 
-  count(kind, change) {
-    this.counts.set(kind, (this.counts.get(kind) || 0) + change);
-  }
-
   // Names of kinds that depend on the run.
   name(settings) {
     const plain = settings.num_draft_tokens === 0;
     for (const [kind, index] of [["resampled", 1], ["bonus", plain ? 0 : 1]]) {
-      this.find(`[data-toggle="${kind}"] span`).textContent = nameOf({ kind, index }, settings);
+      this.find(`.ns-legend [data-kind="${kind}"] span`).textContent = nameOf({ kind, index }, settings);
     }
   }
 
   draw(live) {
     const { player } = this;
-    for (const node of this.element.querySelectorAll("[data-count]")) {
-      const text = String(this.counts.get(node.dataset.count) || 0);
-      if (node.textContent !== text) node.textContent = text;
-    }
     const going = player.playing || (player.following && !player.done);
     const label = going ? "Pause" : "Play";
     if (this.toggle.getAttribute("aria-label") !== label) {

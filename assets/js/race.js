@@ -1,141 +1,201 @@
-// Replays two recorded runs side by side on one clock, at true speed or slower. Rejected tokens are omitted, so that both texts align.
+// The race: the target alone and the target with drafts, on one clock. A live run is shown as it is decoded, then the same prompt without
+// drafts; once both are known they are replayed together, at true speed or slower, and the result appears between them.
 
-import { make } from "./dom.js";
+import { finder, make } from "./dom.js";
 import { Player } from "./player.js";
-import { Flow, OUTPUT } from "./tokens.js";
+import { OUTPUT } from "./tokens.js";
+import { isGreedy } from "./verdict_words.js";
+import { play as enlarge } from "./zoom.js";
 
-const STRETCHED = 8; // a faster race is stretched to so many seconds
+const FAST_SECONDS = 0.01;  // a replay with less time per token is slowed down …
+const SHOWN_SECONDS = 0.04; // … to this
+const DRAW = 0.05;          // less difference in speed is none
+let view = null;
+let last = null;
 
-export function mount({ element, props, watch }) {
-  const race = new Race(element.querySelector(".ns-race"));
-  const receive = () => props.value && race.receive(JSON.parse(props.value));
-  watch("value", receive);
-  receive();
+// The stage's run: its `events` and whether it is `done`, `live` and `crowded`; the `plain` run's rows of [time, token id, text], and whether
+// that is `compared`, which means complete; or the `reason` why there is none.
+export function show(run) {
+  last = run;
+  view?.take(run);
+}
+
+export function mount({ element }) {
+  view = new Race(element.querySelector(".ns-race"));
+  if (last) view.take(last);
 }
 
 class Race {
   constructor(root) {
     this.root = root;
+    this.find = finder(root);
     this.now = 0;
-    this.lanes = [...root.querySelectorAll(".ns-lane")].map((box) => new Lane(box, () => this.now));
-    this.speed = root.querySelector(".ns-race-speed");
-    this.speed.addEventListener("change", () => this.change());
-    this.again = root.querySelector(".ns-race-again");
-    this.again.addEventListener("click", () => {
-      if (!this.run) return;
-      if (this.root.dataset.state === "running") this.end(); else this.begin();
-    });
+    [this.plain, this.drafts] = ["plain", "drafts"].map((name) => new Lane(this.find(`[data-lane="${name}"]`), () => this.now));
+    this.again = this.find(".ns-again");
+    this.again.addEventListener("click", () => { if (this.replaying) this.end(); else this.replay(); });
   }
 
-  receive(run) {
-    if (this.run?.serial === run.serial) return;
+  get lanes() {
+    return [this.plain, this.drafts];
+  }
+
+  take(run) {
+    if (run.serial !== this.run?.serial) this.begin();
     this.run = run;
-    this.root.hidden = false;
-    this.root.dataset.serial = run.serial;
-    this.root.querySelector(".ns-race-source").hidden = !run.recorded;
-    for (const lane of this.lanes) lane.name(run[lane.side]);
-    this.judge(run.recorded); // a visitor's own race shows its verdict at the end
-    this.begin();
+    this.root.hidden = !run.live && !run.compared;
+    this.drafts.add(run.events.slice(this.drafts.player.length), run.done);
+    const rows = run.plain.slice(this.plain.tokens);
+    if (rows.length && !this.plain.player.length) this.plain.add([{ kind: "started", time: 0 }]);
+    this.plain.add(rows.flatMap(([time, token_id, text]) => [{ kind: "bonus", time, token_id, text }, { kind: "step", time }]), run.compared);
+    if (!run.plain.length && this.plain.player.length) this.plain.clear(); // the comparison was interrupted
+    if (!this.replaying) this.draw(performance.now());
   }
 
   begin() {
     cancelAnimationFrame(this.frame);
-    this.root.dataset.state = "running";
-    this.again.textContent = "Skip to the end";
+    this.replaying = this.over = false;
+    for (const lane of this.lanes) lane.clear();
+  }
+
+  replay() {
+    this.replaying = true;
+    this.over = false;
     this.now = performance.now();
-    for (const lane of this.lanes) lane.begin(this.run[lane.side].events, this.run.shared);
-    this.change();
-    if (window.matchMedia("(prefers-reduced-motion: reduce)").matches) this.end(); else this.draw(this.now);
+    const pace = this.plain.seconds / Math.max(1, this.plain.tokens);
+    this.speed = pace < FAST_SECONDS ? pace / SHOWN_SECONDS : 1;
+    for (const lane of this.lanes) lane.replay(this.speed);
+    if (matchMedia("(prefers-reduced-motion: reduce)").matches) this.end(); else this.draw(this.now);
   }
 
   end() {
-    cancelAnimationFrame(this.frame);
     for (const { player } of this.lanes) player.end();
     this.draw(this.now);
   }
 
-  change() {
-    const longest = Math.max(...this.lanes.map(({ seconds }) => seconds));
-    const speed = this.speed.value === "stretched" ? Math.min(1, longest / STRETCHED) : Number(this.speed.value);
-    for (const { player } of this.lanes) player.change(speed, false);
-    const slower = (1 / speed).toFixed(speed > 0.1 ? 1 : 0);
-    this.root.querySelector(".ns-race-pace").textContent = speed < 0.99 ? `slow motion: ${slower} times slower` : "";
-  }
-
   draw(now) {
+    cancelAnimationFrame(this.frame);
     this.now = Math.max(this.now, now);
+    const { run } = this;
+    const known = run.done && run.compared;
+    // The bars end at the longer text, which is not known before.
+    const whole = known ? Math.max(...this.lanes.map(({ tokens }) => tokens)) : run.done ? Math.max(this.drafts.tokens, this.plain.tokens) : run.settings.max_tokens;
+    this.root.style.setProperty("--tokens", Math.max(1, whole || this.drafts.tokens));
     for (const lane of this.lanes) lane.draw();
-    this.root.querySelector(".ns-race-clock").textContent = `${Math.max(...this.lanes.map(({ time }) => time)).toFixed(2)} s`;
-    if (this.lanes.some(({ player }) => player.playing)) {
-      this.frame = requestAnimationFrame((next) => this.draw(next));
-      return;
+    const moving = this.lanes.some(({ player }) => player.playing);
+    if (known && !moving && !this.replaying && !this.over) return void this.replay();
+    if (!moving && this.replaying) {
+      this.replaying = false;
+      this.over = true;
+      enlarge(run.serial);
     }
-    this.root.dataset.state = "done";
-    this.again.textContent = "Replay";
-    this.judge(true);
+    if (run.done && (run.reason || this.root.hidden)) enlarge(run.serial); // there will be no replay
+    this.tell();
+    if (moving) this.frame = requestAnimationFrame((next) => this.draw(next));
   }
 
-  judge(shown) {
-    const [winner, ...reasons] = shown ? this.run.verdict : [""];
-    this.root.querySelector(".ns-verdict").textContent = winner;
-    this.root.querySelector(".ns-reasons").replaceChildren(...reasons.map((sentence) => make("p", "", sentence)));
+  tell() {
+    const [result, rest] = this.over ? this.verdict() : [this.status(), ""];
+    this.root.dataset.state = this.over ? "done" : this.replaying ? "replaying" : "live";
+    write(this.find(".ns-result b"), result);
+    write(this.find(".ns-result span"), rest);
+    this.again.hidden = !this.over && !this.replaying;
+    write(this.again, this.replaying ? "Skip" : "Replay");
+  }
+
+  status() {
+    const { run } = this;
+    if (this.replaying) return this.speed < 1 ? `Replay, ${slower(this.speed)}` : "Replay at true speed";
+    if (!run.done) return "First with drafts …";
+    return run.reason || "… then the target alone";
+  }
+
+  verdict() {
+    const { run, plain, drafts } = this;
+    const passes = drafts.player.ends.length;
+    const parts = [`${passes} target ${passes === 1 ? "pass" : "passes"} instead of ${drafts.tokens}`, sameness(run.settings, plain, drafts)];
+    if (this.speed < 1) parts.push(slower(this.speed));
+    return [run.crowded ? "Others were decoding, so the times say little" : faster(plain, drafts), parts.map((part) => ` · ${part}`).join("")];
   }
 }
 
+const slower = (speed) => `slowed down ${(1 / speed).toFixed(0)}×`;
+
+// Per token, since sampled texts may have different lengths.
+function faster(plain, drafts) {
+  const times = (plain.seconds / Math.max(1, plain.tokens)) / (drafts.seconds / Math.max(1, drafts.tokens));
+  if (Math.abs(times - 1) < DRAW) return "As fast as without drafts";
+  return times > 1 ? `${times.toFixed(1)}× faster` : `Slower: ${times.toFixed(2)}×`;
+}
+
+function sameness(settings, plain, drafts) {
+  if (settings.lossy) return "not the target's distribution";
+  if (!isGreedy(settings)) return "same distribution";
+  const both = Math.min(plain.ids.length, drafts.ids.length);
+  const parts = plain.ids.findIndex((id, n) => n < both && id !== drafts.ids[n]);
+  return parts < 0 ? "same text" : `same text up to token ${parts}, then rounding decided a tie`;
+}
+
+const write = (node, text) => { if (node.textContent !== text) node.textContent = text; };
+
 class Lane {
   constructor(box, now) {
-    this.box = box;
-    this.side = box.dataset.lane;
     this.player = new Player(now);
-    this.flow = new Flow(box.querySelector(".ns-lane-text"));
+    this.track = box.querySelector(".ns-track");
+    this.text = box.querySelector(".ns-lane-text");
+    this.numbers = box.querySelector(".ns-lane-head span");
+    this.clear();
   }
 
-  name({ title, note, drafts }) {
-    this.box.toggleAttribute("data-drafts", drafts);
-    this.box.querySelector("h2 span").textContent = title;
-    this.box.querySelector("h2 small").textContent = note;
-  }
-
-  begin(events, shared) {
-    this.box.dataset.state = "running";
-    this.flow.clear();
+  clear() {
     this.player.reset();
-    this.player.add(events);
-    this.player.done = true;
-    this.tokens = 0;
-    this.shared = shared;
-    this.all = events.filter(({ kind }) => OUTPUT.has(kind)).length;
+    this.ids = [];
+    this.seconds = 0;
+    this.wipe();
+  }
+
+  wipe() {
+    this.player.cursor = this.shown = this.ofPass = this.passes = 0;
+    this.track.replaceChildren();
+    this.text.replaceChildren();
+  }
+
+  add(events, done) {
+    const { player } = this;
+    player.add(events);
+    for (const event of events) {
+      if (OUTPUT.has(event.kind)) this.ids.push(event.token_id);
+      this.seconds = event.time || this.seconds;
+    }
+    if (done) player.done = true;
+  }
+
+  get tokens() {
+    return this.ids.length;
+  }
+
+  replay(speed) {
+    this.wipe();
+    this.player.change(speed, false);
     this.player.play();
-  }
-
-  // Duration of the run in seconds.
-  get seconds() {
-    return this.player.due(this.player.length - 1);
-  }
-
-  // Seconds on the clock, which stops at the end of the run.
-  get time() {
-    return this.player.playing ? this.player.clock : this.seconds;
   }
 
   draw() {
     const { player } = this;
-    const target = player.aim();
-    for (; player.cursor < target; player.cursor += 1) {
+    for (const target = player.aim(); player.cursor < target; player.cursor += 1) {
       const event = player.events[player.cursor];
-      if (!OUTPUT.has(event.kind)) continue;
-      const node = this.flow.add(event);
-      if (this.tokens === this.shared) {
-        node.dataset.parts = "";
-        node.title = "The two texts differ from here on.";
+      if (OUTPUT.has(event.kind)) {
+        this.text.append(event.text || "");
+        this.ofPass += 1;
+      } else if (event.kind === "step") {
+        const pass = make("i");
+        pass.style.setProperty("--n", this.ofPass);
+        this.track.append(pass);
+        this.passes += 1;
+        this.ofPass = 0;
       }
-      this.tokens += 1;
     }
-    this.flow.follow();
-    if (!player.playing) this.box.dataset.state = "done";
-    this.box.querySelector(".ns-track i").style.width = `${(100 * this.tokens) / Math.max(1, this.all)}%`;
-    const rate = this.time > 0 ? Math.round(this.tokens / this.time) : 0;
-    this.box.querySelector(".ns-lane-numbers").textContent =
-      `${this.tokens} tokens · ${player.round(player.cursor)} passes · ${this.time.toFixed(2)} s · ${rate} tokens/s`;
+    this.text.scrollTop = this.text.scrollHeight;
+    const time = player.playing ? player.clock : player.cursor ? this.seconds : 0;
+    write(this.numbers, player.length ? `${this.passes} ${this.passes === 1 ? "pass" : "passes"} · ${time.toFixed(2)} s` : "");
   }
 }

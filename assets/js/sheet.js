@@ -1,4 +1,4 @@
-// On a narrow page this button opens the settings as a sheet.
+// On a phone this button opens the settings as a sheet. Run folds them away, and the text comes first.
 
 export function mount({ element }) {
   const button = element.querySelector("button");
@@ -9,5 +9,10 @@ export function mount({ element }) {
     button.textContent = on ? "Close settings" : "Settings";
   };
   button.addEventListener("click", () => turn(!sheet.classList.contains("ns-open")));
+  document.addEventListener("click", ({ target }) => {
+    if (!target.closest("#run, .ns-example")) return;
+    turn(false);
+    document.body.classList.add("ns-ran");
+  });
   document.addEventListener("keydown", ({ key }) => { if (key === "Escape") turn(false); });
 }

@@ -13,17 +13,20 @@ import { ending } from "./verdict_words.js";
 import { focusToken, moveByKey } from "./keys.js";
 import { Link } from "./link.js";
 import { Player } from "./player.js";
+import { show as race } from "./race.js";
 import { Rounds } from "./rounds.js";
 import { mount as mountStats } from "./stats.js";
 import { Sums } from "./summary.js";
 import { drawRound, offerFiles } from "./downloads.js";
 import { Tip, describe, spoken } from "./tip.js";
 import { Flow, OUTPUT, TOKEN, VERDICT, hush, repaint } from "./tokens.js";
+import { show as enlarge } from "./zoom.js";
 
 const FRAME_MS = 8;   // of our work per frame; the rest belongs to the browser
 const TELL_MS = 250;  // numbers and charts follow the cursor at most four times per second
 const AGAIN_MS = 300; // between requests for a live run whose stream of messages is broken
 const GONE = "The server no longer has this run, so the rest is missing. The server may have restarted.";
+const PLAIN_MS = 100; // between requests for the run without drafts, while it is decoded
 const QUIET_MS = 3000; // after so much silence, a live run is requested
 
 export function mount(component) {
@@ -52,6 +55,7 @@ class Stage {
     this.timer = 0;
     for (const box of [this.flow.box, this.rounds.box]) this.listen(box);
     window.addEventListener("resize", () => this.tip.hide(), { passive: true });
+    document.addEventListener("keydown", ({ key }) => { if (key === "Escape") this.tip.hide(); });
     watch("value", () => this.receive());
     watchConnection();
     window.addEventListener("pagehide", () => { if (this.run.live && !this.player.done) this.server.leave(this.run.id); });
@@ -85,7 +89,6 @@ class Stage {
     this.player.reset();
     this.flow.clear();
     this.rounds.clear();
-    this.controls.reset();
     this.tip.hide();
     this.shown = [];           // the token of each shown event: {flow, chip, event, born, judged}
     this.waiting = new Map();  // draft tokens by "step:index"
@@ -97,6 +100,7 @@ class Stage {
     this.total = 0;            // the known number of the run's events
     this.told.upto = this.root.dataset.told = -1;
     this.find(".ns-title").textContent = title;
+    this.plain = { rows: [], compared: false, reason: "" };
     this.root.dataset.run = run;
     this.root.dataset.state = "running";
     this.link.begin(run);
@@ -111,6 +115,8 @@ class Stage {
     const fresh = message.events.slice(have - message.first);
     this.player.add(fresh);
     for (const event of fresh) this.sums.add(event);
+    this.run.crowded = message.crowded;
+    if (message.plain?.length) this.plain = { rows: message.plain, compared: true, reason: "" };
     if (message.done && !this.player.done) {
       this.player.done = true;
       this.root.dataset.state = "done";
@@ -120,7 +126,14 @@ class Stage {
       if (!this.sums.finished?.speedup) this.measure(false);
     } else if (message.over && this.player.length < message.total) this.resync();
     this.link.arrive();
+    this.race();
     this.wake();
+  }
+
+  race() {
+    const { player, plain, run } = this;
+    const settings = this.sums.started.settings || {};
+    race({ ...run, settings, events: player.events, done: player.done, plain: plain.rows, compared: plain.compared, reason: plain.reason });
   }
 
   // The server measures the speedup after the run, while nobody decodes.
@@ -133,9 +146,23 @@ class Stage {
       if (this.told.upto >= 0) this.tell();
     };
     know({ measuring: live });
+    const watched = live && !this.plain.compared ? setInterval(() => this.watchPlain(serial), PLAIN_MS) : 0;
     const answer = await answerTo(async () => JSON.parse(await this.server.speedup([id, asked]) || "null"));
+    clearInterval(watched);
     if (finished && answer?.speedup) finished.speedup = answer.speedup;
+    if (watched) await this.watchPlain(serial, answer ?? {});
     know(answer ?? { reason: "The server does not answer.", again: true });
+  }
+
+  // The run without drafts is decoded as the first part of the measurement, and followed meanwhile. With the measurement's answer it is
+  // complete, unless it was interrupted.
+  async watchPlain(serial, answer) {
+    const have = this.plain.rows.length;
+    const rows = await answerTo(async () => JSON.parse(await this.server.plain([this.run.id, answer ? 0 : have]) || "[]"));
+    if (serial !== this.run.serial || (!answer && have !== this.plain.rows.length)) return;
+    if (answer) this.plain = { rows: rows ?? [], compared: Boolean(rows?.length), reason: rows?.length ? "" : answer.reason ?? "The server does not answer." };
+    else this.plain.rows.push(...(rows ?? []));
+    this.race();
   }
 
   // Each answer has a limited number of events: request until there are no more.
@@ -263,7 +290,6 @@ class Stage {
       rounds.count(event, 1);
     }
     if (OUTPUT.has(event.kind)) flow.split(shown[n].flow), this.drafter.addOutput(event, shown[n]);
-    this.controls.count(event.kind, 1);
   }
 
   unshow(n) {
@@ -278,7 +304,6 @@ class Stage {
       token.flow.hidden = token.chip.hidden = true;
       this.rounds.count(event, -1);
     }
-    this.controls.count(event.kind, -1);
   }
 
   // The number of the latest event of a token at this point of the replay.
@@ -286,9 +311,10 @@ class Stage {
     return token.judged !== null && token.judged < this.player.cursor ? token.judged : token.born;
   }
 
-  pin(token) {
+  pin(token, node) {
     this.pinned = token;
     this.look(true);
+    if (node) keepInSight(node);
   }
 
   // The inspector shows the chosen token, or the one at the cursor, as far as playback has come.
@@ -299,10 +325,11 @@ class Stage {
     if (this.looked && this.looked !== token) mark(this.looked, "ns-pinned", false);
     this.looked = token;
     this.sources();
-    if (!token) return inspect(null);
+    if (!token) return enlarge(null), inspect(null);
     mark(token, "ns-pinned", true);
     const number = this.told.event = this.telling(token);
     const end = ends[this.player.round(number)] ?? cursor; // of its step: later events add nothing about it
+    enlarge({ events: events.slice(ends[this.player.round(token.born) - 1] ?? 0, Math.min(cursor, end)).filter(({ kind }) => kind === "step" || TOKEN.has(kind)), settings: this.settings, looked: events[number] });
     inspect({
       run: this.run.id, number, upto: Math.min(cursor, end), event: events[number], drafted: events[token.born], settings: this.settings,
       chosen, pinned: Boolean(this.pinned), choose: () => this.pin(token), draws: () => drawRound(this), resting: chosen || (!busy && (done || !following)), ask: async (question) => (isLost() ? "" : this.server.explain(question)),
@@ -355,7 +382,7 @@ class Stage {
     on("pointerover", (token, node) => this.point(token, node));
     on("pointerout", (token) => this.unpoint(token));
     on("focusout", (token, node) => { this.unpoint(token); hush(node, node.dataset.kind === "discarded"); });
-    on("click", (token, node) => { focusToken(box, node); this.pin(token); });
+    on("click", (token, node) => { focusToken(box, node); this.pin(token, node); });
     on("focusin", (token, node) => {
       const { events } = this.player;
       hush(node, false); // screen readers read a focused token
@@ -363,13 +390,23 @@ class Stage {
       node.setAttribute("aria-label", spoken(events[this.telling(token)], events[token.born], this.settings));
       this.point(token, node);
     });
-    box.addEventListener("keydown", (event) => moveByKey(box, event, (node) => this.pin(node.token)));
+    box.addEventListener("keydown", (event) => moveByKey(box, event, (node) => this.pin(node.token, node)));
   }
 }
 
 function paint(token, event) {
   token.flow = repaint(token.flow, event, false);
   token.chip = repaint(token.chip, event, true);
+}
+
+// A token whose explanation opened stays visible next to it, or above it on a phone.
+function keepInSight(node) {
+  const why = document.getElementById("inspector");
+  const sheet = getComputedStyle(why).position === "fixed";
+  if (!sheet) why.querySelector(".ns-short").scrollIntoView({ block: "nearest" });
+  const { top, bottom } = node.getBoundingClientRect();
+  const limit = sheet ? why.getBoundingClientRect().top : innerHeight;
+  if (top < 0 || bottom > limit) scrollBy({ top: top < 0 ? top - 20 : bottom - limit + 20 });
 }
 
 function mark(token, name, on) {

@@ -1,4 +1,4 @@
-"""Reads and writes the recordings with which the Race and Explore tabs open (see `ui.record_examples`)."""
+"""Reads and writes the recording with which the Explore tab opens (see `ui.record_examples`)."""
 
 import json
 from collections.abc import Sequence
@@ -6,14 +6,12 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from naive_speculate.events.trace import Trace
 from ui.experiments.batches import BatchSample
 from ui.experiments.sweep import Sample
 from ui.labels import count
 from ui.run.recorded import FOLDER
 
 EXPLORE = "explore.json"
-RACE = ("race-left.jsonl", "race-right.jsonl")
 DIGITS = 6
 S = TypeVar("S", Sample, BatchSample)
 
@@ -54,18 +52,6 @@ def recorded_exploration(folder: Path = FOLDER) -> Exploration:
         return Exploration()
     data = json.loads(path.read_text(encoding="utf-8"))
     return Exploration(**{**data, "samples": _rows(Sample, data["samples"]), "batches": _rows(BatchSample, data["batches"])})
-
-
-def save_race(left: Trace, right: Trace, folder: Path) -> None:
-    """Write a race's two runs to files."""
-    for name, trace in zip(RACE, (left, right), strict=True):
-        trace.save(folder / name)
-
-
-def recorded_race(folder: Path = FOLDER) -> tuple[Trace, Trace] | None:
-    """The recorded race's two runs; None if there are none."""
-    left, right = (folder / name for name in RACE)
-    return (Trace.load(left), Trace.load(right)) if left.exists() and right.exists() else None
 
 
 def _columns(samples: Sequence[Sample] | Sequence[BatchSample]) -> dict[str, list[Any]]:

@@ -51,11 +51,8 @@ def size(parameters: int) -> str:
 
 
 def models_in_short(catalog: Catalog, pair: str = "") -> str:
-    """One line about a pair, shown below the prompt, as HTML."""
-    served = catalog.of(pair)
-    about = served.engine.about
-    sizes = {role: size(amount) for role, amount in about.num_parameters.items()}
-    return render("models_line", models=about.models, sizes=sizes, tales=served.is_tales)
+    """What a visitor must know about a pair before the first run, shown below the prompt, as HTML."""
+    return render("models_line", tales=catalog.of(pair).is_tales)
 
 
 def build_models(catalog: Catalog) -> gr.HTML:

@@ -174,15 +174,15 @@ class Catalog:
         seconds = math.ceil((before + 1) / load.capacity * load.run_seconds)
         return f"{busy} Your run starts in about {count(seconds, 'second')}."
 
-    def measure(self, pair: str, request: Request) -> MeasuredSpeedup:
-        """The speedup for this prompt and these settings, measured while nobody decodes.
+    def measure(self, pair: str, request: Request, lane: list[Event] | None = None) -> MeasuredSpeedup:
+        """The speedup for this prompt and these settings, measured while nobody decodes (see `Measuring.speedup`).
 
         Raises:
             ValueError: Names the invalid setting.
             NotMeasured: Says why there is no measurement.
         """
         engine = self._unobserved(pair)
-        return self._measurer.speedup(engine, self.of(pair).suited(request))
+        return self._measurer.speedup(engine, self.of(pair).suited(request), lane)
 
     def events(self, pair: str, request: Request) -> list[Event]:
         """The events of a run for comparison, decoded while nobody else decodes.

@@ -27,7 +27,9 @@ MOST_CHARACTERS = 300
 
 
 class Page(gr.Blocks):
-    """A Gradio page that answers failing calls briefly."""
+    """A Gradio page that answers failing calls briefly. `first_view` is markup that is visible before its scripts run."""
+
+    first_view = ""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

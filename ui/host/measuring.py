@@ -24,6 +24,8 @@ from naive_speculate.speculate.sequence import Detail
 MOST_TOKENS = 64
 MOST_SECONDS = 6.0
 """Longest decoding within a measurement; what a slow model wrote by then is compared."""
+LANE_SECONDS = 20.0
+"""Longest plain decoding of a whole run, which the visitor watches."""
 MOST_REPEATS = 3
 AGREE = 0.1
 """If plain decoding before and after differs by more, it is measured again: the machine was not quiet."""
@@ -67,8 +69,14 @@ class Measuring:
         running = min(1, load.running)
         return replace(load, running=load.running - running, waiting=max(0, load.waiting - (1 - running)))
 
-    def speedup(self, engine: Engine, request: Request) -> MeasuredSpeedup:
+    def speedup(self, engine: Engine, request: Request, lane: list[Event] | None = None) -> MeasuredSpeedup:
         """The speedup for this prompt and these settings, with an engine that has no observers.
+
+        Args:
+            engine: The engine.
+            request: The run.
+            lane: Receives the events of the whole run without drafts while it is decoded, which is the first measurement.
+                Without a list, only as many tokens as the others are decoded.
 
         Raises:
             NotMeasured: If others decode or the text is too short.
@@ -80,7 +88,8 @@ class Measuring:
             # Only the time per token matters, not where plain decoding would end.
             plainly = replace(drafted.params, ignore_eos=True, stop=[], stop_token_ids=[])
             plain = replace(drafted, params=plainly, num_draft_tokens=0)
-            slow, fast = [self._decode(engine, plain, cancel)], list[list[Event]]()
+            whole = plain if lane is None else replace(request, num_draft_tokens=0, detail="none")
+            slow, fast = [self._decode(engine, whole, cancel, lane)], list[list[Event]]()
             while len(fast) < MOST_REPEATS:
                 fast.append(self._decode(engine, drafted, cancel))
                 slow.append(self._decode(engine, plain, cancel))
@@ -101,9 +110,11 @@ class Measuring:
         with self._alone(engine, COMPANY) as cancel:
             return self._decode(engine, replace(request, detail=detail), cancel)
 
-    def _decode(self, engine: Engine, request: Request, cancel: threading.Event) -> list[Event]:
-        events: list[Event] = []
-        with ended_after(MOST_SECONDS) as ended:
+    def _decode(
+        self, engine: Engine, request: Request, cancel: threading.Event, lane: list[Event] | None = None
+    ) -> list[Event]:
+        events = [] if lane is None else lane
+        with ended_after(MOST_SECONDS if lane is None else LANE_SECONDS) as ended:
             for some in engine.submit(request, _Either(cancel, ended)):
                 events += some
                 if not cancel.is_set() and not self._quiet():  # a visitor who did not call `interrupt`

@@ -9,7 +9,6 @@ import gradio as gr
 from gradio.components import Component
 
 from naive_speculate.speculate.draft import DRAFTERS
-from ui.host.catalog import MAX_DRAFT_TOKENS
 from ui.host.errors import message_of
 from ui.notify import QUIET, warn
 from ui.run.guided import build_guided
@@ -23,11 +22,10 @@ EXAMPLES = {
 }
 """Example prompts for pairs that do not chat, by button label, in order of falling acceptance."""
 QUESTIONS = (
-    "What is the capital of France?",
     "Write a Python function that reverses a list.",
+    "What is the capital of France?",
     "Explain gravity to a child.",
     "List five fruits.",
-    "Translate to French: Where is the library?",
 )
 """Example prompts for pairs that chat."""
 
@@ -86,11 +84,10 @@ def build_prompt(start: Settings) -> gr.Textbox:
     return gr.Textbox(
         start.prompt,
         label="Prompt",
-        lines=3,
+        lines=2,
         max_lines=8,
         placeholder="Ask a question, or start a story…",
         elem_id="prompt",
-        info="The target model answers or continues this text. Shift + Enter runs.",
     )
 
 
@@ -111,28 +108,16 @@ def _number(start: Settings, name: str, label: str, info: str, **more: Any) -> g
     return gr.Number(getattr(start, name), label=label, info=info, **more)
 
 
-def build_main(start: Settings) -> Controls:
-    """The main controls.
+def build_dials(start: Settings) -> Controls:
+    """The two controls that are always visible.
 
     Numbers have no bounds here, because Gradio's own error message would not name the field.
     """
-    made: Controls = {}
-    info = "[Draft tokens](#term-k) per step (0 = [no drafting](#term-plain))."
-    made["num_draft_tokens"] = _slider(start, "num_draft_tokens", 0, MAX_DRAFT_TOKENS, 1, "Draft tokens (k)", info, elem_id="k")
-    info = "0 takes the most probable [token](#term-token); [higher](#term-temperature) is more random."
-    made["temperature"] = _slider(start, "temperature", 0, 2, 0.05, "Temperature", info, elem_id="temperature")
-    made["verify_strategy"] = gr.Dropdown(
-        STRATEGIES,
-        value=start.verify_strategy,
-        label="Verification",
-        info="How the [target](#term-target) judges [draft tokens](#term-draft): [rules](#term-sampling).",
-        elem_id="strategy",
-    )
-    with gr.Row():
-        limit = "Stop after this many."
-        made["max_tokens"] = _number(start, "max_tokens", "Max tokens", limit, min_width=110, elem_id="max-tokens")
-        made["seed"] = _number(start, "seed", "Seed", "[Same seed](#term-seed), same text.", min_width=110, elem_id="seed")
-    return made
+    k = gr.Number(start.num_draft_tokens, label="Draft tokens (k)", min_width=0, elem_id="k")
+    return {
+        "num_draft_tokens": k,
+        "temperature": gr.Number(start.temperature, label="Temperature", step=0.1, min_width=0, elem_id="temperature"),
+    }
 
 
 def drafter_choices(names: Sequence[str]) -> list[tuple[str, str]]:
@@ -141,65 +126,102 @@ def drafter_choices(names: Sequence[str]) -> list[tuple[str, str]]:
     return [(f"{title}\n{about}", name) for name, (title, about) in words.items()]
 
 
-def build_more(start: Settings, *, chat_template: bool, drafters: Sequence[str]) -> Controls:
-    """The less used controls; `drafters` are the registered names to choose from."""
+def build_drawer(
+    start: Settings, *, chat_template: bool, drafters: Sequence[str], pairs: list[tuple[str, str]]
+) -> tuple[Controls, gr.Button]:
+    """All other controls in a drawer, which is closed at first, and the button that copies a link to them.
+
+    Args:
+        start: The initial values.
+        chat_template: Whether the pair has a chat template.
+        drafters: The registered drafters to choose from.
+        pairs: The pairs to choose from: labels with values.
+    """
     made: Controls = {}
-    with gr.Accordion("More", open=False, elem_id="more"):
-        made["drafter"] = gr.Radio(
+    with gr.Accordion("More settings", open=False, elem_id="more"):
+        made |= _build_pair(pairs)
+        made |= _build_drafting(start, drafters)
+        made |= _build_sampling(start)
+        made |= build_guided(start.guided, start.guided_text)
+        made |= _build_end(start, chat_template)
+        share = gr.Button("Copy link to these settings", size="sm", elem_id="share")
+    return made, share
+
+
+def _build_drafting(start: Settings, drafters: Sequence[str]) -> Controls:
+    return {
+        "verify_strategy": gr.Dropdown(
+            STRATEGIES,
+            value=start.verify_strategy,
+            label="Verification",
+            info="How the [target](#term-target) judges [draft tokens](#term-draft): [rules](#term-sampling).",
+            elem_id="strategy",
+        ),
+        "drafter": gr.Radio(
             drafter_choices(drafters),
             value=start.drafter,
             label="Drafter",
             info="What proposes the [draft tokens](#term-draft). The output distribution is the same with each.",
             elem_id="drafter",
-        )
-        made["auto"] = gr.Checkbox(
+        ),
+        "auto": gr.Checkbox(
             start.auto,
             label="Choose k automatically",
             info="From the [acceptance rate](#term-alpha) so far and the pair's [costs](#term-cost).",
-        )
-        made["top_p"] = _slider(
-            start, "top_p", 0.05, 1, 0.05, "Top-p", "Keep the most probable tokens up to this total [probability](#term-top-p)."
-        )
-        made["top_k"] = _number(start, "top_k", "Top-k", "Keep only the k likeliest tokens; -1 keeps all.")
-        made["min_p"] = _slider(
-            start, "min_p", 0, 1, 0.01, "Min-p", "Drop tokens below this fraction of the highest probability."
-        )
-        made["repetition_penalty"] = _slider(
-            start, "repetition_penalty", 0.5, 2, 0.05, "Repetition penalty", "Above 1, earlier tokens become less likely."
-        )
-        made["presence_penalty"] = _slider(
-            start, "presence_penalty", -2, 2, 0.1, "Presence penalty", "Subtracted from the logit of each generated token."
-        )
-        made["frequency_penalty"] = _slider(
-            start, "frequency_penalty", -2, 2, 0.1, "Frequency penalty", "The same, once per time it was generated."
-        )
-        made["stop"] = gr.Textbox(
+        ),
+    }
+
+
+def _build_sampling(start: Settings) -> Controls:
+    made: Controls = {}
+    made["seed"] = _number(start, "seed", "Seed", "[Same seed](#term-seed), same text.", elem_id="seed")
+    made["top_p"] = _slider(
+        start, "top_p", 0.05, 1, 0.05, "Top-p", "Keep the most probable tokens up to this total [probability](#term-top-p)."
+    )
+    made["top_k"] = _number(start, "top_k", "Top-k", "Keep only the k likeliest tokens; -1 keeps all.")
+    made["min_p"] = _slider(
+        start, "min_p", 0, 1, 0.01, "Min-p", "Drop tokens below this fraction of the highest probability."
+    )
+    made["repetition_penalty"] = _slider(
+        start, "repetition_penalty", 0.5, 2, 0.05, "Repetition penalty", "Above 1, earlier tokens become less likely."
+    )
+    made["presence_penalty"] = _slider(
+        start, "presence_penalty", -2, 2, 0.1, "Presence penalty", "Subtracted from the logit of each generated token."
+    )
+    made["frequency_penalty"] = _slider(
+        start, "frequency_penalty", -2, 2, 0.1, "Frequency penalty", "The same, once per time it was generated."
+    )
+    return made
+
+
+def _build_end(start: Settings, chat_template: bool) -> Controls:
+    return {
+        "max_tokens": _number(start, "max_tokens", "Max tokens", "Stop after this many.", elem_id="max-tokens"),
+        "stop": gr.Textbox(
             start.stop,
             label="Stop strings",
             lines=2,
             info="One per line; the text [ends before it](#term-stop). \\n is a line break.",
-        )
-        made |= build_guided(start.guided, start.guided_text)
-        made["ignore_eos"] = gr.Checkbox(
+        ),
+        "ignore_eos": gr.Checkbox(
             start.ignore_eos, label="Ignore the end token", info="Continue up to max tokens, even if the model would end."
-        )
-        made["chat"] = gr.Checkbox(
+        ),
+        "chat": gr.Checkbox(
             start.chat,
             label="Chat template",
             info="Format the prompt as in the model's chat training.",
             visible=chat_template,
-        )
-    return made
+        ),
+    }
 
 
-def build_pair(choices: list[tuple[str, str]]) -> Controls:
-    """The choice of pair, hidden if there is only one; `choices` are labels with values."""
+def _build_pair(choices: list[tuple[str, str]]) -> Controls:
+    """The choice of pair, hidden if there is only one."""
     return {
         "pair": gr.Dropdown(
             choices,
             value="",
             label="Models",
-            info="Target and draft.",
             visible=len(choices) > 1,
             elem_id="pair",
         )

@@ -12,12 +12,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from naive_speculate.events import TOKEN_KINDS, Event, EventKind
 from ui.assets import folder, modules_for, render, sheets, variables
-from ui.run.opening import ELSEWHERE
 
+ELSEWHERE = ("run", "lesson", "room", "lecture", "embed")
+"""Query parameters of links that lead to something other than the home page."""
 MARK = b"<gradio-app"
 """The tag in Gradio's HTML that the page replaces."""
 FIRST_NEEDED = (
-    "theme", "views", "glossary", "loading", "sheet", "stage", "inspector", "charts", "waterfall", "opening", "strategies"
+    "theme", "views", "glossary", "loading", "sheet", "race", "stage", "zoom", "inspector", "charts", "waterfall", "strategies"
 )  # fmt: skip
 """The modules that the first tab mounts."""
 

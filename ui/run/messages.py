@@ -5,6 +5,9 @@ for the inspector. A batch is a string, so that Gradio sends it whole instead of
 that no token can look like a tag.
 """
 
+from collections.abc import Sequence
+
+from naive_speculate.events import OUTPUT_KINDS, Event
 from ui.explain.case import warning
 from ui.labels import to_json
 from ui.run.runs import Run
@@ -45,9 +48,18 @@ def batch(run: Run, first: int = 0, most: int | None = None) -> str:
         "done": done and first + len(events) == len(run.events),
         "over": done,
         "live": run.live,
+        "crowded": run.crowded,
         "title": run.title,
         "warning": warning((run.events[0].settings if run.events else None) or {}),
     }
+    if first == 0 and done:
+        message["plain"] = plain_rows(run.plain)
     if first == 0 and run.settings is not None:
         message["query"] = run.settings.query(NOTHING)  # to repeat the run if the server forgets it
     return to_json(message)
+
+
+def plain_rows(events: Sequence[Event], have: int = 0) -> list[tuple[float, int | None, str]]:
+    """Time in seconds, id and text of each token of a run without drafts, from number `have` on."""
+    tokens = [event for event in events if event.kind in OUTPUT_KINDS]
+    return [(event.time, event.token_id, event.text or "") for event in tokens[have:]]

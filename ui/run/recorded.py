@@ -1,21 +1,32 @@
-"""The recorded run that every visitor sees first: a real run of the bundled pair."""
+"""The recorded run that every visitor sees first, with and without drafts: a real run of the pair that the page has loaded."""
+
+from pathlib import Path
 
 from naive_speculate.events.trace import Trace
+from naive_speculate.known import KNOWN
 from ui.assets import ROOT
-from ui.run.controls import EXAMPLES
+from ui.run.controls import EXAMPLES, QUESTIONS
 from ui.run.runs import Run
 from ui.run.settings import Settings
 from ui.run.stats import title
 
 FOLDER = ROOT / "recorded"
-SPECULATIVE = FOLDER / "speculative.jsonl"
+SPECULATIVE, PLAIN = FOLDER / "speculative.jsonl", FOLDER / "plain.jsonl"
 START = Settings(prompt=next(iter(EXAMPLES.values())), seed=1)
-"""The settings of the recording, and the controls' initial values."""
+"""The settings of the bundled pair's recording."""
+OF_TARGETS = {KNOWN["smollm2"].target: (FOLDER / "smollm2", Settings(prompt=QUESTIONS[0], seed=1))}
+"""Folders and settings of other pairs' recordings, by the target's name."""
 
 
-def recorded_run() -> Run:
-    """The recorded run; its last event contains the measured speedup."""
-    trace = Trace.load(SPECULATIVE)
+def recording_of(target: str | None) -> tuple[Path, Settings]:
+    """Folder and settings of the recording for this target; the bundled pair's if it has none."""
+    return OF_TARGETS.get(target or "", (FOLDER, START))
+
+
+def recorded_run(target: str | None = None) -> Run:
+    """The recorded run for this target; its last event contains the measured speedup. Its settings are the controls' first."""
+    folder, settings = recording_of(target)
+    trace = Trace.load(folder / SPECULATIVE.name)
     run = Run(trace, id="recorded", title=title(trace))
-    run.settings = START
+    run.plain, run.settings = list(Trace.load(folder / PLAIN.name)), settings
     return run

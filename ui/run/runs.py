@@ -76,7 +76,9 @@ class Run:
         events: The events so far; only appended to, except for the last one's `speedup`.
         live: Whether it was decoded in this process.
         title: The line above its tokens.
-        measure: Measures the speedup; None for a run that was not decoded here.
+        crowded: Whether other runs were decoded at the same time, so that its times say little.
+        plain: The events of the same prompt without drafts, decoded after the run; empty until then.
+        measure: Measures the speedup and fills `plain`; None for a run that was not decoded here.
         unguided: Finds the acceptance of the same run without its guide; None without a guide, or if not decoded here.
         settings: The visitor's settings; None for an opened trace.
         error: Why the run could not start or continue.
@@ -106,6 +108,8 @@ class Run:
         self._weighed, self._mean, self._lists = self.size, 0.0, 0
         self.live = False
         self.title = title
+        self.crowded = False
+        self.plain: list[Event] = []
         self.measure: Callable[[], MeasuredSpeedup] | None = None
         self.unguided: Callable[[], Acceptance] | None = None
         self.settings: Settings | None = None
@@ -138,6 +142,7 @@ class Run:
         """The same run for another visitor, who keeps it if the first one leaves."""
         run = Run(self.events, title=self.title, size=self.size)
         run.live, run.settings, run.measure, run.unguided = self.live, self.settings, self.measure, self.unguided
+        run.plain, run.crowded = self.plain, self.crowded
         return run
 
     @property
@@ -163,6 +168,7 @@ class Run:
     def _take(self, delivered: list[Event] | Exception | None) -> None:
         """Receive events, an error, or None at the end from the decoder."""
         if isinstance(delivered, list):
+            self.crowded = self.crowded or len(_live) > 1
             self._weigh(delivered)
             if self._keeps:
                 self.events += delivered

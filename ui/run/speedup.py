@@ -6,6 +6,7 @@ from typing import Any
 from naive_speculate.events import Event, EventKind, FinishReason, MeasuredSpeedup
 from naive_speculate.serving import Request
 from ui.host.measuring import NotMeasured
+from ui.host.weight import weight
 from ui.run.runs import Run
 
 GOES_ON = "The run is not finished."
@@ -27,10 +28,15 @@ def speedup_of(run: Run, *, asked: bool) -> dict[str, Any]:
             return _reason(FAILED)
         if finished.finish_reason == FinishReason.CANCELLED and not asked:
             return _reason(STOPPED, again=True)
+        run.plain.clear()
         try:
             finished = keep(run, run.measure())
         except (NotMeasured, ValueError, RuntimeError) as error:  # the decoder stopped or failed
-            return _reason(str(error), again=isinstance(error, NotMeasured) and error.again)
+            again = isinstance(error, NotMeasured) and error.again
+            if again:
+                run.plain.clear()  # it was cut off
+            return _reason(str(error), again=again)
+        run.size += weight(run.plain)
     return {"speedup": finished.to_dict()["speedup"]}
 
 

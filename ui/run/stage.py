@@ -17,7 +17,7 @@ from ui.assets import component, render
 from ui.explain.inspector import to_json
 from ui.host.measuring import in_turn
 from ui.run.guided import unguided as without_guide
-from ui.run.messages import RESYNC_EVENTS, batch
+from ui.run.messages import RESYNC_EVENTS, batch, plain_rows
 from ui.run.offline import document, offline_page
 from ui.run.runs import Run, Runs
 from ui.run.settings import NOTHING, settings_of
@@ -49,9 +49,7 @@ def template() -> str:
     """The component's markup; it never changes, so Gradio never changes what the script adds to it."""
     return render(
         "stage",
-        prompt=PROMPT,
-        styles=STYLES,
-        kinds=[kind.value for kind in LEGEND],
+        keys={"prompt": PROMPT} | {kind.value: STYLES[kind] for kind in LEGEND},
         meanings=[PROMPT, *(STYLES[kind] for kind in LEGEND)],
         terms=TERMS_OF,
         tiles=TILES,
@@ -109,6 +107,13 @@ def _result_functions(runs: Runs) -> list[Callable[..., Any]]:
                 return labels.to_json(await in_turn(lambda: speedup_of(run, asked=asked)))
         return ""
 
+    def plain(request: object) -> str:
+        """The tokens of the run without drafts, while they are decoded: `[run id, how many the browser has]` → JSON."""
+        match request:
+            case [run_id, int(have)] if have >= 0 and (run := runs.get(run_id)):
+                return labels.to_json(plain_rows(list(run.plain), have))
+        return ""
+
     def link(run_id: object) -> str:
         """The query that repeats a run."""
         run = runs.get(run_id)
@@ -128,4 +133,4 @@ def _result_functions(runs: Runs) -> list[Callable[..., Any]]:
                     return step_svg(run.events[:upto], step)
         return ""
 
-    return [unguided, speedup, link, file]
+    return [unguided, speedup, plain, link, file]

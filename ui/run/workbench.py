@@ -12,7 +12,7 @@ import gradio as gr
 from gradio.blocks import Block
 
 from naive_speculate.events.trace import Trace
-from ui.assets import component
+from ui.assets import component, render
 from ui.charts.plot import build_board
 from ui.charts.waterfall import build_waterfall
 from ui.explain.models import build_models, models_in_short
@@ -23,12 +23,10 @@ from ui.notify import QUIET, warn
 from ui.run import controls as parts
 from ui.run.guided import acceptance
 from ui.run.messages import batch
-from ui.run.opening import build_opening
 from ui.run.pairs import choices
-from ui.run.recorded import START
 from ui.run.replay import TOO_LARGE
 from ui.run.runs import Run, Runs, request_of
-from ui.run.settings import MAX_PROMPT_CHARACTERS, Settings, from_query, settings_of
+from ui.run.settings import MAX_PROMPT_CHARACTERS, NOTHING, Settings, from_query, settings_of
 from ui.run.speedup import seeded
 from ui.run.stage import build_stage
 from ui.run.stats import title
@@ -53,38 +51,23 @@ class Workbench:
     def __init__(self, catalog: Catalog, runs: Runs, first: Run) -> None:
         self._catalog = catalog
         self._runs = runs
-        with gr.Row(elem_classes="ns-bench"):
-            with gr.Column(elem_classes="ns-side", scale=0, min_width=320):
-                chats = catalog.of("").engine.about.chat
-                self._prompt = parts.build_prompt(START)
-                made: parts.Controls = {"prompt": self._prompt}
-                questions, asking = parts.build_examples({text: text for text in parts.QUESTIONS}, visible=chats)
-                stories, beginning = parts.build_examples(parts.EXAMPLES, visible=not chats)
-                self._examples = asking | beginning
-                line = gr.HTML(models_in_short(catalog), apply_default_css=False)
-                with gr.Row(elem_classes="ns-go"):
-                    self.run = gr.Button("Run", variant="primary", elem_id="run")
-                    self.stop = gr.Button("Stop", elem_id="stop")
-                # Gradio shows the length of its queue here.
-                self._waiting = gr.HTML(elem_id="queue", apply_default_css=False, min_height=0)
-                component("sheet", value=SETTINGS, elem_id="settings")
-                with gr.Column(elem_classes="ns-settings"):
-                    made |= parts.build_main(START)
-                    made |= parts.build_more(START, chat_template=chats, drafters=catalog.drafters)
-                    made |= parts.build_pair(choices(catalog))
-                    self.share = gr.Button("Copy link to these settings", size="sm", elem_id="share")
+        self._start = first.settings or NOTHING
+        with gr.Column(elem_classes="ns-bench"):
+            questions, stories, line = self._build_side(catalog)
             with gr.Column(elem_classes="ns-show"):
-                build_opening()
+                component("race", render("race"))
                 with gr.Row(elem_classes="ns-view"):
                     with gr.Column(elem_classes="ns-main"):
                         self.stage = build_stage(runs, first)
-                    with gr.Column(elem_id="inspector", elem_classes="ns-inspector"):
-                        build_panel(first.id, first.trace)
+                    with gr.Column(elem_classes="ns-aside"):
+                        component("zoom", render("zoom"))
+                        with gr.Column(elem_id="inspector", elem_classes="ns-inspector"):
+                            build_panel(first.id, first.trace)
                 build_board()
                 self.others = build_strategies(runs)
                 build_waterfall()
                 models = build_models(catalog)
-        self.controls = made
+        made = self.controls
         self.parts: dict[str, Block] = {
             "pair": made["pair"],
             "chat": made["chat"],
@@ -95,6 +78,31 @@ class Workbench:
         }
         self.settings = parts.ordered(made)
         self._connect_events()
+
+    def _build_side(self, catalog: Catalog) -> tuple[Block, Block, Block]:
+        """Prompt, examples, buttons and settings; returns the parts that depend on the pair."""
+        start = self._start
+        chats = catalog.of("").engine.about.chat
+        with gr.Column(elem_classes="ns-side"):
+            self._prompt = parts.build_prompt(start)
+            with gr.Row(elem_classes="ns-go"):
+                self.run = gr.Button("Run", variant="primary", elem_id="run")
+                self.stop = gr.Button("Stop", elem_id="stop")
+            questions, asking = parts.build_examples({text: text for text in parts.QUESTIONS}, visible=chats)
+            stories, beginning = parts.build_examples(parts.EXAMPLES, visible=not chats)
+            self._examples = asking | beginning
+            line = gr.HTML(models_in_short(catalog), apply_default_css=False)
+            # Gradio shows the length of its queue here.
+            self._waiting = gr.HTML(elem_id="queue", apply_default_css=False, min_height=0)
+            component("sheet", value=SETTINGS, elem_id="settings")
+            with gr.Column(elem_classes="ns-settings"):
+                with gr.Row(elem_classes="ns-dials"):
+                    dials = parts.build_dials(start)
+                drawer, self.share = parts.build_drawer(
+                    start, chat_template=chats, drafters=catalog.drafters, pairs=choices(catalog)
+                )
+        self.controls: parts.Controls = {"prompt": self._prompt} | dials | drawer
+        return questions, stories, line
 
     def _connect_events(self) -> None:
         direct = {**QUIET, "queue": False}
@@ -152,7 +160,7 @@ class Workbench:
             warn(error)
             yield LOST_LINK
             return
-        async with aclosing(self._stream(session, replace(START, **settings))) as stream:
+        async with aclosing(self._stream(session, replace(self._start, **settings))) as stream:
             async for message in stream:
                 yield message
 
@@ -168,7 +176,7 @@ class Workbench:
             return
         run = Run()
 
-        run.measure = lambda: self._catalog.measure(settings.pair, seeded(wanted, run.events[0].seed))
+        run.measure = lambda: self._catalog.measure(settings.pair, seeded(wanted, run.events[0].seed), run.plain)
         if wanted.params.guided_decoding is not None:
             without = partial(seeded, wanted, guided_decoding=None)
             run.unguided = cache(lambda: acceptance(self._catalog.events(settings.pair, without(run.events[0].seed))))
@@ -208,7 +216,7 @@ class Workbench:
 
     def _link(self, *values: Any) -> Any:
         try:
-            query = parts.read(values).query(START)
+            query = parts.read(values).query(replace(self._start, prompt=""))
         except ValueError as error:
             warn(error)
             return gr.skip()

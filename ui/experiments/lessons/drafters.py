@@ -6,8 +6,15 @@ from typing import Any
 from ui.charts.figures import ACCEPTED, MUTED, bars, category_axis, figure, hatched, nice_ceiling, plain_line
 from ui.experiments.lessons.lesson import DIM, Data, Lesson, Progress, Trial, View
 from ui.experiments.lessons.run_totals import progress_of, run_all, speedup
-from ui.experiments.race_verdict import DRAFTER_WORDS
 
+DRAFTER_WORDS = {
+    "model": ("Draft model", "the draft model"),
+    "head": ("Draft head", "the draft head"),
+    "suffix": ("Suffix decoding", "suffix decoding"),
+    "suffix+head": ("Suffix and head", "suffix decoding with the head"),
+    "prompt_lookup": ("Prompt lookup", "prompt lookup"),
+}
+"""A drafter's name as a title and in a sentence."""
 NAMES = {name: title.lower() for name, (title, _) in DRAFTER_WORDS.items()}
 """The drafters by their names in the library, in the order of the steps."""
 _CRY = '"Run, run, as fast as you can! You cannot catch me, I am the gingerbread man!" said the gingerbread man to the '

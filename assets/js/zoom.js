@@ -1,0 +1,90 @@
+// One step, enlarged: the draft tokens, the target pass over them, the verdicts, and the target's own token. It plays once per run, then
+// shows the step of whichever token the reader selects.
+
+import { finder, hold, make } from "./dom.js";
+import { count } from "./format.js";
+import { OUTPUT, VERDICT, visible } from "./tokens.js";
+import { nameOf } from "./verdict_words.js";
+
+const MS = { draft: 220, pass: 700, verdict: 300 };
+let view = null;
+let last = null;
+let wanted = null; // the serial of a run whose step is to be played
+
+// A step's events so far, the run's settings, and the token that the reader looks at.
+export function show(step) {
+  last = step;
+  view?.show(step);
+}
+
+// Plays the step once for the run with this serial.
+export function play(serial) {
+  wanted = serial;
+  view?.play();
+}
+
+export function mount({ element }) {
+  view = new Zoom(element.querySelector(".ns-zoom"));
+  view.show(last);
+  view.play();
+}
+
+class Zoom {
+  constructor(root) {
+    this.root = root;
+    this.find = finder(root);
+    this.list = root.querySelector("ol");
+    this.played = null;
+  }
+
+  show(step) {
+    this.root.hidden = !step?.events.length;
+    if (this.root.hidden) return;
+    const { events, settings, looked } = step;
+    const drafts = events.filter(({ kind }) => kind === "proposed");
+    const verdicts = new Map(events.filter(({ kind }) => VERDICT.has(kind)).map((event) => [event.index, event]));
+    const own = events.filter(({ kind }) => kind === "resampled" || kind === "bonus");
+    const shown = [...drafts.map((draft) => verdicts.get(draft.index) ?? draft), ...own];
+    const key = JSON.stringify(shown.map(({ step: number, index, kind }) => [number, index, kind]));
+    if (key !== this.key) {
+      clearTimeout(this.timer); // the reader went on to another step
+      delete this.root.dataset.scene;
+      this.list.replaceChildren(...shown.map((event) => card(event, settings)));
+    }
+    this.key = key;
+    for (const [n, node] of [...this.list.children].entries()) node.classList.toggle("ns-looked", shown[n].kind === looked?.kind && shown[n].index === looked.index);
+    this.find(".ns-zoom-drafted").textContent = drafts.length ? `Step ${events[0].step + 1}: ${count(drafts.length, "draft token")}, then` : `Step ${events[0].step + 1}: no draft tokens`;
+    const tokens = events.filter(({ kind }) => OUTPUT.has(kind)).length;
+    this.find("figcaption").textContent = events.some(({ kind }) => kind === "step") ? `${count(tokens, "token")} from one target pass` : "";
+  }
+
+  play() {
+    if (wanted === null || this.played === wanted || this.root.hidden) return;
+    this.played = wanted;
+    if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
+    const cards = [...this.list.children];
+    const scenes = [];
+    const scene = (name, ms) => scenes.push([() => { this.root.dataset.scene = name; }, ms]);
+    const mark = (node, stage, ms) => scenes.push([() => { node.dataset.shown = stage; }, ms]);
+    for (const node of cards) node.dataset.shown = "";
+    scene("draft", MS.draft);
+    for (const node of cards) if ("drafted" in node.dataset) mark(node, "drafted", MS.draft);
+    scene("pass", MS.pass);
+    for (const node of cards) mark(node, "judged", MS.verdict);
+    scenes.push([() => { delete this.root.dataset.scene; }, 0]);
+    const next = () => {
+      const [act, ms] = scenes.shift();
+      act();
+      if (scenes.length) this.timer = setTimeout(next, ms);
+    };
+    clearTimeout(this.timer);
+    next();
+  }
+}
+
+function card(event, settings) {
+  const node = hold("li", "", make("span", "ns-zoom-word", visible(event)), make("span", "ns-zoom-fate", nameOf(event, settings)));
+  node.dataset.kind = event.kind;
+  if (event.kind === "proposed" || VERDICT.has(event.kind)) node.dataset.drafted = "";
+  return node;
+}
