@@ -17,12 +17,20 @@ ALL_TOLD = """() => {
 
 
 def set_number(page: Page, elem_id: str, value: object) -> None:
-    """Type into a number field, and leave it, so that the page knows; on a phone its sheet is brought up first."""
+    """Type into a number field, and leave it, so that the page knows; a sheet or the drawer is opened first if need be."""
     field = page.locator(f"#{elem_id} input[type=number]").first
     if page.locator(".ns-settings-open").is_visible() and not field.is_visible():
         page.locator(".ns-settings-open").click()
+    if elem_id not in ("k", "temperature"):
+        open_drawer(page)
     field.fill(str(value))
     field.press("Tab")
+
+
+def open_drawer(page: Page) -> None:
+    """Open the drawer of settings, unless it is."""
+    if not page.locator("#more > button.open").count():
+        page.locator("#more > button").click()
 
 
 def start(page: Page, prompt: str, **numbers: object) -> str:

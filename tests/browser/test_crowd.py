@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from benchmarks.server import Server
-from tests.browser.steps import another_run, set_number, shown_run
+from tests.browser.steps import another_run, open_drawer, set_number, shown_run
 from tests.hosting.http import get
 from tests.tiny import save_model, tiny_llama
 
@@ -33,7 +33,7 @@ def visit(host: Server, chromium: Browser) -> Iterator:
         page.wait_for_selector("#tokens [data-step]")
         set_number(page, "k", 0)
         set_number(page, "max-tokens", 2048)
-        page.locator("#more button").first.click()
+        open_drawer(page)
         page.get_by_label("Ignore the end token").check()
         return page
 

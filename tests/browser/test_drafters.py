@@ -4,7 +4,7 @@ from playwright.sync_api import expect
 
 from naive_speculate import Trace
 from naive_speculate.speculate.draft import DRAFTERS
-from tests.browser.steps import TIP, another_run, ended, run, shown_run, trace
+from tests.browser.steps import TIP, another_run, ended, open_drawer, run, shown_run, trace
 from tests.browser.test_guided import TEXT, guide_by
 from ui.run.recorded import SPECULATIVE
 
@@ -18,7 +18,7 @@ def open_trace(page, events, path) -> None:
 
 
 def test_each_drafter_of_the_menu_says_what_it_is_and_copied_drafts_show_where_from(page):
-    page.locator("#more button").first.click()
+    open_drawer(page)
     menu = page.locator("#drafter")
     for name, drafter in DRAFTERS.items():
         if "head" not in name:

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from naive_speculate import Trace
-from tests.browser.steps import another_run, ended, run, set_number, shown_run, text, toast, trace
+from tests.browser.steps import another_run, ended, open_drawer, run, set_number, shown_run, text, toast, trace
 from ui.run.guided import EXAMPLES, TITLES
 
 PROMPT = "Once upon a time there was a little fox who lived"
@@ -33,7 +33,7 @@ def guide_by(page, kind: str) -> None:
 def test_a_guide_is_chosen_by_example_and_a_bad_one_loses_nothing(page):
     ended(page)
     expect(page.locator("#guided")).to_be_hidden()
-    page.locator("#more button").first.click()
+    open_drawer(page)
     expect(page.locator("#guided")).to_be_visible()
     expect(page.locator("#guided-text")).to_be_hidden()
     for kind in EXAMPLES:
@@ -58,7 +58,7 @@ def test_a_guide_is_chosen_by_example_and_a_bad_one_loses_nothing(page):
 
 def test_a_guided_run_tells_its_acceptance_and_keeps_its_guide_in_links_and_files(page, tmp_path):
     ended(page)
-    page.locator("#more button").first.click()
+    open_drawer(page)
     guide_by(page, "regex")
     expect(page.locator(TEXT)).to_have_value(EXAMPLES["regex"])
     calls: list[str] = []
@@ -84,7 +84,7 @@ def test_a_guided_run_tells_its_acceptance_and_keeps_its_guide_in_links_and_file
     page.goto("about:blank")
     page.goto(link)
     ended(page)
-    page.locator("#more button").first.click()
+    open_drawer(page)
     expect(page.locator("#guided input")).to_have_value(TITLES["regex"])
     expect(page.locator(TEXT)).to_have_value(EXAMPLES["regex"])
     guide_by(page, "")
@@ -107,7 +107,7 @@ def test_a_guided_run_tells_its_acceptance_and_keeps_its_guide_in_links_and_file
 
 def test_a_schema_is_filled_in_as_it_says(page):
     ended(page)
-    page.locator("#more button").first.click()
+    open_drawer(page)
     guide_by(page, "json")
     expect(page.locator(TEXT)).to_have_value(EXAMPLES["json"])
     run(page, PROMPT, max_tokens=60)

@@ -7,6 +7,7 @@ from tests.browser.steps import (
     another_run,
     as_soon_as,
     ended,
+    open_drawer,
     run,
     see_chart,
     set_number,
@@ -68,7 +69,7 @@ def test_plain_decoding_shows_bonus_tokens_only(page):
 
 
 def test_stop_ends_the_decoding_itself(page):
-    page.locator("#more button").first.click()
+    open_drawer(page)
     page.get_by_label("Ignore the end token").check()  # else the model may end the text before Stop does
     as_soon_as(page, "stage.dataset.run !== 'recorded'", "document.querySelector('#stop').click()")
     another_run(page, start(page, PROMPT, max_tokens=900, k=0))

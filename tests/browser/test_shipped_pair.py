@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 from benchmarks.server import Server
 from naive_speculate import SamplingParams
 from naive_speculate.speculate.draft import DRAFTERS
-from tests.browser.steps import run, text, trace
+from tests.browser.steps import open_drawer, run, text, trace
 
 PROMPT = "Once upon a time there was a fox who"
 
@@ -34,7 +34,7 @@ def test_the_pair_that_ships_writes_the_library_s_text_under_its_filter_and_its_
 
 
 def test_its_head_drafts_where_it_is_chosen_and_shows_which_layers_it_reads(page):
-    page.locator("#more button").first.click()
+    open_drawer(page)
     page.locator("#drafter").get_by_label(DRAFTERS["head"].title).check()
     run(page, PROMPT, max_tokens=40, temperature=0, seed=3, k=3)
     assert trace(page)[0].settings["drafter"] == "head"

@@ -4,7 +4,7 @@ import re
 
 from playwright.sync_api import expect
 
-from tests.browser.steps import TIP, ended, run, set_number, toast
+from tests.browser.steps import TIP, ended, open_drawer, run, set_number, toast
 
 
 def selected(page, name: str) -> None:
@@ -96,7 +96,7 @@ def test_on_a_phone_no_card_stands_before_the_sheet_and_the_run_says_who_drafted
 
 
 def test_a_drafter_that_has_guessed_nothing_is_not_called_plain_decoding(page):
-    page.locator("#more button").first.click()
+    open_drawer(page)
     page.locator("#drafter").get_by_label("Prompt lookup").check()
     run(page, "Xyzzy", max_tokens=1, seed=1)
     expect(page.locator("#stats")).to_contain_text("Prompt lookup proposed nothing: the target model wrote 1 token")

@@ -5,7 +5,7 @@ import json
 from playwright.sync_api import Page, expect
 
 from naive_speculate import Trace
-from tests.browser.steps import another_run, becomes, ended, run, set_number, shown_run, text, trace
+from tests.browser.steps import another_run, becomes, ended, open_drawer, run, set_number, shown_run, text, trace
 from tests.browser.test_replay import go_to, press
 from tests.ui.handmade import step_of, token
 from ui.run.recorded import SPECULATIVE
@@ -75,7 +75,7 @@ def test_a_run_says_how_it_ended_what_it_is_no_sample_of_and_calls_things_what_t
         if event.kind == "accepted" and stop and whole.text.find(stop) == at + 3:
             break
         at += len(event.text or "") if event.kind in ("accepted", "resampled", "bonus") else 0
-    page.locator("#more button").first.click()
+    open_drawer(page)
     page.get_by_label("Stop strings").fill(stop)
     run(page, PROMPT)
     cut = trace(page)

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from naive_speculate import Trace
 from naive_speculate.theory import best_k, break_even_alpha, breakdown, expected_tokens
-from tests.browser.steps import another_run, as_soon_as, ended, run, see_chart, start, trace
+from tests.browser.steps import another_run, as_soon_as, ended, open_drawer, run, see_chart, start, trace
 from tests.browser.test_charts import MEASURED
 from tests.ui.drawn import drawn
 from ui.charts.waterfall import ALPHA, PRESETS
@@ -160,7 +160,7 @@ def test_plain_decoding_is_compared_with_itself(page):
 
 
 def test_a_stopped_run_is_measured_when_the_visitor_asks(page):
-    page.locator("#more button").first.click()
+    open_drawer(page)
     page.get_by_label("Ignore the end token").check()  # else the model may end the text before Stop does
     as_soon_as(page, "stage.dataset.run !== 'recorded'", "document.querySelector('#stop').click()")
     another_run(page, start(page, PROMPT, max_tokens=900, k=4))

@@ -5,15 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from naive_speculate.events import EventKind
 from naive_speculate.events.trace import Trace
-from naive_speculate.text import num_shared
 from ui import record_examples as record
-from ui.experiments.race_verdict import verdict
-from ui.experiments.recordings import recorded_exploration, recorded_race
+from ui.experiments.recordings import recorded_exploration
 from ui.experiments.sweep import cells
 from ui.host.catalog import Catalog, ServedPair
-from ui.run.recorded import SPECULATIVE
+from ui.run.recorded import PLAIN, SPECULATIVE
 from ui.run.settings import Settings
 
 SETTINGS = Settings(prompt="Once upon a time", max_tokens=16, num_draft_tokens=3, seed=2)
@@ -29,6 +26,9 @@ def test_the_first_run_is_recorded_with_what_drafting_gained(catalog, tmp_path):
     assert list(record.record_run(catalog, tmp_path, settings, heats=2)) == [(1, 2), (2, 2)]
     found = Trace.load(tmp_path / SPECULATIVE.name)
     assert any(event.target_top for event in found)
+    plain = Trace.load(tmp_path / PLAIN.name)
+    assert len(plain.token_ids) == 48
+    assert not any(event.kind == "step" for event in plain)  # the page does not need them
     assert found[-1].speedup.low <= found[-1].speedup.value <= found[-1].speedup.high
 
 
@@ -36,15 +36,6 @@ def test_lessons_are_recorded_where_they_are_asked_for(catalog, tmp_path, monkey
     monkeypatch.setattr(record, "LESSONS", record.LESSONS[:1])
     assert list(record.record_learn(catalog, tmp_path, SETTINGS)) == [(0, 1), (1, 1)]
     assert set(json.loads((tmp_path / "lessons.json").read_text())) == {"1"}
-
-
-def test_the_race_is_recorded_at_temperature_0_where_both_write_the_same(catalog, tmp_path):
-    *_, last = record.record_race(catalog, tmp_path, SETTINGS, heats=1)
-    assert last == (1, 1)
-    left, right = recorded_race(tmp_path)
-    assert num_shared(left.token_ids, right.token_ids) == len(left.token_ids) == len(right.token_ids) == 16
-    assert "the same: all 16" in " ".join(verdict(left, right))
-    assert not any(event.kind == EventKind.PROPOSED for event in right)  # the page does not draw them there
 
 
 def test_the_maps_are_recorded_and_read_back(catalog, tmp_path, monkeypatch):
@@ -60,7 +51,6 @@ def test_the_maps_are_recorded_and_read_back(catalog, tmp_path, monkeypatch):
 
 
 def test_where_nothing_was_recorded_nothing_is_shown(tmp_path):
-    assert recorded_race(tmp_path) is None
     assert recorded_exploration(tmp_path).about("So.") == ""
 
 

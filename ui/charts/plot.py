@@ -24,6 +24,16 @@ TERMS_OF = {
 """The glossary term of each chart."""
 
 
+LOOK = {
+    "chart-acceptance": "Look for low bars: steps that the draft got wrong.",
+    "chart-positions": "Look at how fast acceptance falls towards the end of the window.",
+    "chart-lengths": "Look at the two ends: nothing accepted, and the whole window accepted.",
+    "chart-timing": "Look at which part is largest: drafting should be the small one.",
+    "chart-speedup": "Look for the highest point: the best k for this text.",
+}
+"""What to look for in each chart."""
+
+
 def build_plot(elem_id: str, title: str, figure: Figure | None = None) -> gr.HTML:
     """The component of one chart; its value is JSON. Without a figure it is hidden."""
     return component("plot", render("plot", title=title), to_json(figure) if figure else "", elem_id=elem_id, label=title)
@@ -31,4 +41,4 @@ def build_plot(elem_id: str, title: str, figure: Figure | None = None) -> gr.HTM
 
 def build_board() -> gr.HTML:
     """The component of a run's charts; they follow the stage."""
-    return component("charts", render("board", charts=BOARD, terms=TERMS_OF), label="Charts")
+    return component("charts", render("board", charts=BOARD, terms=TERMS_OF, look=LOOK), label="Charts")

@@ -179,9 +179,7 @@ def _build_sampling(start: Settings) -> Controls:
         start, "top_p", 0.05, 1, 0.05, "Top-p", "Keep the most probable tokens up to this total [probability](#term-top-p)."
     )
     made["top_k"] = _number(start, "top_k", "Top-k", "Keep only the k likeliest tokens; -1 keeps all.")
-    made["min_p"] = _slider(
-        start, "min_p", 0, 1, 0.01, "Min-p", "Drop tokens below this fraction of the highest probability."
-    )
+    made["min_p"] = _slider(start, "min_p", 0, 1, 0.01, "Min-p", "Drop tokens below this fraction of the highest probability.")
     made["repetition_penalty"] = _slider(
         start, "repetition_penalty", 0.5, 2, 0.05, "Repetition penalty", "Above 1, earlier tokens become less likely."
     )

@@ -23,9 +23,9 @@ def test_sizes_are_said_as_people_say_them(parameters, said):
 
 def test_sizes_are_those_of_the_loaded_models(tiny_pair, tiny_engine: LocalEngine):
     catalog = Catalog({"tiny": ServedPair(tiny_engine)})
-    for shown in (models_in_short(catalog), models_markup(catalog)):
-        assert size(tiny_pair.target.num_parameters) in shown
-        assert "tales" not in shown  # only the bundled pair was trained on them
+    assert size(tiny_pair.target.num_parameters) in models_markup(catalog)
+    assert "tales" not in models_markup(catalog)  # only the bundled pair was trained on them
+    assert models_in_short(catalog) == ""
 
 
 def test_the_bundled_pair_comes_with_its_card_the_papers_and_the_code(bundled_engine: LocalEngine):
@@ -34,11 +34,9 @@ def test_the_bundled_pair_comes_with_its_card_the_papers_and_the_code(bundled_en
     assert "children&#39;s books" in shown
     assert "give it the start of a story" in shown
     assert "trained for this page, its target together with its drafters" in shown
-    assert "together with its drafters" in models_in_short(catalog)
+    assert "give it the start of one" in models_in_short(catalog)
     assert "arxiv.org/abs/2211.17192" in shown
     assert shown.count(" parameters</td>") == len(bundled_engine.about.models) == 3
-    short = models_in_short(catalog)
-    assert all(size(amount) in short for amount in bundled_engine.about.num_parameters.values())
     client = TestClient(Starlette(routes=documents()))
     for name, path in ((MODEL_CARD, BUNDLED_PAIR / "README.md"), (CODE, Path("naive_speculate/speculate/step.py"))):
         assert f'href="{name}"' in shown

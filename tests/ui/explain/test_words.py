@@ -3,8 +3,7 @@
 import pytest
 
 from naive_speculate.events import EventKind
-from tests.ui.handmade import run, step_of, token, top
-from ui.experiments.race import verdict
+from tests.ui.handmade import step_of, token, top
 from ui.explain.case import warning
 from ui.explain.inspector import distributions, explain
 from ui.run.settings import checked
@@ -48,9 +47,3 @@ def test_what_changes_the_target_s_distribution_is_said_beside_the_result():
 def test_an_empty_field_is_called_empty(nothing):
     with pytest.raises(ValueError, match="max_tokens must be a whole number, and is empty"):
         checked({"max_tokens": nothing})
-
-
-@pytest.mark.parametrize(("settings", "warned"), [({"temperature": 0.7}, True), ({"temperature": 0.0}, False)])
-def test_a_race_under_greedy_match_is_no_sample_of_the_target_above_temperature_0(settings, warned):
-    plain, drafting = (run(windows, verify_strategy="greedy_match", **settings) for windows in ([(0, 0)] * 3, [(2, 2)]))
-    assert ("Not the target's distribution" in " ".join(verdict(plain, drafting))) == warned

@@ -161,3 +161,10 @@ def test_a_trace_without_a_figure_says_so(ended):
     assert speedup_of(ended, asked=True) == {"reason": NONE_SAVED, "again": False}
     ended.events = [event for event in ended.events if event.kind != EventKind.FINISHED]
     assert speedup_of(ended, asked=True) == {"reason": NONE_SAVED, "again": False}
+
+
+def test_the_whole_run_without_drafts_is_decoded_first_and_can_be_followed(catalog, engine):
+    lane = []
+    catalog.measure("", REQUEST, lane)
+    assert [request.num_draft_tokens for request in engine.asked[:3]] == [0, 3, 0]
+    assert sum(event.kind == EventKind.BONUS for event in lane) == REQUEST.params.max_tokens > MOST_TOKENS

@@ -18,8 +18,7 @@ from naive_speculate.events import OUTPUT_KINDS, EventKind
 from ui.assets import ROOT, folder, scripts
 from ui.host.catalog import Catalog, ServedPair
 from ui.host.limits import server_options
-from ui.run.first_paint import FIRST_NEEDED, FirstPaint, first_view
-from ui.run.opening import ELSEWHERE, markup, recorded_opening
+from ui.run.first_paint import ELSEWHERE, FIRST_NEEDED, FirstPaint, first_view
 from ui.run.recorded import recorded_run
 from ui.run.runs import Runs
 from ui.run.workbench import Workbench
@@ -111,12 +110,11 @@ def test_whatever_the_first_tab_mounts_is_fetched_meanwhile(bundled_engine):
         Workbench(Catalog({"bundled": ServedPair(bundled_engine)}), Runs(), recorded_run())
     scripts = "".join(getattr(block, "js_on_load", None) or "" for block in page.blocks.values())
     mounted = set(re.findall(r"/([\w-]+)\.js\"", scripts))
-    assert {"stage", "opening", "strategies"} <= mounted <= set(FIRST_NEEDED)
+    assert {"stage", "race", "zoom", "strategies"} <= mounted <= set(FIRST_NEEDED)
 
 
 def test_a_link_to_something_else_than_the_front_door_is_the_same_everywhere():
     assert f'data-elsewhere="{" ".join(ELSEWHERE)}"' in first_view("", [])
-    assert f'data-elsewhere="{" ".join(ELSEWHERE)}"' in markup(recorded_opening())
     (said,) = re.findall(r"A link with (.*) leads there", Path("docs/links.md").read_text(encoding="utf-8"))
     assert tuple(re.findall(r"`(\w+)`", said)) == ELSEWHERE
     assert "room" in ELSEWHERE

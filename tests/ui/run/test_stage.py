@@ -20,8 +20,7 @@ from ui.run.stage import _server_functions, template
 def test_every_kind_has_a_key_with_its_mark_and_meaning():
     shown = template()
     for kind in TOKEN_KINDS:
-        assert f'data-toggle="{kind.value}"' in shown
-        assert f">{STYLES[kind].mark}</i>" in shown
+        assert f'class="ns-key" data-kind="{kind.value}"><i aria-hidden="true">{STYLES[kind].mark}</i>' in shown
         assert escape(STYLES[kind].meaning) in shown
 
 
@@ -78,13 +77,14 @@ def test_a_token_is_explained_by_what_playback_has_shown_and_no_more():
 
 
 def test_odd_questions_get_an_empty_answer():
-    resync, leave, trace, explain, _, _, link, file = _server_functions(Runs())
+    resync, leave, trace, explain, _, _, plain, link, file = _server_functions(Runs())
     for odd in (None, [], ["x"], ["no run", 0], ["no run", 1, 2], [None, None], [None, None, None], {"run": 1}, "text"):
         assert explain(odd) == ""
         assert resync(odd) == ""
         assert trace(odd) == ""
         assert leave(odd) == ""
         assert link(odd) == ""
+        assert plain(odd) == ""
         assert file(odd) == ""
     runs, mine = Runs(), Run(run([(1, 1)]).events)
     runs.add("visitor", mine)
