@@ -111,6 +111,6 @@ def test_the_page_says_which_weights_a_target_has_and_who_was_trained_with_its_d
     about = replace(catalog.of("").engine.about, num_parameters={"target": 2 * 10**6}, weights="Q4_1 weights of <b>")
     catalog.pairs["SmolLM2"] = ServedPair(DeferredEngine("SmolLM2", about, missing, 4))
     assert "<td>2.0 million parameters, Q4_1 weights of &lt;b&gt;</td>" in models_markup(catalog)
-    assert "together with its drafters" in models_in_short(catalog, "bundled")
-    assert "together with its drafters" not in models_in_short(catalog)
+    assert "give it the start of one" in models_in_short(catalog, "bundled")
+    assert "give it the start of one" not in models_in_short(catalog)
     assert f'<th scope="row">Target, {TALES}</th>' in re.sub(r"</?a\b[^>]*>", "", models_markup(catalog))

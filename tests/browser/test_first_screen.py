@@ -1,0 +1,58 @@
+"""The first screen: how much is on it, what moves on arrival, and the race from a run to its result."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.steps import TIP, run
+
+COUNTS = """() => {
+    const inside = (node) => {
+        const { top, bottom, width, height } = node.getBoundingClientRect();
+        return width > 1 && height > 1 && top < innerHeight && bottom > 0 && node.checkVisibility({ visibilityProperty: true });
+    };
+    // What can be pressed, typed into or reached with Tab; the tokens count once, since arrow keys move between them.
+    const controls = [...document.querySelectorAll("button, input, textarea, select, summary, a[href], [tabindex='0']")].filter(inside);
+    // The page's own text, without that of prompt and models.
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    const texts = controls.filter((node) => node.type === "number").map((node) => node.value);
+    while (walker.nextNode()) {
+        const { parentElement: node, data } = walker.currentNode;
+        if (data.trim() && inside(node) && !node.closest("#tokens, .ns-clean, .ns-lane-text, .ns-zoom-word, script, style, .ns-said")) texts.push(data);
+    }
+    const all = texts.join(" ");
+    return [controls.length, (all.match(/\\p{L}+/gu) ?? []).length, (all.match(/\\d+(\\.\\d+)?/g) ?? []).length, all];
+}"""
+SHIFTS = """() => {
+    window.shift = 0;
+    new PerformanceObserver((list) => { for (const { value, hadRecentInput } of list.getEntries()) if (!hadRecentInput) window.shift += value; })
+        .observe({ type: "layout-shift", buffered: true });
+}"""
+
+
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (1024, 768)])
+def test_before_anything_is_opened_there_is_little_on_the_screen_and_little_moves(open_page, width, height):
+    page = open_page(width=width, height=height)
+    page.evaluate(SHIFTS)
+    page.locator(".ns-race[data-state=done]").wait_for()
+    page.wait_for_function("() => !document.querySelector('.ns-zoom').dataset.scene")
+    controls, words, numbers, text = page.evaluate(COUNTS)
+    assert (controls <= 16, words <= 90, numbers <= 12) == (True, True, True), (controls, words, numbers, text)
+    assert page.evaluate("window.shift") < 0.02
+    page.locator("#tokens [data-kind=rejected]").first.hover()
+    expect(page.locator(TIP)).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator(TIP)).to_be_hidden()
+
+
+def test_a_run_races_against_the_same_prompt_without_drafts(open_page, measuring):
+    page = open_page(reduced_motion="reduce")
+    page.goto(measuring.url)
+    run(page, "Once upon a time", max_tokens=32, temperature=0, k=3)
+    expect(page.locator(".ns-result")).to_contain_text(re.compile(r"target passes instead of 32 · same text"))
+    texts = page.locator(".ns-lane-text").all_text_contents()
+    assert texts[0] == texts[1] != ""
+    page.locator("#tokens [data-step]").first.click()
+    expect(page.locator("#inspector h3")).to_be_visible()
+    expect(page.locator(".ns-zoom .ns-looked")).to_have_count(1)
