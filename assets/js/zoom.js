@@ -53,7 +53,7 @@ class Zoom {
     }
     this.key = key;
     for (const [n, node] of [...this.list.children].entries()) node.classList.toggle("ns-looked", shown[n].kind === looked?.kind && shown[n].index === looked.index);
-    this.find(".ns-zoom-drafted").textContent = drafts.length ? `Step ${events[0].step + 1}: ${count(drafts.length, "draft token")}, then` : `Step ${events[0].step + 1}: no draft tokens`;
+    this.find(".ns-zoom-drafted").textContent = drafts.length ? `One step: ${count(drafts.length, "draft token")}, then` : "One step: no draft tokens";
     const tokens = events.filter(({ kind }) => OUTPUT.has(kind)).length;
     this.find("figcaption").textContent = events.some(({ kind }) => kind === "step") ? `${count(tokens, "token")} from one target pass` : "";
   }

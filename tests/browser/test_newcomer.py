@@ -5,7 +5,7 @@ import re
 from playwright.sync_api import expect
 
 from naive_speculate.events.trace import Trace
-from tests.browser.steps import as_soon_as, ended, see_chart
+from tests.browser.steps import ended, see_chart
 from ui.run.recorded import SPECULATIVE
 
 SLIDER = ".ns-slider"
@@ -32,20 +32,6 @@ def test_play_at_the_end_of_a_run_plays_it_again_from_the_start(page):
     page.locator(".ns-speed").select_option("1")
     ended(page)
     assert page.locator(SLIDER).input_value() == whole
-
-
-def test_the_opening_shows_the_p_and_q_that_it_speaks_of(page):
-    third = "document.querySelector('.ns-opening').dataset.scene === '3'"
-    as_soon_as(page, third, "document.querySelector('.ns-op-play').click(); window.held = true")  # here it stays
-    page.wait_for_function("() => window.held")
-    for width, height in ((1440, 900), (1024, 768), (390, 844)):
-        page.set_viewport_size({"width": width, "height": height})
-        boxes = [guess.bounding_box() for guess in page.locator(".ns-opening li:has(.ns-op-pq)").all()]
-        numbers = [shown.bounding_box() for shown in page.locator(".ns-op-pq i:last-child").all()]
-        assert all(box["x"] + box["width"] >= shown["x"] + shown["width"] for box, shown in zip(boxes, numbers, strict=True))
-    p, q = map(float, re.findall(r"[\d.]+\d", page.locator(".ns-opening [data-kind=rejected] .ns-op-pq").inner_text()))
-    said = page.locator(".ns-opening figcaption [data-scene='3']").inner_text()
-    assert f"p/q is {p / q:.2f}," in said, "who divides what is shown finds what is said"
 
 
 def test_one_best_k_stands_on_the_page(page):

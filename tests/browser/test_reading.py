@@ -9,27 +9,6 @@ def focused(page) -> dict[str, str]:
     return page.evaluate("({ ...document.activeElement.dataset })")
 
 
-def test_the_legend_counts_and_toggles_kinds(page):
-    ended(page)
-    rejected = page.locator("#tokens [data-kind=rejected]").first
-    key = page.locator("[data-toggle=rejected]")
-    assert int(key.locator("b").inner_text()) == page.locator("#tokens [data-kind=rejected]").count()
-    expect(rejected).to_be_visible()
-    key.click()
-    expect(key).to_have_attribute("aria-pressed", "false")
-    expect(rejected).to_be_hidden()
-    key.click()
-    expect(rejected).to_be_visible()
-
-
-def test_a_kind_put_out_that_is_part_of_the_text_stays_as_plain_text(page):
-    ended(page)
-    page.locator("[data-toggle=resampled]").click()
-    token = page.locator("#tokens [data-kind=resampled]").first
-    expect(token).to_be_visible()
-    expect(token).to_have_css("text-decoration-line", "none")
-
-
 def test_pointing_at_a_token_shows_its_numbers_in_both_views(page):
     ended(page)
     token = page.locator("#tokens [data-kind=rejected]").first

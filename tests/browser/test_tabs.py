@@ -18,8 +18,6 @@ def go(page, name: str) -> None:
 
 def test_back_and_forward_lead_from_tab_to_tab_and_the_address_leads_there_again(page):
     start = page.url
-    go(page, "Race")
-    expect(page).to_have_url(start + "?tab=race")
     go(page, "Learn")
     page.locator("[data-lesson='3']").click()
     expect(page).to_have_url(start + "?lesson=3")
@@ -27,15 +25,14 @@ def test_back_and_forward_lead_from_tab_to_tab_and_the_address_leads_there_again
     expect(page).to_have_url(start + "?tab=explore")
     for move, name, address in (
         (page.go_back, "Learn", "?lesson=3"),
-        (page.go_back, "Race", "?tab=race"),
         (page.go_back, "Run", ""),
-        (page.go_forward, "Race", "?tab=race"),
+        (page.go_forward, "Learn", "?lesson=3"),
     ):
         move()
         selected(page, name)
         expect(page).to_have_url(start + address)
     page.reload()
-    selected(page, "Race")
+    selected(page, "Learn")
 
 
 def test_a_link_to_what_there_is_not_is_told(page):
@@ -61,8 +58,6 @@ def test_in_lecture_mode_space_plays_and_the_buttons_of_every_tab_can_be_pressed
     go(page, "Explore")
     for name in ("Explore", "Measure batches"):
         page.get_by_role("button", name=name, exact=True).click(trial=True)
-    go(page, "Race")
-    page.locator("#race-run").click(trial=True)
 
 
 def test_a_number_that_is_not_whole_is_told_and_its_field_shows_that_it_has_the_focus(page):
@@ -75,6 +70,7 @@ def test_a_number_that_is_not_whole_is_told_and_its_field_shows_that_it_has_the_
 
 
 def test_a_list_of_choices_closes_when_the_keyboard_leaves_it(page):
+    open_drawer(page)
     page.locator("#strategy input").focus()
     expect(page.locator("#strategy .options")).to_be_visible()
     page.keyboard.press("Tab")

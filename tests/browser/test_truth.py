@@ -62,6 +62,7 @@ def test_the_inspector_follows_playback_and_is_never_ahead_of_it_nor_in_another_
 
 
 def choose(page: Page, rule: str) -> None:
+    open_drawer(page)
     page.locator("#strategy input").click()
     page.get_by_role("option", name=rule).click()
 
@@ -96,9 +97,9 @@ def test_a_run_says_how_it_ended_what_it_is_no_sample_of_and_calls_things_what_t
     set_number(page, "temperature", 0)
     run(page, PROMPT)
     expect(page.locator(".ns-warning")).to_be_hidden()
-    expect(page.locator("[data-toggle=resampled]")).to_contain_text("replacement")
+    expect(page.locator(".ns-legend [data-kind=resampled]")).to_contain_text("replacement")
     run(page, PROMPT, k=0)
-    expect(page.locator("[data-toggle=bonus]")).to_contain_text("from the target")
+    expect(page.locator(".ns-legend [data-kind=bonus]")).to_contain_text("from the target")
     page.locator("#tokens [data-kind=bonus]").last.click()
     expect(headline(page)).to_contain_text("from the target")
 
