@@ -13,20 +13,23 @@ COUNTS = """() => {
         return width > 1 && height > 1 && top < innerHeight && bottom > 0 && node.checkVisibility({ visibilityProperty: true });
     };
     // What can be pressed, typed into or reached with Tab; the tokens count once, since arrow keys move between them.
-    const controls = [...document.querySelectorAll("button, input, textarea, select, summary, a[href], [tabindex='0']")].filter(inside);
+    const usable = "button, input, textarea, select, summary, a[href], [tabindex='0']";
+    const controls = [...document.querySelectorAll(usable)].filter(inside);
     // The page's own text, without that of prompt and models.
     const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     const texts = controls.filter((node) => node.type === "number").map((node) => node.value);
     while (walker.nextNode()) {
         const { parentElement: node, data } = walker.currentNode;
-        if (data.trim() && inside(node) && !node.closest("#tokens, .ns-clean, .ns-lane-text, .ns-zoom-word, script, style, .ns-said")) texts.push(data);
+        const theirs = node.closest("#tokens, .ns-clean, .ns-lane-text, .ns-zoom-word, script, style, .ns-said");
+        if (data.trim() && inside(node) && !theirs) texts.push(data);
     }
     const all = texts.join(" ");
     return [controls.length, (all.match(/\\p{L}+/gu) ?? []).length, (all.match(/\\d+(\\.\\d+)?/g) ?? []).length, all];
 }"""
 SHIFTS = """() => {
     window.shift = 0;
-    new PerformanceObserver((list) => { for (const { value, hadRecentInput } of list.getEntries()) if (!hadRecentInput) window.shift += value; })
+    const add = ({ value, hadRecentInput }) => { window.shift += hadRecentInput ? 0 : value; };
+    new PerformanceObserver((list) => list.getEntries().forEach(add))
         .observe({ type: "layout-shift", buffered: true });
 }"""
 
