@@ -57,7 +57,13 @@ class _Block:
 
     @property
     def drafts(self) -> bool:
-        return bool({"steps", "length"} & self.figures.keys() or self.rates)
+        return "length" in self.figures or all(name in self.figures for name in _COUNTS)
+
+    @property
+    def length(self) -> float:
+        """Tokens per step."""
+        figures = self.figures
+        return figures["length"] if "length" in figures else 1 + figures["accepted"] / max(figures["steps"], 1)
 
 
 def read_summary(text: str) -> Reading | None:
@@ -85,7 +91,7 @@ def read_summary(text: str) -> Reading | None:
 
 def _incomplete(runs: list[_Block], common: dict[str, Any]) -> Reading | None:
     """Runs without all counts: the means of their figures."""
-    lengths = [block.figures.get("length", 1 + sum(block.rates)) - 1 for block in runs]
+    lengths = [block.length - 1 for block in runs]
     widths = [
         100 * length / rate if (rate := block.figures.get("rate")) else None
         for block, length in zip(runs, lengths, strict=True)

@@ -174,13 +174,15 @@ def _alpha(reading: Reading, accepted: float | None, width: float | None) -> tup
     """α, and whether it was derived from means alone."""
     if reading.judged:
         return ratio(sum(reading.rates), sum(reading.judged)), False
+    if accepted == 0:
+        return 0.0, not _whole(reading.rates, width)
     if accepted is None or width is None:
         return None, False
     if _whole(reading.rates, width):  # each step ends in a rejection, unless all tokens were accepted
         rejected = 1 - reading.rates[-1]
         return (accepted / (accepted + rejected) if accepted + rejected > 0 else 0.0), False
     found = alpha_for(1 + accepted, lambda alpha: _at(width, lambda k: expected_tokens(alpha, k)))
-    return found if accepted > 0 else 0.0, True
+    return found, True
 
 
 def _whole(rates: Sequence[float], width: float | None) -> bool:

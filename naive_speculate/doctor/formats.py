@@ -80,5 +80,5 @@ def read(text: str) -> Reading:
 
 
 def _information(reading: Reading) -> tuple[bool, ...]:
-    """What a reading knows, the most valuable first."""
+    """Which figures a reading has, the most valuable first."""
     return len(reading.rates) > 1, reading.accepted_per_step is not None, reading.drafted_per_step is not None

@@ -53,11 +53,16 @@ def read_timings(text: str) -> Reading | None:
         return None
     drafted = sum(whole_number(timings.get("draft_n"), "draft_n") for timings in found.values())
     accepted = sum(whole_number(timings.get("draft_n_accepted"), "draft_n_accepted") for timings in found.values())
+    times: dict[bool, list[tuple[float, int]]] = {True: [], False: []}
+    for timings, _ in objects(text, ("predicted_ms",)):
+        spent, tokens = timings["predicted_ms"], timings.get("predicted_n")
+        if isinstance(spent, int | float) and isinstance(tokens, int):
+            times[bool(timings.get("draft_n"))].append((spent, tokens))
     rounds = [of_one for timings in found.values() if (of_one := _rounds(timings)) is not None]
     if len(rounds) < len(found):
         each = [_steps(timings) for timings in found.values()]
         steps = None if None in each else sum(of_one for of_one in each if of_one is not None)
-        return _without_rates("server `timings`", TIMINGS, drafted, accepted, steps)
+        return _without_rates("server `timings`", TIMINGS, drafted, accepted, steps, **_per_second(times))
     return Reading.counted(
         accepted,
         drafted,
@@ -66,6 +71,7 @@ def read_timings(text: str) -> Reading | None:
         format="server `timings` that count rounds",
         source=ROUNDS,
         unknown=("These timings have no rates per index.",),
+        **_per_second(times),
     )
 
 
@@ -133,15 +139,20 @@ def speeds(text: str) -> dict[str, Any]:
         if one[1]:
             drafted = after is not None and not after[1]
             times[drafted].append((float(one[1]), int(one[2])))
-    named: dict[str, float] = {}
-    for drafted, name in ((True, "tokens_per_second"), (False, "plain_tokens_per_second")):
-        spent, tokens = (sum(column) for column in zip((0.0, 0), *times[drafted], strict=True))
-        if spent and tokens > len(times[drafted]):
-            named[name] = 1000 * tokens / spent
     last = {line[0]: durations[1] for line in _STATISTICS.findall(text) if (durations := _DURATIONS.search(line[6]))}
     total = sum(spent for spent, _ in times[True])
     share = sum(map(float, last.values())) / total if total else 0.0
-    return named | ({"draft_share": share} if 0 < share < 1 else {})
+    return _per_second(times) | ({"draft_share": share} if 0 < share < 1 else {})
+
+
+def _per_second(times: dict[bool, list[tuple[float, int]]]) -> dict[str, Any]:
+    """Tokens per second with and without drafting, from milliseconds and tokens of each request; empty if unknown."""
+    named: dict[str, Any] = {}
+    for drafted, name in ((True, "tokens_per_second"), (False, "plain_tokens_per_second")):
+        spent, tokens = (sum(column) for column in zip((0.0, 0), *times[drafted], strict=True))
+        if spent > 0 and tokens > len(times[drafted]):
+            named[name] = 1000 * tokens / spent
+    return named
 
 
 def read_statistics(text: str) -> Reading | None:

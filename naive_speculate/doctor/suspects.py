@@ -93,6 +93,8 @@ def _acceptance(reading: Reading, figures: Figures) -> Iterator[Suspect]:
     if fades is not None:
         yield _fades(fades)
     first = figures.conditional[0] if figures.conditional else figures.alpha
+    if first is None and figures.tokens is not None and figures.tokens - 1 < NONE:
+        first = figures.tokens - 1  # the window is unknown, but no index accepts more than this
     if first is None or (fades is not None and fades.before >= LOW_FIRST):
         return
     second = figures.conditional[1] if len(figures.conditional) > 1 else None
