@@ -37,7 +37,7 @@ def test_a_fault_is_found_with_its_size_and_where_it_shows(rejection):
     shown, fit = proof.counterexample, proof.fits[-1]
     assert 0 <= fit.interval[0] <= fit.bias <= fit.interval[1]
     assert sum(shown.expected) == pytest.approx(1)
-    assert shown.found != pytest.approx(shown.expected, abs=0.02)
+    assert shown.found != pytest.approx(shown.expected, abs=0.01)
     assert f"bias {fit.bias:.3f}" in str(proof)
 
 
