@@ -5,7 +5,7 @@ noncentrality λ after N samples: bias ≤ √(λ / N) / 2. So a test that finds
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,6 +72,43 @@ def g_test(counts: Sequence[float] | Array, probs: Sequence[float] | Array) -> F
     degrees = len(observed) - 1
     correction = 1 + (float((n / expected).sum()) - 1) / (6 * n * degrees) if degrees else 1.0
     return fit(statistic / correction, degrees, int(n), float(np.abs(observed - expected).sum() / 2 / n))
+
+
+def rank_test(strata: Sequence[tuple[Sequence[int], Array]]) -> Fit:
+    """Pearson's test of outcomes that each have their own probabilities: counts of ranks against their expected sums.
+
+    Within one context it is the chi-square test of that context's tokens. Over several, it adds up what was expected and what
+    was observed at each rank, with the sum of the outcomes' covariances.
+
+    Args:
+        strata: Outcomes and probabilities, tested apart and added up: the index of each outcome, and shape
+            `[num_outcomes, num_ranks]`, whose rows sum to 1.
+    """
+    statistic, degrees, deviation, total = 0.0, 0, 0.0, 0
+    for outcomes, probs in strata:
+        expected = probs.sum(axis=0)
+        difference = np.bincount(outcomes, minlength=len(expected)) - expected
+        covariance = np.diag(expected) - probs.T @ probs
+        by_row = np.apply_along_axis(pooled, 0, covariance, expected)
+        covariance, difference = np.apply_along_axis(pooled, 1, by_row, expected), pooled(difference, expected)
+        rank = int(np.linalg.matrix_rank(covariance, hermitian=True)) if len(difference) > 1 else 0
+        if rank:
+            statistic += float(difference @ np.linalg.pinv(covariance, hermitian=True) @ difference)
+            degrees, deviation, total = degrees + rank, deviation + float(np.abs(difference).sum() / 2), total + len(outcomes)
+    return fit(statistic, degrees, total, deviation / max(1, total))
+
+
+def two_sample_test(a: Mapping[str, int], b: Mapping[str, int]) -> Fit:
+    """The G-test of whether two samples of texts have one distribution; its bias is between the samples."""
+    texts = sorted(a.keys() | b.keys())
+    table = np.array([[sample.get(text, 0) for text in texts] for sample in (a, b)], float)
+    sizes, shares = table.sum(axis=1), table.sum(axis=0) / table.sum()
+    table = np.array([pooled(row, shares * sizes.min()) for row in table])
+    expected = sizes[:, None] * table.sum(axis=0) / sizes.sum()
+    seen = table > 0
+    statistic = 2 * float((table[seen] * np.log(table[seen] / expected[seen])).sum())
+    bias = float(np.abs(table[0] / sizes[0] - table[1] / sizes[1]).sum() / 2)
+    return fit(statistic, table.shape[1] - 1, int(sizes.prod() / sizes.sum()), bias)
 
 
 def fit(statistic: float, degrees: int, num_samples: int, bias: float) -> Fit:

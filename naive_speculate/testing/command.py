@@ -7,7 +7,8 @@ from typing import Any
 
 from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter
 from naive_speculate.speculate.verify import VERIFIERS
-from naive_speculate.testing.proof import Proof, prove_lossless
+from naive_speculate.testing.proof import prove_lossless
+from naive_speculate.testing.result import Proof
 
 
 def prove(name: str) -> Proof:
