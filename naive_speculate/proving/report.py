@@ -100,7 +100,7 @@ class Report:
         console.print(self._table(), soft_wrap=False)
         say(
             f"  {greedy.num_differing} of {greedy.num_tokens} greedy tokens in {greedy.num_texts} texts are less probable than "
-            f"the most probable one by more than a near tie ({NEAR_TIE:g} nats); the largest gap is {greedy.largest_gap:.3f} nats. "
+            f"the most probable one by more than a near tie ({NEAR_TIE:g} nats); the largest gap is {greedy.largest_gap:.3f}. "
             f"The texts of {greedy.num_parted} prompts are not all the same."
         )
         say("How certain", "bold")
