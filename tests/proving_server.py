@@ -19,8 +19,8 @@ class CompletionsServer(ThreadingHTTPServer):
 
     Args:
         pair: Its target is a tiny model with a tokenizer.
-        fault: "" for none, "biased" for a sampler that prefers the second token, "greedy" for a wrong greedy token, "silent" for
-            a server without logprobs.
+        fault: "" for none, "biased" for a sampler that prefers the second token, "greedy" for a wrong greedy token, "silent"
+            for no logprobs.
     """
 
     def __init__(self, pair: Any, fault: str) -> None:
@@ -48,7 +48,7 @@ class CompletionsServer(ThreadingHTTPServer):
             if body["temperature"]:
                 probs = np.exp(log_probs / body["temperature"])
                 if self.fault == "biased" and tokens:  # the first token is drawn without drafts
-                    probs[order[1]] *= 2
+                    probs[order[1]] *= 5
                 token = int(self.random.choice(len(probs), p=probs / probs.sum()))
             tokens.append(self.vocabulary.text_of(token))
             top.append({self.vocabulary.text_of(int(i)): float(round(log_probs[i], 4)) for i in order[: body["logprobs"]]})
