@@ -24,6 +24,7 @@ ROOMS = {
     "documents": ["app.py", ":(glob)*.md", "docs/*.md", "train/*.md"],
     "testing": ["naive_speculate/testing"],
     "bench": ["naive_speculate/bench"],
+    "proving": ["naive_speculate/proving"],
     "doctor": ["naive_speculate/doctor"],
     "top level": [":(glob)naive_speculate/*.py"],
     "benchmarks": ["benchmarks/*.py", "deploy"],

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from naive_speculate.costs import CostTable
+from naive_speculate.costs import CostTable, LearnedCosts
 from naive_speculate.events.emitter import Emitter
 from naive_speculate.events.event import Event, EventKind
 from naive_speculate.infer.inferencer import eos_token_ids
@@ -30,7 +31,7 @@ from naive_speculate.speculate.request import GivenDraft, Prompt, Request, check
 from naive_speculate.speculate.run import Run
 from naive_speculate.speculate.sequence import CancelFlag, SequenceState
 from naive_speculate.speculate.verify import Verifier, verifier_for
-from naive_speculate.speculate.window import AutoWindow, FixedWindow
+from naive_speculate.speculate.window import AutoWindow, FixedWindow, Window
 from naive_speculate.text import StopStrings, TextStream, Vocabulary
 from naive_speculate.translation import token_bytes
 
@@ -115,10 +116,12 @@ class Admission:
             costs = replace(costs, call=None)  # the host reads every draft, so that each is a call
         started = self._started(request, plan, seed, costs)
         known = self.pair.translation.to_draft if started.vocabularies is not None and self.pair.translation else None
+        repeats = random is not None or (params.seed is not None and not plan.verifier.greedy)
+        window = partial(self._window, plan, costs, None if repeats else self.pair.learned_costs(plan.drafter))
         rows, emitters = [], []
         for index, pipeline in enumerate(pipelines):
             source = SeededRandom(seed, index, self.device) if random is None else random(seed, index)
-            rows.append(self._row(first_row + index, request, plan, pipeline, costs, source, cancel))
+            rows.append(self._row(first_row + index, request, plan, pipeline, window(), source, cancel))
             emitters.append(Emitter(self.vocabulary, replace(started, row=first_row + index), known))
         return Run(rows, emitters)
 
@@ -180,17 +183,23 @@ class Admission:
             target_layers=None if head is None else getattr(pair.target, "num_layers", None),
         )
 
+    @staticmethod
+    def _window(plan: _Plan, costs: CostTable, learned: LearnedCosts | None) -> Window:
+        if plan.window_size is None:
+            return AutoWindow(costs, plan.confidence, greedy=plan.verifier.greedy, learned=learned)
+        return FixedWindow(plan.window_size, plan.confidence)
+
     def _row(
         self,
         number: int,
         request: Request,
         plan: _Plan,
         pipeline: LogitsPipeline,
-        costs: CostTable,
+        window: Window,
         random: RandomSource,
         cancel: CancelFlag | None,
     ) -> SequenceState:
-        params, window = request.params, FixedWindow(plan.window_size or 0, plan.confidence)
+        params = request.params
         streams = params.detokenize and self.vocabulary.tokenizer is not None
         return SequenceState(
             row=number,
@@ -199,7 +208,7 @@ class Admission:
             params=params,
             verifier=plan.verifier,
             drafter=plan.drafter,
-            window=AutoWindow(costs, plan.confidence, greedy=plan.verifier.greedy) if plan.window_size is None else window,
+            window=window,
             detail=request.detail,
             random=random,
             pipeline=pipeline,

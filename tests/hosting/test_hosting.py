@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_without_anything_said_smollm2_comes_first_and_is_loaded_later():
-    usual = (PairChoice("SmolLM2", "smollm2", later=True), PairChoice(BUNDLED))
+    usual = (PairChoice("SmolLM2", "smollm2", later=True), PairChoice(BUNDLED, on_demand=True))
     assert read_configuration({}, {}) == read_configuration({"NAIVE_SPECULATE_PAIRS": ""}, {}) == Configuration(usual)
 
 

@@ -62,6 +62,21 @@ def test_what_is_asked_for_before_begins_when_the_pair_is_loaded(tiny_decoder):
     engine.close()
 
 
+def test_on_demand_the_first_request_loads_the_pair_once(tiny_decoder):
+    made: list[LocalEngine] = []
+
+    def make() -> LocalEngine:
+        made.append(LocalEngine(tiny_decoder))
+        return made[-1]
+
+    engine = DeferredEngine("Awaited", ABOUT, make, 4, on_demand=True)
+    assert (engine.loading, engine.loaded, engine.load().ready, engine.load().capacity) == (False, False, True, 4)
+    runs = [engine.submit(REQUEST) for _ in range(2)]
+    assert all(any(run) for run in runs)
+    assert (engine.loaded, len(made)) == (True, 1)
+    engine.close()
+
+
 def test_a_held_run_that_is_cancelled_ends_before_the_pair_is_loaded(tiny_decoder):
     engine, cancel, come = deferred(lambda: LocalEngine(tiny_decoder)), threading.Event(), SimpleQueue()
     engine.start(REQUEST, cancel, come.put)

@@ -51,7 +51,7 @@ def test_what_lies_in_the_folder_is_found_by_a_shell_s_command_too(folder):
     command += ["prove", "mine:NUMBER"]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "'mine:NUMBER' is neither a verifier" in done.stderr
+    assert "'mine:NUMBER' must be a verifier" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["mine:Right", "mine:made", "block_verification"])

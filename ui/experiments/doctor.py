@@ -9,7 +9,7 @@ from rich.console import Console
 
 from naive_speculate.doctor import Diagnosis, diagnose, read
 from naive_speculate.doctor.costs import from_words
-from naive_speculate.doctor.report import best_window, caveats, figures, show, shown_windows
+from naive_speculate.doctor.report import best_window, caveats, figures, no_problems, show, shown_windows
 from naive_speculate.sampling.random_source import fresh_seed
 from ui.assets import ROOT, component, render
 from ui.charts.figures import ACCEPTED, DRAFT, INK, PAGE, RESAMPLED, TARGET, Figure, bars, empty, figure, inside, line
@@ -92,6 +92,7 @@ def words(found: Diagnosis, basis: str) -> str:
         figures=figures(found),
         best=best_window(found, basis) if found.windows else "",
         suspects=found.suspects,
+        no_problems=no_problems(found),
         caveats=[line for line in caveats(found) if not line.startswith("*")],
     )
 

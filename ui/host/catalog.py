@@ -92,6 +92,7 @@ class Catalog:
         concurrency: Most runs passed to the engines at once; None for no limit.
         measuring: Whether a finished run is decoded again for comparison.
         later: The pairs that `load_later` loads.
+        on_demand: The pairs that are loaded when somebody first uses them.
         missing: Why a pair could not be loaded, by name.
         settled: Called when `load_later` is done.
     """
@@ -101,6 +102,7 @@ class Catalog:
     concurrency: int | None = 16
     measuring: bool = True
     later: dict[str, DeferredEngine] = field(default_factory=dict)
+    on_demand: dict[str, DeferredEngine] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
     settled: Callable[[], None] = lambda: None
 
@@ -114,8 +116,8 @@ class Catalog:
 
     @property
     def loading(self) -> list[str]:
-        """The names of the pairs that are not loaded yet."""
-        return [name for name, engine in self.later.items() if engine.loading]
+        """The names of the pairs that are being loaded."""
+        return [name for name, engine in (self.later | self.on_demand).items() if engine.loading]
 
     @property
     def notices(self) -> list[str]:
@@ -195,13 +197,15 @@ class Catalog:
         return self._measurer.events(engine, self.of(pair).suited(request))
 
     def load_later(self) -> None:
-        """Load the pairs of `later`. A pair that fails is removed; `missing` and a log line say why."""
+        """Load the pairs of `later`, and then the default. A pair that fails is removed; `missing` and a log line say why."""
         for name, engine in self.later.items():
             try:
                 engine.load_pair()
             except Exception as error:
                 self.missing[name] = " ".join(str(error).split()) or type(error).__name__
                 self.pairs = {other: served for other, served in self.pairs.items() if other != name}
+        if (default := self.on_demand.get(next(iter(self.pairs), ""))) and not default.loaded:
+            default.load_pair()
         for line in self.notices:
             _log.warning("app.py: %s", line)
         self.settled()
@@ -213,7 +217,7 @@ class Catalog:
             Trouble: If a pair cannot decode.
         """
         for served in self.pairs.values():
-            if served.unobserved is None:
+            if served.unobserved is None or (isinstance(served.unobserved, DeferredEngine) and not served.unobserved.loaded):
                 continue
             with suppress(NotMeasured):
                 for _ in range(WARM_RUNS):
@@ -336,9 +340,10 @@ def load_catalog(configuration: Configuration, observers: Sequence[Observer] = (
     # Engines share their time fairly between visitors and refuse runs if necessary. Gradio's queue does neither.
     catalog = _empty(configuration, configuration.concurrency if zero_gpu() else None)
     for choice in configuration.pairs:
-        engine = _deferred(configuration, choice) if choice.later else _engine(configuration, choice)
+        now = not (choice.later or choice.on_demand)
+        engine = _engine(configuration, choice) if now else _deferred(configuration, choice)
         if isinstance(engine, DeferredEngine):
-            catalog.later[choice.name] = engine
+            (catalog.on_demand if choice.on_demand and not zero_gpu() else catalog.later)[choice.name] = engine
         observed = ObservedEngine(engine, observers) if observers else engine
         unobserved = None if zero_gpu() else engine  # without a GPU outside runs, nothing can be warmed up or measured
         catalog.pairs[choice.name] = ServedPair(observed, unobserved, _filtered(configuration, engine))
@@ -348,8 +353,9 @@ def load_catalog(configuration: Configuration, observers: Sequence[Observer] = (
 
 
 def _deferred(configuration: Configuration, choice: PairChoice) -> DeferredEngine:
-    about = expected(KNOWN[str(choice.target)], configuration.concurrency)
-    return DeferredEngine(choice.name, about, partial(_engine, configuration, choice), configuration.queue_size)
+    about = expected(KNOWN.get(str(choice.target)), configuration.concurrency)
+    make = partial(_engine, configuration, choice)
+    return DeferredEngine(choice.name, about, make, configuration.queue_size, on_demand=choice.on_demand)
 
 
 def _engine(configuration: Configuration, choice: PairChoice) -> Engine:

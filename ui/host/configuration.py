@@ -27,6 +27,7 @@ class PairChoice:
             no draft model.
         head: A draft head for the target: a Hub id or local folder; None for none, or for the bundled target's own.
         later: Whether it is loaded after the page answers; if that fails, it is left out.
+        on_demand: Whether it is loaded when somebody first uses it, or if it becomes the default.
     """
 
     name: str
@@ -34,9 +35,10 @@ class PairChoice:
     draft: str | None = None
     head: str | None = None
     later: bool = False
+    on_demand: bool = False
 
 
-USUAL = (PairChoice("SmolLM2", "smollm2", later=True), PairChoice(BUNDLED))
+USUAL = (PairChoice("SmolLM2", "smollm2", later=True), PairChoice(BUNDLED, on_demand=True))
 """The pairs if the operator chooses none."""
 
 

@@ -1,7 +1,8 @@
-"""An engine whose pair is loaded after the page answers."""
+"""An engine whose pair is loaded after the page answers, or when somebody first uses it."""
 
 import threading
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 
 from naive_speculate.events import Event
 from naive_speculate.known import KnownPair
@@ -14,8 +15,10 @@ _LOOK_SECONDS = 0.05
 """How often a held run checks whether it was cancelled."""
 
 
-def expected(known: KnownPair, capacity: int) -> About:
-    """What a known pair's engine will report once loaded. All known targets are chat models."""
+def expected(known: KnownPair | None, capacity: int) -> About:
+    """What the engine of a known pair, or of the bundled one, will report once loaded. All known targets are chat models."""
+    if known is None:
+        return About({kind: f"bundled {kind}" for kind in ("target", "draft", "head")}, "cpu", chat=False, capacity=capacity)
     drafters = {kind: f"{known.drafters} {kind}" for kind in ("draft", "head") if known.drafter(kind)}
     return About({"target": known.target, **drafters}, "cpu", chat=True, capacity=capacity)
 
@@ -28,13 +31,17 @@ class DeferredEngine:
         about: What the engine is expected to report.
         make: Loads the pair and returns its engine.
         max_waiting: Most requests that are held.
+        on_demand: Whether the first request loads the pair; otherwise whoever made this calls `load_pair`.
     """
 
-    def __init__(self, name: str, about: About, make: Callable[[], Engine], max_waiting: int) -> None:
+    def __init__(
+        self, name: str, about: About, make: Callable[[], Engine], max_waiting: int, *, on_demand: bool = False
+    ) -> None:
         self._name = name
         self._expected = about
         self._make = make
         self._max_waiting = max_waiting
+        self._on_demand = on_demand
         self._engine: Engine | None = None
         self._reason = STOPPING
         self._settled = threading.Event()
@@ -47,11 +54,17 @@ class DeferredEngine:
 
     @property
     def loading(self) -> bool:
-        """Whether the pair is not loaded yet."""
-        return not self._settled.is_set()
+        """Whether the pair will be loaded without another request."""
+        return not (self._settled.is_set() or self._on_demand)
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the pair is loaded."""
+        return self._engine is not None
 
     def load_pair(self) -> None:
         """Load the pair and start the held requests. Raises what `make` raises; the held requests then end with that error."""
+        self._on_demand = False
         try:
             self._engine = self._make()
         except Exception as error:
@@ -61,12 +74,12 @@ class DeferredEngine:
             self._settled.set()
 
     def submit(self, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANONYMOUS) -> Iterator[list[Event]]:
-        if not self.loading:
+        if self._settled.is_set():
             return self._loaded().submit(request, cancel, reader)
         return entered(self._submit_later(request, cancel, reader))
 
     def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS) -> None:
-        if not self.loading:
+        if self._settled.is_set():
             return self._loaded().start(request, cancel, deliver, reader)
         threading.Thread(target=self._start_later, args=(request, cancel, deliver, reader), name="held", daemon=True).start()
         return None
@@ -77,7 +90,11 @@ class DeferredEngine:
     def load(self) -> Load:
         if self._engine is not None:
             return self._engine.load()
-        return Load(False, 0, self._held, 0, reason=LOADING.format(self._name) if self.loading else self._reason)
+        if self._settled.is_set():
+            return Load(False, 0, self._held, 0, reason=self._reason)
+        if self._on_demand:
+            return Load(True, 0, self._held, self._expected.capacity)
+        return Load(False, 0, self._held, 0, reason=LOADING.format(self._name))
 
     def close(self) -> None:
         self._settled.set()
@@ -104,6 +121,9 @@ class DeferredEngine:
             if self._held >= self._max_waiting:
                 raise Unavailable(f"{self._held} others are waiting, which is the limit. Try again in a moment.")
             self._held += 1
+            asked, self._on_demand = self._on_demand, False
+        if asked:
+            threading.Thread(target=self._load_on_demand, name="loading", daemon=True).start()
         try:
             while not self._settled.wait(_LOOK_SECONDS):
                 if cancel is not None and cancel.is_set():
@@ -112,6 +132,10 @@ class DeferredEngine:
         finally:
             with self._lock:
                 self._held -= 1
+
+    def _load_on_demand(self) -> None:
+        with suppress(Exception):  # the held requests end with it
+            self.load_pair()
 
     def _loaded(self) -> Engine:
         if self._engine is None:
