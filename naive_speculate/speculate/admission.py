@@ -116,7 +116,7 @@ class Admission:
             costs = replace(costs, call=None)  # the host reads every draft, so that each is a call
         started = self._started(request, plan, seed, costs)
         known = self.pair.translation.to_draft if started.vocabularies is not None and self.pair.translation else None
-        repeats = random is not None or (params.seed is not None and not plan.verifier.greedy)
+        repeats = random is not None or params.seed is not None  # a seed repeats a run, windows included
         window = partial(self._window, plan, costs, None if repeats else self.pair.learned_costs(plan.drafter))
         rows, emitters = [], []
         for index, pipeline in enumerate(pipelines):
