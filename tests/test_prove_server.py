@@ -61,7 +61,7 @@ def test_a_stopped_run_is_undecided_and_continues_from_its_file(tales, prompts, 
     work = ["--work", str(tmp_path / "work.jsonl"), "--samples", "30", *prompts]
     with serving(tales) as server:
         assert prove(server, *work, "--max-requests", "10") == 3
-        assert "Undecided: no difference found so far, but stopped after 10 requests" in capsys.readouterr().out
+        assert "Undecided: no difference found so far, but it stopped after 10 requests" in capsys.readouterr().out
         before = server.num_requests
         assert prove(server, *work, "--json") == 0
         found = json.loads(capsys.readouterr().out)
