@@ -1,4 +1,4 @@
-"""A tiny completions server with a real tiny model behind it, right or with a biased sampler."""
+"""A tiny completions server with a real tiny model, with a correct or a biased sampler."""
 
 import json
 import threading
