@@ -1,6 +1,7 @@
 """The doctor's room: explains and charts an engine's pasted log."""
 
 import io
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +22,8 @@ from ui.notify import QUIET, warn
 
 EXAMPLES = {"vLLM": "vllm", "llama.cpp": "llamacpp", "SGLang": "sglang"}
 """Engines with an example log in `assets/doctor`."""
+_OPTION = re.compile(r" \(--[a-z-]+\)")
+"""Options of the command line in the findings; the page has fields for them."""
 CHARTS = {"places": "Acceptance by position in the window", "windows": "Where drafting pays off"}
 WIDTH = 96
 TITLE = "This cannot be read"
@@ -91,7 +94,7 @@ def words(found: Diagnosis, basis: str) -> str:
         format=found.reading.format,
         figures=figures(found),
         best=best_window(found, basis) if found.windows else "",
-        suspects=found.suspects,
+        suspects=[_OPTION.sub("", f"{suspect.words} Measure next: {suspect.next}") for suspect in found.suspects],
         no_problems=no_problems(found),
         caveats=[line for line in caveats(found) if not line.startswith("*")],
     )
