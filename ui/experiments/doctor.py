@@ -22,7 +22,7 @@ from ui.notify import QUIET, warn
 
 EXAMPLES = {"vLLM": "vllm", "llama.cpp": "llamacpp", "SGLang": "sglang"}
 """Engines with an example log in `assets/doctor`."""
-_OPTION = re.compile(r" \(--[a-z-]+\)")
+_OWN_OPTIONS = re.compile(r" \((?:--(?:speed|plain-speed|draft-cost|verify-cost|num-draft-tokens)(?:, )?)+\)")
 """Options of the command line in the findings; the page has fields for them."""
 CHARTS = {"places": "Acceptance by position in the window", "windows": "Where drafting pays off"}
 WIDTH = 96
@@ -88,16 +88,17 @@ def findings(asked: Any) -> dict[str, Any]:
 
 def words(found: Diagnosis, basis: str) -> str:
     """The findings as HTML."""
-    return render(
+    markup = render(
         "doctor_findings",
         engine=found.reading.engine,
         format=found.reading.format,
         figures=figures(found),
         best=best_window(found, basis) if found.windows else "",
-        suspects=[_OPTION.sub("", f"{suspect.words} Measure next: {suspect.next}") for suspect in found.suspects],
+        suspects=[f"{suspect.words} Measure next: {suspect.next}" for suspect in found.suspects],
         no_problems=no_problems(found),
         caveats=[line for line in caveats(found) if not line.startswith("*")],
     )
+    return _OWN_OPTIONS.sub("", markup)
 
 
 def places_chart(found: Diagnosis) -> Figure:
