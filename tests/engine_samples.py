@@ -186,7 +186,7 @@ SGLANG_FINISH = (
     "stream=True), out={'meta_info': {'id': '57', 'finish_reason': {'type': 'stop'}, 'completion_tokens': 64, "
     "'spec_accept_token_num': 42, 'spec_draft_token_num': 80, 'spec_verify_ct': 20}}\n"
 )
-"""SGLang 0.5, `--log-requests`: what Python prints, behind another object."""
+"""SGLang 0.5, `--log-requests`: what Python prints, after another object."""
 
 SGLANG_LOG_BEFORE = (
     "[2026-02-10 09:00:13 TP0] Decode batch, #running-req: 4, #token: 12000, token usage: 0.06, accept len: 2.50, "

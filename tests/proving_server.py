@@ -1,4 +1,4 @@
-"""A tiny completions server with a real tiny model behind it, right or with a biased sampler."""
+"""A tiny completions server with a real tiny model, with a correct or a biased sampler."""
 
 import json
 import threading
@@ -60,7 +60,8 @@ class CompletionsServer(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        refused = "repetition_penalty" in body  # as strict servers refuse fields
+        one = self.server.fault == "one" and body.get("n", 1) > 1
+        refused = one or "repetition_penalty" in body  # as strict servers refuse fields
         found = {"error": "unexpected field"} if refused else self.server.answer(body)
         said = json.dumps(found).encode()
         self.send_response(400 if refused else 200)

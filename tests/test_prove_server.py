@@ -57,11 +57,17 @@ def test_a_wrong_greedy_token_is_found(tales, prompts, capsys):
         assert 0 < greedy["num_differing"] <= greedy["num_tokens"]
 
 
+def test_a_server_that_refuses_several_completions_is_tested_with_one_per_request(tales, prompts, capsys):
+    with serving(tales, "one") as server:
+        prove(server, *prompts, "--samples", "12", "--json")
+        assert json.loads(capsys.readouterr().out)["settings"]["n"] == 1
+
+
 def test_a_stopped_run_is_undecided_and_continues_from_its_file(tales, prompts, tmp_path, capsys):
     work = ["--work", str(tmp_path / "work.jsonl"), "--samples", "30", *prompts]
     with serving(tales) as server:
         assert prove(server, *work, "--max-requests", "10") == 3
-        assert "Undecided: no difference found so far, but stopped after 10 requests" in capsys.readouterr().out
+        assert "Undecided: no difference found so far, but it stopped after 10 requests" in capsys.readouterr().out
         before = server.num_requests
         assert prove(server, *work, "--json") == 0
         found = json.loads(capsys.readouterr().out)

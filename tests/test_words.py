@@ -59,6 +59,16 @@ def test_a_room_uses_the_words_of_the_field(room):
     assert not found, "\n".join(found)
 
 
+def test_comments_and_docstrings_of_tests_use_them_too():
+    found = []
+    for path in files(["tests/*.py"]):
+        for line, text in texts(path):
+            prose = text.startswith("#") or (text.startswith('"""') and "=>" not in text)  # those strings are JavaScript
+            if prose and path.name not in ("test_words.py", "test_plain_words.py") and (match := RETIRED.search(text)):
+                found.append(f"{path.relative_to(ROOT)}:{line}: {match[0]}")
+    assert not found, "\n".join(found)
+
+
 @pytest.mark.parametrize("text", ["Drafts that somebody wrote", "it was told", "the large one", "BEHIND it", "tokens a second"])
 def test_retired_words_are_found(text):
     assert RETIRED.search(text)

@@ -138,8 +138,9 @@ def _saved(text: str) -> Iterator[_Block]:
     """The blocks that are saved as JSON."""
     for found, _ in objects(text, ("spec_decode_acceptance_length", "mean_tpot_ms")):
         figures = {name: found[key] for key, name in _SAVED.items() if isinstance(found.get(key), int | float)}
-        rates = found.get("spec_decode_per_position_acceptance_rates")
-        yield _Block(figures, [float(rate) for rate in rates] if isinstance(rates, list) else [])
+        rates = found.get("spec_decode_per_position_acceptance_rates") or []
+        known = isinstance(rates, list) and all(isinstance(rate, int | float) for rate in rates)
+        yield _Block(figures, list(map(float, rates)) if known else [])
 
 
 def _speeds(runs: list[_Block], plain: list[_Block]) -> dict[str, Any]:

@@ -108,13 +108,7 @@ def diagnose(reading: Reading, costs: CostTable | None = None, *, num_draft_toke
     """
     if num_draft_tokens is not None and num_draft_tokens < 1:
         raise ValueError(f"num_draft_tokens must be 1 or more, got {num_draft_tokens}")
-    accepted = reading.accepted_per_step
-    read, given = reading.drafted_per_step, num_draft_tokens
-    width = read or given if reading.other_drafted_per_step is None else given or read
-    if accepted is None and width and reading.num_accepted_tokens is not None and reading.num_draft_tokens:
-        accepted = reading.num_accepted_tokens / reading.num_draft_tokens * width
-    if accepted is not None and width is not None and accepted > width * (1 + 1e-3) + 0.01:
-        raise ValueError(f"{reading.format}: {accepted:.2f} accepted of {width:.2f} drafted per step is impossible")
+    accepted, width = _per_step(reading, num_draft_tokens)
     conditional = _conditional(reading)
     alpha, assumed = _alpha(reading, accepted, width)
     whole = _whole(reading.rates, width)
@@ -162,6 +156,17 @@ def diagnose(reading: Reading, costs: CostTable | None = None, *, num_draft_toke
             ),
         ),
     )
+
+
+def _per_step(reading: Reading, given: int | None) -> tuple[float | None, float | None]:
+    """Accepted and drafted tokens per step; `given` is the window that the user states."""
+    accepted, read = reading.accepted_per_step, reading.drafted_per_step
+    width = read or given if reading.other_drafted_per_step is None else given or read
+    if accepted is None and width and reading.num_accepted_tokens is not None and reading.num_draft_tokens:
+        accepted = reading.num_accepted_tokens / reading.num_draft_tokens * width
+    if accepted is not None and width is not None and accepted > width * (1 + 1e-3) + 0.01:
+        raise ValueError(f"{reading.format}: {accepted:.2f} accepted of {width:.2f} drafted per step is impossible")
+    return accepted, width
 
 
 def _conditional(reading: Reading) -> tuple[float | None, ...]:

@@ -11,7 +11,7 @@ from itertools import accumulate, zip_longest
 from typing import Any
 
 from naive_speculate.doctor.course import Stretch
-from naive_speculate.doctor.json_objects import objects, whole_number
+from naive_speculate.doctor.json_objects import objects, whole_number, whole_numbers
 from naive_speculate.doctor.reading import ROUNDING, Reading, by_category, mean, rates_in, rates_of, weighted_rates
 
 SOURCE = "vllm/v1/spec_decode/metrics.py, SpecDecodingLogging.log (ee4ceaae5953)"
@@ -61,7 +61,8 @@ def read_request(text: str) -> Reading | None:
     found: dict[Any, tuple[Any, dict[str, Any]]] = {}
     for number, (metrics, outermost) in enumerate(objects(text, ("num_spec_steps",))):
         outermost = outermost["data"] if isinstance(outermost.get("data"), dict) else outermost
-        found[outermost.get("id", number)] = {**metrics, "usage": outermost.get("usage")}, outermost
+        name = outermost.get("id")
+        found[name if isinstance(name, str) else number] = {**metrics, "usage": outermost.get("usage")}, outermost
     if not found:
         return None
     whole = _requests([metrics for metrics, _ in found.values()])
@@ -97,7 +98,7 @@ def _dense(histogram: Any) -> list[int]:
     if isinstance(histogram, dict):
         sparse = {int(key): whole_number(count, name) for key, count in histogram.items() if str(key).isdecimal()}
         return [sparse.get(key, 0) for key in range(min(max(sparse, default=0), 1000) + 1)]
-    return [whole_number(count, name) for count in histogram or ()]
+    return whole_numbers(histogram, name)
 
 
 def _summed(histograms: list[list[int]]) -> list[int]:
@@ -118,9 +119,7 @@ def _by_length(one: dict[str, Any]) -> dict[int, list[int]]:
 
 def _each_step(one: dict[str, Any]) -> list[tuple[int, int]]:
     """Accepted and draft tokens of each step; empty if unknown."""
-    accepted, drafted = (
-        [whole_number(count, name) for count in one.get(name) or ()] for name in ("per_step_accepted", "per_step_drafted")
-    )
+    accepted, drafted = (whole_numbers(one.get(name), name) for name in ("per_step_accepted", "per_step_drafted"))
     return list(zip(accepted, drafted, strict=True)) if len(accepted) == len(drafted) else []
 
 

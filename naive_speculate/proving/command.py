@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from pydantic_core import to_json
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -122,7 +123,7 @@ def _prove_server(args: argparse.Namespace) -> int:
     reference = None if args.reference is None else Reference(args.reference)
     num_tests = len(prompts) * len(args.temperatures) * POSITIONS + 3
     samples = args.samples or samples_needed(args.bias, server.num_top, ERROR_RATE / num_tests)
-    n = len(server.complete(prompts[0], max_tokens=1, temperature=1.0, n=4))
+    n = server.completions_per_request(prompts[0])
     fixed = (args.temperatures, samples, args.concurrency, n, args.greedy_tokens, args.seed)
     settings = Settings(args.endpoint, args.model, server.fields, tuple(prompts), *fixed)
     record = Record(args.work, settings)
@@ -140,7 +141,7 @@ def _prove_server(args: argparse.Namespace) -> int:
     num_answers = sum(map(len, record.answers.values()))
     report = Report(settings, against, evidence.findings(), evidence.greedy(), num_answers, cost, complete)
     if args.json:
-        print(json.dumps(report.to_dict(), ensure_ascii=False))
+        print(to_json(report.to_dict(), inf_nan_mode="null").decode())
     else:
         report.show(Console(highlight=False))
     return int(report.status)

@@ -20,7 +20,7 @@ from naive_speculate.proving.server import Answer, Server, ServerError
 ERROR_RATE = 0.001
 """The probability of any false alarm on a correct server."""
 NEAR_TIE = 0.3
-"""A difference of log-probabilities, in nats, that rounding in half precision may turn over."""
+"""A difference of log-probabilities, in nats, that rounding in half precision may reverse."""
 MORE_REFERENCE = 10
 """How many times as many texts the local copy samples where the server reports no tokens."""
 _UNLISTED = re.compile(r"|<[^<>\s]+>|.*\ufffd.*", re.DOTALL)

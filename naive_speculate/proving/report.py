@@ -85,7 +85,10 @@ class Report:
 
     def show(self, console: Console) -> None:
         """Print the page."""
-        say = lambda text, style="": console.print(Text(text, style), soft_wrap=True)  # noqa: E731
+
+        def say(text: str, style: str = "") -> None:
+            console.print(Text(text, style), soft_wrap=True)
+
         settings, greedy, cost = self.settings, self.greedy, self.cost
         say("Tested", "bold")
         say(f"  {visible(settings.model)} at {settings.endpoint}, against {self.against}")
@@ -111,7 +114,7 @@ class Report:
             say(f"  A bias (total variation) from {least:.3f} in the largest test to {most:.3f} in the smallest is found with "
                 f"{POWER:.0%} power.")  # fmt: skip
         say("Cost", "bold")
-        say(f"  {cost.num_requests} requests in {cost.seconds:.0f} s. {cost.stopped.capitalize()}")
+        say(f"  {cost.num_requests} requests in {cost.seconds:.0f} s" + (f"; {cost.stopped}." if cost.stopped else "."))
         say(self.verdict, "bold")
 
     def _table(self) -> Table:

@@ -58,7 +58,7 @@ class Run:
                     self.record.add(request, answers)
                     progress.advance(bar)
         except KeyboardInterrupt:
-            self.cost.stopped = "stopped by Ctrl-C"
+            self.cost.stopped = "Ctrl-C stopped it"
         finally:
             self._stop.set()
             self.cost.seconds = time.monotonic() - begun
@@ -86,9 +86,9 @@ class Run:
 
     def _limited(self) -> bool:
         if self.cost.num_requests >= self.max_requests:
-            self.cost.stopped = f"stopped after {self.max_requests} requests"
+            self.cost.stopped = f"it stopped after {self.max_requests} requests"
         elif time.monotonic() >= self._ends:
-            self.cost.stopped = f"stopped after {self.max_seconds:g} s"
+            self.cost.stopped = f"it stopped after {self.max_seconds:g} s"
         return bool(self.cost.stopped)
 
     def _send(self, request: Request) -> list[Answer]:

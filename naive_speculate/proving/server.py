@@ -115,6 +115,15 @@ class Server:
         assert first is not None
         raise first
 
+    def completions_per_request(self, prompt: str, wanted: int = 4) -> int:
+        """How many completions the server gives if several are requested; 1 if it refuses that."""
+        try:
+            return len(self.complete(prompt, max_tokens=1, temperature=1.0, n=wanted))
+        except ServerError as error:
+            if not error.refused:
+                raise
+            return 1
+
     def close(self) -> None:
         """Close the connections."""
         with contextlib.suppress(RuntimeError):  # a request may still run

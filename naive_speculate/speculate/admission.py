@@ -111,13 +111,14 @@ class Admission:
         plan, params = self._plan(request), request.params
         seed = params.seed if params.seed is not None else fresh_seed()
         pipelines = [self._pipeline(params, plan.token_ids, plan.stops) for _ in range(params.num_sequences)]
-        costs = self.pair.costs(plan.drafter)
+        repeats = random is not None or params.seed is not None  # a seed repeats a run, windows included
+        learned = None if repeats else self.pair.learned_costs(plan.drafter)
+        costs = self.pair.costs(plan.drafter) if learned is None else learned.table()
         if plan.drafting is None or not (plan.drafting.drafts_windows and pipelines[0].tempers_only):
             costs = replace(costs, call=None)  # the host reads every draft, so that each is a call
         started = self._started(request, plan, seed, costs)
         known = self.pair.translation.to_draft if started.vocabularies is not None and self.pair.translation else None
-        repeats = random is not None or (params.seed is not None and not plan.verifier.greedy)
-        window = partial(self._window, plan, costs, None if repeats else self.pair.learned_costs(plan.drafter))
+        window = partial(self._window, plan, costs, learned)
         rows, emitters = [], []
         for index, pipeline in enumerate(pipelines):
             source = SeededRandom(seed, index, self.device) if random is None else random(seed, index)

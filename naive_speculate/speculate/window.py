@@ -4,7 +4,7 @@ For "auto", one more draft costs a draft forward and a wider verification, and g
 drafts up to it are accepted. Drafting continues while some number of further drafts gains more tokens than the same time gives
 at the best rate of the run (Leviathan et al. 2023, arXiv 2211.17192, section 3.5, applied token by token). Acceptance rates are
 learned while running, one for each range of the draft's confidence; before a draft's confidence is known, the rate of all
-drafts counts. Costs are learned as well; a table is the prior. Where a seed determines sampled text, the costs are those of
+drafts counts. Costs are learned as well; a table is the prior. Where the request has a seed, the costs are those of
 the table, so that the seed repeats the run.
 
 Where one call drafts several tokens, the length with the best rate is chosen before the call. Confidence then decides how many

@@ -92,8 +92,7 @@ def prove_lossless(
     """
     if rejection is not None:
         others = {"verifier": verifier, "drafter": drafter, "pair": pair, "prompt": prompt, "params": params}
-        given = [name for name, value in others.items() if value is not None]
-        if given:
+        if given := [name for name, value in others.items() if value is not None]:
             raise ValueError(f"rejection is proved alone, without {', '.join(given)}")
         return prove_rejection(rejection, smallest_bias, error_rate)
     if verifier is None and drafter is None:

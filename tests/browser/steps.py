@@ -75,7 +75,7 @@ def as_soon_as(page: Page, condition: str, action: str) -> None:
 
 
 def ended(page: Page) -> None:
-    """The run is over, everything is shown, and numbers and words tell of it, which follow a little later."""
+    """Wait until the run is over and everything is shown; numbers and words follow a little later."""
     page.locator(ENDED).wait_for()
     page.wait_for_function(ALL_TOLD, polling=50)
 

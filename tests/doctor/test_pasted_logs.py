@@ -263,7 +263,7 @@ BEFORE = ["vllm-1  | ", "\x1b[36mvllm\x1b[0m | ", "2026-08-04T20:51:08.123Z ", "
 def test_containers_times_and_colours_before_a_line_change_nothing(name, before):
     text = getattr(samples, name)
     if "# HELP" in text and before.endswith(("INFO ", "root:")):
-        return  # nobody logs Prometheus text
+        return  # Prometheus text is not in logs
     assert read("".join(before + line for line in text.splitlines(keepends=True))) == read(text)
     assert read(text.replace("\n", "\r\n")) == read(text)
 
@@ -296,3 +296,14 @@ def test_a_mixture_of_experts_is_known_by_its_name(name, words):
 def test_long_lines_without_a_format_are_refused(text):
     with pytest.raises(ValueError, match="none of the supported formats"):
         read(text)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [{"acceptance_histogram": 5}, {"acceptance_histogram": [None]}, {"per_step_accepted": True}, {"per_step_drafted": "3"},
+     {"acceptance_histogram": [10], "acceptance_histogram_by_draft_length": {"3": 5}}],
+)  # fmt: skip
+def test_what_is_no_list_of_counts_is_refused_by_name(field):
+    metrics = {"num_spec_steps": 10, "num_draft_tokens": 30, "num_accepted_draft_tokens": 12, "acceptance_histogram": [10]}
+    with pytest.raises(ValueError, match=r"\w+ must be a (list of )?whole number"):
+        read(json.dumps({"id": ["no name"], "metrics": {"speculative_decoding": metrics | field}}))

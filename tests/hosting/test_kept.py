@@ -20,7 +20,7 @@ VISITORS = [f"visitor{number}" for number in range(8)]
 
 @pytest.fixture(scope="module")
 def own_server() -> Iterator[Server]:
-    """A server whose memory nobody else uses, with the allocator's default settings, which `make test` changes."""
+    """A server of this test's own, with the allocator's default settings, which `make test` changes."""
     allocator = {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "131072"}
     with Server(NAIVE_SPECULATE_MEASURING="off", **allocator) as running:
         running.wait_for("Running on local URL")

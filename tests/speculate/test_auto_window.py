@@ -1,4 +1,4 @@
-""" "auto" beside fixed windows, in the costs that it decides by; and windows that end behind a doubtful draft."""
+""" "auto" relative to fixed windows, in the costs that it decides by; and windows that end after an unsure draft."""
 
 import random
 from dataclasses import dataclass
