@@ -12,7 +12,7 @@ from ui.assets import component, mounting, render, scripts, styles
 from ui.experiments.doctor import build_doctor
 from ui.experiments.draft_yourself import build_draft_yourself
 from ui.experiments.explore import build_explore
-from ui.experiments.learn import build_learn, lesson_in
+from ui.experiments.learn import answers, build_learn, lesson_in
 from ui.experiments.race import build_race
 from ui.experiments.rooms import room_in
 from ui.explain.glossary import glossary
@@ -121,7 +121,7 @@ def launch(page: gr.Blocks, routes: Sequence[BaseRoute] = (), names: Iterable[st
         max_file_size=MAX_TRACE_BYTES,
         max_threads=MOST_CALLS,
         app_kwargs=server_options(
-            [scripts(), server_functions(page), *documents(), *routes],
+            [scripts(), server_functions(page), *documents(), answers(), *routes],
             [Middleware(KnownCalls, page=page), Middleware(FirstPaint, view=view)],
         ),
         **where,
