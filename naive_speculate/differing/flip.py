@@ -37,7 +37,7 @@ class Flip:
 def find_flip(
     full: Scores, half: Scores, token_ids: Sequence[int], start: int, *, num_rows: int = 5, dtype: str = "bfloat16"
 ) -> Flip | None:
-    """The first flip of float32's two most probable tokens, among the positions where they are closest; None if there is none.
+    """The first flip among the positions where float32's two most probable tokens are closest; None if there is none.
 
     Args:
         full, half: The same target in float32 and in half precision.
@@ -53,19 +53,13 @@ def find_flip(
         raise ValueError(f"start must be from 1 to {len(token_ids) - 1}, got {start}")
     if num_rows < 2:
         raise ValueError(f"num_rows must be 2 or more, got {num_rows}")
-    top = full.whole(token_ids)[start - 1 : -1].topk(2, dim=-1)
+    top = full.whole(token_ids)[start - 1 : -1].topk(2, dim=-1).values
     vocabulary = Vocabulary(full.pair.tokenizer)
-    for position in (top.values[:, 0] - top.values[:, 1]).argsort()[:MOST].tolist():
+    for position in (top[:, 0] - top[:, 1]).argsort()[:MOST].tolist():
         prefix = list(token_ids[: start + position])
-        one, many = (_lead(half, prefix, rows) for rows in (1, num_rows))
-        if sorted((one, many)) == sorted(top.indices[position].tolist()):
+        one, many = (int(half.last(prefix, rows).argmax()) for rows in (1, num_rows))
+        if one != many:
             margins = margins_at(full, half, prefix, (one, many), vocabulary, num_rows=num_rows, dtype=dtype)
             before = "".join(vocabulary.texts(prefix[-BEFORE:]))
             return Flip(before, vocabulary.text_of(one), vocabulary.text_of(many), num_rows, margins)
     return None
-
-
-def _lead(scores: Scores, prefix: Sequence[int], num_rows: int) -> int:
-    """The most probable token; -1 if two share the first rank."""
-    best = scores.last(prefix, num_rows).topk(2)
-    return int(best.indices[0]) if best.values[0] > best.values[1] else -1

@@ -128,7 +128,9 @@ def test_a_chart_opens_with_what_its_lesson_asks_left_open_and_has_it_in_the_end
 def test_every_exercise_has_an_answer():
     answers = (ROOT / "lessons" / "answers.md").read_text(encoding="utf-8")
     assert re.findall(r"^## (.+)$", answers, re.MULTILINE) == [f"{n}. {title}" for n, title in enumerate(titles(), start=1)]
-    assert [len(re.findall(r"^\d\. ", part, re.MULTILINE)) for part in answers.split("## ")[1:]] == [3] * len(LESSONS)
+    assert [
+        len(re.findall(r"^\d\. ", part, re.MULTILINE)) for part in re.split(r"^## .*$", answers, flags=re.MULTILINE)[1:]
+    ] == [3] * len(LESSONS)
     assert "0.2 + 0.3 + 0.2" in answers_page()
 
 
@@ -300,7 +302,8 @@ def test_temperature_has_two_effects_and_alpha_is_predicted(catalog):
 def test_a_recorded_tie_flips_in_bfloat16_alone():
     exact, exact_many, half, half_many = (margin["margin"] for margin in recorded_lesson(11)["margins"])
     assert exact == pytest.approx(exact_many, abs=1e-3)
-    assert half > 0 > half_many
+    assert half >= 0 >= half_many
+    assert half != half_many
 
 
 def test_a_long_text_keeps_its_last_words_whole():

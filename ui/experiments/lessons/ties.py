@@ -42,10 +42,14 @@ def words(data: Data) -> dict[str, str]:
         "margin": f"{abs(exact):.4f}",
         "rows": str(data["num_rows"]),
         "half_one": spoken(data["one"]),
-        "half_one_margin": f"{abs(half_one):.4f}",
+        "half_one_lead": _lead(half_one),
         "half_many": spoken(data["many"]),
-        "half_many_margin": f"{abs(half_many):.4f}",
+        "half_many_lead": _lead(half_many),
     }
+
+
+def _lead(margin: float) -> str:
+    return f"leads by {abs(margin):.4f}" if margin else "is exactly as probable as the other, and comes first in the vocabulary"
 
 
 def right(_data: Data) -> list[int]:
