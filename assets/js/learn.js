@@ -43,7 +43,7 @@ class Learn {
   }
 
   get shown() {
-    return this.root.offsetParent !== null;
+    return this.root.getClientRects().length > 0; // in lecture mode it is fixed, and has no offsetParent
   }
 
   get content() {

@@ -18,7 +18,7 @@ const colors = new Map();  // the theme's colours by name
 const idle = window.requestIdleCallback ?? ((act) => setTimeout(act, 1));
 const whenIdle = (act) => idle(act, { timeout: IDLE_MS });
 const plotlyFile = () => new URL("./plotly-cartesian.min.js", import.meta.url);
-const LECTURE = { type: 18, taller: 1.25, legend: 16 }; // in pixels, but for the height's factor
+const LECTURE = { type: 18, taller: 1.1, legend: 16 }; // in pixels, but for the height's factor
 const lecturing = () => document.body.classList.contains("ns-lecture");
 let busy = false, loading = null;
 
