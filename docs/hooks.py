@@ -12,7 +12,7 @@ from ui.experiments.lessons.lesson import Lesson
 ROOT = Path(__file__).resolve().parents[1]
 OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./)*(?:naive_speculate|ui|benchmarks|deploy|tests)/[^)]*\)")
 """Links to files that are not part of the site."""
-TERM = re.compile(r'<a\b[^>]*href="#term-[^>]*>(.*?)</a>')
+TERM = re.compile(r'<a\b[^>]*href="(?:#term-|\?lesson=)[^>]*>(.*?)</a>')
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:

@@ -12,7 +12,7 @@ from ui.assets import component, mounting, render, scripts, styles
 from ui.experiments.doctor import build_doctor
 from ui.experiments.draft_yourself import build_draft_yourself
 from ui.experiments.explore import build_explore
-from ui.experiments.learn import build_learn, lesson_in
+from ui.experiments.learn import answers, build_learn, lesson_in
 from ui.experiments.rooms import room_in
 from ui.explain.glossary import glossary
 from ui.explain.models import documents
@@ -115,7 +115,7 @@ def launch(page: Page, routes: Sequence[BaseRoute] = (), names: Iterable[str] = 
         max_file_size=MAX_TRACE_BYTES,
         max_threads=MOST_CALLS,
         app_kwargs=server_options(
-            [scripts(), server_functions(page), *documents(), *routes],
+            [scripts(), server_functions(page), *documents(), answers(), *routes],
             [Middleware(KnownCalls, page=page), Middleware(FirstPaint, view=page.first_view)],
         ),
         **where,

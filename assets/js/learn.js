@@ -2,12 +2,17 @@
 // recorded; a live run sends the same content with other numbers.
 
 import { answerTo } from "./connection.js";
-import { button, finder, hold, readdress } from "./dom.js";
+import { button, finder, hold, make, readdress } from "./dom.js";
+import { mountOverlap } from "./overlap.js";
 import { plot } from "./plot.js";
 
 const WAITING = "Waiting for the machine …";
 const STOPPED = "Stopped. The picture shows the results so far.";
 const TYPED_INTO = "input, textarea, select, [contenteditable], [role=slider], [role=listbox], [role=tab], dialog[open] *, .ns-token[data-step]";
+
+const EXERCISES = "Exercises";
+const [LARGEST, SMALLEST] = [30, 17]; // pixels of type in lecture mode
+const lecturing = () => document.body.classList.contains("ns-lecture");
 
 export function mount(component) {
   new Learn(component).open();
@@ -30,12 +35,15 @@ class Learn {
     this.find("#learn-run").addEventListener("click", () => this.run());
     this.find("#learn-stop").addEventListener("click", () => this.stop(STOPPED));
     document.addEventListener("keydown", (event) => this.key(event));
-    new ResizeObserver(() => this.address()).observe(this.root); // its tab was opened or closed
+    this.root.addEventListener("click", (event) => this.follow(event));
+    new ResizeObserver(() => { this.address(); this.fit(); }).observe(this.root); // its tab was opened or closed
+    window.addEventListener("resize", () => this.fit());
+    new MutationObserver(() => this.fit()).observe(document.body, { attributeFilter: ["class"] });
     this.watch("value", () => this.receive());
   }
 
   get shown() {
-    return this.root.offsetParent !== null;
+    return this.root.getClientRects().length > 0; // in lecture mode it is fixed, and has no offsetParent
   }
 
   get content() {
@@ -76,7 +84,8 @@ class Learn {
   }
 
   key(event) {
-    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    const by = { ArrowRight: 1, PageDown: 1, ArrowLeft: -1, PageUp: -1 }[event.key];
+    if (event.key.startsWith("Page") && !lecturing()) return; // elsewhere they scroll
     if (!by || !this.shown || event.defaultPrevented || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
     if (event.target.closest?.(TYPED_INTO) || document.querySelector("dialog[open]")) return;
     event.preventDefault();
@@ -96,6 +105,9 @@ class Learn {
     this.find(".ns-where").textContent = this.step ? `Lesson ${this.lesson}, step ${this.step} of ${steps.length - 1}` : `Lesson ${this.lesson}`;
     this.find(".ns-lesson-title").textContent = title;
     this.find(".ns-lesson-text").innerHTML = html; // from the lesson's file; model text in it is escaped on the server
+    this.find(".ns-to-answers").hidden = title !== EXERCISES;
+    this.find(".ns-to-answers a").hash = this.lesson;
+    for (const away of this.find(".ns-lesson-text").querySelectorAll("a[href^=http]")) Object.assign(away, { target: "_blank", rel: "noopener" });
     this.answer();
     this.ask(question);
     this.show(view);
@@ -103,19 +115,41 @@ class Learn {
     this.find(".ns-source").textContent = source;
     this.find(".ns-note").textContent = note;
     this.find("#learn-run").textContent = button;
+    this.find("#learn-prompt").placeholder = document.querySelector("#prompt textarea")?.value ?? "";
     this.address();
+    this.fit();
   }
 
-  // The reader's answer to the previous step's question.
+  // The reader's answers to the questions that this step resolves.
   answer() {
-    const asked = this.step && this.content.steps[this.step - 1].question;
-    const said = asked ? this.answers.get(`${this.lesson}:${this.step - 1}`) : undefined;
-    const line = this.find(".ns-answer");
-    line.hidden = said === undefined;
-    if (said === undefined) return;
-    const right = said === asked.right;
-    line.dataset.right = right;
-    line.textContent = right ? `✓ Correct: “${asked.choices[said]}”.` : `✗ You said “${asked.choices[said]}”. In fact “${asked.choices[asked.right]}”.`;
+    const { steps } = this.content;
+    const given = steps[this.step].resolves.filter((step) => this.answers.has(`${this.lesson}:${step}`));
+    this.find(".ns-answers").replaceChildren(...given.map((step) => {
+      const [{ choices, right }, said] = [steps[step].question, this.answers.get(`${this.lesson}:${step}`)];
+      const before = step ? "" : "The first question. ";
+      const line = make("p", "ns-answer", before + (said === right ? `✓ Correct: “${choices[said]}”.` : `✗ You said “${choices[said]}”. In fact “${choices[right]}”.`));
+      line.dataset.right = said === right;
+      return line;
+    }));
+  }
+
+  // In lecture mode a step fits the screen: the type is as large as it can be.
+  fit() {
+    const box = this.find(".ns-lesson");
+    box.style.removeProperty("--size");
+    if (!lecturing() || !this.content || !this.shown) return;
+    for (let size = LARGEST; size >= SMALLEST; size -= 1) {
+      box.style.setProperty("--size", `${size}px`);
+      if (box.scrollHeight <= box.clientHeight && box.scrollWidth <= box.clientWidth) break;
+    }
+  }
+
+  // A link to a lesson opens it here.
+  follow(event) {
+    const link = event.target.closest?.("a[href^='?lesson=']");
+    if (!link || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    this.go(Number(new URLSearchParams(link.getAttribute("href")).get("lesson")), 0);
   }
 
   ask(question) {
@@ -139,16 +173,16 @@ class Learn {
     const { markup } = this.content;
     const picture = this.find(".ns-picture");
     picture.hidden = Boolean(figure);
-    for (const chart of this.root.querySelectorAll("[data-chart]")) chart.hidden = Number(chart.dataset.chart) !== this.lesson;
+    for (const chart of this.root.querySelectorAll("[data-chart]")) chart.hidden = !figure || Number(chart.dataset.chart) !== this.lesson;
     if (figure) return void plot(this.find(`[data-chart="${this.lesson}"] .ns-plot`), (this.content.live && finished) || figure);
     if (picture.source !== markup) {
       picture.innerHTML = markup; // escaped on the server, as the texts are
       picture.source = markup;
+      for (const overlap of picture.querySelectorAll("[data-overlap]")) mountOverlap(overlap);
     }
-    const whole = !this.step;
     for (const part of picture.querySelectorAll("[data-part]")) {
       const name = part.dataset.part;
-      part.classList.toggle("ns-unseen", !whole && !shown.includes(name) && name !== "before");
+      part.classList.toggle("ns-unseen", !shown.includes(name) && name !== "before");
       part.classList.toggle("ns-lit", lit.includes(name));
     }
     picture.classList.toggle("ns-some-lit", lit.length > 0);
@@ -166,7 +200,7 @@ class Learn {
         this.find(".ns-dots").children[number].firstChild.focus();
       });
       dot.title = title;
-      dot.setAttribute("aria-label", number ? `Step ${number}: ${title}` : `Opening: ${title}`);
+      dot.setAttribute("aria-label", number ? `Step ${number}: ${title}` : `Question: ${title}`);
       if (number === this.step) dot.setAttribute("aria-current", "step");
       return hold("li", "", dot);
     }));
@@ -187,7 +221,7 @@ class Learn {
   run() {
     this.going = this.lesson;
     this.state(WAITING);
-    this.trigger(this.content.timed ? "measure" : "sample", { lesson: this.lesson, seen: this.seen.get(this.lesson) || [] });
+    this.trigger(this.content.timed ? "measure" : "sample", { lesson: this.lesson, seen: this.seen.get(this.lesson) || [], prompt: this.find("#learn-prompt").value.trim() || null });
   }
 
   stop(said) {

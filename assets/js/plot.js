@@ -18,6 +18,8 @@ const colors = new Map();  // the theme's colours by name
 const idle = window.requestIdleCallback ?? ((act) => setTimeout(act, 1));
 const whenIdle = (act) => idle(act, { timeout: IDLE_MS });
 const plotlyFile = () => new URL("./plotly-cartesian.min.js", import.meta.url);
+const LECTURE = { type: 18, taller: 1.1, legend: 16 }; // in pixels, but for the height's factor
+const lecturing = () => document.body.classList.contains("ns-lecture");
 let busy = false, loading = null;
 
 export function plot(place, figure) {
@@ -100,7 +102,12 @@ function draw(place) {
   state.stale = false;
   const began = performance.now();
   const { data, layout } = colored(state.figure);
-  window.Plotly.react(place, data, { ...layout, template: colored(TEMPLATE), width, autosize: false }, SETTINGS);
+  const template = colored(TEMPLATE);
+  const larger = lecturing() && {
+    height: Math.round((layout.height ?? template.layout.height) * LECTURE.taller),
+    ...(layout.margin && { margin: { ...layout.margin, t: layout.margin.t + LECTURE.legend } }),
+  };
+  window.Plotly.react(place, data, { ...layout, ...larger, template, width, autosize: false }, SETTINGS);
   const ended = performance.now();
   state.until = ended + REST * (ended - began);
 }
@@ -112,10 +119,15 @@ async function drawn(place) {
   return window.Plotly;
 }
 
+// A figure with the theme's colours, and in lecture mode with larger type.
 function colored(value) {
   if (Array.isArray(value)) return value.map(colored);
   if (value && typeof value === "object") {
-    return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, colored(inner)]));
+    const made = Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, colored(inner)]));
+    for (const [name, inner] of Object.entries(made)) {
+      if (/font$/.test(name) && inner?.size && lecturing()) inner.size = Math.max(inner.size, LECTURE.type);
+    }
+    return made;
   }
   const variable = typeof value === "string" && COLOR.exec(value);
   return variable ? color(variable[1]) : value;
@@ -154,7 +166,7 @@ const TEMPLATE = {
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: FONT, color: "var(--ns-ink)", size: 12 },
-    hoverlabel: { bgcolor: "var(--ns-panel)", bordercolor: "var(--ns-rule)", font: { color: "var(--ns-ink)", family: FONT } },
+    hoverlabel: { bgcolor: "var(--ns-panel)", bordercolor: "var(--ns-rule)", font: { color: "var(--ns-ink)", family: FONT, size: 13 } },
     legend: { orientation: "h", x: 0, xanchor: "left", y: 1, yanchor: "bottom", traceorder: "normal", font: { size: 11 } },
     xaxis: { ...AXIS, showgrid: false },
     yaxis: { ...AXIS, rangemode: "tozero" },

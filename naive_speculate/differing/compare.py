@@ -167,9 +167,35 @@ def differ(
     if a == b:
         return Difference(Verdict.SAME, "The texts are the same.")
     full = Scores(load_pair(target, device=device, dtype="float32"))
-    if full.pair.tokenizer is None:
-        raise ValueError(f"target={str(target)!r} has no tokenizer")
     half = Scores(load_pair(target, device=device, dtype=dtype))
+    return compare(full, half, prompt, a, b, num_draft_tokens=num_draft_tokens, dtype=dtype, chat=chat, greedy=greedy)
+
+
+def compare(
+    full: Scores,
+    half: Scores,
+    prompt: str,
+    a: str,
+    b: str,
+    *,
+    num_draft_tokens: int = 5,
+    dtype: str = "bfloat16",
+    chat: bool = False,
+    greedy: bool = False,
+) -> Difference:
+    """`differ` with a target that is loaded already, in float32 and in half precision.
+
+    Raises:
+        ValueError: As `differ`.
+    """
+    if num_draft_tokens < 1:
+        raise ValueError(f"num_draft_tokens must be positive, got {num_draft_tokens}")
+    if not prompt:
+        raise ValueError("prompt is empty")
+    if a == b:
+        return Difference(Verdict.SAME, "The texts are the same.")
+    if full.pair.tokenizer is None:
+        raise ValueError("target has no tokenizer")
     forms = _forms(full.pair.tokenizer, prompt, chat)
     read_a, read_b = map(list, zip(*(_read(full, *form, (a, b)) for form in forms), strict=True))
     return _compare(full, half, dtype, num_draft_tokens + 1, read_a, read_b, greedy)
@@ -223,8 +249,7 @@ def _compare(
         readings.append(_reading(max(forms, key=lambda text: text.greedy(rounding)), rounding))  # the first of equals
     margins: tuple[Margin, ...] = ()
     if None not in ids:
-        rows = [(name, n, s.last(prefix, n)) for name, s in (("float32", full), (dtype, half)) for n in (1, num_rows)]
-        margins = tuple(_margin(name, n, logits, ids, vocabulary) for name, n, logits in rows)
+        margins = margins_at(full, half, prefix, ids, vocabulary, num_rows=num_rows, dtype=dtype)
     verdict, explanation = _judge(margins, rounding, readings, names, greedy)
     before = "".join(vocabulary.texts(prefix[-24:]))
     return Difference(verdict, explanation, index, before, names[0], names[1], margins, rounding, *readings)
@@ -244,6 +269,21 @@ def _rounding(full: Scores, half: Scores, prefix: Sequence[int], last: int = 64)
     top = logits.topk(2, dim=-1).indices
     changes = [x.gather(-1, top).diff(dim=-1)[:, 0] for x in (logits, rounded)]
     return float((changes[0] - changes[1]).abs().max())
+
+
+def margins_at(
+    full: Scores,
+    half: Scores,
+    prefix: Sequence[int],
+    ids: Sequence[int | None],
+    vocabulary: Vocabulary,
+    *,
+    num_rows: int,
+    dtype: str,
+) -> tuple[Margin, ...]:
+    """The margin between two tokens after a prefix: in float32 and in half precision, with one row and with `num_rows`."""
+    rows = [(name, n, s.last(prefix, n)) for name, s in (("float32", full), (dtype, half)) for n in (1, num_rows)]
+    return tuple(_margin(name, n, logits, ids, vocabulary) for name, n, logits in rows)
 
 
 def _margin(dtype: str, num_rows: int, logits: torch.Tensor, ids: Sequence[int | None], vocabulary: Vocabulary) -> Margin:

@@ -61,7 +61,7 @@ def test_a_link_restores_a_step_and_the_arrow_keys_lead_through_all_lessons(page
 
     page.locator(".ns-dots button").first.click()
     at(page, 3)
-    expect(page.locator(".ns-picture .ns-unseen")).to_have_count(0)  # it opens with the finished picture
+    assert page.locator(".ns-picture .ns-unseen").count() > 3  # it opens with the question, not with its answer
     page.keyboard.press("ArrowLeft")
     at(page, 2, len(read_steps(2)) - 1)
     page.keyboard.press("ArrowRight")
@@ -99,15 +99,14 @@ def bars(page: Page, lesson: int, condition: str) -> None:
     page.wait_for_function(BARS, arg=[chart.element_handle(), condition])
 
 
-def test_a_lesson_opens_with_its_question_open_until_it_is_measured_and_a_link_leads_to_what_was_found(page):
+def test_a_lesson_opens_with_its_question_open_and_a_link_leads_to_what_was_found(page):
     page.get_by_role("tab", name="Learn").click()
-    for lesson in (1, 5, 6):
+    for lesson in (6, 9):
         choose_lesson(page, lesson)
         bars(page, lesson, "open")
     choose_lesson(page, 1)
     go_live(page)
-    bars(page, 1, "measured")
-    for lesson in (1, 5, 6):
+    for lesson in (6, 9):
         page.goto(page.url.split("?")[0] + f"?lesson={lesson}&step=99")
         bars(page, lesson, "measured")
 
@@ -123,7 +122,7 @@ def test_what_is_live_is_another_each_time_can_be_stopped_and_leaves_the_control
         go_live(page)
         seen.append(guess.inner_text())
     assert len(set(seen)) == 3
-    ratio = page.locator(".ns-picture .ns-die-edge").inner_text()
+    ratio = page.locator(".ns-picture .ns-die-edge").text_content()
     assert 0.3 <= float(re.findall(r"[\d.]+", ratio)[0]) <= 0.7
 
     choose_lesson(page, 2)

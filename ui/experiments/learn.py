@@ -6,14 +6,18 @@ leaves the controls of the other tabs unchanged.
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import gradio as gr
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+from starlette.routing import Route
 
 from naive_speculate.sampling.random_source import fresh_seed
 from ui.assets import component, render
 from ui.experiments.learn_recordings import recorded_lesson
-from ui.experiments.lessons.course import LESSONS, content, titles
+from ui.experiments.lessons.course import LESSONS, answers_page, content, titles
 from ui.experiments.lessons.lesson import Lesson, Trial
 from ui.gradio_gaps import payload
 from ui.host.catalog import Catalog
@@ -24,7 +28,8 @@ from ui.run import controls as parts
 from ui.run.settings import Settings
 
 RECORDED = "A recorded run of the bundled models."
-LIVE = "Live, on this machine, with the Run tab's prompt."
+LIVE = "Live, on this machine, with your prompt."
+ANSWERS = "answers"
 MOST_SEEN = 100
 USED = ("prompt", "pair", "chat")
 """The visitor's settings that lessons use."""
@@ -58,6 +63,15 @@ def recorded(number: object) -> str:
     return to_json(content(lesson, recorded_lesson(lesson.number), RECORDED)) if lesson else ""
 
 
+def answers() -> Route:
+    """The route of the page with the answers to all exercises."""
+
+    async def page(_request: Request) -> HTMLResponse:
+        return HTMLResponse(answers_page())
+
+    return Route(f"/{ANSWERS}", page)
+
+
 def lesson_of(number: object) -> Lesson | None:
     """The lesson of this number; None for an unknown one."""
     return next((lesson for lesson in LESSONS if lesson.number == number), None)
@@ -68,13 +82,14 @@ def go_live(catalog: Catalog, asked: Any, values: tuple[Any, ...]) -> Iterator[A
 
     Args:
         catalog: The models.
-        asked: `{"lesson": number, "seen": [keys of results that the visitor has seen]}`.
+        asked: `{"lesson": number, "seen": [keys of results that the visitor has seen], "prompt": text}`; without a prompt,
+            the controls' own is used.
         values: The values of the controls.
     """
     lesson = lesson_of(asked.get("lesson") if isinstance(asked, dict) else None)
     if lesson is None:
         return
-    seen = asked.get("seen")
+    seen, prompt = asked.get("seen"), asked.get("prompt")
     keys = frozenset(map(str, seen[-MOST_SEEN:])) if isinstance(seen, list) else frozenset()
     cancel = threading.Event()
     found = None
@@ -82,6 +97,8 @@ def go_live(catalog: Catalog, asked: Any, values: tuple[Any, ...]) -> Iterator[A
     try:
         chosen = parts.read(values)
         settings = Settings(**{name: getattr(chosen, name) for name in USED}, seed=fresh_seed() % 2**30)
+        if isinstance(prompt, str):
+            settings = replace(settings, prompt=prompt)
         for status, data in lesson.measure(Trial(catalog, settings, cancel, keys)):
             found = content(lesson, data, LIVE) if data else found
             yield _message(lesson, status, found, done=False)

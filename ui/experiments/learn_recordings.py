@@ -31,7 +31,7 @@ def record_lessons(catalog: Catalog, start: Settings, file: Path = FILE, lessons
             raise ValueError(f"lesson {lesson.number} found nothing to show: {last.status}")
         found[str(lesson.number)] = rounded(last.data)
         statuses.append(f"lesson {lesson.number}: {last.status}")
-    text = json.dumps(dict(sorted(found.items())), ensure_ascii=False, indent=1)
+    text = json.dumps(dict(sorted(found.items(), key=lambda item: int(item[0]))), ensure_ascii=False, indent=1)
     file.write_text(text + "\n", encoding="utf-8")
     return statuses
 

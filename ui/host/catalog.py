@@ -57,11 +57,13 @@ class ServedPair:
         engine: The pair's engine; all visitors share it, but their runs share no state.
         unobserved: The same engine without observers, for measurements; None if this process cannot measure it.
         filter_words: The list of words that are never generated, as in `SamplingParams`; None for no list.
+        target: The target, as for `load_pair`; None for the bundled one.
     """
 
     engine: Engine
     unobserved: Engine | None = None
     filter_words: str | None = None
+    target: str | None = None
 
     @property
     def is_tales(self) -> bool:
@@ -326,7 +328,9 @@ def join_catalog(configuration: Configuration, engines: Mapping[str, Engine], ob
     for name, engine in engines.items():
         words = _filtered(configuration, engine)
         warm_up(engine, words)
-        catalog.pairs[name] = ServedPair(ObservedEngine(engine, observers) if observers else engine, filter_words=words)
+        observed = ObservedEngine(engine, observers) if observers else engine
+        target = next((choice.target for choice in configuration.pairs if choice.name == name), None)
+        catalog.pairs[name] = ServedPair(observed, filter_words=words, target=target)
     return catalog
 
 
@@ -346,7 +350,7 @@ def load_catalog(configuration: Configuration, observers: Sequence[Observer] = (
             (catalog.on_demand if choice.on_demand and not zero_gpu() else catalog.later)[choice.name] = engine
         observed = ObservedEngine(engine, observers) if observers else engine
         unobserved = None if zero_gpu() else engine  # without a GPU outside runs, nothing can be warmed up or measured
-        catalog.pairs[choice.name] = ServedPair(observed, unobserved, _filtered(configuration, engine))
+        catalog.pairs[choice.name] = ServedPair(observed, unobserved, _filtered(configuration, engine), choice.target)
     if zero_gpu():
         catalog.load_later()
     return catalog

@@ -73,12 +73,12 @@ def words(data: Data) -> dict[str, str]:
 
 
 def right(_data: Data) -> list[int]:
-    return [2, 1]
+    return [2, 2, 1]
 
 
 def views(_data: Data) -> list[View]:
     return [
-        {"shown": ["q", "p", "die", "needle", "rest", "added"], "lit": []},
+        {"shown": [], "lit": []},
         {"shown": ["q"], "lit": ["q"]},
         {"shown": ["q", "p"], "lit": ["p"]},
         {"shown": ["q", "p", "die"], "lit": ["die"]},
@@ -95,5 +95,5 @@ def markup(data: Data) -> str:
     return render("lesson_rejection", **data, others=others, others_name=OTHERS, label=label)
 
 
-NOTE = "Decodes the Run tab's prompt until it finds a close rejection."
+NOTE = "Decodes your prompt until it finds a close rejection."
 LESSON = Lesson(3, "Find another", NOTE, measure, words, right, views, markup=markup)

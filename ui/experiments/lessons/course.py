@@ -2,7 +2,22 @@
 
 from typing import Any
 
-from ui.experiments.lessons import accept, drafters, slow, slower, unchanged, verify, window_length
+from markupsafe import Markup
+
+from ui.assets import ROOT, render, styles
+from ui.experiments.lessons import (
+    accept,
+    batch,
+    drafters,
+    overlap,
+    slow,
+    slower,
+    temperature,
+    ties,
+    unchanged,
+    verify,
+    window_length,
+)
 from ui.experiments.lessons.lesson import Data, Lesson
 from ui.experiments.lessons.text import filled, inline, read_steps, to_html
 
@@ -11,15 +26,27 @@ LESSONS: tuple[Lesson, ...] = (
     verify.LESSON,
     accept.LESSON,
     unchanged.LESSON,
+    overlap.LESSON,
     window_length.LESSON,
+    temperature.LESSON,
+    batch.LESSON,
     slower.LESSON,
     drafters.LESSON,
+    ties.LESSON,
 )
+EXERCISES = "Exercises"
+"""The title of every lesson's last step; it has no view of its own."""
 
 
 def titles() -> list[str]:
     """The titles of all lessons."""
     return [read_steps(lesson.number)[0].title for lesson in LESSONS]
+
+
+def answers_page() -> str:
+    """The answers to all exercises, as an HTML document."""
+    text = (ROOT / "lessons" / "answers.md").read_text(encoding="utf-8")
+    return str(render("answers", styles=Markup(styles()), body=Markup(to_html(text, {}))))
 
 
 def content(lesson: Lesson, data: Data, source: str) -> dict[str, Any]:
@@ -30,15 +57,20 @@ def content(lesson: Lesson, data: Data, source: str) -> dict[str, Any]:
     """
     steps = read_steps(lesson.number)
     words, views, answers = lesson.words(data), lesson.views(data), iter(lesson.right(data))
+    views = [*views, views[-1]]
+    asked_at = [number for number, step in enumerate(steps) if step.question]
     contents = []
-    for step, view in zip(steps, views, strict=True):
+    for number, (step, view) in enumerate(zip(steps, views, strict=True)):
         asked = step.question
         question = asked and {
             "ask": inline(asked.ask, words),
             "choices": [filled(choice, words) for choice in asked.choices],
             "right": next(answers),
         }
-        contents.append({"title": step.title, "html": to_html(step.text, words), "question": question, "view": view})
+        # The opening's question is answered by the whole lesson, every other one by the next step.
+        resolved = [at for at in asked_at if number == (at + 1 if at else len(steps) - 2)]
+        text = {"title": step.title, "html": to_html(step.text, words)}
+        contents.append({**text, "question": question, "view": view, "resolves": resolved})
     if next(answers, None) is not None:
         raise ValueError(f"lesson {lesson.number} has more answers than questions")
     return {

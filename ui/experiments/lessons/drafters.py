@@ -1,10 +1,12 @@
-"""Lesson 7: which drafter suits which text: each drafter of the pair, on a new and on a repetitive text."""
+"""Lesson 10: which drafter suits which text: each drafter of the pair, on a new and on a repetitive text."""
 
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ui.assets import ROOT, render
 from ui.charts.figures import ACCEPTED, MUTED, bars, category_axis, figure, hatched, nice_ceiling, plain_line
-from ui.experiments.lessons.lesson import DIM, Data, Lesson, Progress, Trial, View
+from ui.experiments.lessons.lesson import DIM, Data, Lesson, Progress, Trial, View, asking
 from ui.experiments.lessons.run_totals import progress_of, run_all, speedup
 
 DRAFTER_WORDS = {
@@ -23,6 +25,14 @@ TEXTS = {"new": "a new text", "repeating": "a text that repeats itself"}
 K = 4
 TOKENS = 48
 DRAW = 0.03
+ENGINES = {
+    "vLLM": "https://docs.vllm.ai/en/latest/features/speculative_decoding/",
+    "SGLang": "https://docs.sglang.io/docs/advanced_features/speculative_decoding",
+    "TensorRT-LLM": "https://nvidia.github.io/TensorRT-LLM/features/speculative-decoding.html",
+    "llama.cpp": "https://github.com/ggml-org/llama.cpp/blob/master/docs/speculative.md",
+    "transformers": "https://huggingface.co/docs/transformers/main/en/generation_strategies",
+}
+"""Engines with their documentation."""
 COPYING = ("suffix", "prompt_lookup")
 """The drafters without a model; every pair has them."""
 
@@ -131,18 +141,39 @@ def words(data: Data) -> dict[str, str]:
 
 def right(data: Data) -> list[int]:
     new, repeating = pace(data, "suffix", "new"), pace(data, "suffix", "repeating")
-    return [1 if repeating > new * (1 + DRAW) else 0 if repeating < new * (1 - DRAW) else 2]
+    return [2, 1 if repeating > new * (1 + DRAW) else 0 if repeating < new * (1 - DRAW) else 2]
 
 
 def views(data: Data) -> list[View]:
+    here = measured(data)
+    nothing = _chart(data, [])
+    opening = asking(nothing["figure"], range(len(here)), "Tokens per target pass: which drafter gives most, on which text?")
     return [
-        _chart(data, measured(data)),
+        {"figure": opening},
         _chart(data, ["model"]),
-        _chart(data, ["model", "head"], lit=["head"] if "head" in measured(data) else ()),
-        _chart(data, measured(data), lit=COPYING),
-        _chart(data, ["model", "head"], lit=["model"]),
-        _chart(data, measured(data)),
+        _chart(data, ["model", "head"], lit=["head"] if "head" in here else ()),
+        _chart(data, here, lit=COPYING),
+        _chart(data, here),
+        {"shown": ["table"], "lit": []},
+        _chart(data, here),
     ]
+
+
+def markup(data: Data) -> str:
+    """The table of all kinds, with this page's figures where the pair has such a drafter."""
+    kinds = tomllib.loads((ROOT / "lessons" / "drafters.toml").read_text(encoding="utf-8"))["kind"]
+    rows = [
+        kind
+        | {"engines": {name: ENGINES[name] for name in kind["engines"]}}
+        | {"here": _here(data, kind["own"]) if kind["own"] in measured(data) else ""}
+        for kind in kinds
+    ]
+    return render("lesson_drafters", rows=rows)
+
+
+def _here(data: Data, drafter: str) -> str:
+    cost = pace(data, drafter, "new") / _gain(data, drafter, "new")
+    return f"{pace(data, drafter, 'new'):.1f} tokens, {cost:.1f} passes"
 
 
 def _chart(data: Data, shown: list[str], lit: Any = ()) -> View:
@@ -173,7 +204,16 @@ def _chart(data: Data, shown: list[str], lit: Any = ()) -> View:
     }
 
 
-NOTE = "Runs every drafter of the pair with the Run tab's prompt, and on a text that repeats itself."
+NOTE = "Runs every drafter of the pair with your prompt, and on a text that repeats itself."
 LESSON = Lesson(
-    7, "Measure them on this machine", NOTE, measure, words, right, views, chart="Drafters on two texts", timed=True
+    10,
+    "Measure them on this machine",
+    NOTE,
+    measure,
+    words,
+    right,
+    views,
+    chart="Drafters on two texts",
+    markup=markup,
+    timed=True,
 )

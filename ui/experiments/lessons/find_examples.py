@@ -127,19 +127,21 @@ def full_step(trace: Trace, followed_by: int = 2) -> DraftedStep | None:
 def sampling_position(trace: Trace) -> SamplingPosition | None:
     """The position of a run where the resampled share is closest to a third, and several tokens are likely. The run's
     top-k must not exceed the lists of likely tokens in its events."""
-    started = trace.started
-    prompt = (started and started.prompt_token_ids) or []
     forks = [
-        SamplingPosition(
-            [*prompt, *trace.token_ids[:at]],
-            text_before(trace, at, prompt=False),
-            resampled_share(draft.target_top, draft.draft_top),
-        )
-        for at, draft in _judged(trace)
+        place
+        for place, draft in judged_positions(trace)
         if draft.target_top and draft.draft_top and _varied(draft.target_top) and draft.draft_top[0].prob <= SURE
         if _overrated(draft.target_top, draft.draft_top)
     ]
     return min(forks, key=lambda fork: abs(fork.share - THIRD), default=None)
+
+
+def judged_positions(trace: Trace) -> Iterator[tuple[SamplingPosition, Event]]:
+    """The position of every judged draft token, with the event of its proposal."""
+    prompt = (trace.started and trace.started.prompt_token_ids) or []
+    for at, draft in _judged(trace):
+        share = resampled_share(draft.target_top or [], draft.draft_top or [])
+        yield SamplingPosition([*prompt, *trace.token_ids[:at]], text_before(trace, at, prompt=False), share), draft
 
 
 def _varied(top: Sequence[TokenProb]) -> bool:

@@ -48,16 +48,20 @@ class Trial:
         Raises:
             ValueError: Names the invalid setting.
         """
-        chosen = replace(self.settings, **changes)
+        chosen = self.variant(**changes)
         return self.catalog.stream(chosen.pair, chosen.request(detail), self.cancel)
+
+    def variant(self, **changes: Any) -> Settings:
+        """The visitor's settings with these changes."""
+        return replace(self.settings, **changes)
 
     def run(self, detail: Detail = "none", **changes: Any) -> Trace:
         """The whole trace of such a run."""
         return Trace(self.stream(detail, **changes))
 
-    def sampled(self, seed: int, **changes: Any) -> Trace:
-        """A run with speculative sampling and full details."""
-        judged = {"auto": False, "drafter": "model", "verify_strategy": "speculative_sampling", "temperature": 1.0}
+    def sampled(self, seed: int, at: float = 1.0, **changes: Any) -> Trace:
+        """A run with speculative sampling and full details; `at` is its temperature."""
+        judged = {"auto": False, "drafter": "model", "verify_strategy": "speculative_sampling", "temperature": at}
         return self.run("full", seed=seed, **judged, **changes)
 
 
@@ -79,9 +83,9 @@ class Lesson:
         measure: The experiment; the last item it yields is the result.
         words: The values of the placeholders in the text.
         right: The right choice of each question, from 0, given the result.
-        views: The opening's view, then one per step. The opening's chart hides the answer to the lesson's question.
-        chart: The chart's title, if the views are charts.
-        markup: A picture in HTML whose `data-part` elements the views show and highlight; None if the views are charts.
+        views: The opening's view, which hides the answer to the lesson's question, then one per step but the exercises.
+        chart: The chart's title, if some views are charts.
+        markup: A picture in HTML whose `data-part` elements the other views show and highlight; None if all are charts.
         timed: Whether it measures times, so that only one such experiment may run at once.
     """
 
@@ -115,7 +119,7 @@ def only_first(bars: dict[str, Any], places: int) -> dict[str, Any]:
     return {**bars, "y": [bars["y"][0], *hidden], "text": [bars["text"][0], *hidden]}
 
 
-def asking(figure: Figure, places: Iterable[int], takeaway: str) -> Figure:
+def asking(figure: Figure, places: Iterable[float], takeaway: str) -> Figure:
     """A chart with a question mark at the hidden positions, and a question as its takeaway."""
     mark = {"text": "?", "yref": "paper", "y": 0, "yanchor": "bottom", "font": {"size": 22}}
     marks = [{**mark, "x": place} for place in places]

@@ -1,4 +1,4 @@
-"""Lesson 6: drafting with a low acceptance rate, or with too many draft tokens, costs more than it saves."""
+"""Lesson 9: drafting with a low acceptance rate, or with too many draft tokens, costs more than it saves."""
 
 from collections.abc import Iterator
 
@@ -60,7 +60,7 @@ def _verdict(times: float) -> str:
 
 def right(data: Data) -> list[int]:
     calm, wild, many = (_gain(data, k, temperature) for k, temperature in CASES)
-    return [0 if wild > calm * (1 + DRAW) else 2 if wild < calm * (1 - DRAW) else 1, 0 if many > 1 + DRAW else 1]
+    return [1, 0 if wild > calm * (1 + DRAW) else 2 if wild < calm * (1 - DRAW) else 1, 0 if many > 1 + DRAW else 1]
 
 
 def views(data: Data) -> list[View]:
@@ -91,7 +91,7 @@ def _chart(data: Data, shown: int) -> Figure:
     return asking(made, range(shown, len(CASES)), takeaway)
 
 
-NOTE = "Runs the Run tab's prompt with few and with many draft tokens per step, and plainly to compare."
+NOTE = "Runs your prompt with few and with many draft tokens per step, and plainly to compare."
 LESSON = Lesson(
-    6, "Measure it on this machine", NOTE, measure, words, right, views, chart="Speedup over plain decoding", timed=True
+    9, "Measure it on this machine", NOTE, measure, words, right, views, chart="Speedup over plain decoding", timed=True
 )

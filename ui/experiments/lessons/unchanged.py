@@ -114,7 +114,7 @@ def _overrates(census: Census) -> str:
 
 
 def right(_data: Data) -> list[int]:
-    return [1]
+    return [1, 1]
 
 
 def views(data: Data) -> list[View]:
@@ -122,7 +122,7 @@ def views(data: Data) -> list[View]:
     whole = shares(census)
     marks = ("target, p", "draft, q")
     return [
-        showing(whole),
+        showing(whole, *marks, takeaway="Two models, one position: what each expects next"),
         showing(whole, *marks, takeaway="The probabilities of the next token under each model"),
         showing(whole, *marks, "accepted", lit=["accepted", "target, p"], takeaway="Accepted: the smaller of p and q"),
         showing(whole, lit=["resampled", "target, p"], takeaway="Accepted and resampled together: p"),
@@ -130,5 +130,5 @@ def views(data: Data) -> list[View]:
     ]
 
 
-NOTE = "Searches for such a position after the Run tab's prompt, and draws there; the chart updates meanwhile."
+NOTE = "Searches for such a position after your prompt, and draws there; the chart updates meanwhile."
 LESSON = Lesson(4, f"Draw {DRAWS:,} tokens", NOTE, measure, words, right, views, chart="The next token, counted")

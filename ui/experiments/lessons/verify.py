@@ -70,12 +70,12 @@ def words(data: Data) -> dict[str, str]:
 
 
 def right(_data: Data) -> list[int]:
-    return [1]
+    return [2, 1]
 
 
 def views(_data: Data) -> list[View]:
     return [
-        {"shown": ["drafts", "target", "verdicts", "added", "after"], "lit": []},
+        {"shown": [], "lit": []},
         {"shown": [], "lit": ["before"]},
         {"shown": ["drafts"], "lit": ["drafts"]},
         {"shown": ["drafts", "target", "verdicts"], "lit": ["target"]},
@@ -90,5 +90,5 @@ def markup(data: Data) -> str:
     return render("lesson_step", before=data["before"], first=first, after=after, labels=labels)
 
 
-NOTE = "Decodes the Run tab's prompt with four draft tokens per step at temperature 0.7, and shows one step."
+NOTE = "Decodes your prompt with four draft tokens per step at temperature 0.7, and shows one step."
 LESSON = Lesson(2, "Decode your prompt", NOTE, measure, words, right, views, markup=markup)

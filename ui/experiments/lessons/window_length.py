@@ -1,4 +1,4 @@
-"""Lesson 5: tokens per target pass grow with k, ever more slowly; the speed has a best k."""
+"""Lesson 6: tokens per target pass grow with k, ever more slowly; the speed has a best k."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -129,7 +129,8 @@ def right(data: Data) -> list[int]:
     top, many = best(data), max(found)
     known = data["known"]
     twice = known[str(many)]["tokens_a_pass"] / known[str(many // 2)]["tokens_a_pass"] if str(many // 2) in known else 0.0
-    return [0 if 1.95 <= twice <= 2.05 else 2 if twice > 2.05 else 1, 0 if top == max(found) else 2 if top == min(found) else 1]
+    best_of = 0 if top == max(found) else 2 if top == min(found) else 1
+    return [best_of, 0 if 1.95 <= twice <= 2.05 else 2 if twice > 2.05 else 1]
 
 
 def views(data: Data) -> list[View]:
@@ -207,7 +208,6 @@ def _speeds(data: Data) -> Figure:
 
 
 NOTE = (
-    "Runs the Run tab's prompt with every k at temperature 0.7, and plainly to compare. The Explore tab does this for many "
-    "temperatures."
+    "Runs your prompt with every k at temperature 0.7, and plainly to compare. The Explore tab does this for many temperatures."
 )
-LESSON = Lesson(5, "Try k from 1 to 12", NOTE, measure, words, right, views, chart="The effect of k", timed=True)
+LESSON = Lesson(6, "Try k from 1 to 12", NOTE, measure, words, right, views, chart="The effect of k", timed=True)

@@ -1,0 +1,82 @@
+"""Lesson 8: many texts at once use the idle compute themselves, so drafting stops paying off."""
+
+from collections.abc import Iterator, Sequence
+
+from naive_speculate.theory import expected_tokens, speedup
+from ui.charts.figures import INK, TARGET, Figure, figure, line
+from ui.charts.waterfall import ALPHA, GPU
+from ui.experiments.batches import BatchSample, batch_speedups, sizes_for, sweep_batches
+from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking
+from ui.experiments.lessons.roofline import MODEL, PRESET, roofline, simple_bars
+from ui.experiments.sweep import PROMPTS
+from ui.labels import count, milliseconds
+
+K = 4
+SHOWN = (1, 32, 256)
+MOST = 1024
+TURNS, TOKENS = 2, 48
+
+
+def measure(trial: Trial) -> Iterator[Progress]:
+    """Decode batches of every size that this host takes, plainly and with drafts."""
+    sizes = sizes_for(trial.catalog, trial.settings.pair)
+    if not sizes:
+        yield Progress("This host does not decode batches in one process, so there is nothing to measure.")
+        return
+    settings = trial.variant(max_tokens=TOKENS, temperature=0.7, drafter="model")
+    for state in sweep_batches(
+        trial.catalog, settings, [trial.settings.prompt, *PROMPTS], [K], sizes, trial.cancel, turns=TURNS
+    ):
+        yield Progress(f"{state.running} …" if state.running else "Done.", data_of(state.samples))
+
+
+def data_of(samples: Sequence[BatchSample]) -> Data | None:
+    """The speedup by batch size; None before the first comparison."""
+    found = {str(size): value.mean for (size, k), value in batch_speedups(samples).items() if k == K}
+    return {"speedups": found} if found else None
+
+
+def calculated(texts: int) -> float:
+    """The 70B model's speedup on an H100 with so many texts (`theory.speedup`); the KV cache is left out."""
+    plain, checked = (GPU.seconds(MODEL, texts * rows) for rows in (1, K + 1))
+    return speedup(ALPHA, K, GPU.seconds(PRESET.draft, texts) / plain, checked / plain)
+
+
+def words(data: Data) -> dict[str, str]:
+    last = SHOWN[-1]
+    found = [(count(int(size), "text"), value) for size, value in data["speedups"].items()]
+    return {
+        "alpha": f"{ALPHA:g}",
+        "tokens": f"{expected_tokens(ALPHA, K):.1f}",
+        "plain": milliseconds(GPU.seconds(MODEL, last)),
+        "wide": milliseconds(GPU.seconds(MODEL, last * (K + 1))),
+        "crossing": str(next(texts for texts in range(1, MOST) if calculated(texts) < 1)),
+        "k": str(K),
+        "measured": ", ".join(f"{value:.2f} times as fast with {name}" for name, value in found),
+    }
+
+
+def right(_data: Data) -> list[int]:
+    return [1, 1]
+
+
+def views(data: Data) -> list[View]:
+    sizes = [2**n for n in range(11)]
+    curve = line("calculated", sizes, [calculated(size) for size in sizes], TARGET, "%{x} texts: %{y:.2f}×")
+    whole = _over_texts([curve], "The speedup on an H100 falls below 1 once the flat part is used up")
+    asked = asking(_over_texts([], ""), (0, 1.5, 3), "Speedup by drafting, by the number of texts")
+    here = data["speedups"]
+    said = "Measured here: " + ", ".join(f"{value:.2f}×" for value in here.values())
+    steps = [{"figure": roofline({}, [(f"{n}", n), (f"{n * (K + 1)}", n * (K + 1))])} for n in SHOWN]
+    return [{"figure": asked}, *steps, {"figure": whole}, {"figure": simple_bars(list(here), list(here.values()), said)}]
+
+
+def _over_texts(traces: list[Figure], said: str) -> Figure:
+    plain = line("plain decoding", [1, MOST], [1, 1], INK, dash="dot")
+    x = {"type": "log", "title": {"text": "texts at once"}, "tickvals": [1, 4, 16, 64, 256, 1024], "range": [-0.1, 3.1]}
+    y = {"range": [0, 3.2], "ticksuffix": "×", "title": {"text": "speedup"}}
+    return figure([*traces, plain], takeaway=said, x=x, y=y, height=320)
+
+
+NOTE = "Decodes 1, 2, 4 … texts at once, plainly and with four draft tokens per step. It takes a minute or more."
+LESSON = Lesson(8, "Measure this machine", NOTE, measure, words, right, views, chart="Texts at once", timed=True)

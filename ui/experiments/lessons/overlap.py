@@ -1,0 +1,55 @@
+"""Lesson 5: α is the area below both distributions, predicted before any draw and counted afterwards."""
+
+from collections.abc import Iterator
+
+from naive_speculate.events.expected import expected_acceptance
+from ui.assets import render
+from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View
+from ui.labels import percent
+
+K = 4
+TOKENS = 150
+
+
+def measure(trial: Trial) -> Iterator[Progress]:
+    """Decode the prompt, and compare the mean Σ min(p, q) with the accepted share."""
+    yield Progress("Decoding …")
+    trace = trial.sampled(trial.settings.seed or 0, num_draft_tokens=K, max_tokens=TOKENS, ignore_eos=True)
+    found = expected_acceptance(trace)
+    if found is None:
+        yield Progress("Nothing was drafted. Try another prompt.")
+        return
+    data = {"alpha": found.alpha, "observed": found.observed, "deviation": found.deviation, "judged": found.judged}
+    yield Progress(f"Predicted {percent(found.alpha)}, counted {percent(found.observed)}.", data)
+
+
+def words(data: Data) -> dict[str, str]:
+    return {
+        "alpha": percent(data["alpha"]),
+        "counted": percent(data["observed"]),
+        "deviation": percent(data["deviation"]),
+        "judged": str(data["judged"]),
+    }
+
+
+def right(_data: Data) -> list[int]:
+    return [2, 1, 1]
+
+
+def views(_data: Data) -> list[View]:
+    return [
+        {"shown": ["q", "p"], "lit": []},
+        {"shown": ["q", "p"], "lit": []},
+        {"shown": ["q", "p", "token"], "lit": []},
+        {"shown": ["q", "p", "overlap"], "lit": []},
+        {"shown": ["q", "p", "overlap", "sliders"], "lit": ["sliders"]},
+        {"shown": ["q", "p", "overlap", "sliders", "measured"], "lit": ["measured"]},
+    ]
+
+
+def markup(data: Data) -> str:
+    return render("lesson_overlap", alpha=data["alpha"], observed=data["observed"])
+
+
+NOTE = "Decodes the prompt at temperature 1, and compares the predicted with the counted share."
+LESSON = Lesson(5, "Predict and count", NOTE, measure, words, right, views, markup=markup)

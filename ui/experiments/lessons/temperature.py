@@ -1,0 +1,113 @@
+"""Lesson 7: temperature costs acceptance where the models' favourites agree, and brings it where they differ."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+from naive_speculate.events import Event, EventKind
+from naive_speculate.events.expected import expected_acceptance
+from ui.charts.figures import ACCEPTED, INK, REJECTED, Figure, figure, line
+from ui.experiments.lessons.find_examples import SURE, SamplingPosition, judged_positions
+from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking, end_of, showing
+from ui.labels import percent
+
+TEMPERATURES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
+K, TOKENS, TRIES = 4, 96, 12
+BOTH = "mean over texts"
+
+
+def measure(trial: Trial) -> Iterator[Progress]:
+    """Find one position of each kind, and measure α there and on whole texts at every temperature."""
+    yield Progress("Searching for two positions …")
+    found = _positions(trial)
+    if found is None:
+        yield Progress("The two models agreed everywhere. Try another prompt.")
+        return
+    data: Data = {"before": {name: end_of(trial.settings.prompt + place.before, 40) for name, place in found.items()}}
+    data["alpha"] = {name: [_alpha_at(trial, place, t) for t in TEMPERATURES] for name, place in found.items()}
+    data["mean"] = []
+    for temperature in TEMPERATURES:
+        yield Progress(f"Decoding at temperature {temperature:g} …")
+        trace = trial.sampled(trial.settings.seed or 0, num_draft_tokens=K, max_tokens=TOKENS, at=temperature)
+        expected = expected_acceptance(trace)
+        if trial.cancel.is_set() or expected is None:
+            return
+        data["mean"].append(expected.alpha)
+    yield Progress("Done.", data)
+
+
+def _positions(trial: Trial) -> dict[str, SamplingPosition] | None:
+    """A position where the favourites agree but neither model is sure, and one where they differ."""
+    found: dict[str, SamplingPosition] = {}
+    for seed in trial.seeds(TRIES):
+        for place, draft in judged_positions(trial.sampled(seed, num_draft_tokens=K, max_tokens=TOKENS)):
+            if not draft.target_top or not draft.draft_top or max(draft.target_top[0].prob, draft.draft_top[0].prob) > SURE:
+                continue
+            same = draft.target_top[0].token_id == draft.draft_top[0].token_id
+            found.setdefault("agree" if same else "differ", place)
+        if len(found) == 2:
+            return found
+        if trial.cancel.is_set():
+            break
+    return None
+
+
+def _alpha_at(trial: Trial, place: SamplingPosition, temperature: float) -> float:
+    """Σ min(p, q) at a position, over the whole vocabulary: of the first draft token there."""
+    settings = replace(
+        trial.settings, temperature=temperature, num_draft_tokens=1, auto=False, drafter="model", max_tokens=2, ignore_eos=True
+    )
+    request = replace(settings.request(), prompt=place.token_ids, chat=False)
+    cancel = threading.Event()
+    first: Event | None = None
+    for event in trial.catalog.stream(settings.pair, request, cancel):
+        if event.kind == EventKind.PROPOSED and first is None:
+            first = event
+            cancel.set()
+    return first.expected_accept or 0.0 if first else 0.0
+
+
+def words(data: Data) -> dict[str, str]:
+    mean = dict(zip(TEMPERATURES, data["mean"], strict=True))
+    return {
+        "agree": data["before"]["agree"].replace("\n", " "),
+        "differ": data["before"]["differ"].replace("\n", " "),
+        "mean_low": percent(mean[0.0]),
+        "mean_one": percent(mean[1.0]),
+        "mean_high": f", and {percent(mean[2.0])} at 2",
+    }
+
+
+def right(_data: Data) -> list[int]:
+    return [2, 1]
+
+
+def views(data: Data) -> list[View]:
+    whole = _chart(data)
+    names = [trace["name"] for trace in whole["data"]]
+    first = {**whole["data"][2], "x": [0.0], "y": data["mean"][:1]}
+    said = f"At temperature 0, {percent(data['mean'][0])} of the draft tokens are accepted. And at 1?"
+    marked = asking({**whole, "data": [first]}, [1.0], said)
+    return [
+        {"figure": marked},
+        showing(whole, names[0], takeaway="The favourites agree: α starts at 1 and falls"),
+        showing(whole, *names[:2], lit=[names[1]], takeaway="The favourites differ: α starts at 0 and rises"),
+        showing(whole, lit=[BOTH]),
+    ]
+
+
+def _chart(data: Data) -> Figure:
+    x, hover = list(TEMPERATURES), "temperature %{x:g}: %{y:.0%}"
+    traces = [
+        line("favourites agree", x, data["alpha"]["agree"], ACCEPTED, hover, mode="lines+markers"),
+        line("favourites differ", x, data["alpha"]["differ"], REJECTED, hover, dash="dash", mode="lines+markers"),
+        line(BOTH, x, data["mean"], INK, hover, mode="lines+markers"),
+    ]
+    traces[2]["line"] = {**traces[2]["line"], "width": 4}
+    axis = {"title": {"text": "temperature"}, "range": [-0.1, 2.1], "dtick": 0.5}
+    y = {"range": [0, 1.05], "tickformat": ".0%", "title": {"text": "accepted, α"}}
+    return figure(traces, takeaway="Together: the mean over all positions", x=axis, y=y, height=320)
+
+
+NOTE = "Searches two such positions after your prompt, and decodes at every temperature."
+LESSON = Lesson(7, "Measure them on this machine", NOTE, measure, words, right, views, chart="Acceptance by temperature")
