@@ -1,9 +1,18 @@
-// The glossary: a dialog that opens at the term of a clicked link.
+// The glossary: a card with the meaning of a hovered, focused or tapped term, and a dialog with all terms, which a click opens.
+
+import { make } from "./dom.js";
+import { placeNear } from "./tip.js";
+
+const LINKS = "a[href^='#term-']";
+const CROSSING_MS = 200; // the pointer may cross the gap between a term and its card
+const entryOf = (link) => document.getElementById(link.getAttribute("href").slice(1));
 
 export function mount({ element }) {
   const dialog = element.querySelector("dialog");
   document.body.append(dialog); // outside the page's layout
+  const card = new Card();
   const open = (term) => {
+    card.hide();
     for (const node of dialog.querySelectorAll(".ns-meant")) node.classList.remove("ns-meant");
     if (!dialog.open) dialog.showModal();
     if (!term) return void (dialog.scrollTop = 0);
@@ -12,13 +21,71 @@ export function mount({ element }) {
     term.focus({ preventScroll: true });
   };
   document.addEventListener("click", (event) => {
-    const link = event.target.closest?.("a[href^='#term-'], [data-glossary]");
-    if (link) {
-      event.preventDefault();
-      event.stopPropagation();
-      open(link.dataset.glossary === undefined && document.getElementById(link.getAttribute("href").slice(1)));
-    } else if (event.target === dialog || event.target.closest?.("[data-close]")?.closest("dialog") === dialog) {
-      dialog.close();
+    const link = event.target.closest?.(`${LINKS}, [data-glossary]`);
+    if (!link) {
+      if (!card.node.contains(event.target)) card.hide();
+      if (event.target === dialog || event.target.closest?.("[data-close]")?.closest("dialog") === dialog) dialog.close();
+      return;
     }
+    event.preventDefault();
+    event.stopPropagation();
+    if (link.dataset.glossary !== undefined) open();
+    else if (matchMedia("(hover: none)").matches) card.show(link);
+    else open(entryOf(link));
   }, true);
+}
+
+class Card {
+  constructor() {
+    this.node = document.body.appendChild(make("div", "ns-card"));
+    // A popover is above everything, open dialogs included.
+    Object.assign(this.node, { id: "term-card", role: "tooltip", popover: "manual" });
+    const on = (name, act) => document.addEventListener(name, act, { capture: true, passive: name === "scroll" });
+    on("pointerover", ({ target, pointerType }) => {
+      if (pointerType === "touch") return; // a tap clicks
+      const link = target.closest?.(LINKS);
+      if (link) this.show(link);
+      else if (this.node.contains(target)) clearTimeout(this.timer);
+      else if (this.link && this.link !== document.activeElement) this.leave();
+    });
+    on("focusin", ({ target }) => { if (target.matches(`:is(${LINKS}):focus-visible`)) this.show(target); else this.hide(); });
+    on("focusout", ({ target }) => { if (target === this.link) this.hide(); });
+    on("scroll", () => this.place());
+    on("keydown", (event) => {
+      if (event.key !== "Escape" || !this.link) return;
+      event.preventDefault();
+      event.stopPropagation(); // lecture mode and dialogs stay
+      this.hide();
+    });
+  }
+
+  show(link) {
+    clearTimeout(this.timer);
+    if (link === this.link) return;
+    this.hide();
+    const [name, meaning] = entryOf(link).children;
+    this.node.replaceChildren(make("b", "", name.textContent), make("p", "", meaning.firstChild.textContent));
+    this.link = link;
+    link.setAttribute("aria-describedby", this.node.id);
+    this.node.showPopover();
+    this.place();
+  }
+
+  place() {
+    if (!this.link) return;
+    const { bottom, top } = this.link.getBoundingClientRect();
+    if (bottom < 0 || top > window.innerHeight) this.hide(); else placeNear(this.node, this.link);
+  }
+
+  leave() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.hide(), CROSSING_MS);
+  }
+
+  hide() {
+    clearTimeout(this.timer);
+    this.link?.removeAttribute("aria-describedby");
+    this.link = null;
+    this.node.hidePopover();
+  }
 }

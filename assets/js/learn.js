@@ -11,7 +11,7 @@ const STOPPED = "Stopped. The picture shows the results so far.";
 const TYPED_INTO = "input, textarea, select, [contenteditable], [role=slider], [role=listbox], [role=tab], dialog[open] *, .ns-token[data-step]";
 
 const EXERCISES = "Exercises";
-const [LARGEST, SMALLEST] = [30, 17]; // pixels of type in lecture mode
+const [LARGEST, SMALLEST] = [30, 18]; // pixels of type in lecture mode
 const lecturing = () => document.body.classList.contains("ns-lecture");
 
 export function mount(component) {
@@ -36,7 +36,8 @@ class Learn {
     this.find("#learn-stop").addEventListener("click", () => this.stop(STOPPED));
     document.addEventListener("keydown", (event) => this.key(event));
     this.root.addEventListener("click", (event) => this.follow(event));
-    new ResizeObserver(() => { this.address(); this.fit(); }).observe(this.root); // its tab was opened or closed
+    const resized = new ResizeObserver(() => { this.address(); this.fit(); });
+    for (const part of [this.root, this.find(".ns-lesson-view")]) resized.observe(part); // its tab was opened, or a chart drawn
     window.addEventListener("resize", () => this.fit());
     new MutationObserver(() => this.fit()).observe(document.body, { attributeFilter: ["class"] });
     this.watch("value", () => this.receive());
@@ -133,14 +134,18 @@ class Learn {
     }));
   }
 
-  // In lecture mode a step fits the screen: the type is as large as it can be.
+  // In lecture mode a step fits the screen: the type of words and picture is as large as it can be.
   fit() {
     const box = this.find(".ns-lesson");
-    box.style.removeProperty("--size");
+    const parts = [".ns-lesson-words", ".ns-lesson-view"].map(this.find);
+    for (const part of parts) part.style.removeProperty("--size");
     if (!lecturing() || !this.content || !this.shown) return;
-    for (let size = LARGEST; size >= SMALLEST; size -= 1) {
-      box.style.setProperty("--size", `${size}px`);
-      if (box.scrollHeight <= box.clientHeight && box.scrollWidth <= box.clientWidth) break;
+    for (const part of parts) part.style.setProperty("--size", `${SMALLEST}px`);
+    for (const part of parts) {
+      for (let size = LARGEST; size >= SMALLEST; size -= 1) {
+        part.style.setProperty("--size", `${size}px`);
+        if (box.scrollHeight <= box.clientHeight && part.scrollWidth <= part.clientWidth) break;
+      }
     }
   }
 

@@ -18,17 +18,22 @@ export class Tip {
       return row;
     }));
     this.node.hidden = false;
-    const spot = anchor.getClientRects()[0] || anchor.getBoundingClientRect();
-    const own = this.node.getBoundingClientRect();
-    const left = Math.max(8, Math.min(spot.left, window.innerWidth - own.width - 8));
-    const below = spot.bottom + 8 + own.height < window.innerHeight;
-    this.node.style.left = `${left}px`;
-    this.node.style.top = `${below ? spot.bottom + 8 : Math.max(8, spot.top - own.height - 8)}px`;
+    placeNear(this.node, anchor);
   }
 
   hide() {
     this.node.hidden = true;
   }
+}
+
+// Places a box below an element's first line, or above it, within the window.
+export function placeNear(node, anchor) {
+  const spot = anchor.getClientRects()[0] || anchor.getBoundingClientRect();
+  const own = node.getBoundingClientRect();
+  const left = Math.max(8, Math.min(spot.left, window.innerWidth - own.width - 8));
+  const below = spot.bottom + 8 + own.height < window.innerHeight;
+  node.style.left = `${left}px`;
+  node.style.top = `${below ? spot.bottom + 8 : Math.max(8, spot.top - own.height - 8)}px`;
 }
 
 export function describe(event, proposed, settings) {

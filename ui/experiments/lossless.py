@@ -167,7 +167,7 @@ def shares(census: Census | None) -> Figure:
     return figure(
         traces,
         takeaway=f"{count(census.draws, 'draw')}, top-k {TOP_K}",
-        x=category_axis(names),
+        x=category_axis(names, tickangle=-45),
         y={"range": [0, min(1.02, math.ceil(top * 11) / 10)], "tickformat": ".0%"},
         height=298,
         barmode="stack",

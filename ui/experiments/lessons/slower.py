@@ -71,7 +71,7 @@ def views(data: Data) -> list[View]:
 def _chart(data: Data, shown: int) -> Figure:
     """The first cases; question marks stand for the others."""
     times = [_gain(data, k, temperature) for k, temperature in CASES]
-    names = [f"k = {k},<br>temperature {temperature:g}" for k, temperature in CASES]
+    names = [f"k = {k},<br>temperature<br>{temperature:g}" for k, temperature in CASES]
     speeds = bars(
         "with drafts",
         list(range(shown)),

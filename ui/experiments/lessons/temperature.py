@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 
 from naive_speculate.events import Event, EventKind
 from naive_speculate.events.expected import expected_acceptance
@@ -13,7 +14,9 @@ from ui.labels import percent
 
 TEMPERATURES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
 K, TOKENS, TRIES = 4, 96, 12
-BOTH = "mean over texts"
+DRAW = 0.02
+"""A smaller change of the mean is none."""
+BOTH = "mean over the text"
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
@@ -74,8 +77,23 @@ def words(data: Data) -> dict[str, str]:
         "differ": data["before"]["differ"].replace("\n", " "),
         "mean_low": percent(mean[0.0]),
         "mean_one": percent(mean[1.0]),
-        "mean_high": f", and {percent(mean[2.0])} at 2",
+        "mean_high": percent(mean[2.0]),
+        "effect": _stronger(mean[0.0], mean[1.0], mean[2.0]),
     }
+
+
+def _stronger(*means: float) -> str:
+    """Which effect is stronger between the temperatures 0, 1 and 2, in a sentence."""
+    changes = [_change(before, after) for before, after in pairwise(means)]
+    if changes[0] == changes[1]:
+        return f"Here {changes[0]} from 0 to 2."
+    return f"Here {changes[0]} from 0 to 1, and {changes[1]} from 1 to 2."
+
+
+def _change(before: float, after: float) -> str:
+    if abs(after - before) < DRAW:
+        return "the two effects cancel out"
+    return "the gain is larger" if after > before else "the loss is larger"
 
 
 def right(_data: Data) -> list[int]:
@@ -106,7 +124,7 @@ def _chart(data: Data) -> Figure:
     traces[2]["line"] = {**traces[2]["line"], "width": 4}
     axis = {"title": {"text": "temperature"}, "range": [-0.1, 2.1], "dtick": 0.5}
     y = {"range": [0, 1.05], "tickformat": ".0%", "title": {"text": "accepted, α"}}
-    return figure(traces, takeaway="Together: the mean over all positions", x=axis, y=y, height=320)
+    return figure(traces, takeaway="Together: the mean over all positions of a text", x=axis, y=y, height=320)
 
 
 NOTE = "Searches two such positions after your prompt, and decodes at every temperature."

@@ -75,6 +75,7 @@ def _chart(data: Data, shown: int) -> Figure:
         text=[f"{lead:+.4f}" for lead in leads[:shown]],
         textposition="outside",
         cliponaxis=False,
+        constraintext="none",
         width=0.55,
         showlegend=False,
     )

@@ -90,8 +90,8 @@ def _line(data: Data) -> str:
     said = f"{below} of {len(found)} bars lie below the line."
     if below and found[0] < a:
         said += (
-            " α is a mean over judged draft tokens. Easy passages have more of those than hard ones, where steps end at an "
-            f"early rejection: {percent(found[0])} of all steps accepted the first draft token, not {percent(a)}."
+            " Easy passages have more judged draft tokens than hard ones, so α is higher than the "
+            f"{percent(found[0])} of steps that accepted the first."
         )
     if below and missing:
         said += f" And windows are shorter at the end of a text: {missing} of {full} draft tokens were never proposed."
