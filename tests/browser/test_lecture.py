@@ -15,9 +15,10 @@ WITHIN = """(card) => {
 }"""
 WHOLE = """() => {
     const box = document.querySelector(".ns-lesson");
-    const choices = [...document.querySelectorAll(".ns-choices button")].filter((node) => node.getClientRects().length);
+    const choices = [...document.querySelectorAll(".ns-ask:not([hidden]) .ns-choices button")];
+    const bar = document.querySelector(".ns-lesson-bar").getBoundingClientRect();
     return box.scrollHeight <= box.clientHeight && box.scrollWidth <= box.clientWidth
-        && choices.every((node) => node.getBoundingClientRect().bottom < document.querySelector(".ns-lesson-bar").getBoundingClientRect().top);
+        && choices.every((node) => node.getBoundingClientRect().bottom < bar.top);
 }"""
 SMALLEST = """(chart) => Math.min(...[...chart.querySelectorAll("svg text")].filter((node) => node.getClientRects().length)
     .map((node) => parseFloat(getComputedStyle(node).fontSize)))"""

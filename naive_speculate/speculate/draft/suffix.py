@@ -41,7 +41,7 @@ class SuffixDrafter(CopyingDrafter[SuffixIndex]):
     """
 
     title = "Suffix decoding"
-    about = "No model: copies what most often followed where the text stood like this before. For lists, code, quotations."
+    about = "No model: copies what most often followed similar text. For lists, code, quotations."
 
     max_spec_factor = 8.0
     min_match = 1
