@@ -14,6 +14,10 @@ from ui.experiments.sweep import cells
 KS, TEMPERATURES = ("1", "4"), ("0", "1")
 TEMPERATURE_PLACES = {temperature: place for place, temperature in enumerate(OFFERED)}
 TWO_FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+BAR_ABOVE_WORDS = """() => {
+    const [bar, words] = ["progressbar", "status"].map((role) => document.querySelector(`#explore-status [role=${role}]`));
+    return bar && bar.getBoundingClientRect().bottom <= words.getBoundingClientRect().top;
+}"""
 ROWS = "#explore-table [role=row][data-index]"
 
 
@@ -75,7 +79,8 @@ def test_a_sweep_fills_maps_curves_table_and_file(page):
     with Path(download.value.path()).open(encoding="utf-8") as file:
         saved = list(csv.DictReader(file))
     assert [(float(r["temperature"]), int(r["k"])) for r in saved] == [(0, 1), (0, 4), (1, 1), (1, 4)]
-    assert {r["prompts"] for r in saved} == {"2"}
+    assert {(r["prompts"], r["speedup_low"]) for r in saved} == {("2", "")}
+    expect(page.locator("#explore-status")).to_contain_text("fewer than 5 prompts")
     for row, line in zip(rows.all_inner_texts(), saved, strict=True):
         assert f"{float(line['acceptance_rate']):.1%}" in row
         assert f"{float(line['speedup']):.2f}×" in row
@@ -87,14 +92,17 @@ def test_batches_are_measured_and_mapped(page):
     open_explore(page, ks=("2",), tokens=8)
     page.locator("#explore-batch-run").click()
     status = page.locator("#explore-batch-status [role=status]")
-    expect(status).to_contain_text(re.compile("^(Drafting pays off|No k is clearly)"))
+    expect(status).to_contain_text(re.compile("^Drafting (stops paying|still pays|did not clearly pay) off"))
     expect(page.locator("#explore-batches .xtick")).to_have_count(5)
 
 
 def test_stop_keeps_what_was_run(page):
     open_explore(page, ks=("1", "2", "3", "4", "5", "6", "8", "12"), temperatures=("0", "0.7", "1", "1.3"), tokens=96)
     page.locator("#explore-run").click()
-    expect(page.locator("#explore-status [role=status]")).to_contain_text(re.compile(r"^([3-9]|\d\d) of 72 runs done"))
+    expect(page.locator("#explore-status [role=status]")).to_contain_text(
+        re.compile(r"^([3-9]|\d\d) of 72 runs done, about \d+ (s|min) left")
+    )
+    assert page.wait_for_function(BAR_ABOVE_WORDS)
     page.locator("#explore-stop").click()
     expect(page.locator("#explore-status")).to_contain_text("Stopped")
     page.wait_for_function("(rows) => document.querySelector(rows) && document.querySelectorAll(rows).length < 32", arg=ROWS)

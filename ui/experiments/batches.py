@@ -134,7 +134,7 @@ def batch_speedups(samples: Sequence[BatchSample]) -> dict[tuple[int, int], Esti
 
 
 def where_it_pays(samples: Sequence[BatchSample]) -> str:
-    """Up to which batch size drafting pays off: some k is faster than plain decoding by a one-sided t-test.
+    """At which batch size drafting stops paying off: no k is faster than plain decoding by a one-sided t-test.
 
     At each size, all tests together raise a false alarm in at most one of twenty cases (Bonferroni).
     """
@@ -144,14 +144,15 @@ def where_it_pays(samples: Sequence[BatchSample]) -> str:
     sizes, ks = (sorted(set(values)) for values in zip(*logs, strict=True))
     least = 1 - (1 - LEVEL) / len(ks)
     paying = {size: [k for k in ks if (size, k) in logs and lies_above(logs[size, k], 0.0, least)] for size in sizes}
-    stops = next((size for size in sizes if not paying[size]), None)
-    if stops is None:
-        faster = ks_in_words(paying[sizes[-1]], ks)
-        return f"Drafting pays off at every size; with {count(sizes[-1], 'text')} at once, k = {faster} is faster"
-    if stops == sizes[0]:
-        return "No k is clearly faster than plain decoding" + (f" with {count(stops, 'text')} at once" if stops > 1 else "")
-    most = count(sizes[sizes.index(stops) - 1], "text")
-    return f"Drafting pays off with up to {most} at once; with {stops}, no k is clearly faster than plain decoding"
+    last = max((size for size in sizes if paying[size]), default=None)
+    if last is None:
+        tried = f"at any size, from {sizes[0]} to" if len(sizes) > 1 else "with"
+        return f"Drafting did not clearly pay off {tried} {count(sizes[-1], 'text')} at once"
+    faster = f"k = {ks_in_words(paying[last], ks)} {'is' if len(paying[last]) == 1 else 'are'} faster than plain decoding"
+    if last == sizes[-1]:
+        return f"Drafting still pays off with {count(last, 'text')} at once, the most that were tried: {faster}"
+    stops = sizes[sizes.index(last) + 1]
+    return f"Drafting stops paying off at {count(stops, 'text')} at once; with {count(last, 'text')}, {faster}"
 
 
 def sizes_for(catalog: Catalog, pair: str) -> list[int]:

@@ -61,11 +61,16 @@ def speedup_curve(samples: Sequence[Sample], temperature: float) -> Figure:
     curve = [theory.speedup(k) for k in range(last + 1)] if theory else []
     tops = [cell.speedup.high or cell.speedup.mean for cell in found]
     conclusion = finding(samples, temperature)
+    spread = any(cell.speedup.high is not None for cell in found)
     return figure(
         [
             line("plain decoding", [0, last], [1, 1], MUTED, line={"color": MUTED, "width": 1}, showlegend=False),
             *([line("theory", list(range(last + 1)), curve, TARGET, THEORY, dash="dash")] if curve else []),
-            _measured("measured, with 95% interval", "circle-open", [cell for cell in found if not cell.best]),
+            _measured(
+                "measured, with 95% interval" if spread else "measured",
+                "circle-open",
+                [cell for cell in found if not cell.best],
+            ),
             _measured("may be the fastest", "circle", [cell for cell in found if cell.best]),
         ],
         takeaway=conclusion if conclusion.startswith("k =") else conclusion[0].upper() + conclusion[1:],
@@ -87,7 +92,9 @@ def _measured(name: str, symbol: str, found: Sequence[Cell]) -> dict[str, object
         "k = %{x}: %{y:.2f}× %{customdata}",
         mode="markers",
         showlegend=bool(found),
-        error_y={"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 2, "width": 5},
+        error_y={"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 2, "width": 5}
+        if any(above)
+        else None,
         marker={"size": 10, "color": DRAFT, "symbol": symbol, "line": {"width": 2, "color": DRAFT}},
         customdata=["" if low is None or high is None else f"({low:.2f} to {high:.2f})" for _, low, high in known],
     )

@@ -4,6 +4,7 @@ It opens with recorded maps of the bundled pair (`ui.experiments.recordings`).
 """
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +19,8 @@ from ui.experiments.batches import BatchSample, sizes_for, sweep_batches, where_
 from ui.experiments.curves import speedup_curve
 from ui.experiments.heatmaps import acceptance_map, batch_map, speedup_map
 from ui.experiments.recordings import Exploration, recorded_exploration
-from ui.experiments.sweep import KS, PROMPTS, TEMPERATURES, Cell, Sample, cells, finding, sweep, to_csv, to_frame
+from ui.experiments.spread import LEAST
+from ui.experiments.sweep import KS, PROMPTS, TEMPERATURES, Cell, Progress, Sample, cells, finding, sweep, to_csv, to_frame
 from ui.host.catalog import Catalog
 from ui.labels import count, to_json
 from ui.notify import QUIET
@@ -27,8 +29,8 @@ from ui.run.settings import Settings
 
 INTRO = (
     "How many tokens should be drafted per step? Every field of these maps is measured: several prompts, each decoded "
-    "plainly and with k draft tokens per step. Below each mean is its 95% interval over the prompts. A star marks every k "
-    "that may be the fastest."
+    "plainly and with k draft tokens per step. With five prompts or more, the 95% interval is below each mean. A star marks "
+    "every k that may be the fastest."
 )
 BATCHES = (
     "<b>Many texts at once.</b> A server decodes many texts together, which leaves no idle compute for verifying draft tokens. "
@@ -105,7 +107,7 @@ def _build_controls() -> _Sweep:
             label="Extra prompts, one per line",
             lines=3,
             max_lines=8,
-            info="Fewer are faster; more give narrower intervals. \\n is a line break.",
+            info="Fewer are faster; five or more give intervals. \\n is a line break.",
             elem_id="explore-prompts",
             scale=2,
         )
@@ -236,21 +238,31 @@ def _explore(
         raise ValueError("choose at least one k and one temperature to explore")
     cancel = threading.Event()
     shown: object = None
+    began = 0.0
     try:
         for state in sweep(catalog, settings, prompts, seeds, ks, temperatures, cancel):
-            progress((state.done, state.total), desc=state.running, unit="runs")
+            began = began or time.monotonic()  # the first run warms up
             made = cells(state.samples)
-            if state.running and made == shown:
-                continue
+            status = _going(state, began, "runs") if state.running else _conclusion(state.samples, made)
+            others: list[Any] = [gr.skip()] * (5 + len(TEMPERATURES))
+            if not state.running or made != shown:
+                figures = [to_json(figure) if figure else "" for figure in _figures(state.samples, ks, temperatures)]
+                file = [gr.skip(), gr.skip()] if state.running or not made else [to_csv(made), gr.Button(visible=True)]
+                others = [*figures, _table(made), *file]
             shown = made
-            figures = [to_json(figure) if figure else "" for figure in _figures(state.samples, ks, temperatures)]
-            status = _conclusion(state.samples, made)
-            if state.running:
-                status = f"{state.done} of {state.total} runs done; now {state.running}."
-            file = (gr.skip(), gr.skip()) if state.running or not made else (to_csv(made), gr.Button(visible=True))
-            yield status, *figures, _table(made), *file
+            yield status, *others
+            progress((state.done, state.total), unit="runs")  # Gradio shows it until the next status
     finally:
         cancel.set()
+
+
+def _going(state: Progress[Any], began: float, unit: str) -> str:
+    """What is done, how long the rest takes at the mean pace so far, and the current run."""
+    left = (time.monotonic() - began) * (state.total / state.done - 1) if state.done else 0.0
+    rest = (
+        f", about {round(left / 60)} min left" if left >= 90 else f", about {max(1, round(left))} s left" if state.done else ""
+    )
+    return f"{state.done} of {state.total} {unit} done{rest}; now {state.running}."
 
 
 def _figures(
@@ -276,9 +288,12 @@ def _conclusion(samples: Sequence[Sample], made: Sequence[Cell]) -> str:
     temperatures = sorted({cell.temperature for cell in made})
     findings = "; ".join(f"at temperature {temperature:g}, {finding(samples, temperature)}" for temperature in temperatures)
     slower = sum(cell.speedup.high is not None and cell.speedup.high < 1 for cell in made)
-    return f"{findings[0].upper()}{findings[1:]}." + (
-        f" In {slower} of {count(len(made), 'field')}, drafting was slower than plain decoding." if slower else ""
-    )
+    words = [f"{findings[0].upper()}{findings[1:]}."]
+    if slower:
+        words.append(f"In {slower} of {count(len(made), 'field')}, drafting was slower than plain decoding.")
+    if max(cell.prompts for cell in made) < LEAST:
+        words.append(f"Without intervals: fewer than {LEAST} prompts say too little about others.")
+    return " ".join(words)
 
 
 def _batches(
@@ -290,16 +305,14 @@ def _batches(
     if not sizes:
         raise ValueError("this host does not decode batches in one process, so there is nothing to measure")
     cancel = threading.Event()
-    shown = 0
+    shown, began = 0, time.monotonic()
     samples: list[BatchSample] = []
     try:
         for state in sweep_batches(catalog, settings, prompts, ks, sizes, cancel):
-            progress((state.done, state.total), desc=state.running, unit="batches")
-            samples = state.samples
-            if state.running and len(samples) == shown:
-                continue
+            samples, same = state.samples, len(state.samples) == shown
             shown = len(samples)
-            yield f"{state.done} of {state.total} batches done; now {state.running}.", to_json(batch_map(samples, ks, sizes))
+            yield _going(state, began, "batches"), gr.skip() if same else to_json(batch_map(samples, ks, sizes))
+            progress((state.done, state.total), unit="batches")
     finally:
         cancel.set()
     yield f"{where_it_pays(samples)}." if samples else "No batch produced a token, so there is nothing to compare.", gr.skip()

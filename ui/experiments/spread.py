@@ -11,11 +11,13 @@ from statistics import fmean, stdev
 from typing import NamedTuple, TypeVar
 
 LEVEL = 0.95
+LEAST = 5
+"""Fewer samples have no interval: it would be too wide to be a finding."""
 K = TypeVar("K", bound=Hashable)
 
 
 class Estimate(NamedTuple):
-    """A mean and its 95% interval; a single sample has none."""
+    """A mean and its 95% interval; fewer than `LEAST` samples have none."""
 
     mean: float
     low: float | None = None
@@ -24,7 +26,7 @@ class Estimate(NamedTuple):
 
 def mean_of(values: Sequence[float]) -> Estimate:
     """The mean of non-negative quantities with Student's interval, cut off at 0."""
-    mean, reach = fmean(values), _reach(values)
+    mean, reach = fmean(values), _interval(values)
     return Estimate(mean) if reach is None else Estimate(mean, max(0.0, mean - reach), mean + reach)
 
 
@@ -36,7 +38,7 @@ def share_of(values: Sequence[float]) -> Estimate:
 
 def ratio_of(logs: Sequence[float]) -> Estimate:
     """The geometric mean of ratios, from their logarithms, with its interval."""
-    mean, reach = fmean(logs), _reach(logs)
+    mean, reach = fmean(logs), _interval(logs)
     return Estimate(math.exp(mean), *(() if reach is None else (math.exp(mean - reach), math.exp(mean + reach))))
 
 
@@ -63,6 +65,10 @@ def lies_above(values: Sequence[float], bound: float, level: float = LEVEL) -> b
     """Whether the mean lies above a bound, by a one-sided t-test at 1 - level; false for fewer than two values."""
     reach = _reach(values, 2 * level - 1)
     return reach is not None and fmean(values) - bound > reach
+
+
+def _interval(values: Sequence[float]) -> float | None:
+    return _reach(values) if len(values) >= LEAST else None
 
 
 def _reach(values: Sequence[float], within: float = LEVEL) -> float | None:

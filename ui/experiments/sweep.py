@@ -250,7 +250,7 @@ def finding(samples: Sequence[Sample], temperature: float) -> str:
 
 
 def to_frame(made: Sequence[Cell]) -> pandas.DataFrame:
-    """The table, one row per cell; intervals have their own columns, empty for a single prompt."""
+    """The table, one row per cell; intervals have their own columns, empty for few prompts."""
     return pandas.DataFrame([_row(cell) for cell in made])
 
 

@@ -8,16 +8,16 @@ import pytest
 from ui.experiments.spread import lies_above, may_be_best, mean_of, ratio_of, share_of
 
 
-def test_an_interval_is_students_and_one_value_has_none():
-    mean, low, high = mean_of([1.0, 2.0, 3.0])
-    assert (mean, high - mean) == pytest.approx((2.0, 4.303 / math.sqrt(3)), abs=1e-3)
-    assert low == 0.0  # cut off, where the quantity cannot be negative
-    assert mean_of([2.0]) == (2.0, None, None)
-    assert share_of([0.9, 0.99, 1.0]).high == 1.0
+def test_an_interval_is_students_and_fewer_than_five_values_have_none():
+    mean, _, high = mean_of([0.0, 1.0, 2.0, 3.0, 4.0])
+    assert (mean, high - mean) == pytest.approx((2.0, 2.776 * math.sqrt(2.5 / 5)), abs=1e-3)
+    assert mean_of([0.0, 0.0, 0.0, 0.0, 9.0]).low == 0.0  # cut off, where the quantity cannot be negative
+    assert mean_of([2.0, 2.1, 1.9, 2.0]) == (2.0, None, None)
+    assert share_of([0.9, 0.99, 1.0, 1.0, 1.0]).high == 1.0
 
 
 def test_a_ratio_is_a_geometric_mean_whose_interval_is_as_wide_either_way():
-    mean, low, high = ratio_of([math.log(2), math.log(8)])
+    mean, low, high = ratio_of([math.log(x) for x in (2, 2, 4, 8, 8)])
     assert mean == pytest.approx(4)
     assert low * high == pytest.approx(16)
 
@@ -26,7 +26,7 @@ def test_the_interval_of_few_samples_holds_the_truth_in_95_of_100_cases():
     random = Random(1)
     held = 0
     for _ in range(4000):
-        _, low, high = ratio_of([random.gauss(0.3, 0.2) for _ in range(4)])
+        _, low, high = ratio_of([random.gauss(0.3, 0.2) for _ in range(5)])
         held += low <= math.exp(0.3) <= high
     assert 0.94 < held / 4000 < 0.96
 

@@ -35,8 +35,8 @@ def samples_of(speeds: dict[int, list[float]], temperature: float = 0.0) -> list
     return found
 
 
-CLEAR = samples_of({1: [130.0, 128.0, 131.0], 4: [180.0, 182.0, 179.0]}) + samples_of(
-    {1: [90.0, 60.0, 99.0], 4: [50.0, 55.0, 60.0]}, 1.0
+CLEAR = samples_of({1: [130.0, 128.0, 131.0, 130.0, 129.0], 4: [180.0, 182.0, 179.0, 181.0, 178.0]}) + samples_of(
+    {1: [90.0, 60.0, 99.0, 95.0, 120.0], 4: [50.0, 55.0, 60.0, 52.0, 54.0]}, 1.0
 )
 
 
@@ -133,8 +133,8 @@ def test_the_speedup_map_marks_each_k_that_may_be_the_best_and_shows_the_spread(
     (first, third), (second, _) = figure.data[0].text
     assert "★" not in first
     assert second.startswith("<b>★ 1.80</b><br>")
-    assert "1.77–1.84" in second
-    assert third.startswith("<b>★ 0.8")
+    assert "1.78–1.82" in second
+    assert third.startswith("<b>★ 0.9")
     assert figure.layout.meta == "At most 1.80× plain decoding, with k = 4 at temperature 0"
 
 
@@ -189,6 +189,9 @@ def test_the_curve_shows_points_with_intervals_over_theory_and_says_what_can_be_
     assert all(bars.error_y.array[0] > 0 and bars.error_y.arrayminus[0] > 0 for bars in (slower, fastest))
     assert (slower.marker.symbol, fastest.marker.symbol) == ("circle-open", "circle")
     assert figure.layout.meta == "k = 4 is the fastest"
+    few = [s for s in CLEAR if s.prompt < 4]
+    assert all(trace.error_y.array is None for trace in drawn(speedup_curve(few, 0.0)).data)
+    assert all("–" not in text for row in drawn(speedup_map(cells(few), KS, TEMPERATURES)).data[0].text for text in row)
 
 
 def test_the_csv_has_a_line_for_every_cell():
@@ -213,7 +216,7 @@ def test_the_last_word_is_said_even_when_the_last_run_changed_no_figure(catalog,
 def test_the_table_holds_numbers_to_sort_by_and_shows_them_written_with_the_best_k_starred():
     shown = explore._table(cells(CLEAR)).value
     assert shown["headers"][-1] == "speedup"
-    assert [row[-1] for row in shown["data"]][:2] == pytest.approx([1.297, 1.803], abs=1e-3)
+    assert [row[-1] for row in shown["data"]][:2] == pytest.approx([1.296, 1.800], abs=1e-3)
     assert [row[-1] for row in shown["metadata"]["display_value"]][:2] == ["1.30×", "★ 1.80×"]
     assert shown["metadata"]["display_value"][0][2] == "50.0%"
     assert not explore._table([]).visible
