@@ -9,6 +9,7 @@ from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
 
 from ui.assets import component, mounting, render, scripts, styles
+from ui.experiments.compare_texts import build_compare_texts
 from ui.experiments.doctor import build_doctor
 from ui.experiments.draft_yourself import build_draft_yourself
 from ui.experiments.explore import build_explore
@@ -65,6 +66,7 @@ def build_page(catalog: Catalog, runs: Runs) -> Page:
             with gr.Tab("Learn", id="learn"):
                 build_learn(catalog, workbench.controls)
                 build_draft_yourself(catalog)
+                build_compare_texts(catalog, workbench.controls)
                 build_doctor()
         # Not on every load: at each event Gradio copies all components that were ever updated, with their contents.
         header.linked(_check_link, None, None, **QUIET)

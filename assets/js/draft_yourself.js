@@ -1,7 +1,7 @@
 // The visitor as the drafter: each word goes to the server with the text so far, which only this page stores.
 
 import { copyBy } from "./plain_text.js";
-import { finder, hold, make } from "./dom.js";
+import { button, finder, hold, make } from "./dom.js";
 import { count, number, percent } from "./format.js";
 import { Question, room } from "./room.js";
 import { expectedTokens } from "./theory.js";
@@ -28,8 +28,11 @@ class DraftYourself {
     this.link = this.linked();
     this.start.addEventListener("submit", (event) => { event.preventDefault(); this.begin(); });
     this.form.addEventListener("submit", (event) => { event.preventDefault(); this.draft(); });
-    const sure = this.form.elements.sure;
-    sure.addEventListener("input", () => { this.form.querySelector("output").textContent = `${sure.value}%`; });
+    const { sure, always } = this.form.elements;
+    this.form.addEventListener("input", () => {
+      sure.disabled = always.checked;
+      this.form.querySelector("output").textContent = `${this.sure}%`;
+    });
     this.find("[data-act='again']").addEventListener("click", () => this.leave());
     this.find("[data-act='share']").addEventListener("click", ({ target }) => this.share(target));
     this.watch("value", () => this.receive());
@@ -76,13 +79,18 @@ class DraftYourself {
     this.start.elements.text.focus();
   }
 
+  get sure() {
+    const { sure, always } = this.form.elements;
+    return always.checked ? 100 : Number(sure.value);
+  }
+
   tell() {
     this.question.end(`Word ${this.words.length + 1} of ${this.most}.`);
   }
 
   draft() {
     if (this.waiting) return;
-    this.waiting = { word: this.form.elements.word.value.trim(), sure: Number(this.form.elements.sure.value), number: this.words.length, asked: this.asked += 1 };
+    this.waiting = { word: this.form.elements.word.value.trim(), sure: this.sure, number: this.words.length, asked: this.asked += 1 };
     this.question.begin("The target judges …");
     this.trigger("word", { text: this.text, tokens: this.tokens, seed: this.seed, ...this.waiting });
   }
@@ -94,10 +102,28 @@ class DraftYourself {
     if (found.asked !== asked.asked) return;
     this.waiting = null;
     if (!found.tokens) return void this.tell(); // a toast shows the error
-    this.words.push({ ...asked, ...found });
-    this.text += found.text;
-    this.tokens = found.tokens;
-    this.show(this.words[this.words.length - 1]);
+    const word = { ...asked, ...found };
+    if (word.sure && word.drafted.trim() !== word.word) this.announce(word); else this.take(word);
+  }
+
+  // The draw went against the visitor's word: they read that before they see another one.
+  announce(word) {
+    const { sure, word: yours } = word;
+    const said = `The draw went against your word “${yours}”, which had a ${sure}% chance. So it is not drafted: the draft model draws another word.`;
+    const next = button("ns-room-go", "Show its word", () => this.take(word));
+    this.question.end("");
+    this.form.hidden = true;
+    this.find(".ns-your-verdict").replaceChildren(make("p", "", said), next);
+    this.find(".ns-your-verdict").hidden = false;
+    next.focus();
+  }
+
+  take(word) {
+    this.form.hidden = false;
+    this.words.push(word);
+    this.text += word.text;
+    this.tokens = word.tokens;
+    this.show(word);
     if (this.words.length === this.most) return void this.finish();
     this.tell();
     this.form.elements.word.value = "";

@@ -1,6 +1,7 @@
 // The race: the target alone and the target with drafts, on one clock. A live run is shown as it is decoded, then the same prompt without
 // drafts; once both are known they are replayed together, at true speed or slower, and the result appears between them.
 
+import { explain } from "./differ.js";
 import { finder, make } from "./dom.js";
 import { Player } from "./player.js";
 import { OUTPUT } from "./tokens.js";
@@ -10,6 +11,7 @@ import { play as enlarge } from "./zoom.js";
 const FAST_SECONDS = 0.01;  // a replay with less time per token is slowed down …
 const SHOWN_SECONDS = 0.04; // … to this
 const DRAW = 0.05;          // less difference in speed is none
+const AFTER = 60;           // compared characters after the texts part
 let view = null;
 let last = null;
 
@@ -32,6 +34,8 @@ class Race {
     this.now = 0;
     [this.plain, this.drafts] = ["plain", "drafts"].map((name) => new Lane(this.find(`[data-lane="${name}"]`), () => this.now));
     this.again = this.find(".ns-again");
+    this.parted = this.find(".ns-parted");
+    this.parted.addEventListener("click", () => this.explain());
     this.again.addEventListener("click", () => { if (this.replaying) this.end(); else this.replay(); });
   }
 
@@ -99,7 +103,17 @@ class Race {
     write(this.find(".ns-result b"), result);
     write(this.find(".ns-result span"), rest);
     this.again.hidden = !this.over && !this.replaying;
+    this.parted.hidden = !this.over || partedAt(this.run.settings, this.plain, this.drafts) < 0;
     write(this.again, this.replaying ? "Skip" : "Replay");
+  }
+
+  // Why greedy lanes parted.
+  explain() {
+    const { prompt, prompt_texts: read } = this.run.events[0];
+    const texts = this.lanes.map(({ text }) => [...text.textContent]);
+    const same = texts[0].findIndex((character, n) => character !== texts[1][n]);
+    const [a, b] = texts.map((text) => text.slice(0, (same < 0 ? text.length : same) + AFTER).join(""));
+    explain({ prompt, a, b, chat: read?.join("") !== prompt, greedy: true });
   }
 
   status() {
@@ -130,9 +144,15 @@ function faster(plain, drafts) {
 function sameness(settings, plain, drafts) {
   if (settings.lossy) return "not the target's distribution";
   if (!isGreedy(settings)) return "same distribution";
-  const both = Math.min(plain.ids.length, drafts.ids.length);
-  const parts = plain.ids.findIndex((id, n) => n < both && id !== drafts.ids[n]);
+  const parts = partedAt(settings, plain, drafts);
   return parts < 0 ? "same text" : `same text up to token ${parts}, then rounding decided a tie`;
+}
+
+// The first token at which greedy lanes differ; -1 if there is none.
+function partedAt(settings, plain, drafts) {
+  if (settings.lossy || !isGreedy(settings)) return -1;
+  const both = Math.min(plain.ids.length, drafts.ids.length);
+  return plain.ids.findIndex((id, n) => n < both && id !== drafts.ids[n]);
 }
 
 const write = (node, text) => { if (node.textContent !== text) node.textContent = text; };

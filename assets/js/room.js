@@ -14,10 +14,10 @@ export class Question {
     whenLost(() => this.giveUp());
   }
 
-  begin(said) {
+  begin(said, patience = PATIENCE_MS) {
     this.end(said);
     this.button.disabled = true;
-    this.timer = setTimeout(() => this.giveUp(), PATIENCE_MS);
+    this.timer = setTimeout(() => this.giveUp(), patience);
   }
 
   end(said) {

@@ -36,6 +36,7 @@ BATCHES = (
     "<b>Many texts at once.</b> A server decodes many texts together, which leaves no idle compute for verifying draft tokens. "
     "At which batch size does drafting stop paying off? Measured at the Run tab's temperature."
 )
+TEXTS = 'Two greedy texts should be the same, and differ? <a href="?room=differ">Find out why</a>.'
 MOST_PROMPTS = 32
 SHOWN = {
     "temperature": ("temperature", "{:g}"),
@@ -78,6 +79,7 @@ def build_explore(catalog: Catalog, controls: parts.Controls) -> parts.Controls:
         _connect_sweep(catalog, sweeping, outputs, settings)
         gr.HTML(f'<p class="ns-intro ns-part">{BATCHES}</p>', apply_default_css=False)
         _build_batches(catalog, recorded, [sweeping.ks, sweeping.tokens, sweeping.prompts, *settings])
+        gr.HTML(f'<p class="ns-intro ns-part">{TEXTS}</p>', apply_default_css=False)
     return {"ks": sweeping.ks, "temperatures": sweeping.temperatures, "tokens": sweeping.tokens}
 
 

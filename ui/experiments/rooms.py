@@ -6,6 +6,7 @@ from ui.assets import render
 
 ROOMS = {
     "yourself": ("Draft it yourself", "Write the next words, say how sure you are, and compare your α with the draft model's."),
+    "differ": ("Why do two texts differ?", "With and without drafts, or from two engines: is it rounding, or an error?"),
     "doctor": ("Doctor", "What does your engine's log say about its draft tokens, and what may be wrong?"),
 }
 """Titles and descriptions, by the name in links."""

@@ -1,0 +1,81 @@
+"""The room that explains why two texts of the same prompt differ (`naive_speculate.differ`), for the chosen pair's target."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import gradio as gr
+
+from naive_speculate.differing import Difference, compare
+from naive_speculate.sampling.random_source import fresh_seed
+from naive_speculate.text import visible
+from ui.assets import component, render
+from ui.experiments.rooms import room
+from ui.gradio_gaps import payload
+from ui.host.catalog import Catalog
+from ui.host.scores import HALF, scores_of
+from ui.labels import to_json
+from ui.notify import QUIET, warn
+from ui.run import controls as parts
+
+TITLE = "These cannot be compared"
+FIELDS = {"prompt": ("the prompt", 1000), "a": ("text A", 1200), "b": ("text B", 1200)}
+"""The form's texts and their longest inputs, by field name."""
+MOST_TOKENS = 400
+"""Of prompt and text together: each is computed once per form of the prompt, with all logits."""
+
+
+def build_compare_texts(catalog: Catalog, controls: parts.Controls) -> None:
+    """Build the room inside the current Blocks context; the controls name the pair."""
+    limits = {name: most for name, (_, most) in FIELDS.items()}
+    view = component("differ", room("differ", "differ", limits=limits), events=["compare"], label="Why do two texts differ?")
+
+    def compared(event: gr.EventData, pair: str) -> Iterator[str]:
+        found = ""
+        try:
+            found = findings(catalog, pair, payload(event))
+        except ValueError as error:
+            warn(error, TITLE)
+        yield to_json({"at": fresh_seed(), "words": found})
+
+    # With the timed experiments: one after another, across all visitors.
+    queue: dict[str, Any] = {"concurrency_id": "measuring", "concurrency_limit": 1}
+    view.compare(compared, controls["pair"], view, trigger_mode="multiple", **queue, **QUIET)
+
+
+def findings(catalog: Catalog, pair: str, asked: Any) -> str:
+    """The answer as HTML.
+
+    Args:
+        catalog: The models.
+        pair: The pair whose target is used.
+        asked: From the browser: "prompt", "a" and "b"; "chat" if the prompt was in the chat template, "greedy" if both
+            texts were decoded at temperature 0.
+
+    Raises:
+        ValueError: Names the invalid field.
+    """
+    fields = asked if isinstance(asked, dict) else {}
+    given = {name: _text(fields.get(name), *rule) for name, rule in FIELDS.items()}
+    served = catalog.of(pair)
+    full, half = scores_of(catalog, pair)
+    for name in ("a", "b"):
+        length = len(full.pair.tokenizer(given["prompt"] + given[name]).input_ids) if full.pair.tokenizer else 0
+        if length > MOST_TOKENS:
+            raise ValueError(f"the prompt and {FIELDS[name][0]} may have at most {MOST_TOKENS} tokens together, got {length}")
+    chat = bool(fields.get("chat")) and served.engine.about.chat
+    prompt, a, b = given.values()
+    return words(compare(full, half, prompt, a, b, dtype=HALF, chat=chat, greedy=bool(fields.get("greedy"))))
+
+
+def _text(value: Any, label: str, most: int) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"{label} is empty")
+    if len(value) > most:
+        raise ValueError(f"{label} may have at most {most:,} characters, got {len(value):,}")
+    return value.replace("\r\n", "\n")  # as forms send line breaks
+
+
+def words(found: Difference) -> str:
+    """The findings as HTML."""
+    tokens = {"A": found.token_a, "B": found.token_b} if found.index is not None else {}
+    return render("differ_findings", found=found, before=visible(found.before), tokens=tokens)
