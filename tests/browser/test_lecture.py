@@ -30,7 +30,7 @@ def at(page: Page, query: str) -> Page:
 
 
 def shows(page: Page, link: Locator) -> None:
-    """The card tells what this term means, on the screen and to a screen reader."""
+    """The card has the meaning of this term, on the screen and for screen readers."""
     card = page.locator(CARD)
     expect(card).to_contain_text(MEANINGS[(link.get_attribute("href") or "").removeprefix("#term-")])
     expect(link).to_have_attribute("aria-describedby", "term-card")

@@ -7,8 +7,8 @@ import gradio as gr
 
 from naive_speculate.differing import Difference, compare
 from naive_speculate.sampling.random_source import fresh_seed
-from naive_speculate.text import visible
 from ui.assets import component, render
+from ui.experiments.lessons.lesson import end_of
 from ui.experiments.rooms import room
 from ui.gradio_gaps import payload
 from ui.host.catalog import Catalog
@@ -78,4 +78,4 @@ def _text(value: Any, label: str, most: int) -> str:
 def words(found: Difference) -> str:
     """The findings as HTML."""
     tokens = {"A": found.token_a, "B": found.token_b} if found.index is not None else {}
-    return render("differ_findings", found=found, before=visible(found.before), tokens=tokens)
+    return render("differ_findings", found=found, before=end_of(found.before), tokens=tokens)
