@@ -114,7 +114,7 @@ class Race {
     const passes = drafts.player.ends.length;
     const parts = [`${passes} target ${passes === 1 ? "pass" : "passes"} instead of ${drafts.tokens}`, sameness(run.settings, plain, drafts)];
     if (this.speed < 1) parts.push(slower(this.speed));
-    return [run.crowded ? "Others were decoding, so the times say little" : faster(plain, drafts), parts.map((part) => ` · ${part}`).join("")];
+    return [run.crowded ? "Others were decoding, so the times say little" : faster(plain, drafts), parts.join(" · ")];
   }
 }
 
