@@ -184,7 +184,7 @@ class Lane {
     for (const target = player.aim(); player.cursor < target; player.cursor += 1) {
       const event = player.events[player.cursor];
       if (OUTPUT.has(event.kind)) {
-        this.text.append(event.text || "");
+        this.text.append((event.text || "").replaceAll("\n", " "));
         this.ofPass += 1;
       } else if (event.kind === "step") {
         const pass = make("i");

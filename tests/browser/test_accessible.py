@@ -1,4 +1,4 @@
-"""Nothing that axe-core finds wrong, and every button readable in every state, in light and dark; and the reader's own colours."""
+"""Nothing that axe-core finds wrong, and every button readable in every state, in both themes; and the reader's own colours."""
 
 from base64 import b64encode
 from typing import Any

@@ -29,7 +29,7 @@ COUNTS = """() => {
 SHIFTS = """() => {
     Object.assign(window, { shift: 0, moved: [] });
     const box = ({ top, height }) => `${Math.round(top)}+${Math.round(height)}`;
-    const named = ({ node, previousRect, currentRect }) => `${node?.id || node?.className} ${box(previousRect)} to ${box(currentRect)}`;
+    const named = ({ node, previousRect: from, currentRect: to }) => `${node?.id || node?.className} ${box(from)}, ${box(to)}`;
     const add = ({ value, hadRecentInput, sources }) => {
         window.shift += hadRecentInput ? 0 : value;
         if (!hadRecentInput && value > 0.001) window.moved.push(value, ...sources.map(named));
@@ -41,7 +41,7 @@ SHIFTS = """() => {
 
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (1024, 768), (390, 844)])
 def test_before_anything_is_opened_there_is_little_on_the_screen_and_little_moves(open_page, width, height):
-    page = open_page(width=width, height=height)
+    page = open_page(width=width, height=height, reduced_motion="no-preference" if width == 1440 else "reduce")
     page.evaluate(SHIFTS)
     page.locator(".ns-race[data-state=done]").wait_for()
     page.wait_for_function("() => !document.querySelector('.ns-zoom').dataset.scene")

@@ -44,7 +44,7 @@ def test_a_long_run_keeps_the_page_smooth(page):
 def test_a_panel_that_was_hidden_during_the_run_has_missed_nothing(page):
     before = start(page, PROMPT, max_tokens=TOKENS, seed=4)
     another_run(page, before)
-    page.get_by_role("tab", name="Race").click()
+    page.get_by_role("tab", name="Explore").click()
     expect(page.locator("#tokens")).to_be_hidden()
     page.locator(".ns-stage[data-state=done]").wait_for(state="attached")
     page.get_by_role("tab", name="Run").click()
