@@ -5,7 +5,7 @@ import re
 from playwright.sync_api import expect
 
 from naive_speculate import Trace
-from tests.browser.steps import another_run, ended, run, shown_run, text, trace
+from tests.browser.steps import another_run, ended, open_drawer, run, shown_run, text, trace
 from ui.run.recorded import SPECULATIVE
 
 NOTE = ".ns-link-note"
@@ -103,6 +103,7 @@ def test_an_opened_trace_sets_the_controls_as_its_run_had_them(page, tmp_path):
     page.locator(".ns-file").set_input_files(tmp_path / "theirs.jsonl")
     another_run(page, "recorded")
     expect(page.locator("#prompt textarea")).to_have_value("Somebody else's words")
+    open_drawer(page)
     expect(page.locator("#seed input")).to_have_value("77")
     expect(page.locator("#temperature input[type=number]")).to_have_value("0.3")
     expect(page.locator("#k input[type=number]")).to_have_value("3")
