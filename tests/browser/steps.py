@@ -19,7 +19,7 @@ ALL_TOLD = """() => {
 
 
 def set_number(page: Page, elem_id: str, value: object) -> None:
-    """Type into a number field, and leave it, so that the page knows; a sheet or the drawer is opened first if need be."""
+    """Type into a number field, and leave it, so that the page has it; a sheet or the drawer is opened first if need be."""
     field = page.locator(f"#{elem_id} input[type=number]").first
     if page.locator(".ns-settings-open").is_visible() and not field.is_visible():
         page.locator(".ns-settings-open").click()
