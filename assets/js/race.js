@@ -128,7 +128,7 @@ class Race {
     const passes = drafts.player.ends.length;
     const parts = [`${passes} target ${passes === 1 ? "pass" : "passes"} instead of ${drafts.tokens}`, sameness(run.settings, plain, drafts)];
     if (this.speed < 1) parts.push(slower(this.speed));
-    return [run.crowded ? "Others were decoding, so the times say little" : faster(plain, drafts), parts.map((part) => ` · ${part}`).join("")];
+    return [run.crowded ? "Others were decoding, so the times say little" : faster(plain, drafts), parts.join(" · ")];
   }
 }
 
@@ -204,7 +204,7 @@ class Lane {
     for (const target = player.aim(); player.cursor < target; player.cursor += 1) {
       const event = player.events[player.cursor];
       if (OUTPUT.has(event.kind)) {
-        this.text.append(event.text || "");
+        this.text.append((event.text || "").replaceAll("\n", " "));
         this.ofPass += 1;
       } else if (event.kind === "step") {
         const pass = make("i");

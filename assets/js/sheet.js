@@ -1,4 +1,4 @@
-// On a phone this button opens the settings as a sheet. Run folds them away, and the text comes first.
+// On a phone this button opens the settings as a sheet. Run folds them away, and brings the run to the top.
 
 export function mount({ element }) {
   const button = element.querySelector("button");
@@ -12,7 +12,7 @@ export function mount({ element }) {
   document.addEventListener("click", ({ target }) => {
     if (!target.closest("#run, .ns-example")) return;
     turn(false);
-    document.body.classList.add("ns-ran");
+    if (button.checkVisibility()) document.querySelector(".ns-show").scrollIntoView();
   });
   document.addEventListener("keydown", ({ key }) => { if (key === "Escape") turn(false); });
 }

@@ -27,6 +27,7 @@ const TELL_MS = 250;  // numbers and charts follow the cursor at most four times
 const AGAIN_MS = 300; // between requests for a live run whose stream of messages is broken
 const GONE = "The server no longer has this run, so the rest is missing. The server may have restarted.";
 const PLAIN_MS = 100; // between requests for the run without drafts, while it is decoded
+const STILL_FRAMES = 10;
 const QUIET_MS = 3000; // after so much silence, a live run is requested
 
 export function mount(component) {
@@ -237,7 +238,8 @@ class Stage {
       this.timer = setTimeout(() => this.tell(), Math.max(0, this.told.at + TELL_MS - performance.now()));
     }
     if (player.busy) this.wake();
-    document.getElementById("ns-early")?.remove(); // the first view (ui/run/first_paint.py)
+    if (!this.drawn) reveal();
+    this.drawn = true;
   };
 
   tell() {
@@ -336,13 +338,14 @@ class Stage {
     });
   }
 
-  // The newest token, or the rejected one of its step; for a finished run, the closest rejection.
+  // The newest token, or the rejected one of its step; for a finished run, the closest rejection after some accepted tokens.
   here() {
     const { events, cursor, length, done } = this.player;
     if (done && cursor === length) {
       const doubt = (n) => Math.abs((events[n].accept_prob ?? 0) - 0.5);
-      const rejections = [...events.keys()].filter((n) => events[n].kind === "rejected");
-      if (rejections.length) return this.shown[rejections.reduce((best, n) => (doubt(n) < doubt(best) ? n : best))];
+      const rejections = [2, 1, 0].map((least) => [...events.keys()].filter((n) => events[n].kind === "rejected" && events[n].index >= least))
+        .find((some) => some.length);
+      if (rejections) return this.shown[rejections.reduce((best, n) => (doubt(n) < doubt(best) ? n : best))];
     }
     const newest = events.findLastIndex(({ kind }, n) => n < cursor && TOKEN.has(kind));
     let rejected = newest; // searched for in the same step
@@ -392,6 +395,14 @@ class Stage {
     });
     box.addEventListener("keydown", (event) => moveByKey(box, event, (node) => this.pin(node.token, node)));
   }
+}
+
+// Removes the first view (ui/run/first_paint.py) once the page below it stands still.
+function reveal(frames = STILL_FRAMES, before = -1) {
+  const early = document.getElementById("ns-early");
+  if (!early || !frames) return early?.remove();
+  const { top } = document.getElementById("tokens").getBoundingClientRect();
+  requestAnimationFrame(() => reveal(top === before ? frames - 1 : STILL_FRAMES, top));
 }
 
 function paint(token, event) {

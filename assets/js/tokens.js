@@ -19,15 +19,20 @@ export class Flow extends Scroll {
     this.reset();
   }
 
-  // The elements of the prompt's tokens.
+  // The elements of the prompt's tokens. Those that a chat template puts around the words of the prompt are marked.
   prompt(event) {
     const ids = event.prompt_token_ids || [];
     const texts = event.prompt_texts || [];
     const pieces = document.createDocumentFragment();
+    const start = event.prompt ? texts.join("").indexOf(event.prompt) : -1;
+    let at = 0;
     ids.forEach((id, i) => {
       const node = make("span", "ns-token", texts[i] || "");
       node.dataset.kind = "prompt";
       node.dataset.tokenId = id;
+      const end = at + node.textContent.length;
+      if (start >= 0 && (end <= start || at >= start + event.prompt.length)) node.dataset.template = "";
+      at = end;
       pieces.append(node);
     });
     if (!ids.length && event.prompt) pieces.append(make("span", "ns-token ns-prompt", event.prompt));

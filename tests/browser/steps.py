@@ -10,6 +10,8 @@ from naive_speculate import Trace
 OUTPUT = "#tokens [data-kind=accepted], #tokens [data-kind=resampled], #tokens [data-kind=bonus]"
 TIP = ".ns-stage > .ns-tip"
 ENDED = ".ns-stage[data-state=done]"
+TWO_FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+"""With the first one Gradio gives the fields that it shows for the first time their values once more."""
 ALL_TOLD = """() => {
     const [slider, stage] = [document.querySelector(".ns-slider"), document.querySelector(".ns-stage")];
     return slider.value === slider.max && stage.dataset.told === slider.max;
@@ -17,7 +19,7 @@ ALL_TOLD = """() => {
 
 
 def set_number(page: Page, elem_id: str, value: object) -> None:
-    """Type into a number field, and leave it, so that the page knows; a sheet or the drawer is opened first if need be."""
+    """Type into a number field, and leave it, so that the page has it; a sheet or the drawer is opened first if need be."""
     field = page.locator(f"#{elem_id} input[type=number]").first
     if page.locator(".ns-settings-open").is_visible() and not field.is_visible():
         page.locator(".ns-settings-open").click()
@@ -31,6 +33,8 @@ def open_drawer(page: Page) -> None:
     """Open the drawer of settings, unless it is."""
     if not page.locator("#more > button.open").count():
         page.locator("#more > button").click()
+        page.locator("#share").wait_for()
+        page.evaluate(TWO_FRAMES)
 
 
 def start(page: Page, prompt: str, **numbers: object) -> str:

@@ -60,6 +60,11 @@ SHOW = """async ([events, upto, speedup, unmeasured, live]) => {
     return [JSON.parse(JSON.stringify(figures)), numbers(shown), said(shown).map((part) => part.textContent ?? part).join("")];
 }"""
 
+PERCENTS = """async (pairs) => {
+    const { percents } = await import("/format.js");
+    return pairs.map(([a, b]) => percents(a, b));
+}"""
+
 
 class Shown(NamedTuple):
     """What the page shows of a run: its charts by their ids, the headline's values and notes, and its sentence."""
@@ -310,3 +315,30 @@ def test_how_a_run_ended_is_said_at_its_end_only(show):
     trace.append(Event(EventKind.FINISHED, finish_reason=FinishReason.ERROR, message="<img> is lost"))
     assert show(trace).sentence.endswith("It ended in an error: <img> is lost")
     assert "error" not in show(trace, upto=len(trace) - 1).sentence
+
+
+def test_two_shares_that_are_compared_are_told_apart(scripts):
+    pairs = [[0.2, 0.8], [0.07, 0.072], [0.000743, 0.000392], [0.00000245, 0.00813], [1, 0.9997], [0.5, 0.5], [0, 0.25]]
+    assert scripts.evaluate(PERCENTS, pairs) == [
+        ["20%", "80%"],
+        ["7.0%", "7.2%"],
+        ["0.07%", "0.04%"],
+        ["under 0.01%", "0.81%"],
+        ["100%", "99.97%"],
+        ["50%", "50%"],
+        ["0%", "25%"],
+    ]
+
+
+def test_nothing_is_resampled_without_a_draw_and_a_token_of_plain_decoding_is_no_bonus(scripts):
+    names = scripts.evaluate(
+        """async () => {
+            const { nameOf } = await import("/verdict_words.js");
+            const replaced = [{}, { temperature: 0 }, { verify_strategy: "greedy_match" }];
+            return [
+                ...replaced.map((settings) => nameOf({ kind: "resampled", index: 1 }, settings)),
+                ...[2, 0].map((index) => nameOf({ kind: "bonus", index }, {})),
+            ];
+        }"""
+    )
+    assert names == ["resampled", "replacement", "replacement", "bonus", "from the target"]

@@ -50,12 +50,26 @@ def test_it_opens_from_the_learn_tab_and_examines_what_is_pasted(page):
     assert all(url.startswith(server) for url in asked if url.startswith("http"))  # nothing is fetched from elsewhere
 
 
-def test_every_engine_has_an_example_to_click(page):
+def test_every_engine_has_an_example_to_click_and_what_cannot_be_read_is_told(page):
     page.goto(page.url + "?room=doctor")
     for engine in ("vLLM", "llama.cpp", "SGLang"):
         page.locator(f"#doctor [data-example='{engine}']").click()
         expect(page.locator(f"{FOUND} h3")).to_contain_text(engine)
         expect(page.locator("#doctor textarea")).not_to_have_value("")
+    expect(page.locator(FOUND)).to_be_visible()
+    for log, cost, words in (
+        ("hello <b>there</b>", "", "none of the supported formats"),
+        (samples.VLLM_LOG, "cheap", "“Draft cost” must be a number"),
+        (samples.VLLM_LOG, "0", "“Draft cost” must be positive"),
+        ("x" * 100_001, "", "may have at most 100,000 characters"),
+        ("n_drafted = " + "9" * 400 + "\nn_accept = 5\nn_predict = 10\n", "", "impossible|larger than any"),
+    ):
+        paste(page, log)
+        page.get_by_role("textbox", name="Draft cost").fill(cost)
+        page.locator("#doctor [type=submit]").click()
+        toast(page, words)
+        expect(page.locator(FOUND)).to_be_hidden()
+        expect(page.locator("#doctor [type=submit]")).to_be_enabled()
 
 
 def test_without_an_answer_it_says_so_and_can_be_asked_again(page):
@@ -73,25 +87,6 @@ def test_without_an_answer_it_says_so_and_can_be_asked_again(page):
     page.unroute_all()
     go.click()
     expect(page.locator(f"{FOUND} h3")).to_contain_text("vLLM")
-
-
-def test_what_cannot_be_read_is_told_and_what_was_found_before_is_gone(page):
-    page.goto(page.url + "?room=doctor")
-    page.locator("#doctor [data-example=vLLM]").click()
-    expect(page.locator(FOUND)).to_be_visible()
-    for log, cost, words in (
-        ("hello <b>there</b>", "", "none of the supported formats"),
-        (samples.VLLM_LOG, "cheap", "“Draft cost” must be a number"),
-        (samples.VLLM_LOG, "0", "“Draft cost” must be positive"),
-        ("x" * 100_001, "", "may have at most 100,000 characters"),
-        ("n_drafted = " + "9" * 400 + "\nn_accept = 5\nn_predict = 10\n", "", "impossible|larger than any"),
-    ):
-        paste(page, log)
-        page.get_by_role("textbox", name="Draft cost").fill(cost)
-        page.locator("#doctor [type=submit]").click()
-        toast(page, words)
-        expect(page.locator(FOUND)).to_be_hidden()
-        expect(page.locator("#doctor [type=submit]")).to_be_enabled()
 
 
 def test_on_a_phone_nothing_is_cut_and_the_link_leads_to_it(open_page):

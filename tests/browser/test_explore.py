@@ -6,7 +6,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.steps import scrolls_sideways, see_chart, toast
+from tests.browser.steps import TWO_FRAMES, scrolls_sideways, see_chart, toast
 from ui.experiments.recordings import recorded_exploration
 from ui.experiments.sweep import TEMPERATURES as OFFERED
 from ui.experiments.sweep import cells
@@ -30,7 +30,7 @@ def open_explore(
 ) -> None:
     page.get_by_role("tab", name="Explore").click()
     page.locator("#explore-run").wait_for()
-    page.evaluate(TWO_FRAMES)  # with the first one Gradio gives a tab's fields their values once more
+    page.evaluate(TWO_FRAMES)
     page.locator("#explore-prompts textarea").fill(prompts)
     for elem_id, wanted in (("explore-k", ks), ("explore-temperature", temperatures)):
         for box in page.locator(f"#{elem_id} label:has(input[type=checkbox])").all():

@@ -27,22 +27,27 @@ COUNTS = """() => {
     return [controls.length, (all.match(/\\p{L}+/gu) ?? []).length, (all.match(/\\d+(\\.\\d+)?/g) ?? []).length, all];
 }"""
 SHIFTS = """() => {
-    window.shift = 0;
-    const add = ({ value, hadRecentInput }) => { window.shift += hadRecentInput ? 0 : value; };
+    Object.assign(window, { shift: 0, moved: [] });
+    const box = ({ top, height }) => `${Math.round(top)}+${Math.round(height)}`;
+    const named = ({ node, previousRect: from, currentRect: to }) => `${node?.id || node?.className} ${box(from)}, ${box(to)}`;
+    const add = ({ value, hadRecentInput, sources }) => {
+        window.shift += hadRecentInput ? 0 : value;
+        if (!hadRecentInput && value > 0.001) window.moved.push(value, ...sources.map(named));
+    };
     new PerformanceObserver((list) => list.getEntries().forEach(add))
         .observe({ type: "layout-shift", buffered: true });
 }"""
 
 
-@pytest.mark.parametrize(("width", "height"), [(1440, 900), (1024, 768)])
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (1024, 768), (390, 844)])
 def test_before_anything_is_opened_there_is_little_on_the_screen_and_little_moves(open_page, width, height):
-    page = open_page(width=width, height=height)
+    page = open_page(width=width, height=height, reduced_motion="no-preference" if width == 1440 else "reduce")
     page.evaluate(SHIFTS)
     page.locator(".ns-race[data-state=done]").wait_for()
     page.wait_for_function("() => !document.querySelector('.ns-zoom').dataset.scene")
     controls, words, numbers, text = page.evaluate(COUNTS)
     assert (controls <= 16, words <= 90, numbers <= 12) == (True, True, True), (controls, words, numbers, text)
-    assert page.evaluate("window.shift") < 0.02
+    assert page.evaluate("window.shift") < 0.02, page.evaluate("window.moved")
     page.locator("#tokens [data-kind=rejected]").first.hover()
     expect(page.locator(TIP)).to_be_visible()
     page.keyboard.press("Escape")

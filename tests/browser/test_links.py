@@ -5,7 +5,7 @@ import re
 from playwright.sync_api import expect
 
 from naive_speculate import Trace
-from tests.browser.steps import another_run, ended, run, shown_run, text, trace
+from tests.browser.steps import another_run, ended, open_drawer, run, shown_run, text, trace
 from ui.run.recorded import SPECULATIVE
 
 NOTE = ".ns-link-note"
@@ -103,6 +103,7 @@ def test_an_opened_trace_sets_the_controls_as_its_run_had_them(page, tmp_path):
     page.locator(".ns-file").set_input_files(tmp_path / "theirs.jsonl")
     another_run(page, "recorded")
     expect(page.locator("#prompt textarea")).to_have_value("Somebody else's words")
+    open_drawer(page)
     expect(page.locator("#seed input")).to_have_value("77")
     expect(page.locator("#temperature input[type=number]")).to_have_value("0.3")
     expect(page.locator("#k input[type=number]")).to_have_value("3")
@@ -128,9 +129,12 @@ def test_lecture_mode_is_large_and_steps_with_the_arrows(page):
     expect(page.locator(".ns-clock")).to_contain_text(f"step {last} of")
 
 
-def test_embedded_there_is_the_run_and_nothing_else(open_page):
+def test_embedded_there_is_the_run_or_a_lesson_and_a_link_to_the_whole_page(open_page):
     page = open_page("?embed=1&run=recorded&round=2", width=800, height=600)
     expect(page.locator(".ns-clock")).to_contain_text("step 2 of")
+    whole = page.get_by_role("link", name="Open the whole page")
+    assert whole.get_attribute("href").endswith("?run=recorded&round=2")
+    page.locator("#tokens [data-kind=rejected]").first.click()
     expect(page.locator("#inspector h3")).to_be_visible()
     for rest in (".ns-top", "#prompt", "#run", "[role=tab]", "#charts", "footer"):
         expect(page.locator(rest).filter(visible=True)).to_have_count(0)
@@ -138,9 +142,3 @@ def test_embedded_there_is_the_run_and_nothing_else(open_page):
     expect(page.locator(".ns-lesson-title")).to_be_visible()
     for rest in (".ns-top", "[role=tab]", ".ns-course", "#tokens", "footer"):
         expect(page.locator(rest).filter(visible=True)).to_have_count(0)
-
-
-def test_an_embedded_run_leads_to_the_whole_page(open_page):
-    page = open_page("?embed=1&run=recorded&round=2", width=800, height=600)
-    whole = page.get_by_role("link", name="Open the whole page")
-    assert whole.get_attribute("href").endswith("?run=recorded&round=2")

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, expect
 from benchmarks.server import free_port
 from naive_speculate.known import KNOWN
 from naive_speculate.serving import Engine, LocalEngine
-from tests.browser.steps import another_run, ended, set_number, start, text
+from tests.browser.steps import another_run, ended, open_drawer, set_number, start, text
 from ui.host.catalog import Catalog, ServedPair
 from ui.host.deferred import DeferredEngine, expected
 from ui.page import build_page, launch, open_queue
@@ -56,6 +56,7 @@ def test_a_run_waits_for_the_pair_and_the_notice_goes_by_itself(served: Served, 
     page.goto(served.url)
     notice, choice = page.locator("#loading .ns-notice"), page.locator("#pair input")
     expect(notice).to_have_text("SmolLM2 is loading. Its runs start as soon as it is ready.")
+    open_drawer(page)
     expect(choice).to_have_value("SmolLM2 (loading)")
     set_number(page, "max-tokens", 12)
     before = start(page, "Once upon a time")
@@ -67,6 +68,7 @@ def test_a_run_waits_for_the_pair_and_the_notice_goes_by_itself(served: Served, 
     expect(notice).to_have_count(0)
     expect(choice).to_have_value("SmolLM2")
     page.reload()  # who comes later finds the page as it is now
+    open_drawer(page)
     expect(choice).to_have_value("SmolLM2")
     expect(notice).to_have_count(0)
     page.context.close()

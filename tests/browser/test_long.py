@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.steps import another_run, as_soon_as, ended, run, start, text, trace
+from tests.browser.steps import another_run, as_soon_as, ended, open_drawer, run, start, text, trace
 
 PROMPT = "Once upon a time there was an old man who"
 TOKENS = 240
@@ -26,7 +26,7 @@ WATCH_FRAMES = """
 @pytest.fixture
 def page(page):
     """A page whose runs go on to the last of their tokens."""
-    page.get_by_role("button", name="More").click()
+    open_drawer(page)
     page.get_by_label("Ignore the end token").check()
     return page
 
@@ -44,7 +44,7 @@ def test_a_long_run_keeps_the_page_smooth(page):
 def test_a_panel_that_was_hidden_during_the_run_has_missed_nothing(page):
     before = start(page, PROMPT, max_tokens=TOKENS, seed=4)
     another_run(page, before)
-    page.get_by_role("tab", name="Race").click()
+    page.get_by_role("tab", name="Explore").click()
     expect(page.locator("#tokens")).to_be_hidden()
     page.locator(".ns-stage[data-state=done]").wait_for(state="attached")
     page.get_by_role("tab", name="Run").click()

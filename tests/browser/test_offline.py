@@ -7,7 +7,7 @@ from playwright.sync_api import ConsoleMessage, Page, expect
 
 from benchmarks.server import Server
 from tests.browser.relay import Relay
-from tests.browser.steps import another_run, ended, run, shown_run, start, text, trace
+from tests.browser.steps import another_run, ended, open_drawer, run, shown_run, start, text, trace
 
 PROMPT = "Once upon a time there was an old man who"
 LONG = {"max_tokens": 200, "k": 0, "seed": 4}
@@ -35,7 +35,7 @@ def opened(page: Page, url: str) -> None:
     page.goto(url)
     page.wait_for_selector("#tokens [data-step]")
     ended(page)
-    page.get_by_role("button", name="More").click()
+    open_drawer(page)
     page.get_by_label("Ignore the end token").check()
 
 

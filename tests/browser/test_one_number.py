@@ -5,7 +5,7 @@ import re
 from playwright.sync_api import Page, expect
 
 from naive_speculate import EventKind, Trace
-from tests.browser.steps import ended, trace
+from tests.browser.steps import ended, see_chart, trace
 from tests.browser.test_others import DIALOG, open_others
 from tests.browser.test_roll import opened
 from ui.run.recorded import SPECULATIVE
@@ -70,3 +70,8 @@ def test_what_was_measured_after_the_run_is_called_so_wherever_it_stands(page):
     expect(page.locator("#chart-speedup")).to_have_attribute("aria-label", re.compile(f"Exact α = {alpha:.2f};"))
     best = re.search(r"Best would be k = \d+: [\d.]+×", page.locator("#chart-speedup").get_attribute("aria-label"))[0]
     expect(board.locator(".ns-what-if > p")).to_contain_text(best)
+    cost = re.search(r"as long as ([\d.]+) plain", board.locator("figcaption").inner_text())[1]
+    divided = f"{measured.tokens_per_round:.2f} ÷ {cost} = {measured.tokens_per_round / float(cost):.2f}×"
+    expect(board.locator("figcaption")).to_contain_text(divided)  # who divides what is shown finds what is said
+    see_chart(page, "chart-speedup")
+    expect(page.locator("#charts figure:has(#chart-speedup) figcaption")).to_contain_text(best)

@@ -68,7 +68,7 @@ def test_the_strategies_stand_side_by_side_on_the_runs_own_drafts(page):
     page.locator(f"{DIALOG} [data-close]").click()
 
 
-def test_they_are_offered_on_arrival_too(page):
+def test_they_are_offered_on_arrival_too_and_an_old_trace_says_that_it_was_not_recorded(page, tmp_path):
     ended(page)
     open_others(page)
     rounds = page.locator(f"{DIALOG} .ns-others-round")
@@ -76,10 +76,7 @@ def test_they_are_offered_on_arrival_too(page):
     page.locator(f"{DIALOG} .ns-others-only input").uncheck()
     cut = rounds.evaluate_all("(all) => all.filter((one) => one.scrollWidth > one.clientWidth).length")
     assert cut == 0, "rounds whose last drafts are out of sight"
-
-
-def test_an_old_trace_says_that_it_was_not_recorded(page, tmp_path):
-    ended(page)
+    page.locator(f"{DIALOG} [data-close]").click()
     old = Trace.load(SPECULATIVE)
     for event in old:
         event.others = event.typical_distances = None

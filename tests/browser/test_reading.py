@@ -1,37 +1,37 @@
-"""Reading a run: legend, pointing, the keyboard, the inspector."""
+"""Reading a run: pointing, the inspector, the keyboard."""
 
 from playwright.sync_api import expect
 
-from tests.browser.steps import TIP, ended
+from tests.browser.steps import TIP, ended, shown_run
 
 
 def focused(page) -> dict[str, str]:
     return page.evaluate("({ ...document.activeElement.dataset })")
 
 
-def test_pointing_at_a_token_shows_its_numbers_in_both_views(page):
+def test_a_token_shows_its_numbers_to_who_points_and_explains_itself_to_who_clicks(page):
     ended(page)
-    token = page.locator("#tokens [data-kind=rejected]").first
-    token.hover()
+    expect(page.locator("#inspector")).to_be_hidden()
+    page.locator("#tokens [data-kind=rejected]").first.hover()
     tip = page.locator(TIP)
     expect(tip).to_be_visible()
     for words in ("rejected", "draft probability", "target probability", "acceptance probability", "draw"):
         expect(tip).to_contain_text(words)
     expect(page.locator("#rounds .ns-linked")).to_have_count(1)
-
-
-def test_a_click_explains_the_token(page):
-    ended(page)
-    token = page.locator("#tokens [data-kind=resampled]").nth(1)
-    token.click()
+    page.locator("#tokens [data-kind=resampled]").nth(1).click()
     expect(page.locator("#inspector h3")).to_contain_text("resampled")
     expect(page.locator("#inspector h3")).to_have_attribute("data-kind", "resampled")
     expect(page.locator(".ns-pinned")).to_have_count(2)
+    expect(page.locator(".ns-zoom .ns-looked")).to_contain_text("resampled")
     expect(page.locator("#distributions tbody tr").first).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#inspector")).to_be_hidden()
 
 
-def test_arrow_keys_move_between_tokens_and_enter_explains(page):
+def test_the_keyboard_alone_moves_between_tokens_explains_one_and_starts_a_run(page):
     ended(page)
+    for box in ("#tokens", "#rounds"):
+        expect(page.locator(f"{box} [tabindex='0']")).to_have_count(1)
     page.locator("#tokens [data-step]").first.focus()
     first = focused(page)
     page.keyboard.press("ArrowRight")
@@ -51,23 +51,12 @@ def test_arrow_keys_move_between_tokens_and_enter_explains(page):
     page.keyboard.press("Enter")
     expect(page.locator("#inspector h3")).to_have_attribute("data-kind", last["kind"])
     assert last["kind"] in page.evaluate("document.activeElement.getAttribute('aria-label')")
-
-
-def test_one_token_of_each_view_is_in_the_tab_order(page):
-    ended(page)
-    for box in ("#tokens", "#rounds"):
-        expect(page.locator(f"{box} [tabindex='0']")).to_have_count(1)
-
-
-def test_the_run_can_be_started_with_the_keyboard_alone(page):
-    ended(page)
     page.locator("#prompt textarea").focus()
     reached = []
-    for _ in range(12):
+    while "run" not in reached and len(reached) < 12:
         page.keyboard.press("Tab")
         reached.append(page.evaluate("document.activeElement.id"))
-        if reached[-1] == "run":
-            break
     assert reached[-1] == "run"
     page.keyboard.press("Enter")
     expect(page.locator(".ns-badge")).not_to_have_text("recorded")
+    assert shown_run(page) != "recorded"

@@ -1,17 +1,17 @@
 """The recorded run on arrival, replaying, saving and opening traces."""
 
 import json
+import re
 import statistics
+from pathlib import Path
 
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from naive_speculate import Trace
 from tests.browser.steps import another_run, ended, see_chart, shown_run, text, toast, trace, visible_tokens
 from ui.run.recorded import SPECULATIVE
 
 SLIDER = ".ns-slider"
-
-
 SLOW_FRAMES = """() => {
     const [now, frame] = [performance.now.bind(performance), window.requestAnimationFrame.bind(window)];
     let looks = 0;
@@ -19,73 +19,72 @@ SLOW_FRAMES = """() => {
     window.requestAnimationFrame = (draw) => frame((time) => { looks = 0; draw(time); });
 }"""
 """Each look at the clock in a frame takes three milliseconds more, so that it shows few events, as on a slow machine."""
+DROP = """(text) => {
+    const data = new DataTransfer();
+    data.items.add(new File([text], "dropped.jsonl"));
+    document.querySelector(".ns-stage").dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true }));
+}"""
+FILLED = """() => [...document.querySelectorAll("#rounds .ns-bar")].map((bar) => {
+    const wide = (element) => element.getBoundingClientRect().width;
+    return [...bar.children].reduce((sum, part) => sum + wide(part), 0) / wide(bar);
+})"""
 
 
-def go_to(page, n: int) -> None:
+def go_to(page: Page, n: int) -> None:
     page.locator(SLIDER).evaluate("(s, n) => { s.value = n; s.dispatchEvent(new Event('input')); }", n)
     page.locator(f".ns-stage[data-cursor='{n}']").wait_for()
 
 
-def press(page, name: str) -> None:
+def press(page: Page, name: str) -> None:
     page.get_by_role("group", name="Replay").get_by_role("button", name=name, exact=True).click()
 
 
-def rounds(page) -> int:
+def rounds(page: Page) -> int:
     return page.locator("#rounds .ns-round.ns-done:not([hidden])").count()
 
 
-def test_a_recorded_run_is_there_on_arrival(page):
+def opened(page: Page, path: Path) -> None:
+    """Open a trace's file, and wait until it is shown."""
+    before = shown_run(page)
+    page.locator(".ns-file").set_input_files(path)
+    another_run(page, before)
+    ended(page)
+
+
+def test_a_recorded_run_is_there_on_arrival_and_moves_by_whole_steps_both_ways(page):
     recorded = Trace.load(SPECULATIVE)
     ended(page)
     assert shown_run(page) == "recorded"
     assert text(page) == recorded.text
     expect(page.locator("#stats")).to_contain_text("In this recorded run")
     expect(page.locator(".ns-badge")).to_have_text("recorded")
-    expect(page.locator("#inspector h3")).to_be_visible()
-    expect(page.locator("#distributions tbody tr").first).to_be_visible()
-
-
-def test_stepping_moves_by_whole_rounds_both_ways(page):
-    ended(page)
-    last = rounds(page)
+    last, clock = rounds(page), page.locator(".ns-clock")
+    for name, shown in (("back", last - 2), ("forward", last)):  # two presses before the next frame
+        page.locator(f"[data-act={name}]").evaluate("(button) => { button.click(); button.click(); }")
+        expect(clock).to_contain_text(f"step {shown} of {last}")
     press(page, "One step back")
-    expect(page.locator(".ns-clock")).to_contain_text(f"step {last - 1} of {last}")
+    expect(clock).to_contain_text(f"step {last - 1} of {last}")
     press(page, "To the start")
-    page.locator(".ns-stage[data-cursor='1']").wait_for()  # round 0 is shown while there still are tokens of the first
-    expect(page.locator(".ns-clock")).to_contain_text(f"step 0 of {last}")
+    page.locator(".ns-stage[data-cursor='1']").wait_for()  # step 0 is shown while there still are tokens of the first
+    expect(clock).to_contain_text(f"step 0 of {last}")
     assert visible_tokens(page) == 0
     press(page, "One step forward")
     press(page, "One step forward")
-    expect(page.locator(".ns-clock")).to_contain_text(f"step 2 of {last}")
+    expect(clock).to_contain_text(f"step 2 of {last}")
     assert rounds(page) == 2
-    recorded = Trace.load(SPECULATIVE)
     upto = [n for n, event in enumerate(recorded) if event.kind == "step"][1]
     assert text(page) == Trace(recorded[n] for n in range(upto + 1)).text
     press(page, "To the end")
     ended(page)
     assert text(page) == recorded.text
-
-
-def test_two_presses_before_the_next_frame_are_two_rounds(page):
-    ended(page)
-    last = rounds(page)
-    for name, shown in (("back", last - 2), ("forward", last)):
-        page.locator(f"[data-act={name}]").evaluate("(button) => { button.click(); button.click(); }")
-        expect(page.locator(".ns-clock")).to_contain_text(f"step {shown} of {last}")
-
-
-def test_a_token_is_drafted_before_it_is_judged(page):
-    ended(page)
-    recorded = Trace.load(SPECULATIVE)
     judged = next(n for n, event in enumerate(recorded) if event.kind in ("accepted", "rejected"))
-    go_to(page, judged)
+    go_to(page, judged)  # a token is drafted before it is judged
     assert page.locator("#tokens [data-kind=proposed]:not([hidden])").count() == judged - 1
     go_to(page, judged + 1)
-    kind = recorded[judged].kind.value
-    assert page.locator(f"#tokens [data-kind={kind}]:not([hidden])").count() == 1
+    assert page.locator(f"#tokens [data-kind={recorded[judged].kind.value}]:not([hidden])").count() == 1
 
 
-def test_numbers_and_charts_follow_the_cursor(page):
+def test_numbers_and_charts_follow_the_cursor_and_ask_the_server_nothing(page):
     ended(page)
     recorded = Trace.load(SPECULATIVE)
     third = [n for n, event in enumerate(recorded) if event.kind == "step"][2]
@@ -93,7 +92,7 @@ def test_numbers_and_charts_follow_the_cursor(page):
     go_to(page, third + 1)
     expect(page.locator("#stats")).to_contain_text(f"{len(part.token_ids)} tokens in 3 passes")
     kept = next(n for n in range(third, len(recorded)) if recorded[n].kind == "accepted")
-    go_to(page, kept + 1)  # its round has not ended, so that its tokens do not count yet
+    go_to(page, kept + 1)  # its step has not ended, so that its tokens do not count yet
     upto = Trace(recorded[n] for n in range(kept + 1))
     expect(page.locator(".ns-clean")).to_have_text(f"{recorded.started.prompt}{upto.text}")  # reported after the numbers
     ends = [n for n in range(kept) if recorded[n].kind == "step"]
@@ -103,11 +102,6 @@ def test_numbers_and_charts_follow_the_cursor(page):
     go_to(page, third + 1)
     see_chart(page, "chart-acceptance")
     page.wait_for_function("() => document.querySelector('#chart-acceptance').data?.[0]?.x.length <= 3")
-
-
-def test_moving_through_a_run_asks_the_server_nothing(page):
-    ended(page)
-    see_chart(page, "chart-acceptance")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.evaluate(SLOW_FRAMES)
@@ -120,73 +114,53 @@ def test_moving_through_a_run_asks_the_server_nothing(page):
     assert asked == []
 
 
-def test_playing_reaches_the_end_by_itself_and_can_be_paused(page):
+def test_play_at_the_end_plays_from_the_start_and_reaches_the_end_by_itself_or_pauses(page):
     ended(page)
-    press(page, "To the start")
+    whole = int(page.locator(SLIDER).input_value())
     page.locator(".ns-speed").select_option("rounds:1")
     press(page, "Play")
+    page.wait_for_function("(whole) => Number(document.querySelector('.ns-slider').value) < whole / 2", arg=whole)
     page.wait_for_function("() => Number(document.querySelector('.ns-slider').value) > 2")
-    press(page, "Pause")
+    pause = page.get_by_role("group", name="Replay").get_by_role("button", name="Pause", exact=True)
+    ground, sign = pause.evaluate("(button) => [getComputedStyle(button).backgroundColor, getComputedStyle(button).color]")
+    assert pause.evaluate("(button) => button.matches(':hover')"), "the sign is seen where the pointer is"
+    light = [sum(map(float, re.findall(r"[\d.]+", color)[:3])) for color in (ground, sign)]
+    assert abs(light[0] - light[1]) > (300 if max(light) > 3 else 1.2)
+    pause.click()
     at = page.locator(SLIDER).input_value()
     page.locator(".ns-speed").select_option("1")
     assert page.locator(SLIDER).input_value() == at
     press(page, "Play")
     ended(page)
+    assert int(page.locator(SLIDER).input_value()) == whole
     expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
 
 
-def test_a_saved_trace_opens_again_and_shows_the_same(page, tmp_path):
+def test_a_saved_trace_opens_again_is_dropped_on_the_page_or_refused(page, tmp_path):
     ended(page)
     saved = trace(page)
     assert saved.to_jsonl() == Trace.load(SPECULATIVE).to_jsonl()
-    before, shown = shown_run(page), text(page)
+    shown = text(page)
     saved.save(tmp_path / "mine.jsonl")
-    page.locator(".ns-file").set_input_files(tmp_path / "mine.jsonl")
-    another_run(page, before)
-    ended(page)
+    opened(page, tmp_path / "mine.jsonl")
     assert text(page) == shown
     expect(page.locator(".ns-title")).to_contain_text("mine.jsonl")
-
-
-def test_one_slow_round_does_not_flatten_the_bars_of_the_others(page, tmp_path):
-    ended(page)
-    lines = [json.loads(line) for line in Trace.load(SPECULATIVE).to_jsonl().splitlines()]
-    slow = next(event for event in lines if event["kind"] == "step" and event["step"] == 3)
-    slow["verify_seconds"] *= 100
-    (tmp_path / "slow.jsonl").write_text("\n".join(map(json.dumps, lines)))
     before = shown_run(page)
-    page.locator(".ns-file").set_input_files(tmp_path / "slow.jsonl")
-    another_run(page, before)
-    ended(page)
-    filled = page.evaluate(
-        """() => [...document.querySelectorAll("#rounds .ns-bar")].map((bar) => {
-            const wide = (element) => element.getBoundingClientRect().width;
-            return [...bar.children].reduce((sum, part) => sum + wide(part), 0) / wide(bar);
-        })"""
-    )
-    assert len(filled) == len([event for event in lines if event["kind"] == "step"])
-    assert 0.99 < filled[3] < 1.01
-    # Twice the usual round is full width, which grows in steps of 1.2.
-    assert 0.5 / 1.2 - 0.01 < statistics.median(filled) < 0.51
-
-
-def test_a_dropped_file_is_opened(page):
-    ended(page)
-    before = shown_run(page)
-    page.evaluate(
-        """(text) => {
-            const data = new DataTransfer();
-            data.items.add(new File([text], "dropped.jsonl"));
-            document.querySelector(".ns-stage").dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true }));
-        }""",
-        Trace.load(SPECULATIVE).to_jsonl(),
-    )
+    page.evaluate(DROP, saved.to_jsonl())
     another_run(page, before)
     expect(page.locator(".ns-title")).to_contain_text("dropped.jsonl")
 
+    lines = [json.loads(line) for line in saved.to_jsonl().splitlines()]
+    slow = next(event for event in lines if event["kind"] == "step" and event["step"] == 3)
+    slow["verify_seconds"] *= 100
+    (tmp_path / "slow.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    opened(page, tmp_path / "slow.jsonl")
+    filled = page.evaluate(FILLED)
+    assert len(filled) == len([event for event in lines if event["kind"] == "step"])
+    assert 0.99 < filled[3] < 1.01
+    # Twice the usual step is full width, which grows in steps of 1.2: one slow step does not flatten the others' bars.
+    assert 0.5 / 1.2 - 0.01 < statistics.median(filled) < 0.51
 
-def test_a_broken_trace_is_refused_and_the_old_run_stays(page, tmp_path):
-    ended(page)
     before, shown = shown_run(page), text(page)
     (tmp_path / "broken.jsonl").write_text('{"kind":"started","schema_version":1}\n{"kind":')
     page.locator(".ns-file").set_input_files(tmp_path / "broken.jsonl")
@@ -211,13 +185,10 @@ def test_markup_in_every_field_of_a_trace_is_only_text(page, tmp_path):
     lines.append(json.dumps({"kind": "finished", "finish_reason": "error", "message": evil}))
     path = tmp_path / f"{'x' * 40}.jsonl"
     path.write_text("\n".join(lines))
-    before = shown_run(page)
-    page.locator(".ns-file").set_input_files(path)
-    another_run(page, before)
-    ended(page)
+    opened(page, path)
     page.locator("#tokens [data-step]").first.click()
     expect(page.locator("#inspector h3")).to_contain_text("<img")
     expect(page.locator("#distributions tbody th").first).to_contain_text("<img")
     expect(page.locator("#stats")).to_contain_text("It ended in an error")
     assert page.evaluate("window.hit") is None
-    assert page.locator("#tokens img, #rounds img, #inspector img, #stats img").count() == 0
+    assert page.locator("#tokens img, #rounds img, #inspector img, #stats img, .ns-race img, .ns-zoom img").count() == 0

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, Response, Route, expect
 
-from tests.browser.steps import ended, start, text, trace
+from tests.browser.steps import ended, open_drawer, start, text, trace
 from ui.run.messages import RESYNC_EVENTS
 
 PROMPT = "Once upon a time there was an old man who"
@@ -19,7 +19,7 @@ LONG = {"max_tokens": 990, "k": 16, "temperature": 2, "seed": 2}
 def page(page: Page) -> Page:
     """A page whose runs go on to the last of their tokens."""
     ended(page)
-    page.get_by_role("button", name="More").click()
+    open_drawer(page)
     page.get_by_label("Ignore the end token").check()
     return page
 

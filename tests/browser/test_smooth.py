@@ -2,7 +2,7 @@
 
 from naive_speculate import Trace
 from naive_speculate.events import Event, EventKind
-from tests.browser.steps import ended, run, see_chart, text
+from tests.browser.steps import ended, open_drawer, run, see_chart, text
 
 TOUCHED = """() => {
     window.touched = new Set();
@@ -27,6 +27,7 @@ def test_the_server_is_asked_for_settings_and_tabs_only_by_links(open_page):
     before_the_end = len(asked)
     assert before_the_end == 1
     page.goto(page.url.split("?")[0] + "?max_tokens=33")
+    open_drawer(page)
     page.wait_for_function("() => document.querySelector('#max-tokens input')?.value === '33'")
     assert len(asked) == before_the_end + 1
 

@@ -4,7 +4,7 @@ import re
 
 from playwright.sync_api import expect
 
-from tests.browser.steps import TIP, ended, open_drawer, run, set_number, toast
+from tests.browser.steps import TIP, ended, open_drawer, run, toast
 
 
 def selected(page, name: str) -> None:
@@ -36,15 +36,10 @@ def test_back_and_forward_lead_from_tab_to_tab_and_the_address_leads_there_again
 
 
 def test_a_link_to_what_there_is_not_is_told(page):
-    start = page.url
-    page.goto(start + "?lesson=99")
-    toast(page, "the link names lesson '99'")
+    page.goto(page.url + "?lesson=99&room=attic&tab=cellar&verify_strategy=mine")
+    for name, value in (("lesson", "99"), ("room", "attic"), ("tab", "cellar")):
+        toast(page, f"the link names {name} '{value}'")
     selected(page, "Learn")
-    page.goto(start + "?room=attic")
-    toast(page, "the link names room 'attic'")
-    page.goto(start + "?tab=cellar")
-    toast(page, "the link names tab 'cellar'")
-    page.goto(start + "?verify_strategy=mine")
     toast(page, "verify_strategy must be one of .*got 'mine'")
 
 
@@ -60,16 +55,7 @@ def test_in_lecture_mode_space_plays_and_the_buttons_of_every_tab_can_be_pressed
         page.get_by_role("button", name=name, exact=True).click(trial=True)
 
 
-def test_a_number_that_is_not_whole_is_told_and_its_field_shows_that_it_has_the_focus(page):
-    set_number(page, "max-tokens", 12.7)
-    page.locator("#run").click()
-    toast(page, "max_tokens must be a whole number, got 12.7")
-    set_number(page, "max-tokens", 8)
-    page.keyboard.press("Shift+Tab")
-    expect(page.locator("#max-tokens input")).to_have_css("outline-style", "solid")
-
-
-def test_a_list_of_choices_closes_when_the_keyboard_leaves_it(page):
+def test_a_list_of_choices_closes_when_the_keyboard_leaves_it_and_a_drafter_without_drafts_is_not_called_plain_decoding(page):
     open_drawer(page)
     page.locator("#strategy input").focus()
     expect(page.locator("#strategy .options")).to_be_visible()
@@ -78,6 +64,9 @@ def test_a_list_of_choices_closes_when_the_keyboard_leaves_it(page):
     page.locator("#strategy input").click()
     page.get_by_role("option", name="Greedy match").click()
     expect(page.locator("#strategy input")).to_have_value("Greedy match")
+    page.locator("#drafter").get_by_label("Prompt lookup").check()
+    run(page, "Xyzzy", max_tokens=1, seed=1)
+    expect(page.locator("#stats")).to_contain_text("Prompt lookup proposed nothing: the target model wrote 1 token")
 
 
 def test_on_a_phone_no_card_stands_before_the_sheet_and_the_run_says_who_drafted(open_page):
@@ -89,10 +78,3 @@ def test_on_a_phone_no_card_stands_before_the_sheet_and_the_run_says_who_drafted
     expect(page.locator(".ns-inspector")).to_be_visible()
     above = "(tip, sheet) => Number(getComputedStyle(tip).zIndex) > Number(getComputedStyle(sheet).zIndex)"
     assert not page.locator(TIP).evaluate(above, page.locator(".ns-inspector").element_handle())
-
-
-def test_a_drafter_that_has_guessed_nothing_is_not_called_plain_decoding(page):
-    open_drawer(page)
-    page.locator("#drafter").get_by_label("Prompt lookup").check()
-    run(page, "Xyzzy", max_tokens=1, seed=1)
-    expect(page.locator("#stats")).to_contain_text("Prompt lookup proposed nothing: the target model wrote 1 token")

@@ -43,7 +43,7 @@ def look_at(page, trace: Trace, number_of_event: int) -> None:
     expect(page.locator(".ns-why")).to_have_attribute("data-event", str(number_of_event))
 
 
-def test_a_sampled_run_of_transformers_shows_its_draws_and_probabilities(page, models, tmp_path):
+def test_a_run_of_transformers_shows_its_draws_and_probabilities_and_a_greedy_one_opens_too(page, models, tmp_path):
     trace = watched(models, tmp_path, do_sample=True, temperature=1.0, top_k=0)
     opened(page, tmp_path)
     assert text(page) == trace.text
@@ -65,8 +65,6 @@ def test_a_sampled_run_of_transformers_shows_its_draws_and_probabilities(page, m
     for missing in ("NaN", "undefined", "Infinity"):
         assert missing not in words
 
-
-def test_a_greedy_run_of_transformers_opens_too(page, models, tmp_path):
     trace = watched(models, tmp_path, do_sample=False)
     opened(page, tmp_path)
     assert text(page) == trace.text

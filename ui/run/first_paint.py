@@ -41,8 +41,7 @@ def _tokens(events: Iterable[Event]) -> Iterator[tuple[str, str]]:
     tokens: dict[tuple[int | None, int | None, bool], Event] = {}
     for event in events:
         if event.kind == EventKind.STARTED:
-            for text in event.prompt_texts or [event.prompt or ""]:
-                yield "prompt", text
+            yield "prompt", event.prompt or "".join(event.prompt_texts or [])
         elif event.kind in TOKEN_KINDS:
             by_target = event.kind in (EventKind.RESAMPLED, EventKind.BONUS)
             tokens[event.step, event.index, by_target] = event
