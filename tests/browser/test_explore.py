@@ -13,7 +13,6 @@ from ui.experiments.sweep import cells
 
 KS, TEMPERATURES = ("1", "4"), ("0", "1")
 TEMPERATURE_PLACES = {temperature: place for place, temperature in enumerate(OFFERED)}
-TWO_FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 BAR_ABOVE_WORDS = """() => {
     const [bar, words] = ["progressbar", "status"].map((role) => document.querySelector(`#explore-status [role=${role}]`));
     return bar && bar.getBoundingClientRect().bottom <= words.getBoundingClientRect().top;
