@@ -346,6 +346,21 @@ def test_lesson_6_draws_every_k_as_far_from_0_as_it_is_large():
     assert [mark["x"] for mark in views[0]["figure"]["layout"]["annotations"]] == list(window_length.KS[1:])
 
 
+@pytest.mark.parametrize(
+    ("means", "said"),
+    [
+        ((0.87, 0.94, 0.57), "Here the gain is larger from 0 to 1, and the loss is larger from 1 to 2."),
+        ((0.9, 0.8, 0.6), "Here the loss is larger from 0 to 2."),
+        ((0.5, 0.51, 0.9), "Here the two effects cancel out from 0 to 1, and the gain is larger from 1 to 2."),
+    ],
+)
+def test_lesson_7_names_the_effect_that_its_figures_show(means, said):
+    data = recorded_lesson(7)
+    for at, mean in zip((0.0, 1.0, 2.0), means, strict=True):
+        data["mean"][temperature.TEMPERATURES.index(at)] = mean
+    assert temperature.words(data)["effect"] == said
+
+
 def test_what_lesson_10_recommends_is_what_its_figures_say():
     known = recorded_lesson(10)["known"]
     assert "no draft model" in drafters.words({"known": known})["take_copying"]
