@@ -10,7 +10,7 @@ from playwright.sync_api import Route, expect
 
 from benchmarks.server import ROOT, Server
 from naive_speculate import SamplingParams, Trace
-from tests.browser.steps import ended, run, scrolls_sideways, see_chart, set_number, start, toast
+from tests.browser.steps import ended, open_drawer, run, scrolls_sideways, see_chart, set_number, start, toast
 
 PROMPT = "Once upon a time there was a hen"
 
@@ -73,6 +73,7 @@ def test_a_link_reproduces_the_settings_and_one_with_nonsense_is_told(open_page,
     query = "?" + first.url.split("?", 1)[1]
     second = open_page(query)
     expect(second.locator("#prompt textarea")).to_have_value("A goose & a <gander>")
+    open_drawer(second)
     expect(second.locator("#seed input")).to_have_value("41")
     expect(second.locator("#temperature input[type=number]")).to_have_value("0.3")
     second.goto(f"{server.url}?seed=abc&prompt=%3Cimg%20src=x%20onerror=window.hit=1%3E")
