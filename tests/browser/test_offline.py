@@ -1,24 +1,15 @@
 """A connection that breaks in mid-run: the page says so and loses nothing, neither the run nor the settings."""
 
-from collections.abc import Iterator
-
-import pytest
 from playwright.sync_api import ConsoleMessage, Page, expect
 
 from benchmarks.server import Server
+from tests.browser.conftest import small
 from tests.browser.relay import Relay
 from tests.browser.steps import another_run, ended, open_drawer, run, shown_run, start, text, trace
 
 PROMPT = "Once upon a time there was an old man who"
 LONG = {"max_tokens": 200, "k": 0, "seed": 4}
 SAID = ".ns-connection"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """With the pair that ships, whose runs take long enough to be broken off."""
-    with Server(NAIVE_SPECULATE_MEASURING="off") as running:
-        yield running
 
 
 REMEMBER_WHAT_REPEATS = """
@@ -86,8 +77,8 @@ def test_a_run_whose_connection_breaks_is_whole_once_it_is_back(server, chromium
         assert page.locator("#k input[type=number]").input_value() == str(LONG["k"])
 
 
-def test_that_the_server_was_started_anew_is_said_and_the_run_can_be_made_again(server, chromium):
-    with Server() as first, Relay(first.url) as way:
+def test_that_the_server_was_started_anew_is_said_and_the_run_can_be_made_again(server, chromium, small_pair):
+    with Server(**small(small_pair)) as first, Relay(first.url) as way:
         page = chromium.new_page()
         opened(page, way.url)
         broken(page, way)

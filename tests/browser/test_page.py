@@ -10,7 +10,8 @@ from playwright.sync_api import Route, expect
 
 from benchmarks.server import ROOT, Server
 from naive_speculate import SamplingParams, Trace
-from tests.browser.steps import ended, run, scrolls_sideways, see_chart, set_number, start, toast
+from tests.browser.conftest import small
+from tests.browser.steps import ended, open_drawer, run, scrolls_sideways, see_chart, set_number, start, toast
 
 PROMPT = "Once upon a time there was a hen"
 
@@ -45,8 +46,8 @@ def test_the_theme_button_turns_the_page_dark_and_is_remembered(open_page):
     page.wait_for_function("() => document.querySelector('#chart-lengths')._fullLayout?.font.color === '#18181b'")
 
 
-def test_behind_a_proxy_that_has_put_it_deeper_the_page_finds_its_scripts(chromium):
-    with Server(GRADIO_ROOT_PATH="/deep") as server:
+def test_behind_a_proxy_that_has_put_it_deeper_the_page_finds_its_scripts(chromium, small_pair):
+    with Server(GRADIO_ROOT_PATH="/deep", **small(small_pair)) as server:
         page = chromium.new_page()
 
         def pass_on(route: Route) -> None:
@@ -73,6 +74,7 @@ def test_a_link_reproduces_the_settings_and_one_with_nonsense_is_told(open_page,
     query = "?" + first.url.split("?", 1)[1]
     second = open_page(query)
     expect(second.locator("#prompt textarea")).to_have_value("A goose & a <gander>")
+    open_drawer(second)
     expect(second.locator("#seed input")).to_have_value("41")
     expect(second.locator("#temperature input[type=number]")).to_have_value("0.3")
     second.goto(f"{server.url}?seed=abc&prompt=%3Cimg%20src=x%20onerror=window.hit=1%3E")

@@ -57,7 +57,7 @@ def test_it_answers_a_question_with_the_notice_gone_and_the_tales_pair_begins_st
     assert f"<|im_start|>user\n{QUESTION}<|im_end|>" in "".join(started.prompt_texts)
 
     choose(page, TALES)
-    expect(page.locator(LINE)).to_contain_text("Trained on stories, together with its drafters")
+    expect(page.locator(LINE)).to_contain_text("Trained on stories: give it the start of one.")
     expect(page.get_by_role("button", name=QUESTION)).to_be_hidden()
     example(page, "A fairy tale")
     started = trace(page)[0]

@@ -155,7 +155,7 @@ def test_the_text_is_there_by_itself_and_all_that_matters_is_in_sight(open_page,
     page.evaluate("scrollTo(0, 0)")
     assert in_sight(page, "#prompt", "#run", "#k input", "#temperature input", "#more", "[data-lane=plain]")
     assert page.locator(".ns-dials [data-testid=block-info]").evaluate_all(
-        "(labels) => labels.every((label) => label.scrollWidth <= label.parentElement.clientWidth)"
+        "(labels) => labels.every((label) => label.offsetWidth <= label.closest('.block').clientWidth)"
     )
     page.set_viewport_size({"width": 390, "height": 844})
     run(page, PROMPT)
