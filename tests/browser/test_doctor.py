@@ -8,7 +8,7 @@ from naive_speculate.doctor import diagnose, estimated, read
 from tests import engine_samples as samples
 from tests.browser.steps import scrolls_sideways, toast
 
-FOUND = ".ns-findings"
+FOUND = "#doctor .ns-findings"
 
 
 def paste(page, text: str) -> None:
