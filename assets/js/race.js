@@ -11,7 +11,7 @@ import { play as enlarge } from "./zoom.js";
 const FAST_SECONDS = 0.01;  // a replay with less time per token is slowed down …
 const SHOWN_SECONDS = 0.04; // … to this
 const DRAW = 0.05;          // less difference in speed is none
-const AFTER = 60;           // compared characters after the texts part
+const AFTER = 20;           // compared characters after the texts part
 let view = null;
 let last = null;
 

@@ -18,10 +18,10 @@ from ui.notify import QUIET, warn
 from ui.run import controls as parts
 
 TITLE = "These cannot be compared"
-FIELDS = {"prompt": ("the prompt", 1000), "a": ("text A", 1200), "b": ("text B", 1200)}
+FIELDS = {"prompt": ("the prompt", 500), "a": ("text A", 800), "b": ("text B", 800)}
 """The form's texts and their longest inputs, by field name."""
-MOST_TOKENS = 400
-"""Of prompt and text together: each is computed once per form of the prompt, with all logits."""
+MOST_TOKENS = 160
+"""Of prompt and text together. SmolLM2 takes a third of a second of processor time per token: bfloat16 is slow on most CPUs."""
 
 
 def build_compare_texts(catalog: Catalog, controls: parts.Controls) -> None:

@@ -30,8 +30,8 @@ def test_the_answer_names_verdict_tokens_and_margins_and_escapes_the_texts(catal
         ("no form", "the prompt is empty"),
         (ASKED | {"a": " "}, "text A is empty"),
         (ASKED | {"b": ["list"]}, "text B is empty"),
-        (ASKED | {"b": "x" * 1201}, "text B may have at most 1,200 characters, got 1,201"),
-        (ASKED | {"a": "🦊" * 600}, "the prompt and text A may have at most 400 tokens together, got"),
+        (ASKED | {"b": "x" * 801}, "text B may have at most 800 characters, got 801"),
+        (ASKED | {"a": "🦊" * 600}, "the prompt and text A may have at most 160 tokens together, got"),
     ],
 )
 def test_bad_texts_are_refused(catalog, asked, words):
