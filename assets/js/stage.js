@@ -385,7 +385,7 @@ class Stage {
     on("pointerover", (token, node) => this.point(token, node));
     on("pointerout", (token) => this.unpoint(token));
     on("focusout", (token, node) => { this.unpoint(token); hush(node, node.dataset.kind === "discarded"); });
-    on("click", (token, node) => { focusToken(box, node); this.pin(token, node); });
+    on("click", (token, node) => { focusToken(box, node); this.pin(token, node); this.tip.hide(); }); // it would cover the explanation
     on("focusin", (token, node) => {
       const { events } = this.player;
       hush(node, false); // screen readers read a focused token

@@ -35,14 +35,18 @@ LARGE, AT_LEAST_LARGE = 24, 3.0  # CSS pixels
 
 CHOSEN = "[data-judged=now]"
 CHOOSE = """(buttons) => {
-    for (const button of document.querySelectorAll(buttons)) {
-        if (button.dataset.judged) button.dataset.judged = "before";
-        else if (button.checkVisibility()) button.dataset.judged = "now";
-    }
+    const all = [...document.querySelectorAll(buttons)].filter((button) => button.checkVisibility());
+    const looks = (button) => [button, button.parentElement].map(({ tagName, id, className }) => [tagName, id, className]) +
+        ["pressed", "checked", "selected", "expanded", "current"].map((state) => button.getAttribute(`aria-${state}`));
+    for (const button of document.querySelectorAll("[data-judged=now]")) button.dataset.judged = "before";
+    window.judged ??= new Set(); // one button of each look
+    for (const button of all) if (judged.size < judged.add(looks(button)).size) button.dataset.judged = "now";
 }"""
 PALE = """([buttons, least, large, leastLarge]) => {
     const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
-    const rgba = (color) => {
+    const known = new Map();
+    const rgba = (color) => known.get(color) ?? known.set(color, read(color)).get(color);
+    const read = (color) => {
         canvas.clearRect(0, 0, 1, 1);
         canvas.fillStyle = color;
         canvas.fillRect(0, 0, 1, 1);

@@ -20,6 +20,7 @@ def test_a_token_shows_its_numbers_to_who_points_and_explains_itself_to_who_clic
     expect(page.locator("#rounds .ns-linked")).to_have_count(1)
     page.locator("#tokens [data-kind=resampled]").nth(1).click()
     expect(page.locator("#inspector h3")).to_contain_text("resampled")
+    expect(tip).to_be_hidden()  # it would cover the explanation
     expect(page.locator("#inspector h3")).to_have_attribute("data-kind", "resampled")
     expect(page.locator(".ns-pinned")).to_have_count(2)
     expect(page.locator(".ns-zoom .ns-looked")).to_contain_text("resampled")
