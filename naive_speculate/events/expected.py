@@ -138,7 +138,9 @@ class DraftSamplingRates:
         """One sentence."""
         rates = {"sampled": self.sampled, "argmax": self.argmax}
         other = "argmax" if self.used == "sampled" else "sampled"
-        stated = f"{self.used} drafts are accepted {rates[self.used]:.0%} of the time, {other} drafts would be {rates[other]:.0%}"
+        stated = (
+            f"{self.used} drafts are accepted {rates[self.used]:.0%} of the time, {other} drafts would be {rates[other]:.0%}"
+        )
         better = "no difference" if self.better is None else f"{self.better} drafts are better here"
         return f"{stated}: {better}"
 
