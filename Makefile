@@ -31,9 +31,9 @@ check: $(VENV)/.test lint
 test-slow: $(VENV)/.test chromium
 	$(BIN)/python -m pytest tests/browser --cpu-throttling 6 --timeout 3600
 
-# GGUF pairs: llama.cpp is compiled for them, which takes some minutes once.
+# GGUF pairs, and servers of other engines: llama.cpp is compiled for them, which takes some minutes once.
 test-gguf: $(VENV)/.gguf
-	$(BIN)/python -m pytest -m gguf tests/infer -n $(WORKERS)
+	$(BIN)/python -m pytest -m gguf tests/infer tests/servers -n $(WORKERS)
 
 # The documentation as a site, in .site; a broken link is an error.
 docs: export NO_MKDOCS_2_WARNING = 1
@@ -75,9 +75,9 @@ $(VENV)/.docs: requirements-docs.txt $(VENV)/.test
 	$(BIN)/python -m pip install --disable-pip-version-check -q -r requirements-docs.txt
 	@touch $@
 
-$(VENV)/.gguf: requirements-gguf.txt $(VENV)/.test | compiler
+$(VENV)/.gguf: requirements-servers.txt requirements-gguf.txt $(VENV)/.test | compiler
 	CMAKE_ARGS="-DLLAVA_BUILD=OFF $(CMAKE_ARGS)" CMAKE_BUILD_PARALLEL_LEVEL=$(WORKERS) \
-		$(BIN)/python -m pip install --disable-pip-version-check -q -r requirements-gguf.txt
+		$(BIN)/python -m pip install --disable-pip-version-check -q -r requirements-servers.txt
 	@touch $@
 
 .PHONY: compiler

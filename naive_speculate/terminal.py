@@ -9,12 +9,12 @@ from rich.table import Table
 from rich.text import Text
 
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, Logprob
-from naive_speculate.events.expected import expected_acceptance
+from naive_speculate.events.expected import draft_sampling_rates, expected_acceptance
 from naive_speculate.palette import STYLES
 from naive_speculate.speculate.draft import DRAFTERS
 
 _SHOWN = (EventKind.ACCEPTED, EventKind.REJECTED, EventKind.RESAMPLED, EventKind.BONUS)
-_COUNTED = (EventKind.STARTED, EventKind.PROPOSED, EventKind.STEP)
+_COUNTED = (EventKind.STARTED, EventKind.PROPOSED, EventKind.ACCEPTED, EventKind.REJECTED, EventKind.STEP)
 _UNKNOWN = RichStyle(reverse=True)
 MAX_ALTERNATIVES = 20
 """Most printed alternatives of a token."""
@@ -83,6 +83,7 @@ class TerminalView:
             "tokens per target pass": metrics.get("mean_acceptance_length"),
             "draft tokens accepted": metrics.get("draft_acceptance_rate"),
             "luck and skill": expected_acceptance(self._counted),
+            "draft sampling": draft_sampling_rates(self._counted),
             "tokens per second": metrics.get("tokens_per_second"),
         }
         for name, value in rows.items():

@@ -16,6 +16,7 @@ Values = list[tuple[str, list[Any]]]
 _OF_TARGET = {"target_prob": "target_probs", "target_top": "target_tops", "target_entropy": "target_entropies"}
 _UNJUDGED = {"draft_prob": "draft_probs", "draft_top": "draft_tops", "draft_entropy": "draft_entropies"}
 _PROPOSED = _UNJUDGED | _OF_TARGET | {"expected_accept": "expected_accepts"}
+_PROPOSED |= {"sampled_accept": "sampled_accepts", "argmax_accept": "argmax_accepts"}
 _VERDICT = {"accept_prob": "accept_probs", "uniform": "uniforms", "threshold": "thresholds"}
 _VERDICT |= {"draft_top_target": "draft_tops_target", "target_top_draft": "target_tops_draft"}
 

@@ -150,6 +150,9 @@ class Event:
             accepts it. It is Σ min(p, q) over the vocabulary, or p(token) where the drafter is certain; 1 or 0 under greedy
             decoding; under typical acceptance the draft's mass on tokens above the threshold. Block verification does not judge
             tokens one by one: there it is the value of judging this token alone.
+        sampled_accept, argmax_accept: Both exact acceptance rates at a draft token's index under speculative sampling:
+            Σ min(p, q) if the token is drawn from the draft model's distribution q, and p(argmax q) if it is the most probable
+            one. Of draft tokens of a model only.
         uniform: The draw in [0, 1) that was compared with `accept_prob`; accepted if smaller.
         threshold: Typical acceptance's threshold on `target_prob`.
         draft_top, target_top, residual_top: The most probable tokens of the three distributions.
@@ -230,6 +233,8 @@ class Event:
     expected_accept: float | None = None
     draft_top_target: list[float] | None = None
     target_top_draft: list[float] | None = None
+    sampled_accept: float | None = None
+    argmax_accept: float | None = None
 
     def to_dict(self, without: Collection[str] = ()) -> dict[str, Any]:
         """The event as plain JSON values, without fields that are None and without those named."""

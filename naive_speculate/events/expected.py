@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from naive_speculate.events.event import Event, EventKind
 from naive_speculate.theory import expected_tokens
 
+_NO_DIFFERENCE = 0.005
+
 
 @dataclass(frozen=True, slots=True)
 class ExpectedAcceptance:
@@ -106,4 +108,56 @@ def expected_acceptance(events: Iterable[Event], row: int | None = None) -> Expe
         variance=math.fsum(alpha * (1 - alpha) for window in alphas for alpha in window),
         by_place=tuple(math.fsum(place) / len(place) for place in places),
         one_by_one=one_by_one,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DraftSamplingRates:
+    """Both ways to draft with a model, compared at the indexes that a run judged.
+
+    Attributes:
+        judged: Draft tokens that were judged.
+        sampled: Mean acceptance rate of tokens drawn from the draft model's distribution: Σ min(p, q).
+        argmax: Mean acceptance rate of its most probable tokens: p(argmax q).
+        used: What the run did, "sampled" or "argmax".
+    """
+
+    judged: int
+    sampled: float
+    argmax: float
+    used: str
+
+    @property
+    def better(self) -> str | None:
+        """Which of the two is accepted more often; None where they differ by less than half a percent."""
+        if abs(self.sampled - self.argmax) < _NO_DIFFERENCE:
+            return None
+        return "sampled" if self.sampled > self.argmax else "argmax"
+
+    def __str__(self) -> str:
+        """One sentence."""
+        rates = {"sampled": self.sampled, "argmax": self.argmax}
+        other = "argmax" if self.used == "sampled" else "sampled"
+        stated = (
+            f"{self.used} drafts are accepted {rates[self.used]:.0%} of the time, {other} drafts would be {rates[other]:.0%}"
+        )
+        better = "no difference" if self.better is None else f"{self.better} drafts are better here"
+        return f"{stated}: {better}"
+
+
+def draft_sampling_rates(events: Iterable[Event], row: int | None = None) -> DraftSamplingRates | None:
+    """Both acceptance rates from the events so far, of one row or of all; None where they are unknown, as for copies."""
+    sampled, argmax, used = [], [], "sampled"
+    for event in events:
+        if event.kind == EventKind.STARTED:
+            used = str((event.settings or {}).get("draft_sampling", used))
+        known = event.sampled_accept is not None and event.argmax_accept is not None
+        if known and event.kind in (EventKind.ACCEPTED, EventKind.REJECTED) and row in (None, event.row):
+            sampled.append(event.sampled_accept or 0.0)
+            argmax.append(event.argmax_accept or 0.0)
+    if not sampled:
+        return None
+    count = len(sampled)
+    return DraftSamplingRates(
+        count, math.fsum(sampled) / count, math.fsum(argmax) / count, "argmax" if used == "argmax" else "sampled"
     )

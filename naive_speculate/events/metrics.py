@@ -30,6 +30,9 @@ class Metrics:
             the share that accepted this one too; None for an index that no window reached.
         unconditional_acceptance_rate_per_position: Of all windows with draft tokens, the share that accepted the one at this
             index; vLLM's per-position acceptance rate. It never rises with the index.
+        sampled_acceptance_per_position, argmax_acceptance_per_position: The exact acceptance rates by index, over the draft
+            tokens that were judged: if a token is drawn from the draft model's distribution, and if it is the most probable.
+            Empty where they are unknown, as for copies.
         tokens_per_second: Output tokens ÷ seconds from the run's start to its last step.
         draft_seconds, verify_seconds, total_seconds: Sums over the steps.
         time_to_first_token: Seconds from the run's start to the end of the step that gave the first token.
@@ -46,6 +49,8 @@ class Metrics:
     alpha: float | None = None
     acceptance_rate_per_position: list[float | None] = field(default_factory=list)
     unconditional_acceptance_rate_per_position: list[float] = field(default_factory=list)
+    sampled_acceptance_per_position: list[float] = field(default_factory=list)
+    argmax_acceptance_per_position: list[float] = field(default_factory=list)
     tokens_per_second: float | None = None
     draft_seconds: float = 0.0
     verify_seconds: float = 0.0
@@ -65,12 +70,15 @@ class Summary:
         self._counts = Metrics()
         self._last_time = 0.0
         self._accepted_whole: list[int] = []  # by length, the fully accepted windows
+        self._rates: dict[int, tuple[float, float, int]] = {}  # by index: sums of both acceptance rates, and their number
 
     def add(self, event: Event) -> None:
         """Add the run's next event."""
         if self._row is not None and event.row != self._row:
             return
         m = self._counts
+        if event.kind in (EventKind.ACCEPTED, EventKind.REJECTED) and event.sampled_accept is not None:
+            self._add_rates(event.index or 0, event.sampled_accept, event.argmax_accept or 0.0)
         if event.kind in OUTPUT_KINDS:
             m.num_generated_tokens += 1
         elif event.kind == EventKind.REJECTED:
@@ -92,6 +100,10 @@ class Summary:
             if m.time_to_first_token is None:
                 m.time_to_first_token = event.time
 
+    def _add_rates(self, index: int, sampled: float, argmax: float) -> None:
+        sums = self._rates.get(index, (0.0, 0.0, 0))
+        self._rates[index] = (sums[0] + sampled, sums[1] + argmax, sums[2] + 1)
+
     @property
     def metrics(self) -> Metrics:
         """The figures so far; takes time proportional to the longest window, not to the number of events."""
@@ -111,6 +123,9 @@ class Summary:
             reached = [left - ended_whole for left, ended_whole in before]
             pairs = zip(accepted, reached, strict=False)
             m.acceptance_rate_per_position = [here / all_ if all_ else None for here, all_ in pairs]
+        rates = [self._rates[index] for index in sorted(self._rates)]
+        m.sampled_acceptance_per_position = [sampled / count for sampled, _, count in rates]
+        m.argmax_acceptance_per_position = [argmax / count for _, argmax, count in rates]
         if self._last_time > 0:
             m.tokens_per_second = m.num_generated_tokens / self._last_time
         return m

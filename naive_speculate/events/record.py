@@ -19,6 +19,8 @@ class Outcome:
         accept_probs, uniforms, thresholds, draft_probs: One number per draft, where they apply.
         target_probs: One number per draft, and the next token's.
         expected_accepts: The probability, before each draft was drawn, that it would be accepted; one per draft.
+        sampled_accepts, argmax_accepts: Both exact acceptance rates at each draft's index: of a token drawn from the draft
+            model's distribution, and of its most probable token.
         draft_entropies, target_entropies: In nats; one per draft, for the target one more.
         draft_tops, target_tops: The most probable tokens; one list per draft, for the target one more.
         target_tops_draft, draft_tops_target: The other model's probabilities of the tokens in these lists; one list per draft.
@@ -43,6 +45,8 @@ class Outcome:
     draft_probs: list[float] | None = None
     target_probs: list[float] | None = None
     expected_accepts: list[float] | None = None
+    sampled_accepts: list[float] | None = None
+    argmax_accepts: list[float] | None = None
     draft_entropies: list[float] | None = None
     target_entropies: list[float] | None = None
     draft_tops: list[TopTokens] | None = None

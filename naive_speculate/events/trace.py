@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from naive_speculate.events.event import OUTPUT_KINDS, SCHEMA_VERSION, Event, EventKind
-from naive_speculate.events.expected import ExpectedAcceptance, expected_acceptance
+from naive_speculate.events.expected import DraftSamplingRates, ExpectedAcceptance, draft_sampling_rates, expected_acceptance
 from naive_speculate.events.figure import step_svg
 from naive_speculate.events.metrics import Metrics, summarize
 from naive_speculate.events.notebook import to_html
@@ -79,6 +79,11 @@ class Trace:
     def expected_acceptance(self) -> ExpectedAcceptance | None:
         """Expected and observed acceptance; None if unknown."""
         return expected_acceptance(self.events)
+
+    @property
+    def draft_sampling_rates(self) -> DraftSamplingRates | None:
+        """Both acceptance rates of a model's drafts, if drawn and if the most probable ones; None if unknown."""
+        return draft_sampling_rates(self.events)
 
     def to_svg(self, step: int, row: int = 0) -> str:
         """A step, by its number from 0, as an SVG drawing for a slide; see `step_svg`.

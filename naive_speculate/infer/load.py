@@ -209,9 +209,10 @@ def _moved(model: Any, argument: str, name: str, device: torch.device) -> Any:
 
 
 def _probed(model: Any) -> "TransformersLanguageModel":
-    from naive_speculate.infer.transformers_model import TransformersLanguageModel
+    from naive_speculate.infer.recurrent import RecurrentLanguageModel
+    from naive_speculate.infer.transformers_model import TransformersLanguageModel, rolls_back
 
-    language_model = TransformersLanguageModel(model)
+    language_model = (TransformersLanguageModel if rolls_back(model) else RecurrentLanguageModel)(model)
     if model.device.type != "cuda" or torch.cuda.is_initialized():  # a server that forks must not initialise CUDA before
         language_model.probe()
     return language_model

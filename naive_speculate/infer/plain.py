@@ -50,6 +50,8 @@ class PlainModel:
             present.
     """
 
+    row_by_row = True  # a forward takes each row's number of tokens, so that no padding is computed
+
     def __init__(self, model: LanguageModel) -> None:
         self.model = model
         self.device: torch.device = getattr(model, "device", torch.device("cpu"))

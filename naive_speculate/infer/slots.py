@@ -9,7 +9,7 @@ import torch
 
 from naive_speculate.infer.device import Tokens, tokens_on
 from naive_speculate.infer.forward import forward, forward_with_features
-from naive_speculate.infer.plain import PlainModel, as_batch_model
+from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.infer.protocols import BatchCache, LanguageModel
 
 PREFILL_CHUNK = 512
@@ -152,8 +152,9 @@ class SlotPool:
         tokens = tokens_on(self.model.device, query)
         if layers:
             return forward_with_features(self.model, tokens, view, layers, num_logits)
-        if isinstance(self.model, PlainModel):
-            return self.model.forward(tokens, view, num_logits=num_logits, lengths=lengths), None
+        if getattr(self.model, "row_by_row", False):
+            model: Any = self.model
+            return model.forward(tokens, view, num_logits=num_logits, lengths=lengths), None
         return forward(self.model, tokens, view, num_logits), None
 
     def catch_up(self, slots: Sequence[Slot], token_ids: Sequence[list[int]]) -> None:

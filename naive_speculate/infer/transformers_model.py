@@ -39,14 +39,17 @@ class TransformersLanguageModel:
         max_positions: Most tokens of a sequence; None where the configuration has no limit.
 
     Raises:
-        ValueError: If the model's state cannot be rolled back (recurrent and hybrid models), or it is not decoder-only.
+        ValueError: If the model's state cannot be rolled back (see `RecurrentLanguageModel`), or it is not decoder-only.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.model = model.eval()
-        self.config = model.config.get_text_config(decoder=True)
-        check_rollback(model)
         self.name: str = model.name_or_path or type(model).__name__
+        self.config = model.config.get_text_config(decoder=True)
+        self.described = f"{self.name} ({self.config.model_type})"
+        if model.config.is_encoder_decoder:
+            raise ValueError(f"model {self.described} is an encoder-decoder; a decoder-only model is needed")
+        self.check_state()
         layer_types = getattr(self.config, "layer_types", None)
         self._mixed_layers = layer_types is not None and "sliding_attention" in layer_types
         self._window: int | None = getattr(self.config, "sliding_window", None)
@@ -58,6 +61,11 @@ class TransformersLanguageModel:
                 "%s is limited to %d positions, since its rotary frequencies change there", self.name, self.max_positions
             )
         self._by_mask: bool | None = None
+
+    def check_state(self) -> None:
+        """Raise a `ValueError` if the model's state cannot be rolled back by removing keys and values."""
+        if not rolls_back(self.model):
+            raise ValueError(f"model {self.described} has a recurrent state: it cannot be rolled back; use `wrap`")
 
     @property
     def vocab_size(self) -> int:
@@ -166,16 +174,14 @@ class TransformersLanguageModel:
                     _log.info("%s processes rows of different lengths one by one: %s", self.name, obstacles[0])
                 return
             obstacles.append(obstacle)
-        raise ValueError(f"model {self.name} ({self.config.model_type}) cannot be decoded with a cache: {obstacles[-1]}")
+        raise ValueError(f"model {self.described} cannot be decoded with a cache: {obstacles[-1]}")
 
     @torch.no_grad()
     def _obstacle(self, by_mask: bool) -> str | None:
         """Why the model cannot run with our masks (`by_mask`) or its own; None if its logits with and without a cache agree."""
         config, device = self.config, self.device
-        special = {getattr(config, "pad_token_id", None), *self.eos_token_ids}
-        usual = [token for token in range(min(self.vocab_size, 4 * _PROBE_TOKENS)) if token not in special] or [0]
-        count = min(_PROBE_TOKENS, self.max_positions or _PROBE_TOKENS)
-        ids = torch.tensor([(usual * _PROBE_TOKENS)[:count]], device=device)
+        ids = torch.tensor([probe_tokens(self)], device=device)
+        count = ids.shape[1]
         expected = self.model(input_ids=ids, use_cache=False).logits[0].float()
         cache = self.new_cache(2)
         if by_mask:  # the longer row's keys are zeros; local attention must not reach from its end to the other row
@@ -189,8 +195,7 @@ class TransformersLanguageModel:
         finite = expected.isfinite()
         difference = (torch.cat(found) - expected)[finite].norm()
         spread = (expected - expected[finite].mean())[finite].norm()
-        tolerance = 0.01 if self.model.dtype in (torch.float32, torch.float64) else 0.25
-        if bool(difference <= tolerance * spread) or not finite.any():
+        if bool(difference <= tolerance(self.model.dtype) * spread) or not finite.any():
             return None
         return "its logits are not those of its own forward" + (" for rows of different lengths" if by_mask else "")
 
@@ -252,19 +257,26 @@ class TransformersLanguageModel:
         return additive(self._window)
 
 
-def check_rollback(model: PreTrainedModel) -> None:
-    """Raise a `ValueError` for models whose state cannot be rolled back."""
+def tolerance(dtype: torch.dtype) -> float:
+    """How far the logits of two right forwards may be apart, as a share of their spread."""
+    return 0.01 if dtype in (torch.float32, torch.float64) else 0.25
+
+
+def probe_tokens(model: TransformersLanguageModel) -> list[int]:
+    """A few usual tokens, to compare forwards with and without a cache."""
+    special = {getattr(model.config, "pad_token_id", None), *model.eos_token_ids}
+    usual = [token for token in range(min(model.vocab_size, 4 * _PROBE_TOKENS)) if token not in special] or [0]
+    return (usual * _PROBE_TOKENS)[: min(_PROBE_TOKENS, model.max_positions or _PROBE_TOKENS)]
+
+
+def rolls_back(model: PreTrainedModel) -> bool:
+    """Whether the model's state is keys and values of attention only, from which the last tokens can be removed."""
     config = model.config.get_text_config(decoder=True)
-    name = f"{model.name_or_path or type(model).__name__} ({config.model_type})"
-    if model.config.is_encoder_decoder:
-        raise ValueError(f"model {name} is an encoder-decoder; a decoder-only model is needed")
     kinds = set(getattr(config, "layer_types", None) or []) - _ATTENTION_KINDS
     recurrent = getattr(model, "_is_stateful", False) or any(
         isinstance(layer, LinearAttentionCacheLayerMixin) for layer in DynamicCache(config=config).layers
     )
-    if recurrent or kinds:
-        layers = f"has {', '.join(sorted(kinds))} layers" if kinds else "is recurrent"
-        raise ValueError(f"model {name} {layers}: its state cannot be rolled back after a rejection")
+    return not (recurrent or kinds)
 
 
 def _max_positions(config: Any) -> int | None:

@@ -139,7 +139,7 @@ def _prove_server(args: argparse.Namespace) -> int:
         "its own logprobs" + " (stated before temperature)" * raw if reference is None else f"the copy in {args.reference}"
     )
     num_answers = sum(map(len, record.answers.values()))
-    report = Report(settings, against, evidence.findings(), evidence.greedy(), num_answers, cost, complete)
+    report = Report(settings, against, evidence.findings(), evidence.greedy(), num_answers, cost, complete, evidence.one_text())
     if args.json:
         print(to_json(report.to_dict(), inf_nan_mode="null").decode())
     else:

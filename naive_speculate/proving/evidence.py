@@ -105,6 +105,14 @@ class Evidence:
         ]
         return sorted(found, key=lambda finding: (finding.p_value, -finding.fit.bias))
 
+    def one_text(self) -> bool:
+        """Whether each prompt got one and the same text every time, at temperatures above 0."""
+        texts: dict[tuple[int, float], list[str]] = defaultdict(list)
+        for request, answer in self.answers:
+            if request.temperature:
+                texts[request.prompt, request.temperature].append(answer.text)
+        return bool(texts) and all(len(found) > 1 and len(set(found)) == 1 for found in texts.values())
+
     def _by_token(self, sampled: Sequence[tuple[Request, Answer]]) -> list[tuple[str, Fit]]:
         groups: dict[str, list[_Outcome]] = defaultdict(list)
         ways: dict[str, list[_Outcome]] = defaultdict(list)

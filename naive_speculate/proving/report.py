@@ -38,6 +38,7 @@ class Report:
         num_answers: Completions that were tested, those of an earlier run included.
         cost: Of this run.
         complete: Whether all planned requests were answered.
+        one_text: Whether each prompt got the same text every time.
     """
 
     settings: Settings
@@ -47,6 +48,7 @@ class Report:
     num_answers: int
     cost: Cost
     complete: bool
+    one_text: bool = False
 
     @property
     def status(self) -> Status:
@@ -59,6 +61,11 @@ class Report:
     @property
     def verdict(self) -> str:
         """The verdict in words."""
+        if self.status == Status.DIFFERS and self.one_text:
+            return (
+                "The server's output differs from the distribution of its model: each prompt gets the same text every time. "
+                "It seems to ignore the temperature."
+            )
         if self.status == Status.DIFFERS:
             return (
                 "The server's output differs from the distribution of its model. Speculative decoding is one cause, a "

@@ -133,6 +133,8 @@ class Admission:
         window_size, confidence = check_window(request.num_draft_tokens), check_confidence(request.draft_confidence)
         if request.detail not in ("full", "probs", "none"):
             raise ValueError(f"detail must be 'full', 'probs' or 'none', got {request.detail!r:.80}")
+        if request.draft_sampling not in ("sampled", "argmax"):
+            raise ValueError(f"draft_sampling must be 'sampled' or 'argmax', got {request.draft_sampling!r:.80}")
         drafter = self._drafter(request.drafter, drafts=window_size != 0 and given is None)
         if given is not None:
             self._drafter("model", drafts=True)  # which draws where the user leaves it to it
@@ -140,6 +142,8 @@ class Admission:
         self._checked("stop_token_ids", params.stop_token_ids or ())
         if given is not None:
             check_given(given, request.num_draft_tokens, verifier.greedy)
+            if request.draft_sampling != "sampled":
+                raise ValueError(f"given_draft needs draft_sampling='sampled', got {request.draft_sampling!r}")
             drafter, given = GIVEN, replace(given, draft=self._given(given.draft, token_ids))
         ends = frozenset(() if params.ignore_eos else self.eos_token_ids)
         return _Plan(
@@ -165,6 +169,7 @@ class Admission:
             "draft_confidence": plan.confidence,
             "verify_strategy": str(request.verify_strategy),
             "drafter": plan.drafter,
+            "draft_sampling": request.draft_sampling,
             "detail": request.detail,
             "lossy": not params.greedy and (verifier.lossy or verifier.greedy),
         }
@@ -219,6 +224,7 @@ class Admission:
             text=self._text_stream(params, plan.token_ids) if streams else None,
             stops=StopStrings(params.stop, params.include_stop_str_in_output) if params.stop else None,
             cancel=cancel,
+            draft_sampling=request.draft_sampling,
             given_draft=plan.given,
         )
 

@@ -15,7 +15,7 @@ from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
 from naive_speculate.speculate.request import Prompt, Request, as_requests
 from naive_speculate.speculate.result import GenerationResult, collect
 from naive_speculate.speculate.run import Run
-from naive_speculate.speculate.sequence import CancelFlag, Detail
+from naive_speculate.speculate.sequence import CancelFlag, Detail, DraftSampling
 from naive_speculate.speculate.verify import VerifyStrategy
 
 
@@ -59,6 +59,7 @@ class SpeculativeDecoder:
         drafter: str | None = None,
         detail: Detail = "full",
         draft_confidence: float | None = None,
+        draft_sampling: DraftSampling = "sampled",
         cancel: CancelFlag | None = None,
     ) -> Iterator[Event]:
         """Decode one prompt and yield its events as they happen.
@@ -72,6 +73,7 @@ class SpeculativeDecoder:
             detail: "full" events carry probabilities and the most probable tokens, "probs" only probabilities, "none" neither.
             draft_confidence: A window ends after a token of lower draft probability, whatever its size; None for no such limit.
                 Prompt lookup is always certain.
+            draft_sampling: Whether a model's draft tokens are "sampled" or its "argmax"; see `Request`.
             cancel: A `threading.Event` or the like. Set it to end the run with the event `finished` and the reason `cancelled`.
 
         Yields:
@@ -84,7 +86,16 @@ class SpeculativeDecoder:
         params = params or SamplingParams()
         if params.num_sequences > 1:
             raise ValueError(f"n must be 1 to stream, got n={params.n} and best_of={params.best_of}; use generate")
-        request = Request(prompt, params, num_draft_tokens, verify_strategy, drafter, detail, draft_confidence=draft_confidence)
+        request = Request(
+            prompt,
+            params,
+            num_draft_tokens,
+            verify_strategy,
+            drafter,
+            detail,
+            draft_confidence=draft_confidence,
+            draft_sampling=draft_sampling,
+        )
         return self._stream(self.prepare(request, cancel))
 
     @overload

@@ -11,8 +11,9 @@ import torch
 from naive_speculate.events.event import Logprob, TopTokens
 from naive_speculate.events.record import Outcome
 from naive_speculate.infer.device import to_lists
+from naive_speculate.speculate.draft.proposal import Proposal
 from naive_speculate.speculate.judge import by_verifier
-from naive_speculate.speculate.rules import entropy, pick
+from naive_speculate.speculate.rules import entropy, overlap, pick
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.step import Step
 from naive_speculate.speculate.verify import VERIFIERS, TypicalAcceptanceSampler, VerifyStrategy
@@ -110,7 +111,17 @@ def _probabilities(rows: Sequence[SequenceState], happened: Step, probs: torch.T
         "next_prob": pick(next_probs, happened.next_token_ids),
         "draft_probs": pick(q, draft.token_ids),
     }
+    if k and draft.probs is not None:
+        q = _model_probs(draft, probs)
+        columns |= {"sampled_accepts": overlap(probs[:, :k], q), "argmax_accepts": pick(probs[:, :k], q.argmax(dim=-1))}
     return columns if verdict.thresholds is None else columns | {"thresholds": verdict.thresholds}
+
+
+def _model_probs(draft: Proposal, like: torch.Tensor) -> torch.Tensor:
+    """The draft model's distributions, from which tokens were drawn or not."""
+    found = draft.probs if draft.model_probs is None else draft.model_probs
+    assert found is not None
+    return found.to(like.dtype)
 
 
 def _tops(happened: Step, probs: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -121,7 +132,11 @@ def _tops(happened: Step, probs: torch.Tensor) -> dict[str, torch.Tensor]:
     if draft.probs is not None and k:
         q = draft.probs.to(probs.dtype)
         draft_top = _top(q)
-        columns |= {"draft_top_ids": draft_top.indices, "draft_top_probs": draft_top.values, "draft_entropies": entropy(q)}
+        columns |= {
+            "draft_top_ids": draft_top.indices,
+            "draft_top_probs": draft_top.values,
+            "draft_entropies": entropy(_model_probs(draft, q)),
+        }
         columns["target_tops_draft"] = q.gather(-1, target_top.indices[:, :k])
         columns["draft_tops_target"] = probs[:, :k].gather(-1, draft_top.indices)
     if happened.verdict.next_probs is not None:
@@ -184,6 +199,9 @@ def _add_probabilities(outcome: Outcome, row: SequenceState, happened: Step, see
     outcome.expected_accepts = expected if expected and expected[0] == expected[0] else None
     if happened.draft.probs is not None:
         outcome.draft_probs = seen["draft_probs"][:length]
+        if not row.verifier.greedy and not row.verifier.lossy and outcome.copied_from is None and "sampled_accepts" in seen:
+            outcome.sampled_accepts = seen["sampled_accepts"][:length]
+            outcome.argmax_accepts = seen["argmax_accepts"][:length]
     if row.verifier.has_thresholds:
         outcome.thresholds = seen.get("thresholds", [])[:length]
     if row.verifier.needs_uniforms:

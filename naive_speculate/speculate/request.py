@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from naive_speculate.sampling.params import SamplingParams
-from naive_speculate.speculate.sequence import Detail
+from naive_speculate.speculate.sequence import Detail, DraftSampling
 from naive_speculate.speculate.sequence import GivenDraft as GivenDraft
 from naive_speculate.speculate.sequence import Prompt as Prompt
 from naive_speculate.speculate.verify import VerifyStrategy
@@ -26,6 +26,9 @@ class Request:
         drafter: A name in `DRAFTERS`; None for the pair's own (`ModelPair.default_drafter`).
         detail: "full" events carry probabilities and the most probable tokens, "probs" only probabilities, "none" neither.
         draft_confidence: A window ends after a token that its drafter gave less than this; None for no such limit.
+        draft_sampling: "sampled" draws draft tokens from the draft model's distribution; "argmax" takes its most probable
+            token, a point mass, which is accepted with the target's probability of it. Both are lossless. Where nothing is
+            drawn, at temperature 0 and for copies, they are the same.
         given_draft: A user-supplied draft; needs a draft model, a window of a fixed size and a temperature.
         chat: Whether to wrap a text in the tokenizer's chat template; refused where there is none.
     """
@@ -38,6 +41,7 @@ class Request:
     detail: Detail = "full"
     chat: bool = False
     draft_confidence: float | None = None
+    draft_sampling: DraftSampling = "sampled"
     given_draft: GivenDraft | None = None
 
 

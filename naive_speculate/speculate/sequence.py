@@ -15,6 +15,7 @@ from naive_speculate.speculate.window import Window
 from naive_speculate.text import StopStrings, TextStream
 
 Detail = Literal["full", "probs", "none"]
+DraftSampling = Literal["sampled", "argmax"]
 Prompt = str | Sequence[int]
 
 
@@ -51,6 +52,7 @@ class SequenceState:
         verifier: Judges its drafts.
         drafter: Name of its drafter.
         window: How many tokens to draft.
+        draft_sampling: How a model drafts for it.
         detail: How much its events report.
         random: The source of all its draws.
         pipeline: Turns logits into its probabilities.
@@ -85,6 +87,7 @@ class SequenceState:
     finish_reason: FinishReason | None = None
     message: str | None = None
     num_steps: int = 0
+    draft_sampling: DraftSampling = "sampled"
     given_draft: GivenDraft | None = None
     logprobs: list[dict[int, Logprob]] = field(default_factory=list)
     prompt_logprobs: list[dict[int, Logprob] | None] | None = None
@@ -100,6 +103,11 @@ class SequenceState:
     def greedy(self) -> bool:
         """Whether tokens are the most probable ones rather than drawn."""
         return self.verifier.greedy
+
+    @property
+    def draws_drafts(self) -> bool:
+        """Whether its draft tokens are drawn from the draft model's distribution, rather than its most probable token taken."""
+        return not self.greedy and self.draft_sampling == "sampled"
 
     @property
     def needs_probs(self) -> bool:

@@ -136,7 +136,7 @@ class DrawnWindow:
         self._needs_history = any(pipeline.needs_history for pipeline in self._pipelines)
         self._histories = [row.output_token_ids if row.pipeline.needs_history else [] for row in rows]
         self._needs_probs = any(row.needs_probs for row in rows)
-        self._greedy = all(row.greedy for row in rows)
+        self._takes_best = not any(row.draws_drafts for row in rows)
         self._adaptive = any(row.window.adaptive for row in rows)
         self._token_ids: list[torch.Tensor] = []
         self._probs: list[torch.Tensor] = []
@@ -153,7 +153,7 @@ class DrawnWindow:
         scores = batch_scores(self._pipelines, logits[:, None], self._histories)[:, 0]
         if self._needs_probs:
             self._probs.append(batch_probabilities(self._pipelines, scores[:, None])[0][:, 0])
-        if self._greedy:
+        if self._takes_best:
             token_ids = scores.argmax(dim=-1)
         else:
             token_ids = torch.stack([self._draw_row(index, scores[index]) for index in range(len(self._rows))])
@@ -167,11 +167,11 @@ class DrawnWindow:
         ends = [width if end is None else end for end in self._ends]
         lengths = [min(end, limit) for end, limit in zip(ends, self._limits, strict=True)]
         probs = torch.stack(self._probs, dim=1) if self._needs_probs else None
-        return Proposal(torch.stack(self._token_ids, dim=1), probs, lengths)
+        return Proposal.of_model(self._rows, torch.stack(self._token_ids, dim=1), probs, lengths)
 
     def _draw_row(self, index: int, scores: torch.Tensor) -> torch.Tensor:
         """One row's token. A row whose window has ended must not draw, or its batch would change its later draws."""
-        if self._rows[index].greedy or self._ends[index] is not None or len(self._probs) > self._limits[index]:
+        if not self._rows[index].draws_drafts or self._ends[index] is not None or len(self._probs) > self._limits[index]:
             return scores.argmax()
         return self._rows[index].random.categorical(self._probs[-1][index])
 

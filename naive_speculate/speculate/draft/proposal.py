@@ -26,17 +26,32 @@ class Proposal(NamedTuple):
         lengths: Drafts in each row, 0 to k.
         copied_from: By row, the position in prompt and output from which its window was copied, token by token; None for a row
             whose window was not copied, and None for all.
+        model_probs: The draft model's distributions where a row drafts its most probable tokens: `probs` is one-hot there. Same
+            shape as `probs`; None where every row's are `probs`.
     """
 
     token_ids: torch.Tensor
     probs: torch.Tensor | None
     lengths: list[int]
     copied_from: list[int | None] | None = None
+    model_probs: torch.Tensor | None = None
 
     @classmethod
     def empty(cls, batch_size: int, device: torch.device) -> "Proposal":
         """Windows without drafts."""
         return cls(torch.zeros(batch_size, 0, dtype=torch.int64, device=device), None, [0] * batch_size)
+
+    @classmethod
+    def of_model(
+        cls, rows: Sequence[SequenceState], token_ids: torch.Tensor, probs: torch.Tensor | None, lengths: list[int]
+    ) -> "Proposal":
+        """Windows that a model drafted with these distributions; those of rows that draft its argmax are point masses."""
+        taken = [index for index, row in enumerate(rows) if row.draft_sampling == "argmax" and not row.greedy]
+        if probs is None or not taken:
+            return cls(token_ids, probs, lengths)
+        used = probs.clone()
+        used[taken] = torch.nn.functional.one_hot(token_ids[taken], probs.shape[-1]).to(probs.dtype)
+        return cls(token_ids, used, lengths, None, probs)
 
     def windows(self) -> list[list[int]]:
         """Each row's draft tokens, without padding; waits for the device."""
@@ -136,8 +151,8 @@ def in_slot_order(
     if order == list(range(len(rows))):
         return found
     back = sorted(range(len(rows)), key=order.__getitem__)
-    probs = None if found.probs is None else found.probs[back]
-    return Proposal(found.token_ids[back], probs, [found.lengths[index] for index in back])
+    probs, model_probs = (None if each is None else each[back] for each in (found.probs, found.model_probs))
+    return Proposal(found.token_ids[back], probs, [found.lengths[index] for index in back], None, model_probs)
 
 
 def merge(parts: Sequence[Proposal], groups: Sequence[list[int]], vocab_size: int) -> Proposal:
@@ -147,6 +162,7 @@ def merge(parts: Sequence[Proposal], groups: Sequence[list[int]], vocab_size: in
     token_ids = parts[0].token_ids.new_zeros(total, width)
     known = next((part.probs for part in parts if part.probs is not None), None)
     probs = None if known is None else known.new_zeros(total, width, vocab_size)
+    model_probs = None if probs is None or all(part.model_probs is None for part in parts) else torch.zeros_like(probs)
     lengths = [0] * total
     copied_from: list[int | None] = [None] * total
     for part, members in zip(parts, groups, strict=True):
@@ -154,9 +170,11 @@ def merge(parts: Sequence[Proposal], groups: Sequence[list[int]], vocab_size: in
         token_ids[members, :k] = part.token_ids
         if probs is not None and part.probs is not None:
             probs[members, :k] = part.probs.to(probs.dtype)
+            if model_probs is not None:
+                model_probs[members, :k] = (part.probs if part.model_probs is None else part.model_probs).to(probs.dtype)
         for member, length, source in zip(members, part.lengths, part.copied_from or [None] * len(members), strict=True):
             lengths[member], copied_from[member] = length, source
-    return Proposal(token_ids, probs, lengths, copied_from)
+    return Proposal(token_ids, probs, lengths, copied_from, model_probs)
 
 
 def check_proposal(
@@ -168,7 +186,7 @@ def check_proposal(
     Raises:
         ValueError: Naming the drafter and what is wrong.
     """
-    token_ids, probs, lengths, copied_from = proposal
+    token_ids, probs, lengths, copied_from = proposal[:4]
     if probs is None and any(length > 0 and not row.greedy for length, row in zip(lengths, rows, strict=False)):
         raise ValueError(f"drafter {name!r} proposed with probs=None, which only greedy decoding can do without")
     if not whole:

@@ -45,7 +45,7 @@ def draft_whole_windows(
         if drafts:
             query = drafts[-1][:, -1:].tolist()
         k, race = drawing.next_call(), drawing.race()
-        found = model.draft_window(query, view, k, vocab_size, race, with_probs)
+        found = drawing.tempered(model.draft_window(query, view, k, vocab_size, race, with_probs))
         lost = found is None or (found[1] is not None and bool(found[1][..., 0].isnan().any()))
         banned = found is not None and not lost and not drawing.filter(found[0], found[1], race)
         if lost or banned:
@@ -65,7 +65,8 @@ def draft_whole_windows(
         return None
     lengths = drawing.settle()
     k = max(lengths)  # tokens after the end of every window are not verified
-    return Proposal(torch.cat(drafts, dim=1)[:, :k], torch.cat(probs, dim=1)[:, :k] if needs_probs else None, lengths)
+    probs_of_all = torch.cat(probs, dim=1)[:, :k] if needs_probs else None
+    return Proposal.of_model(rows, torch.cat(drafts, dim=1)[:, :k], probs_of_all, lengths)
 
 
 def drafts_windows(model: Any) -> bool:
@@ -79,10 +80,10 @@ def drafts_windows(model: Any) -> bool:
 def _alike(rows: Sequence[SequenceState]) -> bool:
     """Whether all rows draw alike, with no more than temperature, word filter and a random source whose noise can be drawn in
     advance."""
-    greedy = rows[0].greedy
-    if any(row.greedy != greedy or not row.pipeline.tempers_only for row in rows):
+    greedy, draws = rows[0].greedy, rows[0].draws_drafts
+    if any((row.greedy, row.draws_drafts) != (greedy, draws) or not row.pipeline.tempers_only for row in rows):
         return False
-    return greedy or all(type(row.random) is SeededRandom and row.random.on_cpu for row in rows)
+    return not draws or all(type(row.random) is SeededRandom and row.random.on_cpu for row in rows)
 
 
 class _Drawing:
@@ -94,10 +95,10 @@ class _Drawing:
         self._drafted = 0
         self._ends: list[int | None] = [None] * len(rows)
         self._drafts: list[list[int]] = [[] for _ in rows]
-        self._greedy = rows[0].greedy
+        self._draws = rows[0].draws_drafts
         self._filtered = any(row.pipeline.word_filter is not None for row in rows)
         self._drawn = [0] * len(rows)
-        self._states = [] if self._greedy else [row.random.state() for row in rows]  # type: ignore[attr-defined]
+        self._states = [row.random.state() for row in rows] if self._draws else []  # type: ignore[attr-defined]
 
     @property
     def goes_on(self) -> bool:
@@ -112,7 +113,7 @@ class _Drawing:
 
     def race(self) -> tuple[torch.Tensor, torch.Tensor] | None:
         """Temperatures and noise of the next call; None where nothing is drawn."""
-        if self._greedy:
+        if not self._draws:
             return None
         noise = torch.ones(len(self._rows), self._k, num_noises(self._vocab_size))
         for index, (row, limit) in enumerate(zip(self._rows, self._limits, strict=True)):
@@ -121,6 +122,14 @@ class _Drawing:
                 self._drawn[index] += count
                 noise[index, :count] = row.random.noise(count, self._vocab_size)  # type: ignore[attr-defined]
         return torch.tensor([[float(row.params.temperature)] for row in self._rows]), noise
+
+    def tempered(self, found: Any) -> Any:
+        """The result of a call, with the probabilities of rows that sample but draft the argmax at their temperature: a call
+        that draws nothing computes them at temperature 1."""
+        if found is None or found[1] is None or self._draws or self._rows[0].greedy:
+            return found
+        temperatures = torch.tensor([[[float(row.params.temperature)]] for row in self._rows], dtype=found[1].dtype)
+        return found[0], torch.softmax(found[1].log() / temperatures, dim=-1)
 
     def filter(
         self, token_ids: torch.Tensor, probs: torch.Tensor | None, race: tuple[torch.Tensor, torch.Tensor] | None
@@ -184,7 +193,7 @@ class _Drawing:
     def settle(self) -> list[int]:
         """The windows' lengths. Draws after them are undone, so that a row's later draws are those that it has alone."""
         lengths = [end or 0 for end in self._ends]
-        for row, state, drawn, length in zip(self._rows, self._states, self._drawn, lengths, strict=not self._greedy):
+        for row, state, drawn, length in zip(self._rows, self._states, self._drawn, lengths, strict=self._draws):
             if length < drawn:
                 row.random.restore(state)  # type: ignore[attr-defined]
                 row.random.noise(length, self._vocab_size)  # type: ignore[attr-defined]

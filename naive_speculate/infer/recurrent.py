@@ -1,0 +1,225 @@
+"""Causal language models of transformers whose state cannot be rolled back: recurrent layers (Mamba, gated delta rule, short
+convolutions), alone or beside attention.
+
+Such a state holds all tokens before it, and none can be taken out. Each row keeps two states: one before the tokens of its last
+forward, and one after them. Rolling back restores the first. The tokens that stay are computed again together with the next
+ones, in one forward. Rows are computed one by one.
+"""
+
+from collections.abc import Sequence
+from copy import copy
+from inspect import signature
+from typing import Any
+
+import torch
+from torch.nn.functional import pad
+from transformers import DynamicCache, PreTrainedModel
+
+from naive_speculate.infer.forward import check_query
+from naive_speculate.infer.hidden_states import hidden_states
+from naive_speculate.infer.protocols import KVCache
+from naive_speculate.infer.rows import Rows
+from naive_speculate.infer.transformers_model import TransformersLanguageModel, probe_tokens, tolerance
+
+_MOST_REPLAYED = 16
+"""Replayed tokens beyond which they get a forward of their own, after which they need no more replay."""
+
+
+class _Row:
+    """One row's states and tokens.
+
+    Attributes:
+        tokens: All of its tokens.
+        before: The state after the first `num_before` tokens; nothing changes it.
+        now: The state after all tokens; None where those after `before` must be replayed.
+    """
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+        self.before: DynamicCache | None = None
+        self.num_before = 0
+        self.now: DynamicCache | None = None
+
+    def keep(self, num_tokens: int) -> None:
+        """Roll back to at most so many tokens."""
+        if num_tokens >= len(self.tokens):
+            return
+        self.tokens, self.now = self.tokens[: max(0, num_tokens)], None
+        if num_tokens < self.num_before:
+            self.before, self.num_before = None, 0
+
+    def settle(self) -> None:
+        """Let the next tokens be rolled back to where the row is now."""
+        if self.now is not None:
+            self.before, self.num_before = copied(self.now), len(self.tokens)
+
+    def copied(self) -> "_Row":
+        """An independent copy."""
+        other = copy(self)
+        other.tokens = list(self.tokens)
+        other.now = None if self.now is None else copied(self.now)
+        return other
+
+
+def copied(cache: DynamicCache) -> DynamicCache:
+    """A copy of a cache. Attention layers replace their keys and values, so these are shared; recurrent states are overwritten
+    in place, so these are cloned."""
+    other = copy(cache)
+    other.layers = [copy(layer) for layer in cache.layers]
+    for layer in other.layers:
+        for name, value in vars(layer).items():
+            if isinstance(value, dict):
+                own = {key: each.clone() if isinstance(each, torch.Tensor) else each for key, each in value.items()}
+                setattr(layer, name, own)
+    return other
+
+
+class StateCache:
+    """A `BatchCache` of recurrent models: a `_Row` for each sequence."""
+
+    def __init__(self, batch_size: int) -> None:
+        self.states = [_Row() for _ in range(batch_size)]
+
+    @property
+    def lengths(self) -> list[int]:
+        return [len(row.tokens) for row in self.states]
+
+    def rows(self, rows: Sequence[int]) -> "Rows[StateCache]":
+        return Rows(self, rows)
+
+    def add_rows(self, count: int) -> None:
+        self.states += [_Row() for _ in range(count)]
+
+    def copy_row(self, source: int, destination: int) -> None:
+        self.states[destination] = self.states[source].copied()
+
+    def clear_row(self, row: int) -> None:
+        self.states[row] = _Row()
+
+    def keep(self, row: int, num_tokens: int) -> None:
+        self.states[row].keep(num_tokens)
+
+    def trim(self) -> None:
+        """Does nothing: there is no spare memory."""
+
+    def get_num_tokens(self) -> int:
+        """Number of tokens of the longest row."""
+        return max(self.lengths)
+
+
+class RecurrentLanguageModel(TransformersLanguageModel):
+    """A model of transformers with recurrent layers, alone (Mamba) or beside attention (hybrid); see
+    `TransformersLanguageModel`.
+
+    Some families start from nothing whenever they get several tokens at once. They read them one by one, which is as slow as
+    plain decoding; `probe` decides.
+
+    Attributes:
+        row_by_row: A forward takes each row's number of tokens, so that no padding is computed.
+    """
+
+    row_by_row = True
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        super().__init__(model)
+        self._together: bool | None = None
+        # Models without attention name their state so.
+        self._argument = "cache_params" if "cache_params" in signature(model.forward).parameters else "past_key_values"
+
+    def check_state(self) -> None:
+        """See `TransformersLanguageModel.check_state`; the state is kept, so that nothing has to be rolled back."""
+
+    def new_cache(self, batch_size: int) -> Any:
+        """An empty cache for `batch_size` rows."""
+        return StateCache(batch_size)
+
+    @torch.no_grad()
+    def forward(  # type: ignore[override]
+        self,
+        query_token_ids: torch.Tensor,
+        kv_cache: KVCache | StateCache | Rows[StateCache],
+        *,
+        num_logits: int | None = None,
+        layers: Sequence[int] = (),
+        lengths: Sequence[int] | None = None,
+    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+        """See `BatchLanguageModel.forward`; `lengths` are the tokens per row without padding, which is not computed.
+
+        Raises:
+            ValueError: If the cache is of another kind, or the query has other rows than it.
+        """
+        check_query(query_token_ids)
+        self.probe()
+        view = kv_cache.rows(range(len(kv_cache.states))) if isinstance(kv_cache, StateCache) else kv_cache
+        if not isinstance(view, Rows) or not isinstance(view.cache, StateCache):
+            raise ValueError(f"kv_cache of {self.name} must be a StateCache, since its state is recurrent")
+        batch_size, num_new = query_token_ids.shape
+        if len(view.indices) != batch_size:
+            raise ValueError(f"query_token_ids has {batch_size} rows, kv_cache has {len(view.indices)}")
+        wanted = num_new if num_logits is None else num_logits
+        all_logits, all_features = [], []
+        for query, index, length in zip(query_token_ids, view.indices, lengths or [num_new] * batch_size, strict=True):
+            logits, features = self._read(view.cache.states[index], query[:length].tolist(), layers)
+            all_logits.append(pad(logits, (0, 0, 0, num_new - length))[-wanted:])
+            all_features.append(pad(features, (0, 0, 0, num_new - length)))
+        logits = torch.stack(all_logits)
+        return (logits, torch.stack(all_features)) if layers else logits
+
+    @torch.no_grad()
+    def probe(self) -> None:
+        """Decide by a few small forwards whether the model continues from its state with several tokens, or only with one.
+
+        Raises:
+            ValueError: If neither gives the logits of the model's own forward over the whole sequence, rolled back once.
+        """
+        if self._together is not None:
+            return
+        ids, obstacle = probe_tokens(self), "its logits are not those of its own forward"
+        expected = self.model(input_ids=torch.tensor([ids], device=self.device), use_cache=False).logits[0].float()
+        for together in (True, False):
+            self._together, row = together, _Row()
+            try:
+                first, _ = self._read(row, ids[:-2], ())
+                self._read(row, ids[:2], ())
+                row.keep(len(ids) - 2)
+                found = torch.cat([first, self._read(row, ids[-2:], ())[0]]).float()
+            except torch.OutOfMemoryError:
+                raise
+            except Exception as error:  # a model may raise anything
+                obstacle = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+                continue
+            if bool((found - expected).norm() <= tolerance(self.model.dtype) * (expected - expected.mean()).norm()):
+                return
+        self._together = None
+        raise ValueError(f"model {self.described} cannot be decoded with a cache of its state: {obstacle}")
+
+    def _read(self, row: _Row, token_ids: list[int], layers: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
+        """A row reads tokens, after those that it must replay; logits `[num_tokens, vocab_size]`, and features."""
+        row.settle()
+        replayed = row.tokens[row.num_before :]
+        if len(replayed) > _MOST_REPLAYED:
+            row.now, row.tokens = None, row.tokens[: row.num_before]
+            self._read(row, replayed, ())
+            row.settle()
+            replayed = []
+        state = row.now or (DynamicCache(config=self.config) if row.before is None else copied(row.before))
+        query = replayed + token_ids
+        if not query:
+            return self._nothing(self.vocab_size), self._nothing(0)
+        parts = [query] if self._together or row.before is None else [[token] for token in query]
+        found = [self._compute_state(part, state, layers) for part in parts]
+        row.tokens, row.now = row.tokens[: row.num_before] + query, state
+        logits, features = (torch.cat(each)[len(replayed) :] for each in zip(*found, strict=True))
+        return logits, features
+
+    def _compute_state(
+        self, token_ids: list[int], state: DynamicCache, layers: Sequence[int]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        with hidden_states(self.model, layers) as states:
+            query = torch.tensor([token_ids], device=self.device)
+            output = self.model(input_ids=query, use_cache=True, **{self._argument: state})
+        features = torch.cat([states[layer][0] for layer in layers], dim=-1) if layers else self._nothing(0)
+        return output.logits[0], features
+
+    def _nothing(self, width: int) -> torch.Tensor:
+        return torch.zeros(0, width, dtype=self.model.dtype, device=self.device)

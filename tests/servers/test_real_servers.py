@@ -1,0 +1,104 @@
+"""`prove --endpoint` on servers that nobody here wrote: llama-cpp-python's, with and without drafts, and transformers'."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from socket import socket
+
+import httpx
+import pytest
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from naive_speculate.__main__ import main
+from naive_speculate.infer.gguf.export import export
+from naive_speculate.pair import BUNDLED_PAIR
+
+pytestmark = pytest.mark.gguf
+DRAFT = str(BUNDLED_PAIR / "draft")
+LLAMA_CPP = [sys.executable, "-m", "llama_cpp.server", "--logits_all", "true"]
+TRANSFORMERS = [
+    "-c",
+    "from transformers.cli.transformers import main; main()",
+    "serve",
+    "--device",
+    "cpu",
+    "--dtype",
+    "float32",
+]
+REPEATING = "red, blue, green, red, blue, green, red, blue,"
+
+
+@contextmanager
+def serving(*command: str) -> Iterator[str]:
+    """A server on a free port, once it answers."""
+    with socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    url = f"http://127.0.0.1:{port}/v1"
+    process = subprocess.Popen([*command, "--host", "127.0.0.1", "--port", str(port)], stderr=subprocess.DEVNULL)
+    try:
+        while True:
+            assert process.poll() is None, f"{command} ended with {process.returncode}"
+            try:
+                httpx.get(url + "/models")
+                break
+            except httpx.HTTPError:
+                time.sleep(0.1)
+        yield url
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+@pytest.fixture
+def prove(tmp_path, capsys):
+    """Proves a server with two prompts; returns exit status and result."""
+    (tmp_path / "prompts.txt").write_text(f"Once upon a time\n{REPEATING}\n", encoding="utf-8")
+
+    def run(url: str, model: str, samples: int, *arguments: str):
+        quick = [
+            "--samples",
+            str(samples),
+            "--greedy-tokens",
+            "8",
+            "--concurrency",
+            "2",
+            "--prompts",
+            str(tmp_path / "prompts.txt"),
+        ]
+        status = main(["prove", "--endpoint", url, "--model", model, *quick, "--json", *arguments])
+        return status, json.loads(capsys.readouterr().out)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def gguf(tmp_path_factory) -> str:
+    file = tmp_path_factory.mktemp("gguf") / "draft.gguf"
+    export(AutoModelForCausalLM.from_pretrained(DRAFT, dtype="float32"), AutoTokenizer.from_pretrained(DRAFT), file)
+    return str(file)
+
+
+@pytest.mark.parametrize("drafts", [(), ("--draft_model", "prompt-lookup-decoding", "--draft_model_num_pred_tokens", "4")])
+def test_llama_cpp_s_server_is_lossless_with_drafts_and_without(gguf, drafts, prove):
+    with serving(*LLAMA_CPP, "--model", gguf, *drafts) as url:
+        status, found = prove(url, "draft", 180)
+    assert (status, found["verdict"]) == (0, "No difference found.")
+    assert len(found["tests"]) == 2 * 2 * 3 + 3
+    assert min(test["smallest_bias"] for test in found["tests"]) < 0.2
+    assert found["greedy"]["num_differing"] == 0
+
+
+def test_transformers_server_samples_only_where_it_is_told_to(prove):
+    """It takes a temperature, but decodes greedily unless the generation configuration says `do_sample`."""
+    with serving(sys.executable, *TRANSFORMERS) as url:
+        status, found = prove(url, DRAFT, 60, "--reference", DRAFT)
+        assert status == 1
+        assert found["verdict"].endswith("It seems to ignore the temperature.")
+        sampling = json.dumps({"generation_config": json.dumps({"do_sample": True, "top_k": 0})})
+        status, found = prove(url, DRAFT, 120, "--reference", DRAFT, "--body", sampling)
+    assert (status, found["verdict"]) == (0, "No difference found.")
+    assert found["greedy"]["num_differing"] == 0

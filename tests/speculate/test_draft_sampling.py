@@ -1,0 +1,106 @@
+"""Drafts that are drawn, or the draft model's most probable tokens: both lossless, with both exact acceptance rates stated."""
+
+import pytest
+import torch
+
+from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder, VerifyStrategy
+from naive_speculate.speculate.request import Request
+from naive_speculate.testing import enumerate_outputs, largest_difference
+from naive_speculate.testing.toy_head import pair_with_head
+from tests.speculate.toys import ToyModel
+
+LOSSLESS = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION]
+PARAMS = {
+    "plain": SamplingParams(max_tokens=3, ignore_eos=True),
+    "warped": SamplingParams(max_tokens=3, temperature=1.6, top_k=2, presence_penalty=0.7, ignore_eos=True),
+}
+
+
+@pytest.mark.parametrize("name", PARAMS)
+@pytest.mark.parametrize("strategy", LOSSLESS)
+@pytest.mark.parametrize("drafter", ["model", "head"])
+def test_argmax_drafts_leave_the_output_distribution_as_it_is(drafter, strategy, name):
+    pair = pair_with_head(3, 3) if drafter == "head" else ModelPair(ToyModel(3, 1), ToyModel(3, 2))
+    options = {"num_draft_tokens": 2, "drafter": drafter, "verify_strategy": strategy, "detail": "probs"}
+    found = enumerate_outputs(pair, [1, 2], PARAMS[name], draft_sampling="argmax", **options)
+    plain = enumerate_outputs(pair, [1, 2], PARAMS[name], num_draft_tokens=0, detail="probs")
+    assert largest_difference(found, plain) < 1e-12
+
+
+def drafts(decoder, draft_sampling, **options):
+    params = SamplingParams(max_tokens=40, temperature=0.8, seed=4, ignore_eos=True)
+    trace = decoder.generate("Once upon a time", params, draft_sampling=draft_sampling, **options).trace
+    return [event for event in trace if event.kind == EventKind.PROPOSED]
+
+
+@pytest.mark.parametrize("drafter", ["model", "head"])
+def test_both_acceptance_rates_are_those_of_the_two_distributions(bundled_decoder, drafter):
+    """The bundled pair drafts whole windows in one call; token by token gives the same windows and rates."""
+    for window in ({"num_draft_tokens": "auto"}, {"num_draft_tokens": 4}):
+        found = drafts(bundled_decoder, "argmax", drafter=drafter, **window)
+        assert all(event.draft_prob == 1 and event.draft_top[0].token_id == event.token_id for event in found)
+        assert all(event.argmax_accept == event.target_prob == event.expected_accept for event in found)
+    unlike = SamplingParams(max_tokens=40, temperature=0.8, seed=4, ignore_eos=True, logit_bias={3: 0.0})
+    again = bundled_decoder.generate("Once upon a time", unlike, draft_sampling="argmax", drafter=drafter, num_draft_tokens=4)
+    one_by_one = [event for event in again.trace if event.kind == EventKind.PROPOSED]
+    paired = list(zip(found, one_by_one, strict=True))
+    assert all(one.token_id == other.token_id for one, other in paired)
+    assert [one.sampled_accept for one, _ in paired] == pytest.approx([other.sampled_accept for _, other in paired], abs=1e-4)
+
+    found = drafts(bundled_decoder, "sampled", drafter=drafter, num_draft_tokens=4)
+    assert [event.sampled_accept for event in found] == pytest.approx([event.expected_accept for event in found], abs=1e-6)
+    best = [event for event in found if event.token_id == event.draft_top[0].token_id]
+    assert best
+    assert [event.argmax_accept for event in best] == pytest.approx([event.target_prob for event in best], abs=1e-6)
+
+
+def test_the_figures_say_which_would_have_been_better():
+    """Where draft and target are one, drawing is always accepted; the argmax of a flat draft seldom is."""
+    target = ToyModel(5, 3)
+    for draft_sampling in ("sampled", "argmax"):
+        decoder = SpeculativeDecoder(ModelPair(target, target))
+        params = SamplingParams(max_tokens=60, temperature=2.0, seed=1, ignore_eos=True)
+        trace = decoder.generate([1, 2], params, num_draft_tokens=2, draft_sampling=draft_sampling).trace
+        rates, metrics = trace.draft_sampling_rates, trace.metrics
+        assert metrics.sampled_acceptance_per_position == pytest.approx([1, 1])
+        assert all(0.2 < rate < 0.9 for rate in metrics.argmax_acceptance_per_position)
+        assert (rates.sampled, rates.better) == (pytest.approx(1), "sampled")
+        assert str(rates).endswith("sampled drafts are better here")
+
+
+def test_a_row_of_a_batch_drafts_as_it_does_alone(tiny_decoder):
+    params = SamplingParams(max_tokens=12, seed=7, ignore_eos=True)
+    alone = {
+        way: tiny_decoder.generate([1, 2, 3], params, draft_sampling=way, num_draft_tokens=3).token_ids
+        for way in ("sampled", "argmax")
+    }
+    engine = tiny_decoder.new_batch()
+    runs = [tiny_decoder.prepare(Request([1, 2, 3], params, 3, draft_sampling=way), first_row=n) for n, way in enumerate(alone)]
+    for run in runs:
+        engine.admit(run.rows)
+    while rows := [row for run in runs for row in run.going_on]:
+        engine.step(rows)
+    assert [run.rows[0].output_token_ids for run in runs] == list(alone.values())
+
+
+def test_where_nothing_is_drawn_there_is_no_choice(tiny_decoder):
+    greedy = SamplingParams(max_tokens=12, temperature=0, ignore_eos=True)
+    found = [tiny_decoder.generate([1, 2, 3], greedy, draft_sampling=way) for way in ("sampled", "argmax")]
+    assert found[0].token_ids == found[1].token_ids
+    assert found[1].trace.draft_sampling_rates is None
+    copied = tiny_decoder.generate(
+        [4, 5, 4, 5, 4, 5, 4], SamplingParams(max_tokens=12, seed=1), drafter="suffix", draft_sampling="argmax"
+    )
+    assert copied.trace.metrics.argmax_acceptance_per_position == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"draft_sampling": "best"}, "draft_sampling must be 'sampled' or 'argmax', got 'best'"),
+        ({"draft_sampling": torch.ones(2)}, "draft_sampling must be 'sampled' or 'argmax'"),
+    ],
+)
+def test_another_word_is_refused(tiny_decoder, options, message):
+    with pytest.raises(ValueError, match=message):
+        tiny_decoder.generate([1, 2, 3], **options)
