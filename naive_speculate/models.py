@@ -124,7 +124,7 @@ def _sources(target: str | Path | None, draft: str | Path | None, head: str | Pa
     ours = known.drafter("head")
     sources = _Sources(found.path, draft or known.drafter("draft"), head or ours, name=known.target, weights=found.weights)
     if draft is None and (head is None or head == ours):
-        sources.measured = {"fastest_drafter": "suffix" if sources.head is None else "head"}
+        sources.measured = {"fastest_drafter": "suffix" if sources.head is None else "suffix+head"}
         if device_of(device).type == "cpu":
             sources.measured |= read_costs(DRAFTERS / known.drafters / COSTS_FILE, sources.head is not None)
     return sources
