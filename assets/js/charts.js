@@ -3,7 +3,7 @@
 
 import { follow } from "./cursor.js";
 import { count, milliseconds, percent, two } from "./format.js";
-import { luckByPlace, luckOf } from "./luck.js";
+import { luckByPlace, luckOf, otherWay } from "./luck.js";
 import { plot } from "./plot.js";
 import { tokensPerPass } from "./summary.js";
 import { checkOf, gain, windows } from "./theory.js";
@@ -106,9 +106,10 @@ export function positions({ rounds, sums, started }) {
   const last = shares[shares.length - 1];
   const alpha = sums.accepted / sums.judged;
   const luck = luckOf({ sums, started });
+  const other = otherWay({ rounds, started });
   const said = luck?.sentence ?? `Accepted when reached: α = ${two(alpha)} over all positions`;
   return following(
-    `${said}. Position ${x[x.length - 1]} is accepted in ${last[3]} of all windows`,
+    `${said}. ${other ? `${other.sentence}. ` : ""}Position ${x[x.length - 1]} is accepted in ${last[3]} of all windows`,
     { title: { text: "position in the window" }, range: [0.4, places + 0.6], dtick: 1 + Math.floor((places - 1) / 10) },
     SHARES,
     [
@@ -123,10 +124,18 @@ export function positions({ rounds, sums, started }) {
         hovertemplate: `position %{x}, of all ${windows} windows (unconditional, as vLLM): %{customdata[0]} accepted, %{customdata[3]}<extra></extra>`,
       }),
       line("all together, α", [0.5, places + 0.5], [alpha, alpha], INK, "dash", { hovertemplate: "α = %{y:.3f}<extra></extra>", showlegend: !luck }),
+      ...(other ? [instead(other)] : []),
       ...(luck ? [exactly(luckByPlace(rounds), luck.whole)] : []),
     ],
   );
 }
+
+// The exact α at each position, had the draft tokens been chosen the other way.
+const instead = ({ name, shares }) => ({
+  type: "scatter", mode: "markers", name: `exact α of ${name} drafts`, x: shares.map((_, n) => n + 1), y: shares, customdata: shares.map((share) => share.toFixed(3)),
+  hovertemplate: `position %{x}, exact α of ${name} drafts: %{customdata}<extra></extra>`,
+  marker: { color: DRAFT, size: 9, symbol: "x-thin-open", line: { width: 2 } },
+});
 
 // The exact α at each position, with one standard deviation of the observed rate.
 function exactly(places, whole) {

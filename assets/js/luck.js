@@ -31,6 +31,26 @@ export function luckByPlace(rounds) {
     ({ place: n + 1, alpha: expected / count, deviation: Math.sqrt(variance) / count, count }));
 }
 
+// Whether a run's draft tokens, drawn or the most probable ones, would be accepted more often the other way, by position; null if
+// unknown.
+export function otherWay({ rounds, started }) {
+  const places = [];
+  for (const { alphas, others } of rounds) {
+    others.forEach((other, n) => {
+      const place = places[n] ??= { count: 0, own: 0, other: 0 };
+      place.count += 1;
+      place.own += alphas[n];
+      place.other += other;
+    });
+  }
+  if (!places.length) return null;
+  const total = (name) => places.reduce((sum, place) => sum + place[name], 0);
+  const [own, other] = [total("own") / total("count"), total("other") / total("count")];
+  const name = started.settings?.draft_sampling === "argmax" ? "sampled" : "argmax";
+  const verdict = Math.abs(own - other) < 0.005 ? "no difference" : other > own ? "better for this run" : "worse for this run";
+  return { name, sentence: `${name === "argmax" ? "Argmax" : "Sampled"} drafts: ${two(other)}, ${verdict}`, shares: places.map((place) => place.other / place.count) };
+}
+
 function sentenceOf({ alpha, deviation, observed, whole }, variance) {
   if (whole) return `Judged one by one, this draft's α would be ${two(alpha)}; block verification judges the window as a whole`;
   if (!variance) return `This draft's exact α is ${two(alpha)}, without any chance`;

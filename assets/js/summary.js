@@ -5,6 +5,7 @@ import { OUTPUT } from "./tokens.js";
 
 const MOST_DRAFTS = 64;
 const MOST_SECONDS = 1e6; // no real step takes longer; a loaded trace may claim anything
+const OTHER_WAY = { argmax: "sampled_accept" }; // the acceptance probability if the draft tokens had been drawn, or not
 const NOTHING = {
   time: 0, tokens: 0, drafted: 0, accepted: 0, judged: 0, draft: 0, verify: 0, seconds: 0, kept: 0, discarded: 0, told: 0, expected: 0, variance: 0,
 };
@@ -20,7 +21,7 @@ export class Sums {
     this.upto = [NOTHING];    // sums up to each step
     this.outputs = [0];       // number of output tokens among so many events
     this.texts = [];          // texts of the output tokens
-    this.drafts = [];         // the unfinished step's acceptance probabilities
+    this.drafts = [];         // the unfinished step's acceptance probabilities, and those of the other way to draft
     this.verdicts = { accepted: 0, discarded: 0 }; // the unfinished step's events of these kinds
     this.started = {};
     this.finished = null;
@@ -29,7 +30,7 @@ export class Sums {
   add(event) {
     if (OUTPUT.has(event.kind)) this.texts.push(event.text || "");
     this.outputs.push(this.outputs[this.outputs.length - 1] + OUTPUT.has(event.kind));
-    if (event.kind === "proposed") this.drafts.push(event.expected_accept);
+    if (event.kind === "proposed") this.drafts.push([event.expected_accept, event[OTHER_WAY[this.started.settings?.draft_sampling] ?? "argmax_accept"]]);
     if (event.kind in this.verdicts) this.verdicts[event.kind] += 1;
     if (event.kind === "started") this.started = event;
     if (event.kind === "finished") this.finished = event;
@@ -44,7 +45,8 @@ export class Sums {
     const seconds = Math.max(draft + verify, bounded(event.total_seconds, MOST_SECONDS));
     // A step that did not accept every draft token rejected exactly one; later ones were not judged.
     const judged = accepted + (accepted < drafted);
-    const alphas = this.drafts.splice(0).slice(0, judged).filter((alpha) => alpha !== undefined).map((alpha) => bounded(alpha, 1));
+    const proposed = this.drafts.splice(0).slice(0, judged);
+    const [alphas, others] = [0, 1].map((n) => proposed.map((pair) => pair[n]).filter((alpha) => alpha !== undefined).map((alpha) => bounded(alpha, 1)));
     const sum = (share) => alphas.reduce((total, alpha) => total + share(alpha), 0);
     const told = { told: alphas.length, expected: sum((alpha) => alpha), variance: sum((alpha) => alpha * (1 - alpha)) };
     const { accepted: kept, discarded } = this.verdicts; // tokens after the end of the text were accepted, but are discarded
@@ -52,7 +54,7 @@ export class Sums {
     const round = { drafted, accepted, judged, draft, verify, seconds, kept, discarded, ...told };
     const sums = { ...this.upto[this.upto.length - 1], time: event.time || 0, tokens: this.outputs[this.outputs.length - 1] };
     for (const name of Object.keys(round)) sums[name] += round[name];
-    this.rounds.push({ ...round, alphas });
+    this.rounds.push({ ...round, alphas, others });
     this.upto.push(sums);
   }
 

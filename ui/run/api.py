@@ -50,6 +50,7 @@ def add_api(catalog: Catalog) -> None:
         num_draft_tokens: int | Literal["auto"] = _USUAL.num_draft_tokens,
         verify_strategy: str = _USUAL.verify_strategy,
         drafter: str = _USUAL.drafter,
+        draft_sampling: Literal["sampled", "argmax"] = "sampled",
     ) -> AsyncIterator[list[dict[str, Any]]]:
         """Continue a prompt by speculative decoding.
 
@@ -63,6 +64,7 @@ def add_api(catalog: Catalog) -> None:
                 pair's costs.
             verify_strategy: speculative_sampling, greedy_match, block_verification or typical_acceptance.
             drafter: For example model or prompt_lookup; empty for the default.
+            draft_sampling: Draft tokens are "sampled" from the draft model's distribution, or its "argmax".
 
         Yields:
             The new events as a list; all lists joined are the trace.
@@ -79,6 +81,7 @@ def add_api(catalog: Catalog) -> None:
                     **({"auto": True} if num_draft_tokens == "auto" else {"num_draft_tokens": num_draft_tokens}),
                     "verify_strategy": verify_strategy,
                     "drafter": drafter,
+                    "draft_sampling": draft_sampling,
                 }
             )
             run.start(partial(catalog.start, settings.pair, settings.request(), reader=run.reader()))

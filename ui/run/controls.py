@@ -164,6 +164,14 @@ def _build_drafting(start: Settings, drafters: Sequence[str]) -> Controls:
             info="What proposes the [draft tokens](#term-draft). The output distribution is the same with each.",
             elem_id="drafter",
         ),
+        "draft_sampling": gr.Radio(
+            [("Sampled", "sampled"), ("Argmax", "argmax")],
+            value=start.draft_sampling,
+            label="Draft tokens of a model",
+            info="Drawn from the draft's distribution, or its most probable tokens. Argmax pays where the draft is less certain "
+            "than the target.",
+            elem_id="draft-sampling",
+        ),
         "auto": gr.Checkbox(
             start.auto,
             label="Choose k automatically",

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, fields
-from typing import Annotated, Any
+from typing import Annotated, Any, cast, get_args
 from urllib.parse import urlencode
 
 from pydantic import BeforeValidator, FiniteFloat, ValidationError
@@ -12,7 +12,7 @@ from naive_speculate.events.trace import Trace
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.serving import Request
 from naive_speculate.speculate.draft import DRAFTERS
-from naive_speculate.speculate.sequence import Detail
+from naive_speculate.speculate.sequence import Detail, DraftSampling
 from naive_speculate.speculate.verify import VERIFIERS
 from ui.checks import first_problem
 from ui.run.guided import TITLES, controls_of, guide
@@ -35,6 +35,7 @@ class Settings:
     prompt: Text = ""
     verify_strategy: Text = "speculative_sampling"
     drafter: Text = ""
+    draft_sampling: Text = "sampled"
     num_draft_tokens: int = 5
     auto: bool = False
     temperature: FiniteFloat = 0.7
@@ -81,6 +82,7 @@ class Settings:
             num_draft_tokens="auto" if self.auto else self.num_draft_tokens,
             verify_strategy=self.verify_strategy,
             drafter=self.drafter or None,
+            draft_sampling=cast(DraftSampling, self.draft_sampling),
             detail=detail,
             chat=self.chat,
         )
@@ -109,6 +111,7 @@ def from_query(query: Mapping[str, str]) -> dict[str, Any]:
     choices: dict[str, Collection[str]] = {
         "verify_strategy": VERIFIERS,
         "drafter": ["", *DRAFTERS],
+        "draft_sampling": get_args(DraftSampling),
         "guided": ["", *TITLES],
     }
     for name, known in choices.items():
