@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 import pytest
 from playwright.sync_api import Page
 
+from naive_speculate import SamplingParams
 from naive_speculate.events import Event, EventKind, FinishReason, MeasuredSpeedup
 from naive_speculate.events.trace import Trace
 from naive_speculate.theory import speedup as expected_speedup
@@ -158,6 +159,17 @@ def test_positions_count_only_drafts_that_were_still_in_the_running(chart):
     assert list(bars.y) == pytest.approx([4 / 5, 3 / 4, 1.0, 1 / 2])
     assert line.y[0] == pytest.approx(run(USUAL).metrics.alpha)
     assert list(bars.y) == pytest.approx(run(USUAL).metrics.acceptance_rate_per_position)
+
+
+@pytest.mark.parametrize(("way", "other"), [("sampled", "argmax"), ("argmax", "sampled")])
+def test_positions_compare_sampled_and_argmax_drafts(way, other, chart, bundled_decoder):
+    params = SamplingParams(max_tokens=40, temperature=0.8, seed=4, ignore_eos=True)
+    trace = bundled_decoder.generate("Once upon a time", params, num_draft_tokens=3, draft_sampling=way).trace
+    figure, rates = chart("positions", trace), trace.draft_sampling_rates
+    (marks,) = (drawn for drawn in figure.data if drawn.name == f"exact α of {other} drafts")
+    assert list(marks.y) == pytest.approx(getattr(trace.metrics, f"{other}_acceptance_per_position"))
+    verdict = "worse for this run" if rates.better == way else "better for this run"
+    assert f"{other.capitalize()} drafts: {getattr(rates, other):.2f}, {verdict}" in note(figure)
 
 
 def test_lengths_are_the_metrics_histogram_as_shares(chart):

@@ -168,7 +168,7 @@ def _build_drafting(start: Settings, drafters: Sequence[str]) -> Controls:
             [("Sampled", "sampled"), ("Argmax", "argmax")],
             value=start.draft_sampling,
             label="Draft tokens of a model",
-            info="Drawn from the draft's distribution, or its most probable tokens. Argmax pays where the draft is less certain "
+            info="Drawn from the draft's distribution, or its most probable tokens. Argmax pays where the draft is less sure "
             "than the target.",
             elem_id="draft-sampling",
         ),
