@@ -22,7 +22,6 @@ from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.serving import LocalEngine, Request
 from naive_speculate.serving.run_records import ObservedEngine, RunRecord
 from tests.hosting.http import get
-from tests.programs import run_program
 from tests.tiny import tiny_llama
 from ui.host.catalog import Catalog, ServedPair, load_catalog
 from ui.host.configuration import BUNDLED, Configuration, PairChoice, read_configuration
@@ -71,14 +70,16 @@ def test_a_port_that_cannot_be_is_one_line_and_status_2(capsys, port):
     assert "--port: must be a number from 1 to 65535" in capsys.readouterr().err
 
 
-def test_a_port_in_use_is_one_line_and_status_2():
+def test_a_port_in_use_is_one_line_and_status_2(monkeypatch, capsys):
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setenv("NAIVE_SPECULATE_PAIRS", "bundled")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        ended = run_program("app", ["--port", str(taken.getsockname()[1])], folder=ROOT)
-    assert ended.returncode == 2
-    assert re.search(r"^app\.py: .*\bport\b", ended.stderr.splitlines()[-1])
-    assert "Traceback" not in ended.stderr
+        assert app.main(["--device", "cpu", "--port", str(taken.getsockname()[1])]) == 2
+    said = capsys.readouterr().err
+    assert re.search(r"^app\.py: .*\bport\b", said.splitlines()[-1])
+    assert "Traceback" not in said
 
 
 def test_a_head_may_be_the_bundled_targets_or_anothers():
@@ -300,8 +301,8 @@ def generated(url: str) -> float:
 
 def test_the_host_s_limit_holds_for_programs(server):
     url = server.url
-    with pytest.raises(Exception, match="max_tokens may be at most 64 on this page"):
-        Client(url, verbose=False).predict("Once", max_tokens=65, api_name="/generate")
+    with pytest.raises(Exception, match="max_tokens may be at most 2000 on this page"):
+        Client(url, verbose=False).predict("Once", max_tokens=2001, api_name="/generate")
 
 
 def test_language_models_can_call_it_as_a_tool(server):

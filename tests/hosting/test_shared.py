@@ -1,6 +1,7 @@
-"""One visitor with many long calls, and another at the same address with a short one."""
+"""One visitor with many long calls, another at the same address with a short one, and the end of the page under such calls."""
 
 import json
+import signal
 import socket
 import urllib.request
 from contextlib import ExitStack
@@ -33,23 +34,30 @@ def opened(address: str) -> socket.socket:
 
 
 @pytest.mark.parametrize("streams", ["not opened", "opened"])
-def test_another_visitor_of_the_address_gets_a_few_tokens_before_the_calls_of_one_with_many_end(own_server, streams):
-    url, first_seed = own_server.url, {"not opened": 1000, "opened": 2000}[streams]
+def test_another_visitor_of_the_address_gets_a_few_tokens_before_the_calls_of_one_with_many_end(server, streams):
+    url, first_seed = server.url, {"not opened": 10**6, "opened": 2 * 10**6}[streams]
     with ExitStack() as stack:
         for seed in range(first_seed, first_seed + CALLS):
-            address = call(url, 2048, seed)
+            address = call(url, 2000, seed)
             if streams == "opened":
                 stack.enter_context(opened(address))
         job = Client(url, verbose=False).submit("Once upon a time", FEW, seed=first_seed + 900, api_name="/generate")
         job.result(timeout=300)
         assert job.outputs()[-1][-1]["kind"] == "finished"
-        assert not ended(own_server, range(first_seed, first_seed + CALLS)) & {"length", "stop"}
+        assert not ended(server, range(first_seed, first_seed + CALLS)) & {"length", "stop"}
         load = json.loads(get(url + "health"))
         assert load["running"] + load["waiting"] > 0
-    assert ended(own_server, range(first_seed + 900, first_seed + 901)) == {"length"}
+    assert ended(server, range(first_seed + 900, first_seed + 901)) == {"length"}
 
 
 def ended(page: Server, seeds: range) -> set[str]:
     """How the runs with these seeds have ended, as far as they have."""
     lines = [json.loads(line) for line in page.log.splitlines() if '"seed": ' in line and line.startswith("{")]
     return {line["outcome"] for line in lines if line["seed"] in seeds}
+
+
+def test_sigterm_ends_a_page_with_streams_that_nobody_reads_in_time(server):
+    for seed in range(3 * 10**6, 3 * 10**6 + 20):
+        call(server.url, 2000, seed)
+    server.process.terminate()
+    assert server.process.wait(10) in (0, -signal.SIGKILL)
