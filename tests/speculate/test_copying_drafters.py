@@ -62,7 +62,7 @@ def test_an_adaptive_window_over_copies_is_lossless(drafter):
 def test_greedy_output_is_plain_decoding_s_on_the_bundled_pair(bundled_decoder, drafter):
     prompts = ["The fox and the hen and the fox and", "“Run, run,” said the man. “Run, run,”", "Once upon a time"]
     plain = bundled_decoder.generate(prompts, greedy(16), num_draft_tokens=0, detail="none")
-    for k in (3, 8, "auto"):
+    for k in (8, "auto"):
         found = bundled_decoder.generate(prompts, greedy(16), num_draft_tokens=k, drafter=drafter, detail="none")
         assert [result.token_ids for result in found] == [result.token_ids for result in plain]
     assert sum(result.metrics.num_draft_tokens for result in found) > 0
@@ -71,7 +71,7 @@ def test_greedy_output_is_plain_decoding_s_on_the_bundled_pair(bundled_decoder, 
 @pytest.mark.parametrize("drafter", COPYING)
 @pytest.mark.parametrize("k", [4, "auto"])
 def test_a_row_of_a_batch_gives_what_it_gives_alone(decoder, drafter, k):
-    params = [SamplingParams(max_tokens=30, seed=n, temperature=(0.0, 0.3)[n % 2]) for n in range(len(PROMPTS))]
+    params = [SamplingParams(max_tokens=20, seed=n, temperature=(0.0, 0.3)[n % 2]) for n in range(len(PROMPTS))]
     options = {"num_draft_tokens": k, "drafter": drafter}
     together = decoder.generate(PROMPTS, params, **options)
     alone = [decoder.generate(prompt, one, **options) for prompt, one in zip(PROMPTS, params, strict=True)]

@@ -1,7 +1,5 @@
 """A draft that somebody wrote, with a probability: the mixture it is drawn from is stated, and rejection makes p of it."""
 
-from itertools import product
-
 import pytest
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
@@ -23,8 +21,15 @@ def given(tokens, prob, **more):
     return {"given_draft": GivenDraft(tokens, prob), "num_draft_tokens": 3, "drafter": None, **more}
 
 
-@pytest.mark.parametrize("strategy", SAMPLED)
-@pytest.mark.parametrize(("tokens", "prob"), product([[1], [2, 3], [3, 3, 1]], [0.0, 0.35, 1.0]))
+@pytest.mark.parametrize(
+    ("tokens", "prob", "strategy"),  # every two of them together
+    [
+        (tokens, prob, strategy)
+        for one, tokens in enumerate(([1], [2, 3], [3, 3, 1]))
+        for other, prob in enumerate((0.0, 0.35, 1.0))
+        for strategy in SAMPLED[(one + other) % 2 :: 2]
+    ],
+)
 def test_whatever_is_written_and_however_sure_the_output_is_the_targets(pair, strategy, tokens, prob):
     params = SamplingParams(max_tokens=3, temperature=0.9)
     plain = enumerate_outputs(pair, PROMPT, params, num_draft_tokens=0, detail="probs")
@@ -39,7 +44,7 @@ def test_q_is_the_mixture_and_the_rest_of_the_word_follows_for_certain(pair):
     q_draft = {entry.token_id: entry.prob for entry in own.draft_top}
     mixture = {token: (1 - prob) * q_draft.get(token, 0.0) + prob * (token == tokens[0]) for token in range(4)}
     drafted = {}
-    for seed in range(60):
+    for seed in range(30):
         seeded = SamplingParams(max_tokens=8, temperature=1.0, ignore_eos=True, seed=seed)
         trace = decoder.generate(PROMPT, seeded, **given(tokens, prob)).trace
         proposed = [event for event in trace if event.kind == "proposed"]
@@ -54,7 +59,7 @@ def test_q_is_the_mixture_and_the_rest_of_the_word_follows_for_certain(pair):
         else:
             assert len(proposed) == 1
         drafted[first.token_id] = drafted.get(first.token_id, 0) + 1
-    assert drafted[tokens[0]] > 60 * 0.4
+    assert drafted[tokens[0]] > 30 * 0.4
     assert len(drafted) > 1
 
 

@@ -82,7 +82,7 @@ STOPS = {
 @pytest.mark.parametrize("stops_of", STOPS.values(), ids=STOPS)
 def test_with_min_tokens_a_stop_string_ends_the_text_where_a_later_token_completes_it(small_decoder, unstopped, stops_of, k):
     ended = 0
-    for options in ({"temperature": 0}, {"seed": 1}, {"seed": 2}):
+    for options in ({"temperature": 0}, {"seed": 1}):
         for min_tokens in (0, 1, 4, 9):
             params, free = unstopped(k, min_tokens=min_tokens, **options)
             pieces = [event.text for event in free.trace if event.kind in ("accepted", "resampled", "bonus")]

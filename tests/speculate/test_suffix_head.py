@@ -71,7 +71,7 @@ def test_it_can_be_proven_without_models_of_one_s_own():
     assert proof.lossless, str(proof)
 
 
-@pytest.mark.parametrize("k", [3, 8, "auto"])
+@pytest.mark.parametrize("k", [8, "auto"])
 def test_greedy_output_is_plain_decoding_s_on_the_bundled_pair(bundled_decoder, k):
     prompts = ["apples, pears, plums, apples, pears, plums, apples,", "Once upon a time"]
     greedy = SamplingParams(temperature=0, max_tokens=20)
@@ -100,7 +100,7 @@ def test_a_row_copies_after_a_long_match_and_the_head_drafts_by_its_definition_e
 
 @pytest.mark.parametrize("k", [4, "auto"])
 def test_rows_of_a_batch_are_what_they_are_alone(decoder, k):
-    settings = [params(seed=number, temperature=(0.0, 0.6)[number % 2]) for number in range(len(PROMPTS))]
+    settings = [params(max_tokens=20, seed=number, temperature=(0.0, 0.6)[number % 2]) for number in range(len(PROMPTS))]
     options = {"num_draft_tokens": k, "drafter": BOTH}
     together = decoder.generate(PROMPTS, settings, **options)
     for prompt, one, found in zip(PROMPTS, settings, together, strict=True):
