@@ -107,6 +107,11 @@ def bundled_engine(bundled_decoder) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
+def small_engine(small_decoder) -> Iterator[Any]:
+    yield from engine_of(small_decoder)
+
+
+@pytest.fixture(scope="session")
 def tiny_pair() -> "naive_speculate.ModelPair":
     from tests.tiny import noisy_pair
 

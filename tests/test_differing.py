@@ -17,7 +17,7 @@ TEMPLATE = "{% for m in messages %}A tale about {{ m.content }}:\n\n{% endfor %}
 
 def written(dtype: str, prompt: str, **params: float) -> str:
     decoder = SpeculativeDecoder(load_pair(TARGET, dtype=dtype))
-    chosen = SamplingParams(max_tokens=80, ignore_eos=True, **({"temperature": 0.0} | params))
+    chosen = SamplingParams(max_tokens=48, ignore_eos=True, **({"temperature": 0.0} | params))
     return decoder.generate(prompt, chosen, num_draft_tokens=0).text
 
 

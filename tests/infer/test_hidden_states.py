@@ -139,7 +139,7 @@ def test_threads_that_share_a_model_do_not_see_each_others_features():
     wrong: list[int] = []
 
     def repeat(number: int) -> None:
-        for _ in range(30):
+        for _ in range(12):
             found = model.forward(queries[number], model.new_cache(1), layers=layers[number])
             pairs = zip(found, expected[number], strict=True)
             if not all(torch.allclose(mine, known, atol=1e-4) for mine, known in pairs):

@@ -35,7 +35,7 @@ def source(request: pytest.FixtureRequest) -> PreTrainedModel:
     return random_model(FAMILIES[request.param]())
 
 
-@pytest.fixture(params=EXECUTORS)
+@pytest.fixture(scope="module", params=EXECUTORS)
 def model(request: pytest.FixtureRequest, source: PreTrainedModel) -> LlamaLanguageModel:
     return made(source, request.param)
 
@@ -82,9 +82,9 @@ def test_rows_of_different_lengths_give_transformers_logits(model: LlamaLanguage
 
 def test_caches_grow_beyond_their_first_capacity(model: LlamaLanguageModel, source: PreTrainedModel) -> None:
     rows = Rows(model, source, 2)
-    rows.forward(120, [0])
+    rows.forward(70, [0])
     rows.forward(5, [0, 1])
-    rows.forward(150, [1])
+    rows.forward(140, [1])
     rows.forward(5, [0, 1], crop=[5, 2])
     rows.cache.add_rows(2)
     rows.held += [[], []]
