@@ -104,10 +104,9 @@ class Runs:
         self.temperature, self.prompts = SITUATIONS[situation]
 
     def seconds(self, window: int | str, turn: int, new_tokens: int | None = None) -> float:
-        """Seconds of a run; `turn` determines its prompt and seed."""
-        params = SamplingParams(
-            temperature=self.temperature, max_tokens=new_tokens or self.new_tokens, seed=turn, ignore_eos=True
-        )
+        """Seconds of a run; `turn` determines its prompt and, for a fixed window, its seed: with one, "auto" learns nothing."""
+        seed, tokens = None if window == "auto" else turn, new_tokens or self.new_tokens
+        params = SamplingParams(temperature=self.temperature, max_tokens=tokens, seed=seed, ignore_eos=True)
         prompt, began = self.prompts[turn % len(self.prompts)], time.perf_counter()
         self.decoder.generate(prompt, params, num_draft_tokens=window, drafter=self.drafter, detail="none")
         return time.perf_counter() - began

@@ -50,9 +50,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     commands.add_parser("bench", help="compare this decoder with transformers' generation")  # parsed by their own commands
     commands.add_parser("doctor", help="diagnose an engine's speculative decoding from its log")
     commands.add_parser("differ", help="explain why two texts of the same prompt differ")
-    prove = commands.add_parser("prove", help="prove by enumeration whether a verifier or drafter is lossless")
-    what = "a class or an instance that can be imported, such as my_drafter:MyDrafter; or a registered name"
-    prove.add_argument("name", metavar="MODULE:NAME", help=what)
+    commands.add_parser("prove", help="prove that a verifier, drafter, rejection sampler or server is lossless")
     return parser
 
 
@@ -211,12 +209,14 @@ def _differ(arguments: Sequence[str]) -> int:
 
 
 def _prove(arguments: Sequence[str]) -> int:
-    args = _parser(arguments).parse_args(arguments)
-    from naive_speculate.testing.command import prove
+    from transformers.utils import logging
 
-    proof = prove(args.name)
-    print(proof)
-    return 0 if proof.lossless else 1
+    from naive_speculate.proving.command import main
+
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # so that a server's test reports what it has
+    return main(arguments)
 
 
 def _report(message: str) -> None:
@@ -235,7 +235,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns:
         int: The exit status: 0; 1 if a run ended in an error or a proof failed; 2 for bad input or if the output cannot be
-            written; 130 if interrupted.
+            written; 3 if a server's test was not decided; 130 if interrupted.
     """
     signal.signal(signal.SIGINT, _leave)
     arguments = sys.argv[1:] if arguments is None else list(arguments)
@@ -247,7 +247,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return _doctor(arguments[1:])
             if arguments[:1] == ["differ"]:
                 return _differ(arguments[1:])
-            return _prove(arguments) if arguments[:1] == ["prove"] else _generate(arguments)
+            return _prove(arguments[1:]) if arguments[:1] == ["prove"] else _generate(arguments)
         finally:
             print(end="", flush=True)  # raises now if the output cannot be written
     except KeyboardInterrupt:

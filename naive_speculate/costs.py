@@ -1,4 +1,4 @@
-"""Costs of drafting and verifying, relative to a plain step."""
+"""Costs of drafting and verifying, relative to a plain step: from a table, or learned while running."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -33,6 +33,71 @@ class CostTable:
         """The costs as plain JSON values."""
         found = asdict(self) | {"verify": list(self.verify)}
         return {name: value for name, value in found.items() if value is not None}
+
+
+class LearnedCosts:
+    """The costs of one drafter's steps on this machine, learned while running; a table is the prior.
+
+    The seconds of a verification are fitted as a + b · (the table's cost - 1) by least squares. Recent steps weigh more,
+    and the prior is b = a. Those of drafting are the table's times a factor. Larger batches have fits of their own.
+
+    Args:
+        prior: Costs measured elsewhere, or estimated.
+    """
+
+    def __init__(self, prior: CostTable) -> None:
+        self.prior = prior
+        self._fits: dict[int, _Fit] = {}
+
+    def learn(self, num_rows: int, num_drafts: int, draft_seconds: float, verify_seconds: float) -> None:
+        """Learn from a step of so many rows, the widest of whose windows had so many drafts."""
+        fit = self._fits.setdefault(num_rows.bit_length(), _Fit())
+        fit.add(self.prior.verify_cost(num_drafts) - 1, verify_seconds)
+        if num_drafts and self.prior.draft:
+            fit.add_draft(num_drafts * self.prior.draft, draft_seconds)
+
+    def table(self, num_rows: int = 1) -> CostTable:
+        """The costs in a batch of so many rows; the prior before anything was learned."""
+        if (fit := self._fits.get(num_rows.bit_length())) is None:
+            return self.prior
+        plain, growth, drafting = fit.solved()
+        return CostTable(
+            self.prior.draft * drafting / plain,
+            tuple(1 + growth / plain * (cost - 1) for cost in self.prior.verify),
+            None if self.prior.call is None else self.prior.call * drafting / plain,
+        )
+
+
+class _Fit:
+    """Sums for the fit of seconds to costs. A step that took over three times as long as expected counts as three times."""
+
+    _MEMORY, _TRUST, _MOST = 0.99, 0.3, 3.0
+
+    def __init__(self) -> None:
+        self._n = self._x = self._y = self._xx = self._xy = 0.0
+        self._costs = self._seconds = 0.0
+
+    def add(self, growth: float, seconds: float) -> None:
+        if self._n:
+            plain, slope, _ = self.solved()
+            seconds = min(seconds, self._MOST * (plain + slope * growth))
+        old = self._MEMORY
+        self._n, self._x, self._y = old * self._n + 1, old * self._x + growth, old * self._y + seconds
+        self._xx, self._xy = old * self._xx + growth**2, old * self._xy + growth * seconds
+
+    def add_draft(self, costs: float, seconds: float) -> None:
+        if self._costs:
+            seconds = min(seconds, self._MOST * costs * self._seconds / self._costs)
+        self._costs, self._seconds = self._MEMORY * self._costs + costs, self._MEMORY * self._seconds + seconds
+
+    def solved(self) -> tuple[float, float, float]:
+        """Seconds of a plain step, of a verification per unit of growth, and of drafting per unit of the table."""
+        trust = self._TRUST  # of the prior, that the table's growth is right: trust · (b - a)² is added to the squares
+        a, b, c = self._n + trust, self._x - trust, self._xx + trust
+        plain = (self._y * c - self._xy * b) / (a * c - b * b)
+        growth = (self._xy * a - self._y * b) / (a * c - b * b)
+        plain = max(plain, 0.1 * self._y / self._n)
+        return plain, max(growth, 0.0), self._seconds / self._costs if self._costs else plain
 
 
 def read_costs(path: Path, with_head: bool) -> dict[str, Any]:

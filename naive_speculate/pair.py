@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import torch
 
-from naive_speculate.costs import CostTable
+from naive_speculate.costs import CostTable, LearnedCosts
 from naive_speculate.infer.head.model import DraftHead, check_head
 from naive_speculate.infer.inferencer import eos_token_ids
 from naive_speculate.infer.plain import as_batch_model
@@ -135,13 +135,21 @@ class ModelPair:
     def costs(self, drafter: str) -> CostTable:
         """Costs of drafting and verifying with a drafter, in target forwards over one token.
 
-        Copying costs nothing, "suffix+head" as much as the head. The costs do not depend on the current speed of the machine,
-        so a seed repeats a run everywhere. Without measurements, a forward costs its share of the weights.
+        Copying costs nothing, "suffix+head" as much as the head. Without measurements, a forward costs its share of the
+        weights.
         """
         costs = self.measured_costs or CostTable(self._share(self.draft), tuple(1 + _VERIFY_GROWTH * k for k in range(9)))
         if drafter in ("head", "suffix+head"):
             return self.measured_head_costs or CostTable(self._share(self.head), costs.verify)
         return costs if drafter == "model" else CostTable(0.0, costs.verify)
+
+    def learned_costs(self, drafter: str) -> LearnedCosts:
+        """The same, learned from the steps that this process makes with this pair."""
+        return self._learned.setdefault(drafter, LearnedCosts(self.costs(drafter)))
+
+    @cached_property
+    def _learned(self) -> dict[str, LearnedCosts]:
+        return {}
 
     def _share(self, model: Any) -> float:
         """A model's number of parameters ÷ the target's, the estimated cost of its forward."""

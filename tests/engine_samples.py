@@ -186,10 +186,65 @@ SGLANG_FINISH = (
     "stream=True), out={'meta_info': {'id': '57', 'finish_reason': {'type': 'stop'}, 'completion_tokens': 64, "
     "'spec_accept_token_num': 42, 'spec_draft_token_num': 80, 'spec_verify_ct': 20}}\n"
 )
-"""SGLang 0.5, `--log-requests`: what Python prints, behind another object."""
+"""SGLang 0.5, `--log-requests`: what Python prints, after another object."""
 
 SGLANG_LOG_BEFORE = (
     "[2026-02-10 09:00:13 TP0] Decode batch, #running-req: 4, #token: 12000, token usage: 0.06, accept len: 2.50, "
     "accept rate: 0.62, cuda graph: True, gen throughput (token/s): 410.00, #queue-req: 0\n"
 )
 """SGLang 0.5.9, scheduler_metrics_mixin.py before sglang#23530: the rate counts the target's own token."""
+
+LLAMACPP_STEPS = """\
+0.01.100.001 I slot print_timing: id  3 | task 0 | prompt processing, n_tokens = 650, progress = 1.00
+0.01.100.100 I slot update_slots: id  3 | task 0 | accepted  1/ 4 draft tokens
+0.01.100.101 D slot update_slots: id  3 | task 0 | add accepted tokens: sampled=12, ids.size=2, n_draft=4
+0.01.100.102 D slot update_slots: id  3 | task 0 | accepted 1/4 draft tokens, new n_tokens = 652
+0.01.200.100 I slot update_slots: id  3 | task 0 | accepted  4/ 4 draft tokens
+0.01.200.102 D slot update_slots: id  3 | task 0 | add accepted tokens: sampled=12, ids.size=5, n_draft=4
+0.01.200.103 D slot update_slots: id  3 | task 0 | accepted 4/4 draft tokens, new n_tokens = 657
+0.01.300.100 I slot update_slots: id  3 | task 0 | accepted  0/ 2 draft tokens
+0.01.300.101 D slot update_slots: id  3 | task 0 | add accepted tokens: sampled=12, ids.size=1, n_draft=2
+0.01.400.103 D slot update_slots: id  3 | task 0 | accepted 0/2 draft tokens, new n_tokens = 658
+0.01.500.100 I slot update_slots: id  3 | task 0 | accepted  2/ 3 draft tokens
+0.01.500.101 D slot update_slots: id  3 | task 0 | add accepted tokens: sampled=2, ids.size=3, n_draft=3
+"""
+"""llama.cpp of October 2026 (001d906a6d86), LLAMA_TRACE and debug: one line or three a step, the last step's third missing."""
+
+SGLANG_GAUGES = """\
+# HELP sglang:num_running_reqs The number of running requests.
+# TYPE sglang:num_running_reqs gauge
+sglang:num_running_reqs{engine_type="unified",model_name="m",pp_rank="0",tp_rank="0"} 4.0
+sglang:num_running_reqs{engine_type="unified",model_name="m",pp_rank="0",tp_rank="1"} 4.0
+# HELP sglang:spec_accept_length Mean acceptance length of speculative decoding (accepted drafts + bonus token per forward).
+# TYPE sglang:spec_accept_length gauge
+sglang:spec_accept_length{engine_type="unified",model_name="m",pp_rank="0",tp_rank="0"} 2.8
+sglang:spec_accept_length{engine_type="unified",model_name="m",pp_rank="0",tp_rank="1"} 2.8
+# HELP sglang:spec_accept_rate Speculative acceptance rate (`accepted drafts / proposed drafts` in batch).
+# TYPE sglang:spec_accept_rate gauge
+sglang:spec_accept_rate{engine_type="unified",model_name="m",pp_rank="0",tp_rank="0"} 0.6
+# HELP sglang:spec_num_steps Currently active speculative_num_steps.
+# TYPE sglang:spec_num_steps gauge
+sglang:spec_num_steps{engine_type="unified",model_name="m",pp_rank="0",tp_rank="0"} 3.0
+# TYPE sglang:spec_num_draft_tokens gauge
+sglang:spec_num_draft_tokens{engine_type="unified",model_name="m",pp_rank="0",tp_rank="0"} 4.0
+"""
+"""SGLang, python/sglang/srt/observability/metrics_collector.py at 44cedc2b9c7d, GET /metrics with two tensor-parallel ranks."""
+
+VLLM_REQUEST_DETAILED = """\
+{"id": "chatcmpl-9", "choices": [], "category": "code", "usage": {"prompt_tokens": 12, "completion_tokens": 20},
+ "metrics": {"time_to_first_token_ms": 85.2, "speculative_decoding": {"mean_acceptance_length": 2.5,
+ "draft_acceptance_rate": 0.6, "acceptance_histogram": [2, 3, 0, 3], "acceptance_histogram_by_draft_length":
+ {"1": [0, 2], "3": [2, 1, 0, 3]}, "num_spec_steps": 8, "num_accepted_draft_tokens": 12, "num_draft_tokens": 20,
+ "num_spec_tokens": 3, "per_step_accepted": [0, 1, 3, 3, 1, 0, 3, 1], "per_step_drafted": [3, 1, 3, 3, 1, 3, 3, 3]}}}
+"""
+"""vLLM of August 2026 (02cf515f0b62), `--per-request-spec-decode-metrics detailed`; the category is a benchmark's."""
+
+SGLANG_BENCH = """\
+============ Serving Benchmark Result ============
+Max request concurrency:                 1
+Successful requests:                     10
+Accept length:                           2.46
+Mean TPOT (ms):                          9.09
+==================================================
+"""
+"""SGLang of 2026, python/sglang/bench_serving.py."""

@@ -43,7 +43,7 @@ def head_tensors(
     normed_layers: bool = False,
 ) -> Tensors:
     """Random weights by their bare names; `known` of the target's tokens, all for None. `adds`: states are added to
-    embeddings, and not read beside them. `normed_input`: the target's states are normed before they are fused, `normed_layers`:
+    embeddings, not read in addition. `normed_input`: the target's states are normed before they are fused, `normed_layers`:
     those of each layer."""
     generator = torch.Generator().manual_seed(seed)
     d, vocab = config["hidden_size"], config["vocab_size"]
@@ -133,7 +133,7 @@ def eager_fused(tensors: Tensors, config: dict[str, Any], features: torch.Tensor
 def eager_layers(
     tensors: Tensors, config: dict[str, Any], embedding: torch.Tensor, tokens: list[int], states: torch.Tensor, **options: Any
 ) -> torch.Tensor:
-    """The last layer's output at every place: tokens beside states `[len(tokens), d]`."""
+    """The last layer's output at every position, from tokens and states `[len(tokens), d]`."""
     epsilon = config["rms_norm_eps"]
     adds = "state_proj.weight" in tensors
     normed = rms(states, tensors["hidden_norm.weight" if adds else "layer.hidden_norm.weight"].to(states.dtype), epsilon)

@@ -21,7 +21,7 @@ def command_of(target: str) -> list[str]:
 
 
 def of_pytest() -> str:
-    """What pytest runs when nobody chooses, as in `make test`."""
+    """What pytest runs without a selection, as in `make test`."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     return markers(shlex.split(settings["tool"]["pytest"]["ini_options"]["addopts"]))
 

@@ -90,7 +90,7 @@ def random_ids(tokenizer, rng):
 
 
 def spells(vocabulary, ids, skip):
-    """Whether every run of byte tokens makes characters; else decoding together replaces letters that were told."""
+    """Whether every run of byte tokens makes characters; else decoding together replaces letters that were emitted."""
     run, runs = b"", []
     for token in [*ids, None]:
         piece = "" if token is None else vocabulary.piece(token)

@@ -1,4 +1,4 @@
-"""`watch` runs transformers' own assisted generation, and tells what that did."""
+"""`watch` runs transformers' own assisted generation, and records what that did."""
 
 from pathlib import Path
 

@@ -24,6 +24,7 @@ ROOMS = {
     "documents": ["app.py", ":(glob)*.md", "docs/*.md", "train/*.md"],
     "testing": ["naive_speculate/testing"],
     "bench": ["naive_speculate/bench"],
+    "proving": ["naive_speculate/proving"],
     "doctor": ["naive_speculate/doctor"],
     "top level": [":(glob)naive_speculate/*.py"],
     "benchmarks": ["benchmarks/*.py", "deploy"],
@@ -55,6 +56,16 @@ def test_a_room_uses_the_words_of_the_field(room):
             for quoted in QUOTED:
                 text = text.replace(quoted, "")
             found += [f"{path.relative_to(ROOT)}:{line}: {match[0]}" for match in RETIRED.finditer(text)]
+    assert not found, "\n".join(found)
+
+
+def test_comments_and_docstrings_of_tests_use_them_too():
+    found = []
+    for path in files(["tests/*.py"]):
+        for line, text in texts(path):
+            prose = text.startswith("#") or (text.startswith('"""') and "=>" not in text)  # those strings are JavaScript
+            if prose and path.name not in ("test_words.py", "test_plain_words.py") and (match := RETIRED.search(text)):
+                found.append(f"{path.relative_to(ROOT)}:{line}: {match[0]}")
     assert not found, "\n".join(found)
 
 

@@ -2,8 +2,12 @@
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -29,6 +33,13 @@ def _numbers(text: str) -> tuple[float, ...]:
         raise argparse.ArgumentTypeError(f"must be a number, or several with commas between them, got {text!r:.60}") from None
 
 
+def _speed(text: str) -> float:
+    speed = number(text)
+    if not 0 < speed < math.inf:
+        raise argparse.ArgumentTypeError(f"must be a positive number, got {text!r:.60}")
+    return speed
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="naive_speculate doctor",
@@ -42,8 +53,19 @@ def _parser() -> argparse.ArgumentParser:
     add("--draft-size", metavar="N", help="parameters of the draft, such as 0.6B, to estimate its cost")
     add("--target-size", metavar="N", help="parameters of the target; for a mixture of experts the active ones")
     add("--num-draft-tokens", type=positive, metavar="K", help="the window, if the log does not contain it")
+    add("--speed", type=_speed, metavar="N", help="tokens per second with drafting, if the log does not contain them")
+    add("--plain-speed", type=_speed, metavar="N", help="tokens per second without drafting, on the same prompts")
+    add("--profile", metavar="FILE", help="write the acceptance rates by index, and by category if known, to FILE as JSON")
     add("--json", action="store_true", help="print the diagnosis as a JSON object and nothing else")
     return parser
+
+
+def _write(path: str, profile: dict[str, Any]) -> None:
+    """Write a profile; a `ValueError` if the file cannot be written."""
+    try:
+        Path(path).write_text(json.dumps(profile, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"--profile: cannot write {path!r:.80}: {error.strerror}") from None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -67,7 +89,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     elif any(sizes):
         table = costs.estimated(*sizes, verify)
         basis = f"an estimate from {sizes[0]} ÷ {sizes[1]}, counting only the reading of weights"
-    found = diagnose(read(decoded(sys.stdin.buffer.read())), table, num_draft_tokens=args.num_draft_tokens)
+    reading = read(decoded(sys.stdin.buffer.read()))
+    given = {"tokens_per_second": args.speed, "plain_tokens_per_second": args.plain_speed}
+    reading = replace(reading, **{name: speed for name, speed in given.items() if speed is not None})
+    found = diagnose(reading, table, num_draft_tokens=args.num_draft_tokens)
+    if args.profile is not None:
+        _write(args.profile, found.profile())
     if args.json:
         print(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))
         return 0

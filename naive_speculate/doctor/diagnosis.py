@@ -13,7 +13,7 @@ from pydantic_core import to_jsonable_python
 
 from naive_speculate.costs import CostTable
 from naive_speculate.doctor.reading import Reading, ratio
-from naive_speculate.doctor.suspects import Suspect, suspects
+from naive_speculate.doctor.suspects import Figures, Suspect, suspects
 from naive_speculate.theory import alpha_for, break_even_alpha, expected_tokens, step_cost
 
 MAX_K = 16
@@ -60,6 +60,7 @@ class Diagnosis:
         windows: Expected figures of each window, from k = 1.
         best_k: The fastest window; 0 if drafting does not pay, None without costs.
         speedup: Expected speedup of the current window with these costs.
+        measured_speedup: Speed with drafting ÷ speed without; None if either is unknown.
         suspects: Possible faults, the most likely first.
     """
 
@@ -76,11 +77,27 @@ class Diagnosis:
     windows: tuple[Window, ...]
     best_k: int | None
     speedup: float | None
+    measured_speedup: float | None
     suspects: tuple[Suspect, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The diagnosis as plain JSON values."""
-        return to_jsonable_python(self) | {"costs": self.costs and self.costs.to_dict()}
+        """The diagnosis as plain JSON values, without the course of the run."""
+        plain = to_jsonable_python(self, exclude={"reading": {"course", "categories"}})
+        return plain | {"costs": self.costs and self.costs.to_dict()}
+
+    def profile(self) -> dict[str, Any]:
+        """Acceptance rates by index, of the whole text and of each category, as plain JSON values."""
+        categories = {name: diagnose(reading).profile() for name, reading in self.reading.categories.items()}
+        names = ("engine", "format", "num_steps", "num_draft_tokens", "num_accepted_tokens")
+        return {name: getattr(self.reading, name) for name in names} | {
+            "mean_acceptance_length": self.mean_acceptance_length,
+            "alpha": self.alpha,
+            "rates": [
+                {"index": index, "conditional": conditional, "marginal": marginal}
+                for index, (conditional, marginal) in enumerate(zip(self.conditional, self.unconditional, strict=True))
+            ],
+            "categories": categories,
+        }
 
 
 def diagnose(reading: Reading, costs: CostTable | None = None, *, num_draft_tokens: int | None = None) -> Diagnosis:
@@ -91,14 +108,8 @@ def diagnose(reading: Reading, costs: CostTable | None = None, *, num_draft_toke
     """
     if num_draft_tokens is not None and num_draft_tokens < 1:
         raise ValueError(f"num_draft_tokens must be 1 or more, got {num_draft_tokens}")
-    accepted = reading.accepted_per_step
-    read, given = reading.drafted_per_step, num_draft_tokens
-    width = read or given if reading.other_drafted_per_step is None else given or read
-    if accepted is None and width and reading.num_accepted_tokens is not None and reading.num_draft_tokens:
-        accepted = reading.num_accepted_tokens / reading.num_draft_tokens * width
-    if accepted is not None and width is not None and accepted > width * (1 + 1e-3) + 0.01:
-        raise ValueError(f"{reading.format}: {accepted:.2f} accepted of {width:.2f} drafted per step is impossible")
-    conditional = _conditional(reading.rates)
+    accepted, width = _per_step(reading, num_draft_tokens)
+    conditional = _conditional(reading)
     alpha, assumed = _alpha(reading, accepted, width)
     whole = _whole(reading.rates, width)
     rates = reading.rates if whole else ()
@@ -107,9 +118,12 @@ def diagnose(reading: Reading, costs: CostTable | None = None, *, num_draft_toke
     pays = best is not None and (best.speedup or 0.0) > 1
     best_k = None if best is None else best.k if pays else 0
     at_best = best.speedup if best is not None and pays else 1.0
-    present = None
+    present, draft_share = None, reading.draft_share
     if costs is not None and accepted is not None and width is not None:
-        present = (1 + accepted) / _at(width, lambda k: step_cost(k, costs.draft, costs.verify_cost))
+        step = _at(width, lambda k: step_cost(k, costs.draft, costs.verify_cost))
+        present = (1 + accepted) / step
+        draft_share = draft_share or width * costs.draft / step
+    measured = ratio(reading.tokens_per_second, reading.plain_tokens_per_second)
     rate = ratio(accepted, width)
     return Diagnosis(
         reading=reading,
@@ -125,35 +139,55 @@ def diagnose(reading: Reading, costs: CostTable | None = None, *, num_draft_toke
         windows=windows,
         best_k=best_k,
         speedup=present,
+        measured_speedup=measured,
         suspects=suspects(
-            alpha=alpha,
-            conditional=conditional,
-            unconditional=reading.rates,
-            whole=whole,
-            width=width,
-            best_k=best_k,
-            gain=ratio(at_best, present),
-            speedup=present,
-            requests=reading.requests_running,
+            reading,
+            Figures(
+                alpha=alpha,
+                conditional=conditional,
+                whole=whole,
+                width=width,
+                tokens=None if accepted is None else 1 + accepted,
+                best_k=best_k,
+                gain=ratio(at_best, present),
+                speedup=present,
+                measured=measured,
+                draft_share=draft_share,
+            ),
         ),
     )
 
 
-def _conditional(rates: Sequence[float]) -> tuple[float | None, ...]:
+def _per_step(reading: Reading, given: int | None) -> tuple[float | None, float | None]:
+    """Accepted and drafted tokens per step; `given` is the window that the user states."""
+    accepted, read = reading.accepted_per_step, reading.drafted_per_step
+    width = read or given if reading.other_drafted_per_step is None else given or read
+    if accepted is None and width and reading.num_accepted_tokens is not None and reading.num_draft_tokens:
+        accepted = reading.num_accepted_tokens / reading.num_draft_tokens * width
+    if accepted is not None and width is not None and accepted > width * (1 + 1e-3) + 0.01:
+        raise ValueError(f"{reading.format}: {accepted:.2f} accepted of {width:.2f} drafted per step is impossible")
+    return accepted, width
+
+
+def _conditional(reading: Reading) -> tuple[float | None, ...]:
     """Per index, the share of windows with all earlier tokens accepted that accept this one; None if there are none."""
-    before = [1.0, *rates]
-    return tuple(min(rate / last, 1.0) if last > 0 else None for last, rate in zip(before, rates, strict=False))
+    judged = reading.judged or (1.0, *reading.rates)
+    return tuple(min(rate / last, 1.0) if last > 0 else None for last, rate in zip(judged, reading.rates, strict=False))
 
 
 def _alpha(reading: Reading, accepted: float | None, width: float | None) -> tuple[float | None, bool]:
     """α, and whether it was derived from means alone."""
+    if reading.judged:
+        return ratio(sum(reading.rates), sum(reading.judged)), False
+    if accepted == 0:
+        return 0.0, not _whole(reading.rates, width)
     if accepted is None or width is None:
         return None, False
     if _whole(reading.rates, width):  # each step ends in a rejection, unless all tokens were accepted
         rejected = 1 - reading.rates[-1]
         return (accepted / (accepted + rejected) if accepted + rejected > 0 else 0.0), False
     found = alpha_for(1 + accepted, lambda alpha: _at(width, lambda k: expected_tokens(alpha, k)))
-    return found if accepted > 0 else 0.0, True
+    return found, True
 
 
 def _whole(rates: Sequence[float], width: float | None) -> bool:

@@ -1,19 +1,24 @@
 """Recognises the engine and format of a text, in any encoding."""
 
 import codecs
+import re
 from collections.abc import Callable
+from dataclasses import replace
 
-from naive_speculate.doctor import llamacpp, sglang, vllm
+from naive_speculate.doctor import benchmark, llamacpp, llamacpp_steps, sglang, sglang_meta, vllm
 from naive_speculate.doctor.prometheus import read_prometheus
 from naive_speculate.doctor.reading import Reading
+from naive_speculate.doctor.suspects import experts
 
 READERS: tuple[Callable[[str], Reading | None], ...] = (
     read_prometheus,
     vllm.read_log,
     vllm.read_request,
-    vllm.read_summary,
-    sglang.read_meta_info,
+    benchmark.read_summary,
+    sglang_meta.read_meta_info,
     sglang.read_log,
+    sglang.read_gauges,
+    llamacpp_steps.read_steps,
     llamacpp.read_statistics,
     llamacpp.read_server_log,
     llamacpp.read_timings,
@@ -22,9 +27,11 @@ READERS: tuple[Callable[[str], Reading | None], ...] = (
 """Each reads its format from a text; None if there is none, a `ValueError` if the numbers are impossible."""
 KNOWN = (
     "vLLM's “SpecDecoding metrics” log line, its request metrics, its benchmark's summary and its Prometheus text; SGLang's "
-    "meta_info and its “Decode batch” log line; llama.cpp's “draft acceptance” and “statistics” log lines, its and mlx-vlm's "
-    "timings, n_drafted and n_accept, and its Prometheus text"
+    "meta_info, its “Decode batch” log line and its Prometheus text; llama.cpp's lines of each step, its “draft acceptance” "
+    "and “statistics” log lines, its and mlx-vlm's timings, n_drafted and n_accept, and its Prometheus text"
 )
+_COLOURS = re.compile(r"(?:\x1b|\\u001b|\\x1b|\\033)\[[0-9;?]*[ -/]*[@-~]")
+"""A terminal's control sequences, also as escaped in JSON."""
 
 _MARKS = (  # UTF-32's little-endian mark begins with UTF-16's
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -60,7 +67,7 @@ def read(text: str) -> Reading:
     Raises:
         ValueError: If no format is recognised, or the numbers are impossible.
     """
-    text = text.replace("\ufeff", "")  # byte-order marks remain where files were joined
+    text = _COLOURS.sub("", text.replace("\ufeff", ""))  # byte-order marks remain where files were joined
     try:
         found = [reading for reader in READERS if (reading := reader(text)) is not None]
     except OverflowError:
@@ -68,4 +75,10 @@ def read(text: str) -> Reading:
     if not found:
         what = "is empty" if not text.strip() else f"has none of the supported formats, it begins {text.strip()[:40]!r}"
         raise ValueError(f"the text {what}; supported: {KNOWN}")
-    return max(found, key=lambda reading: (len(reading.rates) > 1, reading.accepted_per_step is not None))
+    best = max(found, key=_information)
+    return replace(best, experts=experts(text))
+
+
+def _information(reading: Reading) -> tuple[bool, ...]:
+    """Which figures a reading has, the most valuable first."""
+    return len(reading.rates) > 1, reading.accepted_per_step is not None, reading.drafted_per_step is not None

@@ -89,6 +89,13 @@ def _printed(text: str, names: tuple[str, ...]) -> Any:
         return None
 
 
+def whole_numbers(values: Any, name: str) -> list[int]:
+    """Counts, or a `ValueError` that names them; a missing list is empty."""
+    if not isinstance(values, list | tuple | None):
+        raise ValueError(f"{name} must be a list of whole numbers, got {values!r:.40}")
+    return [whole_number(value, name) for value in values or ()]
+
+
 def whole_number(value: Any, name: str) -> int:
     """A count, or a `ValueError` that names it."""
     number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

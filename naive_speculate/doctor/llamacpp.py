@@ -1,10 +1,12 @@
 """llama.cpp: the server's log and `timings`, the statistics of `common/speculative.cpp`, and the output of its examples.
+(`llamacpp_steps` reads its lines of each step.)
 
 Versions: `tools/server/server-task.cpp` 00efb3e18426 (`timings`), `common/speculative.cpp` 001d906a6d86 ("statistics"),
 `examples/speculative-simple/speculative-simple.cpp` 08d0baaca674 and `examples/speculative/speculative.cpp` 007d71358afe.
 """
 
 import re
+from itertools import zip_longest
 from typing import Any
 
 from naive_speculate.doctor.json_objects import objects, whole_number
@@ -20,6 +22,10 @@ _RATES = r"acc(?:ept(?:ance)?)?(?: rate)?(?:/| per )pos(?:ition)?"
 _STATISTICS = re.compile(
     r"statistics +(\S+): #calls(?:\(b,g,a\))? = +(?:\d+ +\d+ +)?(\d+), #gen drafts = +(\d+), #acc drafts = +(\d+), "
     r"#gen tokens = +(\d+), #acc tokens = +(\d+)(.*)"
+)
+_DURATIONS = re.compile(r"dur\(b,g,a\) = *[\d.]+, *([\d.]+), *[\d.]+ ms")
+_EVALS = re.compile(
+    r"(?<!prompt )\beval time = +([\d.]+) ms / +(\d+) (?:tokens|runs)|draft acc(?:eptance|ept)?(?: rate)? *[=:] *[\d.]+%? *\("
 )
 _REQUEST = re.compile(
     r"(?<!prompt )\beval time = +[\d.]+ ms / +(\d+) tokens"
@@ -47,11 +53,16 @@ def read_timings(text: str) -> Reading | None:
         return None
     drafted = sum(whole_number(timings.get("draft_n"), "draft_n") for timings in found.values())
     accepted = sum(whole_number(timings.get("draft_n_accepted"), "draft_n_accepted") for timings in found.values())
+    times: dict[bool, list[tuple[float, int]]] = {True: [], False: []}
+    for timings, _ in objects(text, ("predicted_ms",)):
+        spent, tokens = timings["predicted_ms"], timings.get("predicted_n")
+        if isinstance(spent, int | float) and isinstance(tokens, int):
+            times[bool(timings.get("draft_n"))].append((spent, tokens))
     rounds = [of_one for timings in found.values() if (of_one := _rounds(timings)) is not None]
     if len(rounds) < len(found):
         each = [_steps(timings) for timings in found.values()]
         steps = None if None in each else sum(of_one for of_one in each if of_one is not None)
-        return _without_rates("server `timings`", TIMINGS, drafted, accepted, steps)
+        return _without_rates("server `timings`", TIMINGS, drafted, accepted, steps, **_per_second(times))
     return Reading.counted(
         accepted,
         drafted,
@@ -60,6 +71,7 @@ def read_timings(text: str) -> Reading | None:
         format="server `timings` that count rounds",
         source=ROUNDS,
         unknown=("These timings have no rates per index.",),
+        **_per_second(times),
     )
 
 
@@ -101,7 +113,7 @@ def read_server_log(text: str) -> Reading | None:
     if not drafted:
         return None
     if not parts:
-        return _without_rates("server log “draft acceptance”", SERVER_LOG, drafted, accepted, steps)
+        return _without_rates("server log “draft acceptance”", SERVER_LOG, drafted, accepted, steps, **speeds(text))
     return Reading.counted(
         accepted,
         drafted,
@@ -112,7 +124,35 @@ def read_server_log(text: str) -> Reading | None:
         rates=weighted_rates(parts),
         derived=("The steps are derived from the mean length, which has two decimals.",),
         unknown=(_P_MIN,),
+        **speeds(text),
     )
+
+
+def speeds(text: str) -> dict[str, Any]:
+    """What the server's log says of speed: tokens per second with and without drafting, and the drafter's share of the time.
+
+    A request without a line on its drafts was decoded without drafting.
+    """
+    times: dict[bool, list[tuple[float, int]]] = {True: [], False: []}
+    found = list(_EVALS.finditer(text))
+    for one, after in zip_longest(found, found[1:]):
+        if one[1]:
+            drafted = after is not None and not after[1]
+            times[drafted].append((float(one[1]), int(one[2])))
+    last = {line[0]: durations[1] for line in _STATISTICS.findall(text) if (durations := _DURATIONS.search(line[6]))}
+    total = sum(spent for spent, _ in times[True])
+    share = sum(map(float, last.values())) / total if total else 0.0
+    return _per_second(times) | ({"draft_share": share} if 0 < share < 1 else {})
+
+
+def _per_second(times: dict[bool, list[tuple[float, int]]]) -> dict[str, Any]:
+    """Tokens per second with and without drafting, from milliseconds and tokens of each request; empty if unknown."""
+    named: dict[str, Any] = {}
+    for drafted, name in ((True, "tokens_per_second"), (False, "plain_tokens_per_second")):
+        spent, tokens = (sum(column) for column in zip((0.0, 0), *times[drafted], strict=True))
+        if spent > 0 and tokens > len(times[drafted]):
+            named[name] = 1000 * tokens / spent
+    return named
 
 
 def read_statistics(text: str) -> Reading | None:
@@ -140,6 +180,7 @@ def read_statistics(text: str) -> Reading | None:
         source=STATISTICS,
         rates=weighted_rates(parts),
         unknown=(_P_MIN, "The line counts since the start of a server's slot.", *(() if complete else (first_only,))),
+        **speeds(text),
     )
 
 
@@ -157,7 +198,7 @@ def read_example(text: str) -> Reading | None:
     return _without_rates("`n_drafted` and `n_accept`", EXAMPLE, drafted, accepted, steps)
 
 
-def _without_rates(format: str, source: str, drafted: int, accepted: int, steps: float | None) -> Reading:
+def _without_rates(format: str, source: str, drafted: int, accepted: int, steps: float | None, **fields: Any) -> Reading:
     """Figures without rates and steps: each step gives the accepted draft tokens and one token of the target."""
     known = steps is not None and steps > 0
     return Reading.counted(
@@ -169,4 +210,5 @@ def _without_rates(format: str, source: str, drafted: int, accepted: int, steps:
         source=source,
         derived=(f"The steps are derived from the tokens that were not draft tokens. {_MIXED}",) if known else (),
         unknown=(_NO_RATES, _P_MIN, *(() if known else ("The number of steps cannot be derived.",))),
+        **fields,
     )

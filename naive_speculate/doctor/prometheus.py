@@ -1,4 +1,4 @@
-"""Prometheus counters of vLLM, llama.cpp's server and this project, which use the same names with different prefixes.
+"""Prometheus text, and the counters of vLLM, llama.cpp's server and this project: the same names with different prefixes.
 
 vLLM: `vllm/v1/spec_decode/metrics.py`, `SpecDecodingProm`, at ee4ceaae5953. llama.cpp: `llama-server --metrics`, in
 `tools/server` since the server counts verification steps. This project: docs/metrics.md.
@@ -6,6 +6,7 @@ vLLM: `vllm/v1/spec_decode/metrics.py`, `SpecDecodingProm`, at ee4ceaae5953. lla
 
 import math
 import re
+from collections.abc import Mapping
 
 from naive_speculate.doctor.reading import Reading, mean
 
@@ -14,7 +15,11 @@ _ENGINES = {
     "llamacpp": ("llama.cpp", "tools/server, GET /metrics (2026)", "requests_processing"),
     "naive_speculate": ("Naive Speculate", "ui/host/operations.py", "num_requests_running"),
 }
-_LINE = re.compile(r"^(vllm|llamacpp|naive_speculate):(\w+)(\{[^}\n]*\})?\s+(\S+)", re.MULTILINE)
+_LINE = re.compile(  # what collects metrics may write "_" for ":", and prefix a container's name
+    r"^[^#\n]*?(?<![\w:])(?P<prefix>vllm|llamacpp|naive_speculate|sglang)[:_](?P<name>\w+)[ \t]*(?P<labels>\{[^}\n]*\})?"
+    r"(?:[ \t]*\|[ \t]*|[ \t]+|(?<=\}))(?P<value>\S+)",
+    re.MULTILINE,
+)
 _POSITION = re.compile(r'position="(\d{1,3})"')
 _NAMES = ("drafts", "draft_tokens", "accepted_tokens", "accepted_tokens_per_pos")
 
@@ -24,15 +29,27 @@ def read_prometheus(text: str) -> Reading | None:
 
     A series that occurs twice was scraped twice; then the difference counts.
     """
-    for prefix in _ENGINES:
-        series: dict[tuple[str, str], list[float]] = {}
-        for line in _LINE.finditer(text):
-            name = line[2].removesuffix("_total").removeprefix("spec_decode_num_")
-            if line[1] == prefix and (name in _NAMES or line[2] == _ENGINES[prefix][2]):
-                series.setdefault((name, line[3] or ""), []).append(_number(line[4], line[2]))
-        if any(name == "draft_tokens" for name, _ in series):
+    for prefix, (_, _, running) in _ENGINES.items():
+        names = {f"spec_decode_num_{name}{total}": name for name in _NAMES for total in ("", "_total")}
+        found = samples(text, prefix, names | {running: running})
+        if any(name == "draft_tokens" for name, _ in found):
+            series = {key: [_number(value, key[0]) for value in values] for key, values in found.items()}
             return _reading(prefix, series)
     return None
+
+
+def samples(text: str, prefix: str, names: Mapping[str, str]) -> dict[tuple[str, str], list[str]]:
+    """The values of an engine's series by (name, labels), in the order of the text.
+
+    Args:
+        prefix: What its series' names begin with, such as "vllm".
+        names: The series to find, and what to call them.
+    """
+    found: dict[tuple[str, str], list[str]] = {}
+    for line in _LINE.finditer(text):
+        if line["prefix"] == prefix and line["name"] in names:
+            found.setdefault((names[line["name"]], line["labels"] or ""), []).append(line["value"])
+    return found
 
 
 def _reading(prefix: str, series: dict[tuple[str, str], list[float]]) -> Reading:

@@ -1,13 +1,17 @@
 """The figures of an engine's speculative decoding, in one form for all engines."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
+
+from naive_speculate.doctor.course import Stretch
 
 ROUNDING = 0.0006
 """Largest rounding error of a rate printed with three decimals."""
 
 MOST_TOKENS = 10**15
+CATEGORY = ("category", "task", "dataset")
+"""Names under which benchmarks write a response's category."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +27,17 @@ class Reading:
         other_drafted_per_step: The same under the format's other meaning, if the text does not decide between them.
         rates: Per index, the share of all steps that accept the draft token (vLLM's per-position acceptance rate). Fewer than
             k if the engine does not report all.
+        judged: Per index, the share of all steps that judge a draft token there: all earlier ones were accepted, and the window
+            has this one. Empty if unknown; then all windows are taken to be whole.
         num_steps: Steps with draft tokens.
         num_draft_tokens, num_accepted_tokens: Draft tokens, and accepted ones.
         requests_running: Mean number of requests decoded together.
+        tokens_per_second: Speed with drafting.
+        plain_tokens_per_second: Speed without drafting, of the same number of requests.
+        draft_share: Share of the decoding time that the drafter takes.
+        experts: What in the text shows that the target is a mixture of experts; empty if nothing does.
+        course: Acceptance over the run, in the order of the text; empty if the format has only totals.
+        categories: The figures of each category of requests, if the text names categories.
         derived: Sentences on figures that were derived.
         unknown: Sentences on figures that the format lacks.
     """
@@ -37,10 +49,17 @@ class Reading:
     drafted_per_step: float | None = None
     other_drafted_per_step: float | None = None
     rates: tuple[float, ...] = ()
+    judged: tuple[float, ...] = ()
     num_steps: float | None = None
     num_draft_tokens: int | None = None
     num_accepted_tokens: int | None = None
     requests_running: float | None = None
+    tokens_per_second: float | None = None
+    plain_tokens_per_second: float | None = None
+    draft_share: float | None = None
+    experts: str = ""
+    course: tuple[Stretch, ...] = ()
+    categories: Mapping[str, "Reading"] = field(default_factory=dict)
     derived: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
 
@@ -72,6 +91,20 @@ class Reading:
             if not 0 <= rate <= before + 2 * ROUNDING:
                 raise ValueError(f"{self.format}: a rate of {rate:g} at index {index}, after {before:g}, is impossible")
             before = rate
+
+
+def by_category(found: Sequence[tuple[Any, dict[str, Any]]], build: Callable[[list[Any]], Reading]) -> dict[str, Reading]:
+    """The figures of each category of these reports; empty if one report names none.
+
+    Args:
+        found: Reports, each with the outermost object that contains it.
+        build: Makes figures from several reports.
+    """
+    names = [next((name for key in CATEGORY if isinstance(name := outer.get(key), str)), None) for _, outer in found]
+    if None in names:
+        return {}
+    groups = {str(name): [one for (one, _), other in zip(found, names, strict=True) if other == name] for name in names}
+    return {name: build(group) for name, group in groups.items()}
 
 
 def ratio(part: float | None, whole: float | None) -> float | None:

@@ -46,6 +46,7 @@ def figures(found: Diagnosis) -> dict[str, str]:
         "drafted": drafts,
         "requests at once": reading.requests_running,
         "speedup with these costs": found.speedup,
+        "measured speedup": found.measured_speedup,
     }
     return {
         name: f"{value:.2f}" if isinstance(value, float) else str(value) for name, value in rows.items() if value is not None
@@ -110,8 +111,18 @@ def _row(window: Window, with_costs: bool) -> list[str]:
 
 def _suspects(found: Diagnosis) -> Text:
     if not found.suspects:
-        return Text("No problems found.")
-    return Text("\n").join(Text(f"! {suspect.words}") for suspect in found.suspects)
+        return Text(no_problems(found))
+    return Text("\n").join(Text(f"! {suspect.words}\n  Measure next: {suspect.next}") for suspect in found.suspects)
+
+
+def no_problems(found: Diagnosis) -> str:
+    """A sentence for figures without a suspicion, and what to measure next."""
+    if found.measured_speedup is not None:
+        return "No problems found."
+    return (
+        "No problems found. Measure next: tokens per second with drafting and without, on the same prompts (--speed, "
+        "--plain-speed). High acceptance alone is no speedup."
+    )
 
 
 def caveats(found: Diagnosis) -> list[str]:

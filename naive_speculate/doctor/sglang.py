@@ -1,24 +1,21 @@
-"""SGLang: `meta_info` of a response, and the log line "Decode batch".
+"""SGLang's log line "Decode batch" and its Prometheus gauges: means over the last few steps.
 
-`python/sglang/srt/managers/tokenizer_manager_components/spec_decoding_meta.py` at 9155cf0e6eff, before that
-`tokenizer_manager.py` (c60799d0eb1b); the counters were renamed twice. `scheduler_metrics_mixin.py` (78ac30c2056f) logs.
+`python/sglang/srt/managers/scheduler_metrics_mixin.py` (78ac30c2056f) logs,
+`python/sglang/srt/observability/metrics_collector.py` (44cedc2b9c7d) sets the gauges.
 """
 
 import math
 import re
 from collections.abc import Sequence
-from itertools import zip_longest
+from dataclasses import dataclass
 from typing import Any
 
-from naive_speculate.doctor.json_objects import objects, whole_number
-from naive_speculate.doctor.reading import Reading, mean, rates_of
+from naive_speculate.doctor.course import Stretch
+from naive_speculate.doctor.prometheus import samples
+from naive_speculate.doctor.reading import Reading, mean
+from naive_speculate.doctor.sglang_meta import TREES
 
-SOURCE = "python/sglang/srt/managers/tokenizer_manager_components/spec_decoding_meta.py (9155cf0e6eff)"
 LOG_SOURCE = "python/sglang/srt/managers/scheduler_metrics_mixin.py (78ac30c2056f)"
-_ACCEPTED = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
-_DRAFTED = ("spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")
-_HISTOGRAM = ("spec_correct_drafts_histogram", "spec_accept_histogram")
-_FIELDS = tuple(re.compile(rf"{name}: (\d+(?:\.\d+)?)") for name in ("#running-req", "accept len", "accept rate"))
 _VERIFIED = re.compile(r"speculative[-_]num[-_]draft[-_]tokens['\"]?\s*[=:\s]\s*(\d+)")
 _STEPS = re.compile(r"speculative[-_]num[-_]steps['\"]?\s*[=:\s]\s*(\d+)")
 _MEANINGS = (
@@ -29,78 +26,133 @@ _UNDECIDED = (
     "“accept rate” has two possible meanings, and the log does not decide: accepted ÷ drafted since April 2026 (sglang#23530), "
     "which is used here, and (accepted + 1) ÷ (drafted + 1) before."
 )
-_TREES = "With topk above 1 SGLang drafts trees without reporting it; then it counts all branches as drafted."
+GAUGE_SOURCE = "python/sglang/srt/observability/metrics_collector.py (44cedc2b9c7d)"
+_NO_RATES = "This format has no counts and no rates per index; meta_info's histogram has them."
+_TREE = "The server drafts trees: the window is their depth, and {} tokens are verified per step."
+INTERVAL = 40
+"""Forwards that one line covers (`--decode-log-interval`)."""
+_HALF, _EXACT = 0.005, 1e-4
+"""Rounding errors of two decimals, and of gauges that were not rounded."""
 
 
-def read_meta_info(text: str) -> Reading | None:
-    """All requests together; None if there is none. Of a streamed request the last report counts."""
-    requests: dict[Any, dict[str, Any]] = {}
-    for number, (meta, _) in enumerate(objects(text, ("spec_verify_ct",))):
-        steps = whole_number(meta["spec_verify_ct"], "spec_verify_ct")
-        key = str(meta.get("id", number))
-        if steps and steps >= requests.get(key, {}).get("spec_verify_ct", 0):
-            requests[key] = meta
-    if not requests:
-        return None
-    steps = accepted = drafted = 0
-    complete, histogram = True, [0]
-    for meta in requests.values():
-        of_steps, counts = meta["spec_verify_ct"], _first(meta, _HISTOGRAM)
-        if isinstance(counts, list | tuple) and counts:
-            counts = [whole_number(count, "spec_accept_histogram") for count in counts]
-            if sum(counts) != of_steps:
-                raise ValueError(f"spec_accept_histogram counts {sum(counts)} steps, spec_verify_ct is {of_steps}")
-            histogram = [have + more for have, more in zip_longest(histogram, counts, fillvalue=0)]
-        else:
-            counts = None
-        named, proposed = _first(meta, _ACCEPTED), _first(meta, _DRAFTED)
-        if named is None and counts is None and "completion_tokens" not in meta:
-            raise ValueError("meta_info: spec_verify_ct is given without completion_tokens or a count of accepted drafts")
-        if named is None and counts:
-            named = sum(index * count for index, count in enumerate(counts))
-        elif named is None:
-            named = max(whole_number(meta["completion_tokens"], "completion_tokens") - of_steps, 0)
-        steps, accepted = steps + of_steps, accepted + whole_number(named, "accepted drafts")
-        complete = complete and proposed is not None
-        drafted += whole_number(proposed, "proposed drafts") if proposed is not None else 0
-    width = drafted / steps if complete else None
-    rates = rates_of(histogram, width) if sum(histogram) == steps else ()
-    return Reading.counted(
-        accepted,
-        drafted if complete else None,
-        steps,
-        engine="SGLang",
-        format="meta_info",
-        source=SOURCE,
-        rates=rates,
-        unknown=(_TREES, *(() if rates else ("There is no histogram, so the rates per index are unknown.",))),
-    )
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One report: requests, accepted tokens per step with the target's own, accept rate, context length, tokens per second."""
+
+    running: float
+    length: float | None
+    rate: float | None = None
+    position: float | None = None
+    throughput: float | None = None
+
+    @property
+    def stretch(self) -> Stretch:
+        """Its steps. A step that accepts any accepts three at most, or this is an underestimate."""
+        steps = self.running * INTERVAL
+        return Stretch(self.position, steps, steps * min(((self.length or 1) - 1) / 3, 1.0))
 
 
 def read_log(text: str) -> Reading | None:
     """The mean of all lines, weighted by their requests; None if there is none."""
-    lines = []
-    for line in text.splitlines():
-        if "Decode batch" in line and "accept len: " in line:
-            running, length, rate = (float(found[1]) if (found := field.search(line)) else None for field in _FIELDS)
-            if running and length and length >= 1:
-                lines.append((running, length, rate))
+    found = [_line(line) for line in text.splitlines() if "Decode batch" in line]
+    lines = [line for line in found if line.running and (line.length or 0) >= 1]
     if not lines:
         return None
-    weight = sum(running for running, _, _ in lines)
-    rated = [(running, length, rate) for running, length, rate in lines if rate is not None]
-    width, other, derived = _width(rated if len(rated) == len(lines) else [], _stated(text))
+    width, other, derived = _width(lines, _stated(text))
+    plain = [line for line in found if line.running and line.length is None]
     return Reading(
         engine="SGLang",
         format="log line “Decode batch”",
         source=LOG_SOURCE,
-        accepted_per_step=sum(running * (length - 1) for running, length, _ in lines) / weight,
+        accepted_per_step=_mean_length(lines) - 1,
         drafted_per_step=width,
         other_drafted_per_step=other,
-        requests_running=mean(running for running, _, _ in lines),
+        requests_running=mean(line.running for line in lines),
+        course=tuple(line.stretch for line in lines),
         derived=derived,
-        unknown=(_TREES, "The line has no counts and no rates per index; meta_info's histogram has them."),
+        unknown=(TREES, _NO_RATES),
+        **_speeds(lines, plain),
     )
+
+
+def _line(line: str) -> _Line:
+    def number(name: str) -> float | None:
+        found = re.search(rf"(?<![\w-]){name}:\s*(\d+(?:\.\d+)?)", line)
+        return float(found[1]) if found else None
+
+    running = number("#running-req") or 0.0
+    tokens = number("#(?:full )?token")
+    position = tokens / running if tokens is not None and running else None
+    throughput = number(r"gen throughput \(token/s\)")
+    return _Line(running, number("accept len"), number("accept rate"), position, throughput)
+
+
+def _speeds(lines: Sequence[_Line], plain: Sequence[_Line]) -> dict[str, Any]:
+    """Tokens per second with and without drafting, over lines with equally many requests; empty if there are none."""
+    common = {line.running for line in lines} & {line.running for line in plain}
+    speeds = [mean(line.throughput for line in part if line.throughput and line.running in common) for part in (lines, plain)]
+    names = ("tokens_per_second", "plain_tokens_per_second")
+    return {} if None in speeds else {name: speed for name, speed in zip(names, speeds, strict=True) if speed is not None}
+
+
+def read_gauges(text: str) -> Reading | None:
+    """The Prometheus gauges of all workers, weighted by their requests; None if there are none."""
+    names = ("spec_accept_length", "spec_accept_rate", "spec_num_steps", "spec_num_draft_tokens", "num_running_reqs")
+    workers = _workers(samples(text, "sglang", {name: name for name in names}))
+    lines = []
+    for gauges in workers:
+        lengths, rates = gauges.get("spec_accept_length", []), gauges.get("spec_accept_rate", [])
+        running = mean(gauges.get("num_running_reqs", [])) or 1.0
+        each = rates if len(rates) == len(lengths) else [None] * len(lengths)
+        lines += [_Line(running, length, rate) for length, rate in zip(lengths, each, strict=True) if length >= 1]
+    if not workers:
+        return None
+    if not lines:
+        raise ValueError("SGLang reports that nothing was drafted: sglang:spec_accept_length is 0")
+    depth, verified = (
+        max((value for gauges in workers for value in gauges.get(name, [])), default=0.0)
+        for name in ("spec_num_steps", "spec_num_draft_tokens")
+    )
+    stated = [int(k) for k in (depth, verified - 1) if k >= 1]
+    rounded = all(round(value, 2) == value for line in lines for value in (line.length or 0.0, line.rate or 0.0))
+    half = _HALF if rounded else _EXACT
+    width, other, derived = _width(lines, stated[:1] or _stated(text), meaning=_meaning(text), half=half)
+    tree = depth >= 1 and verified >= 1 and verified != depth + 1
+    reported = [mean(gauges["num_running_reqs"]) for gauges in workers if "num_running_reqs" in gauges]
+    return Reading(
+        engine="SGLang",
+        format="Prometheus gauges",
+        source=GAUGE_SOURCE,
+        accepted_per_step=_mean_length(lines) - 1,
+        drafted_per_step=float(stated[0]) if stated else width,
+        other_drafted_per_step=None if stated else other,
+        requests_running=mean(count for count in reported if count) if any(reported) else None,
+        derived=("The window is from the server's gauges.",) if stated else derived,
+        unknown=(_TREE.format(f"{verified:.0f}") if tree else TREES, _NO_RATES, "Gauges cover the last few steps only."),
+    )
+
+
+def _workers(found: dict[tuple[str, str], list[str]]) -> list[dict[str, list[float]]]:
+    """The gauges of each data-parallel worker, by name. Its tensor-parallel ranks repeat them: the first counts."""
+    workers: dict[tuple[str, ...], dict[str, list[float]]] = {}
+    for (name, labels), values in found.items():
+        given = dict(re.findall(r'(\w+)="([^"]*)"', labels))
+        worker = workers.setdefault(tuple(given.get(label, "") for label in ("model_name", "engine_type", "dp_rank")), {})
+        worker.setdefault(name, [float(value) for value in values if re.fullmatch(r"[\d.]+(?:[eE][+-]?\d+)?", value)])
+    drafting = [gauges for gauges in workers.values() if "spec_accept_length" in gauges]
+    main = [gauges for (_, kind, _), gauges in workers.items() if "spec_accept_length" in gauges and kind != "draft"]
+    return main or drafting
+
+
+def _meaning(text: str) -> int | None:
+    """Which of the two meanings the HELP line of the accept rate states; None if it is missing."""
+    found = re.search(r"# HELP sglang[:_]spec_accept_rate (.*)", text)
+    words = found[1] if found else ""
+    return 0 if "proposed drafts" in words else 1 if "total draft tokens" in words else None
+
+
+def _mean_length(lines: Sequence[_Line]) -> float:
+    return sum(line.running * (line.length or 0.0) for line in lines) / sum(line.running for line in lines)
 
 
 def _stated(text: str) -> list[int]:
@@ -110,36 +162,43 @@ def _stated(text: str) -> list[int]:
 
 
 def _width(
-    lines: Sequence[tuple[float, float, float]], stated: Sequence[int]
+    lines: Sequence[_Line], stated: Sequence[int], *, meaning: int | None = None, half: float = _HALF
 ) -> tuple[float | None, float | None, tuple[str, ...]]:
     """The window, the window under the rate's other meaning if that is undecided, and sentences on their source.
 
     Args:
-        lines: Requests, accept len and accept rate of each line; empty if a line has no rate.
+        lines: The reports; without rates the window must be stated.
         stated: Windows in the server's arguments.
+        meaning: The rate's meaning, an index of `_MEANINGS`, if the text states it.
+        half: Rounding error of lengths and rates.
     """
-    if not lines:
+    reports = [(line.running, line.length or 0.0, line.rate) for line in lines if line.rate is not None]
+    if len(reports) < len(lines):
         return (stated[0], None, ("The window is from the server's arguments.",)) if stated else (None, None, ())
-    ranges = [_range(lines, own) for own in (0, 1)]
-    for meaning, (low, high) in zip(_MEANINGS, ranges, strict=True):
+    ranges = [_range(reports, own, half) for own in (0, 1)]
+    for words, (low, high) in zip(_MEANINGS, ranges, strict=True):
         if found := [k for k in stated if low <= k <= high]:
-            return found[0], None, (f"{meaning}: this fits the window in the server's arguments.",)
-    weighted_rate = sum(running * rate for running, _, rate in lines)
+            return found[0], None, (f"{words}: this fits the window in the server's arguments.",)
+    weighted_rate = sum(running * rate for running, _, rate in reports)
     if not weighted_rate:
         return None, None, ()
-    means = [sum(running * (length - 1 + own) for running, length, _ in lines) / weighted_rate - own for own in (0, 1)]
+    means = [sum(running * (length - 1 + own) for running, length, _ in reports) / weighted_rate - own for own in (0, 1)]
+    if meaning is not None:
+        whole = abs(means[meaning] - round(means[meaning])) < 0.1
+        width = float(max(round(means[meaning]), 1)) if whole else means[meaning]
+        return width, None, (f"{_MEANINGS[meaning]}: its HELP line states this.",)
     new, old = (_whole_number_in(*bounds, mean) for bounds, mean in zip(ranges, means, strict=True))
     if new is not None and old is not None and new != old:
         return new, old, (_UNDECIDED,)
     if new is None and old is None:
         return round(means[0], 1), round(means[1], 1), (_UNDECIDED,)
-    meaning = _MEANINGS[0] if new is not None else _MEANINGS[1]
-    return new or old, None, (f"{meaning}: only this gives a whole number of draft tokens.",)
+    words = _MEANINGS[0] if new is not None else _MEANINGS[1]
+    return new or old, None, (f"{words}: only this gives a whole number of draft tokens.",)
 
 
-def _range(lines: Sequence[tuple[float, float, float]], own: int) -> tuple[float, float]:
-    """Least and largest k that fit all lines to two decimals, where rate = (accepted + own) ÷ (k + own)."""
-    half, rounding = 0.005, 1e-9
+def _range(lines: Sequence[tuple[float, float, float]], own: int, half: float) -> tuple[float, float]:
+    """Least and largest k that fit all lines within rounding, where rate = (accepted + own) ÷ (k + own)."""
+    rounding = 1e-9
     lows = [(max(length - 1 - half, 0.0) + own) / (rate + half) - own for _, length, rate in lines]
     highs = [(length - 1 + half + own) / (rate - half) - own if rate > half else math.inf for _, length, rate in lines]
     return max(lows) - rounding, min(highs) + rounding
@@ -149,7 +208,3 @@ def _whole_number_in(low: float, high: float, near: float) -> int | None:
     """The positive whole number in a range nearest to `near`; None if there is none."""
     least = max(math.ceil(low), 1)
     return None if least > high else int(min(max(round(near), least), high))
-
-
-def _first(meta: dict[str, Any], names: tuple[str, ...]) -> Any:
-    return next((meta[name] for name in names if meta.get(name) is not None), None)

@@ -1,27 +1,24 @@
-"""vLLM's log, request metrics and benchmark summary.
+"""vLLM's log and request metrics.
 
 The log line "SpecDecoding metrics" covers the few seconds since the previous one: `vllm/v1/spec_decode/metrics.py`,
-`SpecDecodingLogging.log`, at ee4ceaae5953. Earlier versions have fewer fields in another order.
+`SpecDecodingLogging.log`, at ee4ceaae5953. Earlier versions have fewer fields in another order. The request metrics:
+`docs/features/speculative_decoding/acceptance_metrics.md`, at 02cf515f0b62.
 """
 
 import re
-from itertools import zip_longest
+from dataclasses import replace
+from itertools import accumulate, zip_longest
 from typing import Any
 
-from naive_speculate.doctor.json_objects import objects, whole_number
-from naive_speculate.doctor.reading import ROUNDING, Reading, mean, rates_in, rates_of, weighted_rates
+from naive_speculate.doctor.course import Stretch
+from naive_speculate.doctor.json_objects import objects, whole_number, whole_numbers
+from naive_speculate.doctor.reading import ROUNDING, Reading, by_category, mean, rates_in, rates_of, weighted_rates
 
 SOURCE = "vllm/v1/spec_decode/metrics.py, SpecDecodingLogging.log (ee4ceaae5953)"
-REQUEST_SOURCE = "the response's metrics.speculative_decoding (2026)"
-SUMMARY_SOURCE = "vllm bench serve, and examples/offline_inference/spec_decode.py"
-_LINE = re.compile(r"SpecDecoding metrics: (.*)")
-_RATES = re.compile(r"Per-position acceptance rate: \[?([\d., ]+)")
-_RUNNING = re.compile(r"Running: (\d+) reqs")  # vllm/v1/metrics/loggers.py, a line written at the same time
-_SUMMARY = re.compile(
-    r"^[ \t]*(?:(num_drafts|drafts)|(num_draft_tokens|draft tokens)|(num_accepted_tokens|accepted tokens)"
-    r"|(position|acceptance at token) (\d+)): +(\d+(?:\.\d+)?)[ \t\r]*$",
-    re.MULTILINE | re.IGNORECASE,
-)
+REQUEST_SOURCE = "the response's metrics.speculative_decoding (vllm#48915)"
+_LINE = re.compile(r"SpecDecoding metrics:\s*(.*)")
+_RATES = re.compile(r"Per-position acceptance rate:\s*[\[(]?([\d., ]+)")
+_RUNNING = re.compile(r"Running:\s*(\d+) reqs")  # vllm/v1/metrics/loggers.py, a line written at the same time
 _TOO_FEW = "vLLM's line does not count the steps"
 
 
@@ -53,6 +50,7 @@ def read_log(text: str) -> Reading | None:
         source=SOURCE,
         rates=weighted_rates(parts) if counted else (),
         requests_running=running,
+        course=tuple(Stretch(None, of_steps, of_steps * rates[0]) for of_steps, rates in parts if rates),
         derived=(f"{_TOO_FEW}: they are derived from Drafted, Accepted and the rates.",) if counted else (),
         unknown=() if counted else (f"{_TOO_FEW}, and this version has no rates to derive them from.",),
     )
@@ -60,18 +58,26 @@ def read_log(text: str) -> Reading | None:
 
 def read_request(text: str) -> Reading | None:
     """The metrics of all responses together; None if there are none. Of a streamed response the last report counts."""
-    found: dict[Any, dict[str, Any]] = {}
+    found: dict[Any, tuple[Any, dict[str, Any]]] = {}
     for number, (metrics, outermost) in enumerate(objects(text, ("num_spec_steps",))):
-        found[outermost.get("id", number)] = metrics
+        outermost = outermost["data"] if isinstance(outermost.get("data"), dict) else outermost
+        name = outermost.get("id")
+        found[name if isinstance(name, str) else number] = {**metrics, "usage": outermost.get("usage")}, outermost
     if not found:
         return None
+    whole = _requests([metrics for metrics, _ in found.values()])
+    return replace(whole, categories=by_category(list(found.values()), _requests))
+
+
+def _requests(found: list[dict[str, Any]]) -> Reading:
     names = ("num_spec_steps", "num_draft_tokens", "num_accepted_draft_tokens")
-    steps, drafted, accepted = (sum(whole_number(one.get(name), name) for one in found.values()) for name in names)
-    histogram = [0]
-    for one in found.values():
-        counts = [whole_number(count, "acceptance_histogram") for count in one.get("acceptance_histogram") or ()]
-        histogram = [have + more for have, more in zip_longest(histogram, counts, fillvalue=0)]
-    rates = rates_of(histogram, drafted / steps) if steps and sum(histogram) == steps else ()
+    steps, drafted, accepted = (sum(whole_number(one.get(name), name) for one in found) for name in names)
+    rates: tuple[float, ...] = ()
+    judged: tuple[float, ...] = ()
+    histogram = _summed([_dense(one.get("acceptance_histogram")) for one in found])
+    if steps and sum(histogram) == steps:
+        rates = rates_of(histogram, drafted / steps)
+        judged = _judged([_by_length(one) for one in found], steps, len(rates))
     return Reading.counted(
         accepted,
         drafted,
@@ -80,45 +86,74 @@ def read_request(text: str) -> Reading | None:
         format="request metrics",
         source=REQUEST_SOURCE,
         rates=rates,
+        judged=judged,
+        course=tuple(stretch for one in found for stretch in _course(one)),
         unknown=() if rates else ("There is no histogram, so the rates per index are unknown.",),
     )
 
 
-def read_summary(text: str) -> Reading | None:
-    """All summaries of vLLM's benchmark or example together; None if there are none."""
-    totals = [0, 0, 0]  # steps, draft tokens, accepted tokens
-    parts: list[tuple[float, list[float]]] = []
-    for *counts, kind, index, value in _SUMMARY.findall(text):
-        which = next((index for index, name in enumerate(counts) if name), None)
-        if which is not None:
-            totals[which] += whole_number(float(value), counts[which])
-            parts += [(float(value), [])] if which == 0 else []
-        elif parts and int(index) == len(parts[-1][1]):
-            parts[-1][1].append(float(value) / (100 if kind.lower() == "position" else 1))
-    steps, drafted, accepted = totals
-    if not steps or not drafted:
-        return None
-    rates = [(of_run, tuple(by_index)) for of_run, by_index in parts]
-    return Reading.counted(
-        accepted,
-        drafted,
-        steps,
-        engine="vLLM",
-        format="summary of a run",
-        source=SUMMARY_SOURCE,
-        rates=weighted_rates(rates) if all(by_index for _, by_index in rates) else (),
+def _dense(histogram: Any) -> list[int]:
+    """A histogram as a list; tools also write it as an object without the empty counts."""
+    name = "acceptance_histogram"
+    if isinstance(histogram, dict):
+        sparse = {int(key): whole_number(count, name) for key, count in histogram.items() if str(key).isdecimal()}
+        return [sparse.get(key, 0) for key in range(min(max(sparse, default=0), 1000) + 1)]
+    return whole_numbers(histogram, name)
+
+
+def _summed(histograms: list[list[int]]) -> list[int]:
+    return [sum(counts) for counts in zip_longest(*histograms, fillvalue=0)] or [0]
+
+
+def _by_length(one: dict[str, Any]) -> dict[int, list[int]]:
+    """Steps by window length and accepted tokens; empty if unknown."""
+    lengths = one.get("acceptance_histogram_by_draft_length")
+    if isinstance(lengths, dict):
+        return {int(length): _dense(counts) for length, counts in lengths.items() if str(length).isdecimal()}
+    found: dict[int, list[int]] = {}
+    for accepted, drafted in _each_step(one):
+        counts = found.setdefault(drafted, [0] * (drafted + 1))
+        counts[min(accepted, drafted)] += 1
+    return found
+
+
+def _each_step(one: dict[str, Any]) -> list[tuple[int, int]]:
+    """Accepted and draft tokens of each step; empty if unknown."""
+    accepted, drafted = (whole_numbers(one.get(name), name) for name in ("per_step_accepted", "per_step_drafted"))
+    return list(zip(accepted, drafted, strict=True)) if len(accepted) == len(drafted) else []
+
+
+def _judged(lengths: list[dict[int, list[int]]], steps: int, indices: int) -> tuple[float, ...]:
+    """Per index, the share of steps that judge a draft token there; empty unless known for all steps."""
+    if sum(sum(counts) for of_one in lengths for counts in of_one.values()) != steps:
+        return ()
+    return tuple(
+        sum(sum(counts[index:]) for of_one in lengths for length, counts in of_one.items() if length > index) / steps
+        for index in range(indices)
     )
 
 
+def _course(one: dict[str, Any]) -> list[Stretch]:
+    """Each step, with its position if the response states the prompt's length."""
+    usage = one.get("usage")
+    prompt = usage.get("prompt_tokens") if isinstance(usage, dict) else None
+    accepted = [accepted for accepted, _ in _each_step(one)]
+    at = accumulate((1 + count for count in accepted), initial=prompt if isinstance(prompt, int) else 0)
+    return [
+        Stretch(position if isinstance(prompt, int) else None, 1, min(count, 1))
+        for count, position in zip(accepted, at, strict=False)
+    ]
+
+
 def _count(name: str, line: str) -> int | None:
-    found = re.search(rf"(?<![A-Za-z] ){name}: (\d+) tokens", line)
+    found = re.search(rf"(?<![A-Za-z] )\b{name}:\s*(\d+)\s*tokens", line)
     return int(found[1]) if found else None
 
 
 def _steps(drafted: int, accepted: int, rates: tuple[float, ...], line: str) -> float | None:
     """Steps of one line: all windows have full length, unless that contradicts the rates, which are shares of the steps."""
     if not rates:
-        found = re.search(r"[Mm]ean acceptance length: ([\d.]+)", line)
+        found = re.search(r"[Mm]ean acceptance length:\s*([\d.]+)", line)
         beyond = float(found[1].rstrip(".")) - 1 if found else 0.0
         return accepted / beyond if beyond > 0 else None
     whole = drafted / len(rates)

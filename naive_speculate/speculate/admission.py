@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from naive_speculate.costs import CostTable
+from naive_speculate.costs import CostTable, LearnedCosts
 from naive_speculate.events.emitter import Emitter
 from naive_speculate.events.event import Event, EventKind
 from naive_speculate.infer.inferencer import eos_token_ids
@@ -30,7 +31,7 @@ from naive_speculate.speculate.request import GivenDraft, Prompt, Request, check
 from naive_speculate.speculate.run import Run
 from naive_speculate.speculate.sequence import CancelFlag, SequenceState
 from naive_speculate.speculate.verify import Verifier, verifier_for
-from naive_speculate.speculate.window import AutoWindow, FixedWindow
+from naive_speculate.speculate.window import AutoWindow, FixedWindow, Window
 from naive_speculate.text import StopStrings, TextStream, Vocabulary
 from naive_speculate.translation import token_bytes
 
@@ -110,15 +111,18 @@ class Admission:
         plan, params = self._plan(request), request.params
         seed = params.seed if params.seed is not None else fresh_seed()
         pipelines = [self._pipeline(params, plan.token_ids, plan.stops) for _ in range(params.num_sequences)]
-        costs = self.pair.costs(plan.drafter)
+        repeats = random is not None or params.seed is not None  # a seed repeats a run, windows included
+        learned = None if repeats else self.pair.learned_costs(plan.drafter)
+        costs = self.pair.costs(plan.drafter) if learned is None else learned.table()
         if plan.drafting is None or not (plan.drafting.drafts_windows and pipelines[0].tempers_only):
             costs = replace(costs, call=None)  # the host reads every draft, so that each is a call
         started = self._started(request, plan, seed, costs)
         known = self.pair.translation.to_draft if started.vocabularies is not None and self.pair.translation else None
+        window = partial(self._window, plan, costs, learned)
         rows, emitters = [], []
         for index, pipeline in enumerate(pipelines):
             source = SeededRandom(seed, index, self.device) if random is None else random(seed, index)
-            rows.append(self._row(first_row + index, request, plan, pipeline, costs, source, cancel))
+            rows.append(self._row(first_row + index, request, plan, pipeline, window(), source, cancel))
             emitters.append(Emitter(self.vocabulary, replace(started, row=first_row + index), known))
         return Run(rows, emitters)
 
@@ -180,17 +184,23 @@ class Admission:
             target_layers=None if head is None else getattr(pair.target, "num_layers", None),
         )
 
+    @staticmethod
+    def _window(plan: _Plan, costs: CostTable, learned: LearnedCosts | None) -> Window:
+        if plan.window_size is None:
+            return AutoWindow(costs, plan.confidence, greedy=plan.verifier.greedy, learned=learned)
+        return FixedWindow(plan.window_size, plan.confidence)
+
     def _row(
         self,
         number: int,
         request: Request,
         plan: _Plan,
         pipeline: LogitsPipeline,
-        costs: CostTable,
+        window: Window,
         random: RandomSource,
         cancel: CancelFlag | None,
     ) -> SequenceState:
-        params, window = request.params, FixedWindow(plan.window_size or 0, plan.confidence)
+        params = request.params
         streams = params.detokenize and self.vocabulary.tokenizer is not None
         return SequenceState(
             row=number,
@@ -199,7 +209,7 @@ class Admission:
             params=params,
             verifier=plan.verifier,
             drafter=plan.drafter,
-            window=AutoWindow(costs, plan.confidence, greedy=plan.verifier.greedy) if plan.window_size is None else window,
+            window=window,
             detail=request.detail,
             random=random,
             pipeline=pipeline,

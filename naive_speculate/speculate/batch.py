@@ -132,7 +132,7 @@ class Batch:
         limits = []
         for index, row in enumerate(rows):
             drafter = self.drafter_of.get(row)
-            limits.append(0 if drafter is None else min(row.window.max_drafts(), drafter.room(row)))
+            limits.append(0 if drafter is None else min(row.window.max_drafts(len(rows)), drafter.room(row)))
             groups.setdefault(drafter if limits[index] > 0 else None, []).append(index)
         parts = [
             self._propose_by_drafter(drafter, [rows[index] for index in members], [limits[index] for index in members])
@@ -162,6 +162,9 @@ class Batch:
         happened = step(self, rows)
         outcomes = observe(rows, happened, self.vocabulary)
         seconds, records = self._watch.stop(), dict[SequenceState, StepRecord]()
+        if len(names := {row.drafter for row in rows if row in self.drafter_of}) == 1:
+            learned = self.pair.learned_costs(*names)
+            learned.learn(len(rows), max(happened.draft.lengths), seconds.draft, seconds.verify)
         try:
             try:
                 for row, outcome in zip(rows, outcomes, strict=True):

@@ -4,7 +4,8 @@ For "auto", one more draft costs a draft forward and a wider verification, and g
 drafts up to it are accepted. Drafting continues while some number of further drafts gains more tokens than the same time gives
 at the best rate of the run (Leviathan et al. 2023, arXiv 2211.17192, section 3.5, applied token by token). Acceptance rates are
 learned while running, one for each range of the draft's confidence; before a draft's confidence is known, the rate of all
-drafts counts. Costs come from a table that is fixed for the run, so that a seed repeats it exactly.
+drafts counts. Costs are learned as well; a table is the prior. Where the request has a seed, the costs are those of
+the table, so that the seed repeats the run.
 
 Where one call drafts several tokens, the length with the best rate is chosen before the call. Confidence then decides how many
 of them are verified, and whether another call pays.
@@ -14,9 +15,10 @@ A window ends after a sampled token. Dropping that token because of its own prob
 
 from collections.abc import Iterator
 from copy import copy
+from dataclasses import replace
 from itertools import pairwise
 
-from naive_speculate.costs import CostTable
+from naive_speculate.costs import CostTable, LearnedCosts
 
 MAX_AUTO_WINDOW = 16
 _PROBE_EVERY = 8
@@ -48,8 +50,8 @@ class FixedWindow:
         self.adaptive = least_confidence is not None
         self._least = least_confidence or 0.0
 
-    def max_drafts(self) -> int:
-        """The most drafts that this step may have."""
+    def max_drafts(self, num_rows: int = 1) -> int:
+        """The most drafts that this step may have, in a batch of so many rows."""
         return self.limit
 
     def next_call(self) -> int:
@@ -82,8 +84,16 @@ class AutoWindow:
     adaptive = True
     drafts = True
 
-    def __init__(self, costs: CostTable, least_confidence: float | None = None, *, greedy: bool = False) -> None:
-        self.costs = costs
+    def __init__(
+        self,
+        costs: CostTable,
+        least_confidence: float | None = None,
+        *,
+        greedy: bool = False,
+        learned: LearnedCosts | None = None,
+    ) -> None:
+        self._learned = learned
+        self._use(costs)
         self._least = least_confidence or 0.0
         # Pseudo-counts: acceptance rates are initialised with the priors.
         prior = _GREEDY_PRIOR if greedy else _DRAWN_PRIOR
@@ -93,17 +103,18 @@ class AutoWindow:
         self._kept = [trust * share for share in prior]
         self._seen = [trust] * len(prior)
         self._any_kept, self._any_seen = of_any * any_prior, of_any
-        verify = [costs.verify_cost(count) for count in range(MAX_AUTO_WINDOW + 1)]
-        self._verify_one_more = [more - less for less, more in pairwise(verify)]
         self._steps_without_drafts = 0
         self._paid = self._length = 0  # tokens that the calls so far draft, and those of one call
         self._window: list[int] = []
         self._reach = 1.0
         self._rate = 1.0
 
-    def max_drafts(self) -> int:
+    def max_drafts(self, num_rows: int = 1) -> int:
         """The most drafts that this step may have; 0 where drafting does not pay, except for a probe every few steps."""
         self.restart()
+        if self._learned is not None:
+            table = self._learned.table(num_rows)
+            self._use(replace(table, call=None) if self.costs.call is None else table)
         rates = [tokens / cost for tokens, cost in self._ahead(1.0, 1.0, self.costs.verify_cost(0))]
         self._rate = max(rates)
         if self._pays() or self._steps_without_drafts >= _PROBE_EVERY:
@@ -146,6 +157,11 @@ class AutoWindow:
     def saved(self) -> "AutoWindow":
         """A copy for `restore`, before a step."""
         return copy(self)
+
+    def _use(self, costs: CostTable) -> None:
+        self.costs = costs
+        verify = [costs.verify_cost(count) for count in range(MAX_AUTO_WINDOW + 1)]
+        self._verify_one_more = [more - less for less, more in pairwise(verify)]
 
     def _pays(self) -> bool:
         """Whether some number of further drafts gains more tokens than the same time gives at the run's best rate."""

@@ -5,7 +5,8 @@ Command line: `python -m naive_speculate prove module:Name`.
 
 from naive_speculate.testing.enumeration import enumerate_outputs, exact_outputs, largest_difference
 from naive_speculate.testing.paths import Deviation
-from naive_speculate.testing.proof import Counterexample, Proof, prove_lossless
+from naive_speculate.testing.proof import prove_lossless
+from naive_speculate.testing.result import Counterexample, Proof
 from naive_speculate.testing.toys import EOS, ToyModel
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The command `python -m naive_speculate prove MODULE:NAME`."""
+"""What `python -m naive_speculate prove MODULE:NAME` proves."""
 
 import os
 import sys
@@ -7,11 +7,14 @@ from typing import Any
 
 from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter
 from naive_speculate.speculate.verify import VERIFIERS
-from naive_speculate.testing.proof import Proof, prove_lossless
+from naive_speculate.testing.proof import prove_lossless
+from naive_speculate.testing.result import Proof
 
 
 def prove(name: str) -> Proof:
-    """Enumerate a verifier or drafter by name: a registered one, or `MODULE:NAME`, importable from the current directory.
+    """Prove a part by name: a registered verifier or drafter, or `MODULE:NAME`, importable from the current directory.
+
+    A function is proved as a rejection sampler.
 
     Raises:
         ValueError: If it does not exist, or is neither.
@@ -25,9 +28,12 @@ def prove(name: str) -> Proof:
         return prove_lossless(drafter=found)
     if callable(getattr(found, "judge", None)):
         return prove_lossless(verifier=found)
-    raise ValueError(
-        f"{name!r:.80} is neither a verifier, which has judge(…), nor a drafter, which is derived from BatchDrafter"
+    if callable(found) and not isinstance(found, type):
+        return prove_lossless(rejection=found)
+    known = (
+        "a verifier, which has judge(…), a drafter, which is derived from BatchDrafter, or a function that samples by rejection"
     )
+    raise ValueError(f"{name!r:.80} must be {known}")
 
 
 def _load(name: str) -> Any:

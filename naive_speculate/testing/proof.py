@@ -16,6 +16,8 @@ from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, HeadDrafter,
 from naive_speculate.speculate.verify import VERIFIERS, Verifier, VerifyStrategy
 from naive_speculate.testing.enumeration import Enumeration, Outputs, enumerate_paths, largest_difference
 from naive_speculate.testing.paths import Deviation, Path, number, numbers
+from naive_speculate.testing.rejection import ERROR_RATE, SMALLEST_BIAS, Rejection, prove_rejection
+from naive_speculate.testing.result import Counterexample, Proof
 from naive_speculate.testing.toy_head import pair_with_head
 from naive_speculate.testing.toys import ToyModel
 
@@ -23,53 +25,6 @@ MAX_VOCABULARY = 8
 _COARSE = 1e-6
 _WITH_HEAD = ("head", "suffix+head", HeadDrafter, SuffixHeadDrafter)
 _ATTRIBUTES = ("greedy", "lossy", "judges_all", "needs_uniforms", "has_thresholds")
-
-
-@dataclass(frozen=True)
-class Counterexample:
-    """Shows that something is not lossless.
-
-    Attributes:
-        reason: The fault.
-        case: The models, the prompt and the parameters.
-        path: The decoder's choices that lead there, one line per step.
-        token_ids: The generated tokens after which the next token's distribution differs; None if a verdict contradicts itself.
-        expected, found: The next token's distribution there, under the target and of the decoder.
-    """
-
-    reason: str
-    case: str
-    path: Sequence[str] = ()
-    token_ids: tuple[int, ...] | None = None
-    expected: tuple[float, ...] = ()
-    found: tuple[float, ...] = ()
-
-    def __str__(self) -> str:
-        return "\n".join([self.reason, f"  with {self.case}", *(f"  {step}" for step in self.path)])
-
-
-@dataclass(frozen=True)
-class Proof:
-    """The result of an enumeration.
-
-    Attributes:
-        lossless: Whether the output distribution equals the target's.
-        max_difference: The largest difference of an output's probability; NaN if a verdict contradicts its stated probability.
-        num_paths: Number of enumerated paths.
-        counterexample: The first distribution that differs; None if none does.
-        tolerance: Largest difference that counts as equal.
-    """
-
-    lossless: bool
-    max_difference: float
-    num_paths: int
-    counterexample: Counterexample | None
-    tolerance: float
-
-    def __str__(self) -> str:
-        if self.counterexample is None:
-            return f"lossless, to {self.tolerance:.0e}, over {self.num_paths} paths"
-        return f"not lossless: {self.counterexample}"
 
 
 @dataclass(frozen=True)
@@ -98,25 +53,36 @@ def prove_lossless(
     *,
     verifier: str | type[Verifier] | Verifier | None = None,
     drafter: str | type[BatchDrafter] | BatchDrafter | None = None,
+    rejection: Rejection | None = None,
     pair: ModelPair | None = None,
     prompt: Sequence[int] | None = None,
     params: SamplingParams | None = None,
     num_draft_tokens: int | str | None = None,
     tolerance: float = 1e-12,
+    smallest_bias: float = SMALLEST_BIAS,
+    error_rate: float = ERROR_RATE,
 ) -> Proof:
     """Compare the real decoder's output distribution, over all paths of its random source, with that of plain decoding.
 
     Every uniform draw is placed on both sides of the stated acceptance probability, one rounding away and far away. Models are
     toys in float64 with a few tokens, unless a pair is given.
 
+    `rejection` is a bare rejection sampler, of any engine: `f(target_dists, proposal_dists, candidate_tokens) ->
+    (rejected_idx, resampled_token)`, as `speculative_sampling`; shapes `[k + 1, vocab_size]`, `[k, vocab_size]` and `[k]`. If
+    it takes `random`, it must draw with `random.uniform()` and `random.categorical(probs)`, and is enumerated. Otherwise it
+    is sampled: a G-test over as many samples as find the smallest bias worth finding with 90% power.
+
     Args:
         verifier: A name in `VERIFIERS`, a class or an instance; default: both lossless ones with uniform draws.
         drafter: A name in `DRAFTERS`, a class or an instance for at most 8 tokens; default: a draft model and copying drafters.
+        rejection: A rejection sampler; then no other part may be given.
         pair: Models of few tokens, instead of several pairs of toys (with a head, if a head drafts).
         prompt: Token ids of the prompt, instead of two tokens.
         params: Sampling parameters, instead of several.
         num_draft_tokens: Draft tokens per step, instead of 1 to 3.
         tolerance: Largest difference that counts as equal, at least 1e-6 if draws are from float32.
+        smallest_bias: For samples: the smallest bias worth finding, as total variation.
+        error_rate: For samples: the rate of false alarms.
 
     Returns:
         Proof: Its `str()` is a readable report.
@@ -124,8 +90,13 @@ def prove_lossless(
     Raises:
         ValueError: If neither is given, one is unknown, or it does not work with these models.
     """
+    if rejection is not None:
+        others = {"verifier": verifier, "drafter": drafter, "pair": pair, "prompt": prompt, "params": params}
+        if given := [name for name, value in others.items() if value is not None]:
+            raise ValueError(f"rejection is proved alone, without {', '.join(given)}")
+        return prove_rejection(rejection, smallest_bias, error_rate)
     if verifier is None and drafter is None:
-        raise ValueError("verifier and drafter are both None: give at least one of them")
+        raise ValueError("verifier, drafter and rejection are all None: give at least one of them")
     if params is not None and params.greedy:
         raise ValueError(f"params must sample, got temperature={params.temperature}: greedy decoding does not use the verifier")
     vocab_size = drafter.vocab_size if isinstance(drafter, BatchDrafter) else None

@@ -17,10 +17,10 @@ CHROMIUM = [
     "--disable-component-update",
     "--no-first-run",
     "--disable-sync",
-    # Each window would load the pages of its address bar, which nobody sees here; the rest is Playwright's own list.
+    # Each window would load the pages of its address bar, which is hidden here; the rest is Playwright's own list.
     "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,WebUIOmniboxFullPopup,PaintHolding,OptimizationHints,MediaRouter",
     "--host-resolver-rules=MAP lan.test 127.0.0.1",
-    "--js-flags=--single-threaded",  # several collect garbage and compile no sooner where cores are shared, but compute more
+    "--js-flags=--single-threaded",  # several collect garbage and compile no faster where cores are shared, but compute more
 ]
 PATIENCE = 180_000  # milliseconds; a busy machine is slow, and nothing here waits longer than it must
 expect.set_options(timeout=PATIENCE)
@@ -61,7 +61,7 @@ def set_up_pages(patch: pytest.MonkeyPatch, maker: type[Browser] | type[BrowserC
 
 @pytest.fixture(scope="package")
 def chromium(request: pytest.FixtureRequest) -> Iterator[Browser]:
-    """For these files, since Playwright keeps an event loop running, beside which a test of others could have none."""
+    """For these files only: Playwright keeps an event loop running, and a test of another file could not start its own."""
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     rate = request.config.getoption("cpu_throttling")
     with sync_playwright() as playwright, pytest.MonkeyPatch.context() as patch:

@@ -17,7 +17,7 @@ ALL_TOLD = """() => {
 
 
 def set_number(page: Page, elem_id: str, value: object) -> None:
-    """Type into a number field, and leave it, so that the page knows; on a phone its sheet is brought up first."""
+    """Type into a number field and leave it, so that the page reads it; on a phone, open its sheet first."""
     field = page.locator(f"#{elem_id} input[type=number]").first
     if page.locator(".ns-settings-open").is_visible() and not field.is_visible():
         page.locator(".ns-settings-open").click()
@@ -67,7 +67,7 @@ def as_soon_as(page: Page, condition: str, action: str) -> None:
 
 
 def ended(page: Page) -> None:
-    """The run is over, everything is shown, and numbers and words tell of it, which follow a little later."""
+    """Wait until the run is over and everything is shown; numbers and words follow a little later."""
     page.locator(ENDED).wait_for()
     page.wait_for_function(ALL_TOLD, polling=50)
 

@@ -169,7 +169,7 @@ def test_timing_stacks_to_the_steps_whole_time(chart):
     assert list(draft.y) == pytest.approx([4, 4, 4, 4, 2])
     assert list(verify.y) == pytest.approx([10] * 5)
     assert list(rest.y) == pytest.approx([1] * 5)
-    assert draft.marker.pattern.shape != verify.marker.pattern.shape  # told apart without colour
+    assert draft.marker.pattern.shape != verify.marker.pattern.shape  # distinct without colour
 
 
 def test_one_slow_step_does_not_squash_the_others(chart):

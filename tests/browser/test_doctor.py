@@ -98,6 +98,7 @@ def test_on_a_phone_nothing_is_cut_and_the_link_leads_to_it(open_page):
     page = open_page(width=390, height=844)
     page.goto(page.url + "?room=doctor")
     page.locator("#doctor [data-example=vLLM]").click()
+    page.locator("#doctor [data-chart=windows]").scroll_into_view_if_needed()  # charts are drawn when they come into sight
     page.locator("#doctor [data-chart=windows] .main-svg").first.wait_for()
     assert not scrolls_sideways(page)
     page.get_by_role("tab", name="Run").click()

@@ -1,4 +1,4 @@
-"""What somebody who comes for the first time presses, reads and checks by hand."""
+"""What a new visitor presses, reads and checks by hand."""
 
 import re
 

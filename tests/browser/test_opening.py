@@ -21,7 +21,7 @@ SCENE = """(number) => {
 
 
 def scene(page, number: int) -> tuple[list[str], float]:
-    """Wait for a scene; returns how much of each guess it shows, and where the player below it is.
+    """Wait for a scene; returns how much of each draft token it shows, and the state of the player below it.
 
     Both are read in the turn in which the scene is seen, since no scene waits for a test.
     """

@@ -72,7 +72,7 @@ def test_behind_a_proxy_that_has_put_it_deeper_the_page_finds_its_scripts(chromi
         page.route(f"{server.url}**", pass_on)
         page.goto(f"{server.url}deep/")
         page.locator("#tokens [data-step]").first.wait_for()
-        page.unroute_all(behavior="ignoreErrors")  # a stream of events that is still passed on is nobody's any more
+        page.unroute_all(behavior="ignoreErrors")  # a stream of events that is still passed on has no reader
         page.close()
 
 

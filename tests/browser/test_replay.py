@@ -95,7 +95,7 @@ def test_numbers_and_charts_follow_the_cursor(page):
     kept = next(n for n in range(third, len(recorded)) if recorded[n].kind == "accepted")
     go_to(page, kept + 1)  # its round has not ended, so that its tokens do not count yet
     upto = Trace(recorded[n] for n in range(kept + 1))
-    expect(page.locator(".ns-clean")).to_have_text(f"{recorded.started.prompt}{upto.text}")  # told after the numbers
+    expect(page.locator(".ns-clean")).to_have_text(f"{recorded.started.prompt}{upto.text}")  # reported after the numbers
     ends = [n for n in range(kept) if recorded[n].kind == "step"]
     tokens = len(Trace(recorded[n] for n in range(ends[-1])).token_ids)
     expect(page.locator("#stats")).to_contain_text(f"{tokens} tokens in {len(ends)} passes")

@@ -29,7 +29,7 @@ def carries_events(message: str) -> bool:
 
 
 def lose_updates(page: Page, kept: int, *, end: bool) -> None:
-    """Let the first updates of the next run arrive; of those behind them the last one only, or none."""
+    """Let the first updates of the next run arrive; of the later ones only the last, or none."""
 
     def lose(route: Route) -> None:
         answer = route.fetch(timeout=0)  # the answer is there when the run is over

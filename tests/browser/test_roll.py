@@ -1,4 +1,4 @@
-"""A position drawn anew, luck and skill, and a round as a drawing: as a person would."""
+"""A position drawn again, luck and skill, and a step as a picture, used as a person would."""
 
 import math
 import re

@@ -83,7 +83,7 @@ def test_a_run_says_how_it_ended_what_it_is_no_sample_of_and_calls_things_what_t
     assert stop not in cut.text
     assert text(page) == cut.text
     expect(page.locator(".ns-ending")).to_have_text(f"Ended by the stop string “{stop}”, which is not part of the text.")
-    assert page.locator(".ns-clean span").last.text_content() == cut.text  # told with how it ended
+    assert page.locator(".ns-clean span").last.text_content() == cut.text  # shown with how it ended
     page.get_by_label("Stop strings").fill("")
 
     expect(page.locator(".ns-warning")).to_be_hidden()

@@ -1,4 +1,4 @@
-"""Draft it yourself: a visitor writes ten words, the target judges them, and a link carries beginning, dice and result."""
+"""Draft it yourself: a visitor writes ten words, the target judges them, and a link carries beginning, draws and result."""
 
 import re
 
@@ -61,7 +61,7 @@ def test_ten_words_are_judged_and_come_to_an_alpha_that_a_link_carries(page):
     expect(page.get_by_label("The story begins")).to_have_value("Once upon a time there was a hen <b>who</b> lived")
     begin(page)
     write(page, WORDS[0], 0, 0)
-    assert page.locator(".ns-your-words tbody tr").first.inner_text() == first_dice  # the same word falls to the same dice
+    assert page.locator(".ns-your-words tbody tr").first.inner_text() == first_dice  # the same draws reject the same word
     page.get_by_role("button", name="Start over").click()
     begin(page)
     write(page, WORDS[0], 0, 0)

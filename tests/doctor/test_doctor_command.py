@@ -36,6 +36,22 @@ def test_json_is_the_diagnosis_and_nothing_else():
     assert json.loads(done.stdout) == expected.to_dict()
 
 
+def test_a_profile_has_the_rates_by_index_of_each_category(tmp_path):
+    other = samples.VLLM_REQUEST.replace('"id"', '"category": "chat", "id"')
+    file = tmp_path / "profile.json"
+    done = doctor(samples.VLLM_REQUEST_DETAILED + other, "--profile", str(file), "--speed", "20", "--plain-speed", "25")
+    assert "measured speedup" in done.stdout
+    assert "does not pay: 0.80 times" in " ".join(done.stdout.split())
+    assert "Measure next: " in done.stdout
+    profile = json.loads(file.read_text(encoding="utf-8"))
+    assert [rate["index"] for rate in profile["rates"]] == [0, 1, 2]
+    assert profile["rates"][0]["marginal"] == pytest.approx((6 + 4) / (8 + 43))
+    code, chat = profile["categories"]["code"], profile["categories"]["chat"]
+    assert [rate["conditional"] for rate in code["rates"]] == pytest.approx([6 / 8, 3 / 4, 1.0])
+    assert [rate["marginal"] for rate in chat["rates"]] == pytest.approx([4 / 43, 3 / 43, 3 / 43])
+    assert (code["num_steps"], chat["num_steps"]) == (8, 43)
+
+
 @pytest.mark.parametrize(
     ("text", "options", "words"),
     [
@@ -45,6 +61,8 @@ def test_json_is_the_diagnosis_and_nothing_else():
         (samples.VLLM_LOG, ["--verify-cost", "1,2"], "--draft-cost"),
         (samples.VLLM_LOG, ["--draft-cost", "0.1", "--verify-cost", "one"], "must be a number"),
         (samples.VLLM_LOG, ["--num-draft-tokens", "0"], "positive whole number"),
+        (samples.VLLM_LOG, ["--plain-speed", "inf"], "must be a positive number, got 'inf'"),
+        (samples.VLLM_LOG, ["--profile", "no/such/folder.json"], "--profile: cannot write 'no/such/folder.json'"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(text, options, words):

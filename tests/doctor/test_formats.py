@@ -35,6 +35,10 @@ EXPECTED = {
     "MLX_VLM_TIMINGS": ("mlx-vlm", 30, 90, 81, ()),
     "SGLANG_FINISH": ("SGLang", 20, 80, 42, ()),
     "SGLANG_LOG_BEFORE": ("SGLang", None, None, None, ()),
+    "LLAMACPP_STEPS": ("llama.cpp", 4, 13, 7, (0.75, 0.5, 0.25, 0.25)),
+    "SGLANG_GAUGES": ("SGLang", None, None, None, ()),
+    "VLLM_REQUEST_DETAILED": ("vLLM", 8, 20, 12, (0.75, 0.375, 0.375)),
+    "SGLANG_BENCH": ("SGLang", None, None, None, ()),
 }
 
 

@@ -1,4 +1,4 @@
-"""The exact α of drafts: what the events tell is what the models say, and luck is what the enumerated paths make it."""
+"""The exact α of drafts: the events report what the models give, and luck agrees with the enumerated paths."""
 
 import io
 from pathlib import Path as File
@@ -108,7 +108,7 @@ def test_without_detail_nothing_is_computed(monkeypatch):
 
 
 class Silent(RejectionSampler):
-    """A rule that does not tell."""
+    """A rule that states no expectation."""
 
     def expected_accept(self, target_probs, draft_probs, verdict):
         return None
@@ -162,7 +162,11 @@ def step(number: int, *alphas: float, kept: int, row: int = 0) -> list[Event]:
 
 def test_the_figures_are_these():
     figures = expected_acceptance([*step(0, 0.5, 1.0, 0.9, kept=1), *step(1, 0.8, kept=1), *step(2, kept=0)])
-    assert (figures.judged, figures.kept, figures.by_place) == (3, 2, (0.65, 1.0))  # what stood behind the refused one is out
+    assert (figures.judged, figures.kept, figures.by_place) == (
+        3,
+        2,
+        (0.65, 1.0),
+    )  # what followed the rejected token is discarded
     assert figures.alpha == pytest.approx(2.3 / 3)
     assert figures.deviation == pytest.approx((0.25 + 0.16) ** 0.5 / 3)
     assert figures.luck == pytest.approx((2 - 2.3) / 0.41**0.5)

@@ -1,4 +1,4 @@
-"""Over HTTP: what is sent is neither kept on the disk, nor repeated in an error, nor told in the log; and it has a limit."""
+"""Over HTTP: what is sent is neither kept on the disk, nor repeated in an error, nor logged; and it has a limit."""
 
 import asyncio
 import json

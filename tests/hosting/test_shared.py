@@ -26,7 +26,7 @@ def call(url: str, tokens: int, seed: int) -> str:
 
 
 def opened(address: str) -> socket.socket:
-    """A stream that was asked for, and of which nothing will be read."""
+    """A requested stream of which nothing will be read."""
     place = urlsplit(address)
     line = socket.create_connection((place.hostname or "", place.port or 0), timeout=60)
     line.sendall(f"GET {place.path} HTTP/1.1\r\nHost: {place.netloc}\r\n\r\n".encode())

@@ -1,4 +1,4 @@
-"""What nobody has taken yet costs the decoder nothing: a program's events are written when it reads them."""
+"""Unread events cost the decoder nothing: a program's events are written when it reads them."""
 
 import json
 import socket

@@ -101,7 +101,7 @@ def direct_logits(source: PreTrainedModel, token_ids: Sequence[int]) -> torch.Te
 
 
 class Rows:
-    """Runs forwards over a ragged cache, knows what every row holds, and compares with the whole sequence run afresh."""
+    """Runs forwards over a ragged cache, records what every row holds, and compares with a forward over the whole sequence."""
 
     def __init__(self, model: BatchLanguageModel, source: PreTrainedModel, count: int) -> None:
         self.model, self.source = model, source

@@ -320,7 +320,7 @@ def test_a_head_without_embeddings_needs_a_target_with_some_of_its_width(tmp_pat
 
 
 def test_a_configuration_with_words_for_numbers_is_refused_in_one_line(tmp_path, target):
-    """Also where all is told, so that transformers' class does not look at it."""
+    """Also where the mask is given, so that transformers' class does not make one."""
     whole = head_config(dtype="float32", eos_token_id=0, tie_word_embeddings=False, head_dim=8)
     whole["rope_parameters"] = {"rope_type": "default", "rope_theta": "ten"}
     folder = save_head(tmp_path, "speculators", whole, head_tensors(whole))

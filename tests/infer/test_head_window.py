@@ -19,7 +19,7 @@ PROMPTS = [[1, 2, 3], [7, 8, 9, 10, 11, 3], [5]]
 
 
 def pair_with(folder, known=None, layers=1, adds=False, normed_layers=False, **how) -> ModelPair:
-    """A target, whose head drafts windows in one call where its heads are wide enough and it knows all tokens."""
+    """A target, whose head drafts windows in one call where its heads are wide enough and it has all tokens."""
     config = head_config(head_dim=16, num_attention_heads=2, num_key_value_heads=1, num_hidden_layers=layers)
     tensors = head_tensors(config, known=known, adds=adds, normed_layers=normed_layers)
     save_head(folder, "speculators", config, tensors, eagle_aux_hidden_state_layer_ids=[0, 1, 1], **how)
@@ -151,7 +151,7 @@ def test_listed_words_are_taken_out_of_a_window(pairs, made, temperature):
 
 
 def test_several_answers_to_one_prompt_go_on_from_its_states(pairs, begun):
-    """The prompt is read once, and each answer goes on with a copy of what the head knows of it."""
+    """The prompt is read once, and each answer continues with a copy of the head's cache of it."""
     params = SamplingParams(temperature=1.0, max_tokens=20, seed=3, n=3, ignore_eos=True)
     runs = []
     for pair in pairs:

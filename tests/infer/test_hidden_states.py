@@ -1,4 +1,4 @@
-"""Hidden states of chosen layers, in every executor: those of transformers, and beside the same logits as without."""
+"""Hidden states of chosen layers, in every executor: those of transformers, with the same logits as without them."""
 
 import threading
 from typing import Any

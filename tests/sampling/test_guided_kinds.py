@@ -1,4 +1,4 @@
-"""Guided decoding: what may be asked for, and what is kept of it."""
+"""Guided decoding: which guides are valid, and what is stored of them."""
 
 import json
 import re

@@ -1,7 +1,7 @@
-"""What every engine does, whichever way it decodes: the page cannot tell them apart.
+"""What every engine does, whichever way it decodes: to the page all are the same.
 
 Each engine's tests take these over and say by fixtures what is tested: `engine`; `alone_decoder`, which decodes alone what the
-engine decodes among others; and `all_free`, which waits for an engine's places and tells whether every one is free.
+engine decodes among others; and `all_free`, which waits for an engine's rows and returns whether every one is free.
 Runs of `LONG` go on for hours, so that none of them ends by itself meanwhile.
 """
 

@@ -1,4 +1,4 @@
-"""How a run's events come from who decodes to who reads."""
+"""How a run's events pass from the decoder to its readers."""
 
 import asyncio
 import threading
@@ -117,7 +117,7 @@ def test_whose_decoding_thread_dies_is_told(patient_decoder, monkeypatch, way):
     assert not engine.load().ready
     with pytest.raises(Unavailable):
         engine.submit(Request([1, 2]))
-    engine._thread.join(PATIENCE)  # so that its death is told while this test runs
+    engine._thread.join(PATIENCE)  # so that its end is reported while this test runs
 
 
 async def read_all(run: Run, begun: threading.Event) -> int:

@@ -58,7 +58,7 @@ def long_request(number: int, tokens: int) -> Request:
 
 
 def read(engine: RayEngine, request: Request, begun: SimpleQueue[None] | None = None) -> Trace | None:
-    """A run's trace, None for one that was lost; `begun` is told of its first events."""
+    """A run's trace, None for one that was lost; `begun` is called with its first events."""
     trace = Trace()
     try:
         for events in engine.submit(request):

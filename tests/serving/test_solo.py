@@ -40,7 +40,7 @@ def in_a_fork(decode):
 
 
 class Watched:
-    """Knows of every run when its decoding is over.
+    """Records when each run's decoding is over.
 
     Args:
         wrap: Makes a function that decodes elsewhere; None to decode here.
@@ -119,7 +119,7 @@ def test_a_run_that_the_host_keeps_waiting_can_be_stopped(tiny_decoder):
     assert [event.kind for event in events] == [EventKind.STARTED, EventKind.FINISHED]
     assert events[-1].finish_reason == FinishReason.CANCELLED
     assert engine.load().running == 0
-    turn.set()  # now that nobody wants it any more
+    turn.set()  # now that it has no reader
     assert over.wait(PATIENCE)
     assert [event.kind for event in seen] == [EventKind.STARTED, EventKind.FINISHED]
 
@@ -176,7 +176,7 @@ def test_requests_are_checked_where_the_device_that_decodes_them_is_not(tiny_pai
 
 
 class Counting(BatchDrafter):
-    """Proposes token 3, and knows which rows it drafts for; `fails` at the second step."""
+    """Proposes token 3, and records which rows it drafts for; `fails` at the second step."""
 
     rows: ClassVar[list] = []
     fails = False

@@ -3,7 +3,7 @@
 import pytest
 
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder
-from naive_speculate.costs import CostTable
+from naive_speculate.costs import CostTable, LearnedCosts
 from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.speculate.window import MAX_AUTO_WINDOW, AutoWindow
 from naive_speculate.testing import ToyModel, enumerate_outputs, largest_difference
@@ -55,6 +55,7 @@ def test_calls_are_as_long_as_was_decided_and_the_run_is_that_of_a_model_without
         return original(self, query, rows, k, *given)
 
     monkeypatch.setattr(LlamaLanguageModel, "draft_window", watched)
+    monkeypatch.setattr(LearnedCosts, "learn", lambda *_: None)  # seconds differ between the two
     params = SamplingParams(temperature=temperature, max_tokens=60, seed=4, ignore_eos=True)
     runs = []
     for kind in (LlamaLanguageModel, OneByOne):

@@ -1,4 +1,4 @@
-""" "auto" beside fixed windows, in the costs that it decides by; and windows that end behind a doubtful draft."""
+""" "auto" relative to fixed windows, in the costs that it decides by; and windows that end after an unsure draft."""
 
 import random
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from itertools import accumulate
 import pytest
 
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder
-from naive_speculate.costs import CostTable
+from naive_speculate.costs import CostTable, LearnedCosts
 from naive_speculate.speculate.window import AutoWindow, FixedWindow, Window
 from naive_speculate.testing import ToyModel, enumerate_outputs, largest_difference
 
@@ -42,8 +42,15 @@ TEXTS = {  # as measured with an earlier bundled pair
 COPIES = {"copied text": Text((1.0,), (1,), (0.94,), True), "other text": Text((1.0,), (1,), (0.3,), True)}
 
 
-def tokens_per_cost(window: Window, text: Text, costs: CostTable, dice: random.Random, tokens: int = 96) -> float:
-    """One run's."""
+def tokens_per_cost(
+    window: Window,
+    text: Text,
+    costs: CostTable,
+    dice: random.Random,
+    tokens: int = 96,
+    learned: LearnedCosts | None = None,
+) -> float:
+    """One run's. Costs are learned in other units, as seconds are, and one step in ten is disturbed."""
     made, spent = 0, 0.0
     kinds, shares = range(len(text.kept)), list(accumulate(text.shares))
     while made < tokens:
@@ -58,7 +65,11 @@ def tokens_per_cost(window: Window, text: Text, costs: CostTable, dice: random.R
                 break
         kept = [*fates, False].index(False)
         window.learn(kept, min(kept + 1, len(fates)))
-        spent += max(paid, len(fates)) * costs.draft + costs.verify_cost(len(fates))
+        drafting, verifying = max(paid, len(fates)) * costs.draft, costs.verify_cost(len(fates))
+        spent += drafting + verifying
+        if learned is not None:
+            noise = 0.02 * dice.choice((0.95, 1.0, 1.05)) * (5 if dice.random() < 0.1 else 1)
+            learned.learn(1, len(fates), drafting * noise, verifying * noise)
         made += kept + 1
     return made / spent
 
@@ -75,6 +86,22 @@ def test_auto_comes_near_the_best_fixed_window_or_passes_it(table, name):
     costs, text = TABLES[table], (TEXTS | COPIES)[name]
     best = max(mean_rate(lambda k=k: FixedWindow(k), text, costs) for k in range(1, 9))
     assert mean_rate(lambda: AutoWindow(costs, greedy=text.greedy), text, costs) > 0.97 * best
+
+
+@pytest.mark.parametrize(("machine", "table"), [("a CPU", "a GPU"), ("a GPU", "a CPU"), ("a costly draft", "a cheap draft")])
+def test_auto_learns_the_costs_of_a_machine_that_the_table_was_not_measured_on(machine, table):
+    costs, text, learned = TABLES[machine], TEXTS["a list"], LearnedCosts(TABLES[table])
+    best = max(mean_rate(lambda k=k: FixedWindow(k), text, costs) for k in range(1, 9))
+    rates = []
+    for seed in range(60):
+        window = AutoWindow(TABLES[table], greedy=text.greedy, learned=learned)
+        rates.append(tokens_per_cost(window, text, costs, random.Random(seed), learned=learned))
+    assert (
+        60 / sum(1 / rate for rate in rates)
+        > 0.96 * best
+        > mean_rate(lambda: AutoWindow(TABLES[table], greedy=True), text, costs)
+    )
+    assert LearnedCosts(costs).table() == costs
 
 
 @pytest.mark.parametrize("strategy", ["speculative_sampling", "block_verification"])
@@ -105,7 +132,8 @@ def test_draft_confidence_ends_a_window_behind_the_first_token_below_it(tiny_dec
     assert found.trace.events[0].settings["draft_confidence"] == least
 
 
-def test_greedy_auto_gives_the_same_with_and_without_probabilities_in_its_events(tiny_decoder):
+def test_greedy_auto_gives_the_same_with_and_without_probabilities_in_its_events(tiny_decoder, monkeypatch):
+    monkeypatch.setattr(LearnedCosts, "learn", lambda *_: None)  # seconds differ from run to run
     params = SamplingParams(max_tokens=40, temperature=0, ignore_eos=True)
     some, none = (tiny_decoder.generate([1, 2], params, num_draft_tokens="auto", detail=detail) for detail in ("probs", "none"))
     assert some.token_ids == none.token_ids

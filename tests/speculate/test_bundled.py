@@ -36,7 +36,7 @@ def reference():
 
 @pytest.fixture
 def short_caches(monkeypatch, bundled_pair):
-    """Room for 32 tokens a row at first: batches of many short rows need no more, and a masked forward reads it all."""
+    """Room for 32 tokens per row at first: batches of many short rows need no more, and a masked forward reads it all."""
     monkeypatch.setattr(RaggedKVCache.__init__, "__defaults__", (32,))
     for model in (bundled_pair.target, bundled_pair.draft):
         monkeypatch.setattr(model, "_spare", [])

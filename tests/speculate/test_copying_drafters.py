@@ -1,4 +1,4 @@
-"""Drafters that copy: lossless, in batches, with cancelling, failing and repeated steps; and what they tell of where from."""
+"""Drafters that copy: lossless, in batches, with cancelled, failed and repeated steps; and the positions copied from."""
 
 import threading
 from itertools import product

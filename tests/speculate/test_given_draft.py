@@ -1,4 +1,4 @@
-"""A draft that somebody wrote, with a probability: the mixture it is drawn from is stated, and rejection makes p of it."""
+"""User-supplied drafts with a probability: the mixture that they are drawn from is stated, and rejection turns it into p."""
 
 import pytest
 

@@ -286,7 +286,7 @@ def test_a_head_for_another_target_is_refused_in_words(one, changes, message):
 
 
 def test_prompts_come_to_every_drafter_that_wants_to_see_them(one, monkeypatch):
-    """Registered from outside, with layers of its own, beside the head."""
+    """Registered from outside, with layers of its own, in a batch with the head."""
     monkeypatch.setattr("naive_speculate.infer.slots.PREFILL_CHUNK", 4)
     seen = []
 

@@ -23,7 +23,7 @@ CASES = [  # every two of the four together
 
 @pytest.mark.parametrize(("adds", "prompt", "params", "strategy"), CASES)
 def test_the_output_distribution_is_the_target_s(adds, prompt, params, strategy):
-    """Of three tokens the head knows two; after a prompt of one token, the first step has nothing to draft from."""
+    """The head has two of three tokens; after a prompt of one token, the first step has nothing to draft from."""
     pair = pair_with_head(3, 3, adds)
     proof = prove_lossless(
         drafter="head", verifier=strategy, pair=pair, prompt=prompt, params=PARAMS[params], num_draft_tokens=2

@@ -1,4 +1,4 @@
-"""A head that knows few tokens, beside tokens that are banned, padding, or unknown to it: output stays the target's."""
+"""A head that has few tokens, where others are banned, padding, or missing in it: output stays the target's."""
 
 import pytest
 import torch
@@ -20,7 +20,7 @@ def target():
 
 
 def decoder_of(folder, target, known, tokenizer=None, draft=None):
-    """With a head that knows these tokens only."""
+    """With a head that has only these tokens."""
     config = head_config()
     tensors = head_tensors(config, known=len(known))
     tensors["d2t"] = torch.tensor(known) - torch.arange(len(known))

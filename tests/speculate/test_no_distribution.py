@@ -1,4 +1,4 @@
-"""Where no token can be chosen: the run ends with an error that says why, as plain decoding's would, and nobody else's does."""
+"""Where no token can be chosen: the run ends with an error that says why, as plain decoding's would, and no other run ends."""
 
 import pytest
 import torch
@@ -124,7 +124,7 @@ def test_a_draft_model_that_emits_no_numbers_changes_nothing(strategy, value):
 
 
 def test_what_lies_behind_the_last_token_may_be_broken():
-    """The target would fail behind the end of the sequence, which the draft proposes to cross."""
+    """The target would fail after the end of the sequence, which the draft crosses."""
 
     class FailsBehindTheEnd(ToyModel):
         def logits(self, history):

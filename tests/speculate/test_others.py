@@ -1,4 +1,4 @@
-"""What the other strategies would have made of a step: told by the step, and what they do make of it."""
+"""Counterfactual acceptance under the other strategies: as the step reports it, and as they give it themselves."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""Long prompts go in chunk by chunk, beside sequences that decode."""
+"""Long prompts are prefilled chunk by chunk, while other sequences decode."""
 
 import threading
 

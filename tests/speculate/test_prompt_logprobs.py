@@ -18,7 +18,7 @@ CHUNK = 16
 
 
 class Recording:
-    """A plain language model that keeps count of the logits it was asked for.
+    """A plain language model that counts the logits requested from it.
 
     Attributes:
         places: For how many places each forward gave logits.

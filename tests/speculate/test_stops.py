@@ -61,7 +61,7 @@ def unstopped(small_decoder) -> Callable[..., tuple[SamplingParams, GenerationRe
 
 
 def where_it_ends(pieces: list[str], stops: list[str], min_tokens: int) -> int | None:
-    """Where the text is cut: at the first stop string that a token behind the first `min_tokens` completes."""
+    """Where the text is cut: at the first stop string that a token after the first `min_tokens` completes."""
     text, searched = "".join(pieces), len("".join(pieces[:min_tokens]))
     ends = [(end, end - len(stop)) for end in range(searched + 1, len(text) + 1) for stop in stops if text[:end].endswith(stop)]
     return min(ends)[1] if ends else None

@@ -180,7 +180,7 @@ def test_a_number_of_earlier_outputs_that_cannot_be_is_refused(count):
 
 
 class Counted(list):
-    """A list that counts how many of its items are asked for."""
+    """A list that counts how many of its items are read."""
 
     asked = 0
 

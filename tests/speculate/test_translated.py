@@ -63,7 +63,7 @@ def llamas(name, way="torch", **options):
 
 
 def some_tokens(pair, prompt):
-    """Few enough to walk every path: two that both know, one that only the target knows, and the end."""
+    """Few enough to walk every path: two in both vocabularies, one only in the target's, and the end."""
     shared = pair.translation.to_draft
     ordinary = [token for token in range(20, pair.vocab_size) if token in pair.translation.target_bytes]
     known = [token for token in ordinary if token in shared and pair.translation.target_bytes[token].isalpha()]

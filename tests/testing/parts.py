@@ -11,7 +11,7 @@ from naive_speculate.speculate.verify import BlockVerifier, Verifier
 
 
 class OwnRejection(Verifier):
-    """Speculative sampling, written anew."""
+    """Speculative sampling, written independently."""
 
     def judge(self, target_probs, draft_probs, draft_token_ids, uniforms, lengths):
         k = draft_token_ids.shape[1]
@@ -98,7 +98,7 @@ class Backwards(RejectionSampler):
 
 
 class PeeksAhead(RejectionSampler):
-    """After a rejection, the next token hangs on the draw of the place behind it."""
+    """After a rejection, the next token depends on the draw of the next index."""
 
     def judge(self, target_probs, draft_probs, draft_token_ids, uniforms, lengths):
         verdict = super().judge(target_probs, draft_probs, draft_token_ids, uniforms, lengths)
@@ -230,7 +230,7 @@ class Coarse(Constant):
 
 
 class EndsAfterDoubtful(Constant):
-    """Ends the window behind a token of which it is not sure."""
+    """Ends the window after a token of low confidence."""
 
     def propose(self, rows, limits):
         q = self.q()
@@ -276,7 +276,7 @@ class Elsewhere(Constant):
 
 
 class OwnSeed(Constant):
-    """Draws from a generator of its own, which begins anew with every run."""
+    """Draws from a generator of its own, which restarts with every run."""
 
     def __init__(self, pair, vocab_size, device):
         super().__init__(pair, vocab_size, device)

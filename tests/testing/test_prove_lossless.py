@@ -133,7 +133,7 @@ def test_what_cannot_be_lossless_is_told_in_words(name):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "verifier and drafter are both None"),
+        ({}, "verifier, drafter and rejection are all None"),
         ({"verifier": "mine"}, "verifier must be one of greedy_match, .* got 'mine'"),
         ({"drafter": "mine"}, "drafter must be one of model, .* got 'mine'"),
         ({"verifier": 3}, "verifier int has no judge"),

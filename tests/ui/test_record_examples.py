@@ -1,4 +1,4 @@
-"""The command that records every example anew: from any pair, into files that the page opens with."""
+"""The command that records every example again: from any pair, into files that the page opens with."""
 
 import json
 from dataclasses import replace

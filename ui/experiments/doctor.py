@@ -1,6 +1,7 @@
 """The doctor's room: explains and charts an engine's pasted log."""
 
 import io
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +10,7 @@ from rich.console import Console
 
 from naive_speculate.doctor import Diagnosis, diagnose, read
 from naive_speculate.doctor.costs import from_words
-from naive_speculate.doctor.report import best_window, caveats, figures, show, shown_windows
+from naive_speculate.doctor.report import best_window, caveats, figures, no_problems, show, shown_windows
 from naive_speculate.sampling.random_source import fresh_seed
 from ui.assets import ROOT, component, render
 from ui.charts.figures import ACCEPTED, DRAFT, INK, PAGE, RESAMPLED, TARGET, Figure, bars, empty, figure, inside, line
@@ -21,6 +22,8 @@ from ui.notify import QUIET, warn
 
 EXAMPLES = {"vLLM": "vllm", "llama.cpp": "llamacpp", "SGLang": "sglang"}
 """Engines with an example log in `assets/doctor`."""
+_OWN_OPTIONS = re.compile(r" \((?:--(?:speed|plain-speed|draft-cost|verify-cost|num-draft-tokens)(?:, )?)+\)")
+"""Options of the command line in the findings; the page has fields for them."""
 CHARTS = {"places": "Acceptance by position in the window", "windows": "Where drafting pays off"}
 WIDTH = 96
 TITLE = "This cannot be read"
@@ -85,15 +88,17 @@ def findings(asked: Any) -> dict[str, Any]:
 
 def words(found: Diagnosis, basis: str) -> str:
     """The findings as HTML."""
-    return render(
+    markup = render(
         "doctor_findings",
         engine=found.reading.engine,
         format=found.reading.format,
         figures=figures(found),
         best=best_window(found, basis) if found.windows else "",
-        suspects=found.suspects,
+        suspects=[f"{suspect.words} Measure next: {suspect.next}" for suspect in found.suspects],
+        no_problems=no_problems(found),
         caveats=[line for line in caveats(found) if not line.startswith("*")],
     )
+    return _OWN_OPTIONS.sub("", markup)
 
 
 def places_chart(found: Diagnosis) -> Figure:

@@ -25,6 +25,8 @@ def test_the_examples_are_the_samples_of_the_tests():
 def test_every_format_is_told_and_drawn(name, cost):
     found = findings({"log": ALL[name], "draft_cost": cost, "verify_cost": "1, 1.02, 1.05" if cost else ""})
     assert read(ALL[name]).engine in found["words"]
+    options = set(re.findall(r"--[a-z-]+", found["words"])) - {"--draft-p-min"}  # that one is llama.cpp's
+    assert not options, "the page has fields instead of options"
     assert "target forward" in found["report"] or "the window is missing" in found["report"]
     for figure in found["charts"].values():
         assert figure["layout"]["meta"]

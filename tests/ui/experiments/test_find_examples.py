@@ -91,9 +91,9 @@ def proposed(at: int, target: list[float], draft: list[float]) -> Event:
 def test_a_fork_is_where_replacements_have_a_share_of_a_third_and_several_tokens_are_likely():
     every = [
         proposed(0, [0.4, 0.3, 0.3], [0.4, 0.3, 0.3]),  # nothing is replaced
-        proposed(1, [0.95, 0.05], [0.65, 0.35]),  # a third is, but the target all but knows what comes
+        proposed(1, [0.95, 0.05], [0.65, 0.35]),  # a third is, but the target is almost certain
         proposed(2, [0.5, 0.3, 0.2], [0.2, 0.3, 0.5]),
-        proposed(3, [0.5, 0.3, 0.2], [0.18, 0.3, 0.52]),  # better still, but behind a refused guess
+        proposed(3, [0.5, 0.3, 0.2], [0.18, 0.3, 0.52]),  # better still, but after a rejected draft
     ]
     verdicts = [token(EventKind.ACCEPTED, WORDS[at], at) for at in (0, 1)] + [token(EventKind.REJECTED, WORDS[2], 2)]
     verdicts += [

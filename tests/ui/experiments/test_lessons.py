@@ -68,7 +68,7 @@ def test_a_lesson_has_a_view_for_every_step_and_an_answer_for_every_question(num
         assert step["title"]
         if step["question"]:
             assert 0 <= step["question"]["right"] < len(step["question"]["choices"])
-            assert step is not steps[-1]  # the step after tells what comes of it
+            assert step is not steps[-1]  # the next step shows the result
         assert set(step["view"]) - {"finished"} in ({"figure"}, {"shown", "lit"})
         for figure in (step["view"].get(name) for name in ("figure", "finished")):
             assert figure is None or drawn(figure).data

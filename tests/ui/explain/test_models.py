@@ -1,4 +1,4 @@
-"""What the page says of the models: what was loaded, and nothing that is written down beside them."""
+"""What the page says of the models: what was loaded, and nothing that is written by hand."""
 
 import re
 from pathlib import Path

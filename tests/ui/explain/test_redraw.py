@@ -1,4 +1,4 @@
-"""What the browser is given to roll a draft's dice again: bins that sum to 1, or a reason why there are none."""
+"""What the browser needs to draw a draft again: bins that sum to 1, or a reason why there are none."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def test_the_bins_are_the_union_of_both_lists_and_other_closes_the_sums():
     assert queen == ["␣queen", 0.4, 0.2, 0.2]
     assert on == ["␣on", 0.1, 0.05, 0.05]
     assert other == ["", pytest.approx(0.2), pytest.approx(0.15), 0]
-    assert redraw_data(rejected(), 1) == redraw_data(rejected(), 2)  # the guess and its verdict are one draft
+    assert redraw_data(rejected(), 1) == redraw_data(rejected(), 2)  # the proposed token and its verdict are one draft
     assert redraw_data(rejected(), 3) is None
 
 

@@ -1,4 +1,4 @@
-"""Errors of the page's own functions: the operator learns where they came from, and nobody what was in them."""
+"""Errors of the page's own functions: the log contains where they came from, and not what was in them."""
 
 import asyncio
 

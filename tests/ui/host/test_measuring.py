@@ -17,7 +17,7 @@ REQUEST = Request([1, 2, 3], SamplingParams(max_tokens=200, seed=5, ignore_eos=T
 
 
 class Watched:
-    """An engine that notes what it is asked for, and calls `then` with every list of events."""
+    """An engine that records its requests, and calls `then` with every list of events."""
 
     def __init__(self, engine):
         self.engine, self.asked, self.then = engine, [], lambda: None

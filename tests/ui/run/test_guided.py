@@ -105,7 +105,7 @@ def test_the_same_run_without_its_guide_is_decoded_with_its_seed_and_counted(cat
     guided = decoded(catalog, asked)
     plain = seeded(asked.request(), guided.started.seed, guided_decoding=None)
     assert acceptance(catalog.events("", plain)) == acceptance(decoded(catalog, replace(ASKED, seed=guided.started.seed)))
-    assert acceptance(guided).judged < acceptance(catalog.events("", plain)).judged  # the guide ends the text sooner
+    assert acceptance(guided).judged < acceptance(catalog.events("", plain)).judged  # the guide ends the text earlier
     assert acceptance(guided).accepted == sum(event.kind == EventKind.ACCEPTED for event in guided)
 
 

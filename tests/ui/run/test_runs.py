@@ -1,4 +1,4 @@
-"""Runs: delivered as they are decoded, handed over in batches, seen by nobody else, ended when nobody looks."""
+"""Runs: delivered as they are decoded, handed over in batches, private, ended when no page reads them."""
 
 import asyncio
 import threading

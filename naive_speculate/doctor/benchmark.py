@@ -1,0 +1,157 @@
+"""Summaries of benchmarks: `vllm bench serve`, vLLM's offline example, SGLang's `bench_serving`.
+
+`vllm/benchmarks/serve.py` at def9ce85ba10 prints the block and writes the same figures as JSON (`--save-result`);
+`examples/offline_inference/spec_decode.py` first printed only the mean length and the rates.
+A block without drafting, of the same number of requests at once, gives the speed of plain decoding.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from naive_speculate.doctor.json_objects import objects, whole_number
+from naive_speculate.doctor.reading import Reading, mean, weighted_rates
+
+SOURCE = "vllm bench serve (def9ce85ba10), examples/offline_inference/spec_decode.py; SGLang's bench_serving"
+_NAMES = {
+    "drafts": "steps",
+    "num_drafts": "steps",
+    "draft tokens": "drafted",
+    "num_draft_tokens": "drafted",
+    "accepted tokens": "accepted",
+    "num_accepted_tokens": "accepted",
+    "acceptance length": "length",
+    "mean acceptance length": "length",
+    "accept length": "length",
+    "acceptance rate (%)": "rate",
+    "successful requests": "begin",
+    "total_num_output_tokens": "begin",
+    "mean tpot (ms)": "tpot",
+    "maximum request concurrency": "running",
+    "max request concurrency": "running",
+}
+_LABEL = re.compile(
+    rf"(?<![\w-])(?i:(?P<name>{'|'.join(map(re.escape, sorted(_NAMES, key=len, reverse=True)))})"
+    r"|(?P<kind>position|acceptance at token)[ \t]+(?P<index>\d{1,3}))[ \t]*:[ \t]*(?P<value>\d{1,15}(?:\.\d{1,15})?)[ \t\r]*$",
+    re.MULTILINE,
+)
+_SAVED = {
+    "spec_decode_num_drafts": "steps",
+    "spec_decode_draft_tokens": "drafted",
+    "spec_decode_accepted_tokens": "accepted",
+    "spec_decode_acceptance_length": "length",
+    "spec_decode_acceptance_rate": "rate",
+    "mean_tpot_ms": "tpot",
+    "max_concurrency": "running",
+}
+_COUNTS = ("steps", "drafted", "accepted")
+
+
+@dataclass
+class _Block:
+    """One run: its figures by name, and its rates per index."""
+
+    figures: dict[str, float] = field(default_factory=dict)
+    rates: list[float] = field(default_factory=list)
+
+    @property
+    def drafts(self) -> bool:
+        return "length" in self.figures or all(name in self.figures for name in _COUNTS)
+
+    @property
+    def length(self) -> float:
+        """Tokens per step."""
+        figures = self.figures
+        return figures["length"] if "length" in figures else 1 + figures["accepted"] / max(figures["steps"], 1)
+
+
+def read_summary(text: str) -> Reading | None:
+    """All runs together; None if none has figures of drafting."""
+    blocks = [*_printed(text), *_saved(text)]
+    runs = [block for block in blocks if block.drafts]
+    if not runs:
+        return None
+    speeds = _speeds(runs, [block for block in blocks if not block.drafts])
+    running = mean(block.figures["running"] for block in runs if "running" in block.figures)
+    common: dict[str, Any] = {
+        "engine": "SGLang" if "accept length" in text.lower() and not any(block.rates for block in runs) else "vLLM",
+        "format": "summary of a run" if len(runs) == 1 else "summaries of runs",
+        "source": SOURCE,
+        "requests_running": running,
+        **speeds,
+    }
+    if all(name in block.figures for block in runs for name in _COUNTS):
+        steps, drafted, accepted = (sum(whole_number(block.figures[name], name) for block in runs) for name in _COUNTS)
+        parts = [(block.figures["steps"], tuple(block.rates)) for block in runs]
+        rates = weighted_rates(parts) if all(block.rates for block in runs) else ()
+        return Reading.counted(accepted, drafted, steps or None, rates=rates, **common)
+    return _incomplete(runs, common)
+
+
+def _incomplete(runs: list[_Block], common: dict[str, Any]) -> Reading | None:
+    """Runs without all counts: the means of their figures."""
+    lengths = [block.length - 1 for block in runs]
+    widths = [
+        100 * length / rate if (rate := block.figures.get("rate")) else None
+        for block, length in zip(runs, lengths, strict=True)
+    ]
+    known = [width for width in widths if width is not None]
+    width = mean(known) if len(known) == len(runs) else None
+    rates = weighted_rates([(1.0, tuple(block.rates)) for block in runs]) if all(block.rates for block in runs) else ()
+    if width is not None and rates and abs(width - len(rates)) < 0.05 * len(rates):
+        width = float(len(rates))  # the printed figures have two decimals
+    return Reading(
+        accepted_per_step=mean(lengths),
+        drafted_per_step=width,
+        rates=rates,
+        unknown=("The text does not count the steps, so several runs have the same weight.",),
+        **common,
+    )
+
+
+def _printed(text: str) -> Iterator[_Block]:
+    """The blocks that are printed. A block ends where the next begins, or where a figure occurs again."""
+    block = _Block()
+    for found in _LABEL.finditer(text):
+        before = text[text.rfind("\n", 0, found.start()) + 1 : found.start()].split()
+        if before and before[-1].isalpha() and not before[-1].isupper():
+            continue  # a container's name, a time or a level may stand before a label; a word changes its meaning
+        value = float(found["value"])
+        if found["kind"]:
+            if block.rates and int(found["index"]) == 0:
+                yield block
+                block = _Block()
+            if int(found["index"]) == len(block.rates):
+                block.rates.append(value / (100 if found["kind"].lower() == "position" else 1))
+            continue
+        name = _NAMES[found["name"].lower()]
+        if name == "begin" or name in block.figures:
+            yield block
+            block = _Block()
+        if name != "begin":
+            block.figures[name] = value
+    yield block
+
+
+def _saved(text: str) -> Iterator[_Block]:
+    """The blocks that are saved as JSON."""
+    for found, _ in objects(text, ("spec_decode_acceptance_length", "mean_tpot_ms")):
+        figures = {name: found[key] for key, name in _SAVED.items() if isinstance(found.get(key), int | float)}
+        rates = found.get("spec_decode_per_position_acceptance_rates") or []
+        known = isinstance(rates, list) and all(isinstance(rate, int | float) for rate in rates)
+        yield _Block(figures, list(map(float, rates)) if known else [])
+
+
+def _speeds(runs: list[_Block], plain: list[_Block]) -> dict[str, Any]:
+    """Tokens per second and request with and without drafting, if the runs differ in nothing else that is known."""
+    pairs = [
+        (run.figures["tpot"], other.figures["tpot"])
+        for run in runs
+        for other in plain
+        if run.figures.get("tpot") and other.figures.get("tpot") and run.figures.get("running") == other.figures.get("running")
+    ]
+    if not pairs:
+        return {}
+    with_drafts, without = (mean(1000 / tpot for tpot in column) for column in zip(*pairs, strict=True))
+    return {"tokens_per_second": with_drafts or 0.0, "plain_tokens_per_second": without or 0.0}

@@ -1,0 +1,169 @@
+"""Chi-square tests of sampled tokens against probabilities, with their power and an interval for the bias.
+
+The bias is the total variation: half of Σ |observed frequency − probability|. Pinsker's inequality bounds it by the test's
+noncentrality λ after N samples: bias ≤ √(λ / N) / 2. So a test that finds λ finds every bias from √(λ / N) / 2.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+POWER = 0.9
+"""The probability of finding the smallest bias that is stated as found."""
+CONFIDENCE = 0.95
+LEAST_EXPECTED = 5.0
+"""Cells with a smaller expected count are pooled."""
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The result of one test.
+
+    Attributes:
+        statistic: Chi-square distributed if the probabilities are right.
+        degrees: Its degrees of freedom; 0 if there was nothing to test.
+        p_value: The probability of a statistic this large on a correct sampler.
+        num_samples: N.
+        bias: The observed total variation, chance included.
+    """
+
+    statistic: float
+    degrees: int
+    p_value: float
+    num_samples: int
+    bias: float
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Of the total variation, 95%: from the deviation of frequencies (Weissman et al. 2003) to Pinsker's bound."""
+        tail, n = (1 - CONFIDENCE) / 2, self.num_samples
+        if self.degrees < 1:
+            return 0.0, 1.0
+        chance = math.sqrt(((self.degrees + 1) * math.log(2) - math.log(tail)) / (2 * n))
+        highest = 1.0
+        if math.isfinite(self.statistic):
+            highest = min(1.0, math.sqrt(_noncentrality(self.statistic, self.degrees, tail) / n) / 2)
+        return max(0.0, self.bias - chance), max(self.bias, highest)
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return f"bias {self.bias:.3f} ({low:.3f} to {high:.3f}), p = {self.p_value:.2g}, {self.num_samples} samples"
+
+
+def g_test(counts: Sequence[float] | Array, probs: Sequence[float] | Array) -> Fit:
+    """The G-test (likelihood ratio) of counts against probabilities, with Williams' correction for small counts.
+
+    Args:
+        counts: Of each token, shape `[num_tokens]`.
+        probs: Same shape, sums to 1. A token with probability 0 that was observed gives the p-value 0.
+    """
+    observed, p = np.asarray(counts, float), np.asarray(probs, float)
+    n = observed.sum()
+    if (observed[p <= 0] > 0).any():
+        return Fit(math.inf, len(p) - 1, 0.0, int(n), float(np.abs(observed / n - p).sum() / 2))
+    observed, expected = (pooled(x, p * n) for x in (observed, p * n))
+    seen = observed > 0
+    statistic = 2 * float((observed[seen] * np.log(observed[seen] / expected[seen])).sum())
+    degrees = len(observed) - 1
+    correction = 1 + (float((n / expected).sum()) - 1) / (6 * n * degrees) if degrees else 1.0
+    return fit(statistic / correction, degrees, int(n), float(np.abs(observed - expected).sum() / 2 / n))
+
+
+def rank_test(strata: Sequence[tuple[Sequence[int], Array]]) -> Fit:
+    """Pearson's test of outcomes that each have their own probabilities: counts of ranks against their expected sums.
+
+    Within one context it is the chi-square test of that context's tokens. Over several, it adds up what was expected and what
+    was observed at each rank, with the sum of the outcomes' covariances.
+
+    Args:
+        strata: Outcomes and probabilities, tested apart and added up: the index of each outcome, and shape
+            `[num_outcomes, num_ranks]`, whose rows sum to 1.
+    """
+    statistic, degrees, deviation, total = 0.0, 0, 0.0, 0
+    for outcomes, probs in strata:
+        expected = probs.sum(axis=0)
+        difference = np.bincount(outcomes, minlength=len(expected)) - expected
+        covariance = np.diag(expected) - probs.T @ probs
+        by_row = np.apply_along_axis(pooled, 0, covariance, expected)
+        covariance, difference = np.apply_along_axis(pooled, 1, by_row, expected), pooled(difference, expected)
+        rank = int(np.linalg.matrix_rank(covariance, hermitian=True)) if len(difference) > 1 else 0
+        if rank:
+            statistic += float(difference @ np.linalg.pinv(covariance, hermitian=True) @ difference)
+            degrees, deviation, total = degrees + rank, deviation + float(np.abs(difference).sum() / 2), total + len(outcomes)
+    return fit(statistic, degrees, total, deviation / max(1, total))
+
+
+def two_sample_test(a: Mapping[str, int], b: Mapping[str, int]) -> Fit:
+    """The G-test of whether two samples of texts have one distribution; its bias is between the samples."""
+    texts = sorted(a.keys() | b.keys())
+    table = np.array([[sample.get(text, 0) for text in texts] for sample in (a, b)], float)
+    sizes, shares = table.sum(axis=1), table.sum(axis=0) / table.sum()
+    table = np.array([pooled(row, shares * sizes.min()) for row in table])
+    expected = sizes[:, None] * table.sum(axis=0) / sizes.sum()
+    seen = table > 0
+    statistic = 2 * float((table[seen] * np.log(table[seen] / expected[seen])).sum())
+    bias = float(np.abs(table[0] / sizes[0] - table[1] / sizes[1]).sum() / 2)
+    return fit(statistic, table.shape[1] - 1, int(sizes.prod() / sizes.sum()), bias)
+
+
+def fit(statistic: float, degrees: int, num_samples: int, bias: float) -> Fit:
+    """The result for a statistic that is chi-square distributed if the sampler is correct."""
+    if degrees < 1:
+        return Fit(0.0, 0, 1.0, num_samples, 0.0)
+    from scipy.stats import chi2
+
+    return Fit(statistic, degrees, float(chi2.sf(statistic, degrees)), num_samples, bias)
+
+
+def pooled(x: Array, expected: Array) -> Array:
+    """`x` with its cells of small expected counts added up, the smallest first, until their sum is large enough."""
+    order = np.argsort(expected)
+    total = np.cumsum(expected[order])
+    few = int(np.searchsorted(total, LEAST_EXPECTED)) + 1 if len(x) and expected[order[0]] < LEAST_EXPECTED else 0
+    few = max(few, int((expected < LEAST_EXPECTED).sum()))
+    return np.concatenate([x[order[few:]], [x[order[:few]].sum()]]) if few else x[order]
+
+
+def samples_needed(bias: float, degrees: int, error_rate: float) -> int:
+    """How many samples find this total variation, and every larger one, with 90% power."""
+    return math.ceil(_detectable(degrees, error_rate) / (4 * bias**2))
+
+
+def smallest_bias(num_samples: int, degrees: int, error_rate: float) -> float:
+    """The total variation from which this many samples find every one with 90% power; at most 1."""
+    return min(1.0, math.sqrt(_detectable(degrees, error_rate) / (4 * num_samples))) if num_samples else 1.0
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """P-values adjusted for many tests (Holm 1979): those below a rate, over all tests, have that rate of false alarms."""
+    order = sorted(range(len(p_values)), key=lambda index: p_values[index])
+    adjusted, largest = [1.0] * len(p_values), 0.0
+    for rank, index in enumerate(order):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        adjusted[index] = largest
+    return adjusted
+
+
+def _detectable(degrees: int, error_rate: float) -> float:
+    """The noncentrality that a test with this rate of false alarms finds with 90% power."""
+    from scipy.stats import chi2
+
+    return _noncentrality(float(chi2.isf(error_rate, degrees)), degrees, 1 - POWER)
+
+
+def _noncentrality(statistic: float, degrees: int, probability: float) -> float:
+    """The noncentrality under which a statistic at most this large has this probability; 0 if there is none."""
+    from scipy.optimize import brentq
+    from scipy.stats import ncx2
+
+    def excess(value: float) -> float:
+        return float(ncx2.cdf(statistic, degrees, value)) - probability
+
+    if excess(1e-9) <= 0:
+        return 0.0
+    return float(brentq(excess, 1e-9, 2 * statistic + 20 * math.sqrt(statistic + degrees) + 50))

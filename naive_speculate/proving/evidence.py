@@ -1,0 +1,216 @@
+"""What the answers show: tests of token frequencies, adjusted for their number, and the greedy texts.
+
+Each sampled token is compared with the distribution after the tokens before it, by rank. The rest of the vocabulary is one more
+cell, with the special tokens and the end of the text, which servers report in different ways. Logprobs that a server states
+before temperature ("raw") determine the sampled distribution only among the listed tokens; then others are left out.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from naive_speculate.goodness import Array, Fit, holm, rank_test, smallest_bias, two_sample_test
+from naive_speculate.proving.plan import POSITIONS, Record, Request, Settings, requests
+from naive_speculate.proving.reference import Reference
+from naive_speculate.proving.server import Answer, Server, ServerError
+
+ERROR_RATE = 0.001
+"""The probability of any false alarm on a correct server."""
+NEAR_TIE = 0.3
+"""A difference of log-probabilities, in nats, that rounding in half precision may reverse."""
+MORE_REFERENCE = 10
+"""How many times as many texts the local copy samples where the server reports no tokens."""
+_UNLISTED = re.compile(r"|<[^<>\s]+>|.*\ufffd.*", re.DOTALL)
+Entries = tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One test.
+
+    Attributes:
+        name: What was tested.
+        fit: The test.
+        p_value: Adjusted for the number of tests.
+        smallest_bias: The total variation that it finds with 90% power.
+    """
+
+    name: str
+    fit: Fit
+    p_value: float
+    smallest_bias: float
+
+    @property
+    def differs(self) -> bool:
+        """Whether the server's samples differ from the stated distribution."""
+        return self.p_value < ERROR_RATE
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """The greedy texts.
+
+    Attributes:
+        num_texts, num_tokens: What was compared.
+        num_differing: Tokens that are less probable than the most probable one by more than a near tie.
+        largest_gap: By how much at most, in nats.
+        num_parted: Prompts whose texts are not all the same.
+    """
+
+    num_texts: int
+    num_tokens: int
+    num_differing: int
+    largest_gap: float
+    num_parted: int
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """One sampled token: where, its rank, and the probabilities of the ranks."""
+
+    request: Request
+    position: int
+    context: tuple[str, ...]
+    rank: int
+    probs: Array
+
+
+class Evidence:
+    """Tests the recorded answers.
+
+    Args:
+        settings: Of the requests.
+        record: Their answers.
+        reference: A local copy of the model; None to trust the server's own logprobs.
+        raw: Whether those are stated before temperature.
+        num_top: How many tokens the server lists.
+    """
+
+    def __init__(self, settings: Settings, record: Record, reference: Reference | None, raw: bool, num_top: int) -> None:
+        self.settings, self.reference, self.raw, self.num_top = settings, reference, raw, num_top
+        self.answers = [(r, answer) for r in requests(settings) for answer in record.answers.get(r.number, [])]
+
+    def findings(self) -> list[Finding]:
+        """All tests, the most significant first."""
+        sampled = [(request, answer) for request, answer in self.answers if request.temperature]
+        tests = self._by_token(sampled) if any(answer.tokens for _, answer in sampled) else self._by_text(sampled)
+        adjusted = holm([fit.p_value for _, fit in tests])
+        rate = ERROR_RATE / max(1, len(tests))
+        found = [
+            Finding(name, fit, p_value, smallest_bias(fit.num_samples, fit.degrees, rate) if fit.degrees else 1.0)
+            for (name, fit), p_value in zip(tests, adjusted, strict=True)
+        ]
+        return sorted(found, key=lambda finding: (finding.p_value, -finding.fit.bias))
+
+    def _by_token(self, sampled: Sequence[tuple[Request, Answer]]) -> list[tuple[str, Fit]]:
+        groups: dict[str, list[_Outcome]] = defaultdict(list)
+        ways: dict[str, list[_Outcome]] = defaultdict(list)
+        for outcome in self._outcomes(sampled):
+            request = outcome.request
+            name = f"prompt {request.prompt + 1}, temperature {request.temperature:g}, position {outcome.position + 1}"
+            groups[name].append(outcome)
+            ways[f"all prompts, {request.way.name}"].append(outcome)
+        tests = [(name, rank_test(list(_strata(outcomes)))) for name, outcomes in groups.items()]
+        return tests + [(name, rank_test([_stacked(outcomes)])) for name, outcomes in ways.items()]
+
+    def _outcomes(self, sampled: Sequence[tuple[Request, Answer]]) -> Iterator[_Outcome]:
+        stated: dict[tuple[int, float, tuple[str, ...]], Entries] = {}
+        for request, answer in sampled:
+            for position, listed in enumerate(answer.top):
+                stated.setdefault((request.prompt, request.temperature, answer.tokens[:position]), listed)
+        for request, answer in sampled:
+            for position in range(min(POSITIONS, len(answer.tokens) + answer.ended)):
+                context, token = answer.tokens[:position], "".join(answer.tokens[position : position + 1])
+                own = answer.top[position] if position < len(answer.top) else None
+                entries: Entries | None = own or stated.get((request.prompt, request.temperature, context))
+                if self.reference is not None:
+                    prompt = self.settings.prompts[request.prompt]
+                    entries = self.reference.top(prompt, context, request.temperature, self.num_top)
+                if entries is None:
+                    continue
+                rank, probs = self._ranked(token, entries, request.temperature)
+                if rank is not None:
+                    yield _Outcome(request, position, context, rank, probs)
+
+    def _ranked(self, token: str, entries: Entries, temperature: float) -> tuple[int | None, Array]:
+        """The token's rank, and the probabilities of the ranks and of the rest; no rank if the token is left out."""
+        listed = [(text, value) for text, value in entries[: self.num_top] if not _UNLISTED.fullmatch(text)]
+        ranks = {text: rank for rank, (text, _) in enumerate(listed)}
+        probs = np.zeros(self.num_top + 1)
+        values = np.array([value for _, value in listed])
+        if self.reference is None and self.raw and temperature != 1:
+            if not listed:
+                return None, probs
+            probs[: len(listed)] = np.exp((values - values.max()) / temperature)
+            return ranks.get(token), probs / probs.sum()
+        probs[: len(listed)] = np.exp(values)
+        if probs.sum() > 1.01:
+            raise ServerError(f"the server's logprobs are no distribution: their probabilities sum to {probs.sum():.3f}")
+        probs[-1] = max(0.0, 1 - probs.sum())
+        return ranks.get(token, self.num_top), probs / probs.sum()
+
+    def _by_text(self, sampled: Sequence[tuple[Request, Answer]]) -> list[tuple[str, Fit]]:
+        assert self.reference is not None
+        groups: dict[tuple[int, float], list[str]] = defaultdict(list)
+        for request, answer in sampled:
+            groups[request.prompt, request.temperature].append(answer.text)
+        tests = []
+        for (index, temperature), texts in groups.items():
+            prompt = self.settings.prompts[index]
+            others = self.reference.sample(prompt, temperature, MORE_REFERENCE * len(texts), self.settings.seed)
+            for what, cut in (("first word", 1), ("text", POSITIONS)):
+                a, b = (Counter(" ".join(text.split()[:cut]) for text in sample) for sample in (texts, others))
+                tests.append((f"prompt {index + 1}, temperature {temperature:g}, {what}", two_sample_test(a, b)))
+        return tests
+
+    def greedy(self) -> Greedy:
+        """The greedy texts against the most probable tokens."""
+        texts = [(request.prompt, answer) for request, answer in self.answers if not request.temperature]
+        by_prompt: dict[int, set[str]] = defaultdict(set)
+        gaps: list[float] = []
+        for prompt, answer in texts:
+            known = answer.text in by_prompt[prompt]
+            by_prompt[prompt].add(answer.text)
+            if self.reference is None:
+                gaps += [_gap(token, entries) for token, entries in zip(answer.tokens, answer.top, strict=True)]
+            elif not known:
+                gaps += self.reference.gaps(self.settings.prompts[prompt], answer.text)
+        differing = sum(gap > NEAR_TIE for gap in gaps)
+        parted = sum(len(found) > 1 for found in by_prompt.values())
+        return Greedy(len(texts), len(gaps), differing, max(gaps, default=0.0), parted)
+
+
+def states_raw(server: Server, prompt: str) -> bool:
+    """Whether a server states logprobs before temperature: halving it leaves them as they are."""
+    spread = []
+    for temperature in (1.0, 0.5):
+        (entries,) = server.complete(prompt, max_tokens=1, temperature=temperature)[0].top[:1] or [()]
+        spread.append(dict(entries))
+    shared = [text for text in spread[0] if text in spread[1]]
+    if len(shared) < 2:
+        return False
+    first, last = shared[0], shared[-1]
+    wide = [entries[first] - entries[last] for entries in spread]
+    return wide[1] < 1.5 * wide[0]
+
+
+def _gap(token: str, entries: Entries) -> float:
+    values = dict(entries)
+    return entries[0][1] - values[token] if token in values else float("inf")
+
+
+def _strata(outcomes: Sequence[_Outcome]) -> Iterator[tuple[list[int], Array]]:
+    """Each context that has a quarter of the outcomes, then all others."""
+    counts = Counter(outcome.context for outcome in outcomes)
+    own = {context for context, count in counts.items() if count >= len(outcomes) / 4}
+    for chosen in [*([context] for context in own), [context for context in counts if context not in own]]:
+        part = [outcome for outcome in outcomes if outcome.context in set(chosen)]
+        if part:
+            yield _stacked(part)
+
+
+def _stacked(outcomes: Sequence[_Outcome]) -> tuple[list[int], Array]:
+    return [outcome.rank for outcome in outcomes], np.stack([outcome.probs for outcome in outcomes])

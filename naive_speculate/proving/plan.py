@@ -1,0 +1,140 @@
+"""Which requests are sent, and the file that records their answers."""
+
+import json
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from naive_speculate.proving.server import Answer
+
+POSITIONS = 3
+PROMPTS = (
+    "The capital of France is the city of",
+    "Once upon a time there was a little",
+    "def add(a, b):\n    return a +",
+    "red, blue, green, red, blue, green, red, blue,",
+)
+"""Prompts whose continuations range from almost certain to open; the last one suits drafters that copy."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way of sending requests: how many at once, how many completions each, and whether with a seed."""
+
+    name: str
+    concurrency: int
+    n: int
+    seeded: bool
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What determines the requests; a recorded file is of one of these.
+
+    Attributes:
+        endpoint, model, body: As for `Server`.
+        prompts: The prompts.
+        temperatures: Above 0.
+        samples: Per prompt and temperature.
+        concurrency: Requests at once.
+        n: Completions per request that the server gives.
+        greedy_tokens: Length of the greedy texts.
+        seed: Of the requests' seeds.
+    """
+
+    endpoint: str
+    model: str
+    body: dict[str, Any]
+    prompts: tuple[str, ...]
+    temperatures: tuple[float, ...]
+    samples: int
+    concurrency: int
+    n: int
+    greedy_tokens: int
+    seed: int
+
+    @property
+    def ways(self) -> list[Way]:
+        """One at a time; many at once without seeds; several completions per request."""
+        ways = [Way("one at a time", 1, 1, True), Way(f"{self.concurrency} at once, no seeds", self.concurrency, 1, False)]
+        return [*ways, Way(f"{self.concurrency} at once, n = {self.n}", self.concurrency, self.n, True)]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request: its number, way, prompt's index, temperature (0 for a greedy text) and seed."""
+
+    number: int
+    way: Way
+    prompt: int
+    temperature: float
+    seed: int
+
+    def fields(self, settings: Settings) -> dict[str, Any]:
+        """The fields that differ between requests."""
+        length = POSITIONS if self.temperature else settings.greedy_tokens
+        seed = {"seed": self.seed} if self.way.seeded else {}
+        n = {"n": self.way.n} if self.way.n > 1 and self.temperature else {}
+        return {"max_tokens": length, "temperature": self.temperature, **seed, **n}
+
+
+def requests(settings: Settings) -> Iterator[Request]:
+    """All requests in their order: way by way, and in each all prompts and temperatures in turn."""
+    seeds, number = random.Random(settings.seed), 0
+    for way in settings.ways:
+        times = -(-settings.samples // (len(settings.ways) * way.n))
+        cases = [(prompt, temperature) for temperature in settings.temperatures for prompt in range(len(settings.prompts))]
+        greedy = [(prompt, 0.0) for prompt in range(len(settings.prompts)) for _ in range(min(4, way.concurrency))]
+        for prompt, temperature in greedy + cases * times:
+            yield Request(number, way, prompt, temperature, seeds.randrange(1, 2**31))
+            number += 1
+
+
+class Record:
+    """The answers by request number, kept in a file of JSON lines if one is given.
+
+    Args:
+        path: The file; what it holds is read.
+        settings: Must be those of the file.
+
+    Raises:
+        ValueError: If the file belongs to other settings, or is none.
+    """
+
+    def __init__(self, path: Path | None, settings: Settings) -> None:
+        self.path, self.answers = path, dict[int, list[Answer]]()
+        header = json.loads(json.dumps(asdict(settings)))
+        lines = path.read_text(encoding="utf-8").splitlines() if path is not None and path.exists() else []
+        try:
+            if lines and json.loads(lines[0]) != header:
+                raise ValueError(f"{path} holds answers to other settings: choose another file or delete it")
+            for line in lines[1:]:
+                with_number = _whole(line)
+                if with_number is not None:
+                    self.answers[with_number["request"]] = [Answer.load(fields) for fields in with_number["answers"]]
+        except (json.JSONDecodeError, KeyError, TypeError):
+            raise ValueError(f"{path} is not a record of prove") from None
+        self._file = path.open("a", encoding="utf-8") if path is not None else None
+        if self._file is not None and not lines:
+            self._write(header)
+
+    def add(self, request: Request, answers: Sequence[Answer]) -> None:
+        """Record the answers to a request."""
+        self.answers[request.number] = list(answers)
+        if self._file is not None:
+            self._write({"request": request.number, "answers": [answer.to_dict() for answer in answers]})
+
+    def _write(self, entry: dict[str, Any]) -> None:
+        assert self._file is not None
+        self._file.write("\n" * (self._file.tell() > 0) + json.dumps(entry, ensure_ascii=False))
+        self._file.flush()
+
+
+def _whole(line: str) -> dict[str, Any] | None:
+    """The entry of a line; None if it was cut off when the process ended."""
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError:
+        return None

@@ -1,0 +1,129 @@
+"""One page: what was tested, what differs, how certain that is, and what it cost."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from enum import IntEnum
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from naive_speculate.goodness import POWER
+from naive_speculate.proving.evidence import ERROR_RATE, NEAR_TIE, Finding, Greedy
+from naive_speculate.proving.plan import Settings
+from naive_speculate.proving.run import Cost
+from naive_speculate.text import visible
+
+_SHOWN = 12
+
+
+class Status(IntEnum):
+    """The exit status."""
+
+    NO_DIFFERENCE = 0
+    DIFFERS = 1
+    UNDECIDED = 3
+
+
+@dataclass(frozen=True)
+class Report:
+    """The result for a server.
+
+    Attributes:
+        settings: What was requested.
+        against: What the samples were compared with.
+        findings: The tests, the most significant first.
+        greedy: The greedy texts.
+        num_answers: Completions that were tested, those of an earlier run included.
+        cost: Of this run.
+        complete: Whether all planned requests were answered.
+    """
+
+    settings: Settings
+    against: str
+    findings: Sequence[Finding]
+    greedy: Greedy
+    num_answers: int
+    cost: Cost
+    complete: bool
+
+    @property
+    def status(self) -> Status:
+        """The verdict."""
+        if self.greedy.num_differing or any(finding.differs for finding in self.findings):
+            return Status.DIFFERS
+        tested = any(finding.fit.degrees for finding in self.findings)
+        return Status.NO_DIFFERENCE if self.complete and tested else Status.UNDECIDED
+
+    @property
+    def verdict(self) -> str:
+        """The verdict in words."""
+        if self.status == Status.DIFFERS:
+            return (
+                "The server's output differs from the distribution of its model. Speculative decoding is one cause, a "
+                "truncation (top-k, top-p, min-p) or penalty that is still on another. Compare with speculation switched off."
+            )
+        if self.status == Status.UNDECIDED:
+            why = self.cost.stopped or "no token frequencies could be tested"
+            return f"Undecided: no difference found so far, but {why}."
+        return "No difference found."
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        findings = [asdict(f) | {"differs": f.differs, "interval": f.fit.interval} for f in self.findings]
+        parts = {name: asdict(getattr(self, name)) for name in ("settings", "greedy", "cost")}
+        others = {"num_answers": self.num_answers, "complete": self.complete, "against": self.against}
+        return {
+            "status": int(self.status),
+            "verdict": self.verdict,
+            "error_rate": ERROR_RATE,
+            **parts,
+            **others,
+            "tests": findings,
+        }
+
+    def show(self, console: Console) -> None:
+        """Print the page."""
+
+        def say(text: str, style: str = "") -> None:
+            console.print(Text(text, style), soft_wrap=True)
+
+        settings, greedy, cost = self.settings, self.greedy, self.cost
+        say("Tested", "bold")
+        say(f"  {visible(settings.model)} at {settings.endpoint}, against {self.against}")
+        for number, prompt in enumerate(settings.prompts, 1):
+            say(f"  prompt {number}: {visible(prompt):.100}")
+        ways = "; ".join(way.name for way in settings.ways)
+        temperatures = ", ".join(f"{t:g}" for t in settings.temperatures)
+        say(f"  {self.num_answers} completions at temperatures 0 and {temperatures}: {ways}")
+        say("What differs", "bold")
+        differing = [finding for finding in self.findings if finding.differs]
+        say(f"  {len(differing)} of {len(self.findings)} tests of token frequencies; the most significant:")
+        console.print(self._table(), soft_wrap=False)
+        say(
+            f"  {greedy.num_differing} of {greedy.num_tokens} greedy tokens in {greedy.num_texts} texts are less probable than "
+            f"the most probable one by more than a near tie ({NEAR_TIE:g} nats); the largest gap is {greedy.largest_gap:.3f}. "
+            f"The texts of {greedy.num_parted} prompts are not all the same."
+        )
+        say("How certain", "bold")
+        say(f"  A correct server raises any alarm with probability {ERROR_RATE:g} at most (Holm, {len(self.findings)} tests).")
+        powers = [finding.smallest_bias for finding in self.findings if finding.fit.degrees]
+        if powers:
+            least, most = min(powers), max(powers)
+            say(f"  A bias (total variation) from {least:.3f} in the largest test to {most:.3f} in the smallest is found with "
+                f"{POWER:.0%} power.")  # fmt: skip
+        say("Cost", "bold")
+        say(f"  {cost.num_requests} requests in {cost.seconds:.0f} s" + (f"; {cost.stopped}." if cost.stopped else "."))
+        say(self.verdict, "bold")
+
+    def _table(self) -> Table:
+        table = Table()
+        for heading in ("test", "samples", "bias", "95% interval", "adjusted p", "finds from"):
+            table.add_column(heading, justify="left" if heading == "test" else "right")
+        for finding in self.findings[:_SHOWN]:
+            low, high = finding.fit.interval
+            numbers = (f"{finding.fit.num_samples}", f"{finding.fit.bias:.3f}", f"{low:.3f} to {high:.3f}")
+            style = "bold red" if finding.differs else ""
+            table.add_row(finding.name, *numbers, f"{finding.p_value:.2g}", f"{finding.smallest_bias:.3f}", style=style)
+        return table

@@ -1,0 +1,144 @@
+"""Requests to an OpenAI-compatible completions server."""
+
+import contextlib
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import httpx
+
+_SWITCHED_OFF: tuple[dict[str, Any], ...] = (
+    {"top_k": 0, "min_p": 0, "repeat_penalty": 1.0, "repetition_penalty": 1.0},
+    {"top_k": -1, "min_p": 0},
+    {},
+)
+"""Fields, by no standard, that switch off what servers switch on by default; the first that a server takes are used."""
+_ALWAYS = {"top_p": 1, "presence_penalty": 0, "frequency_penalty": 0}
+_MOST_LIKELY = (10, 5)
+"""How many of the most probable tokens are requested: OpenAI's own API allows 5."""
+_NEVER_HELPED = (401, 403, 404, 405)
+
+
+class ServerError(ValueError):
+    """What a server did wrong, in one line; `refused` is set if it answered that the request is bad."""
+
+    def __init__(self, message: str, refused: bool = False) -> None:
+        super().__init__(message)
+        self.refused = refused
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One completion.
+
+    Attributes:
+        text: The text.
+        tokens: The text of each token, if the server reports logprobs.
+        top: At each token the most probable tokens' texts and log-probabilities, most probable first.
+        ended: Whether the model ended it, not the limit.
+    """
+
+    text: str
+    tokens: tuple[str, ...]
+    top: tuple[tuple[tuple[str, float], ...], ...]
+    ended: bool
+
+    @classmethod
+    def load(cls, fields: dict[str, Any]) -> "Answer":
+        """From JSON."""
+        top = tuple(tuple((str(text), float(value)) for text, value in entries) for entries in fields["top"])
+        return cls(fields["text"], tuple(fields["tokens"]), top, fields["ended"])
+
+    to_dict = asdict
+
+
+class Server:
+    """One model of a server.
+
+    Args:
+        endpoint: Its URL, up to /v1.
+        model: The model's name.
+        body: Fields for every request.
+        headers: Headers for every request.
+        timeout: Seconds for one request.
+    """
+
+    def __init__(
+        self, endpoint: str, model: str, body: dict[str, Any], headers: dict[str, str] | None = None, timeout: float = 120.0
+    ) -> None:
+        if not endpoint.startswith(("http://", "https://")):
+            raise ValueError(f"endpoint must begin with http:// or https://, got {endpoint!r:.80}")
+        self.url = endpoint.rstrip("/") + "/completions"
+        self.model, self.fields, self.num_top = model, dict(body), _MOST_LIKELY[0]
+        try:
+            self.client = httpx.Client(timeout=timeout, headers=headers, limits=httpx.Limits(max_connections=None))
+            httpx.URL(self.url)
+        except (httpx.InvalidURL, ValueError) as error:
+            raise ValueError(f"endpoint or header is not valid: {error}") from None
+
+    def complete(self, prompt: str, **fields: Any) -> list[Answer]:
+        """The completions of a prompt.
+
+        Raises:
+            ServerError: If there are none.
+        """
+        body = {"model": self.model, "prompt": prompt, "logprobs": self.num_top, **_ALWAYS, **fields, **self.fields}
+        try:
+            response = self.client.post(self.url, json=body)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise ServerError(f"{self.url} cannot be reached: {str(error) or type(error).__name__}") from None
+        if response.status_code != 200:
+            said = " ".join(response.text.split())
+            refused = 400 <= response.status_code < 500 and response.status_code not in _NEVER_HELPED
+            raise ServerError(f"{self.url} answers with status {response.status_code}: {said:.200}", refused)
+        try:
+            return [_answer(choice, self.num_top) for choice in response.json()["choices"]]
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+            raise ServerError(f"{self.url} does not answer as a completions server: {response.text!r:.120}") from None
+
+    def adapt(self, prompt: str) -> Answer:
+        """Find the fields that the server takes; returns the answer to one token.
+
+        Raises:
+            ServerError: If it takes none of them.
+        """
+        first: ServerError | None = None
+        given = self.fields
+        for num_top in _MOST_LIKELY:
+            for off in _SWITCHED_OFF:
+                self.fields, self.num_top = {**off, **given}, num_top
+                try:
+                    return self.complete(prompt, max_tokens=1, temperature=1.0)[0]
+                except ServerError as error:
+                    first = first or error
+                    if not error.refused:
+                        raise
+        assert first is not None
+        raise first
+
+    def completions_per_request(self, prompt: str, wanted: int = 4) -> int:
+        """How many completions the server gives if several are requested; 1 if it refuses that."""
+        try:
+            return len(self.complete(prompt, max_tokens=1, temperature=1.0, n=wanted))
+        except ServerError as error:
+            if not error.refused:
+                raise
+            return 1
+
+    def close(self) -> None:
+        """Close the connections."""
+        with contextlib.suppress(RuntimeError):  # a request may still run
+            self.client.close()
+
+
+def _answer(choice: dict[str, Any], num_top: int) -> Answer:
+    """A completion from OpenAI's format of completions, or of chats, which newer llama.cpp servers use for both."""
+    logprobs = choice.get("logprobs") or {}
+    if logprobs.get("content"):
+        tokens = [entry["token"] for entry in logprobs["content"]]
+        listed = [{top["token"]: top["logprob"] for top in entry["top_logprobs"]} for entry in logprobs["content"]]
+    else:
+        tokens, listed = logprobs.get("tokens") or [], logprobs.get("top_logprobs") or []
+    # The sampled token may have been added to the list: what is tested must not depend on it.
+    ordered = [sorted(entries.items(), key=lambda item: -item[1])[:num_top] for entries in listed]
+    top = tuple(tuple((str(text), float(value)) for text, value in entries) for entries in ordered)
+    return Answer(str(choice["text"]), tuple(map(str, tokens))[: len(top)], top, choice.get("finish_reason") == "stop")

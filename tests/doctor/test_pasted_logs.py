@@ -1,0 +1,309 @@
+"""Logs as people paste them: what each line means, and the faults that they show."""
+
+import json
+import random
+import re
+
+import pytest
+
+from naive_speculate.doctor import diagnose, given, read
+from naive_speculate.doctor.course import Stretch, drop, fade
+from tests import engine_samples as samples
+
+
+def faults(text: str, **options) -> dict[str, str]:
+    return {suspect.name: suspect.words for suspect in diagnose(read(text), **options).suspects}
+
+
+def bench(*, tpot: float, running: int = 1, drafts: str = "", name: str = "m") -> str:
+    return (
+        f"Namespace(model='{name}')\n============ Serving Benchmark Result ============\nSuccessful requests:      100   \n"
+        f"Maximum request concurrency:     {running}   \nMean TPOT (ms):          {tpot:.2f} \n{drafts}{'=' * 50}\n"
+    )
+
+
+def drafts(rates: list[float], steps: int = 1000) -> str:
+    lines = [f"Acceptance length:   {1 + sum(rates):.2f}", f"Drafts:   {steps}", f"Draft tokens:   {steps * len(rates)}"]
+    lines += [f"Accepted tokens:   {round(steps * sum(rates))}", "Per-position acceptance (%):"]
+    return "\n".join([*lines, *(f"  Position {index}:      {100 * rate:.2f}" for index, rate in enumerate(rates)), ""])
+
+
+def vllm_line(rates: list[float], steps: int = 100) -> str:
+    accepted, shares = round(steps * sum(rates)), ", ".join(f"{rate:.3f}" for rate in rates)
+    return (
+        f"INFO 06-30 [metrics.py:120] SpecDecoding metrics: Mean acceptance length: {1 + sum(rates):.2f}, Accepted: "
+        f"{accepted} tokens, Drafted: {steps * len(rates)} tokens, Per-position acceptance rate: {shares}\n"
+    )
+
+
+def llama_steps(accepted: list[int], k: int = 4, start: int = 100) -> str:
+    lines, at = [], start
+    for count in accepted:
+        at += count + 1
+        lines.append(f"slot update_slots: id  0 | task 7 | accepted {count}/{k} draft tokens, new n_tokens = {at}\n")
+    return "".join(lines)
+
+
+SEEN = {  # each kind, one log, the fault that must come first
+    "vLLM's log, a block drafter with a broken window": (vllm_line([0.34] + [0.0] * 14), "drops_to_zero"),
+    "vLLM's example, a head that drafts further than it was trained": (
+        "num_drafts: 400\nnum_draft_tokens: 2000\nnum_accepted_tokens: 600\n"
+        + "".join(f"acceptance at token {index}:{rate:.2f}\n" for index, rate in enumerate([0.8, 0.7, 0, 0, 0])),
+        "drops_to_zero",
+    ),
+    "vLLM's benchmark": (bench(tpot=20, drafts=drafts([0.7, 0.5, 0.4, 0.0, 0.0])), "drops_to_zero"),
+    "vLLM's log, some requests past the drafter's context": (
+        (vllm_line([0.8, 0.6, 0.4]) + vllm_line([0.0, 0.0, 0.0])) * 3,
+        "fades",
+    ),
+    "SGLang's log, past the drafter's context": (
+        "".join(
+            f"Decode batch, #running-req: 2, #token: {2 * at}, accept len: {length:.2f}, accept rate: 0.50\n"
+            for at, length in [(500, 2.6), (1200, 2.4), (2000, 2.5), (2500, 1.0), (3300, 1.0), (4000, 1.0)]
+        ),
+        "fades",
+    ),
+    "llama.cpp's steps, past the drafter's context": (llama_steps([3, 0, 4, 2, 1] * 30 + [0] * 60), "fades"),
+    "vLLM's requests, each step": (
+        json.dumps(
+            {
+                "usage": {"prompt_tokens": 1900},
+                "metrics": {
+                    "num_spec_steps": 60,
+                    "num_draft_tokens": 180,
+                    "num_accepted_draft_tokens": 60,
+                    "per_step_accepted": [2] * 30 + [0] * 30,
+                    "per_step_drafted": [3] * 60,
+                },
+            }
+        ),
+        "fades",
+    ),
+    "vLLM's log, wrong layers": (vllm_line([0.02, 0.0, 0.0, 0.0]), "near_zero"),
+    "vLLM's Prometheus text, skipped drafts": (
+        "vllm:spec_decode_num_drafts_total 900\nvllm:spec_decode_num_draft_tokens_total 4500\n"
+        "vllm:spec_decode_num_accepted_tokens_total 0\n",
+        "near_zero",
+    ),
+    "SGLang's gauges, another template": (
+        "sglang:spec_accept_length 1.02\nsglang:spec_num_steps 5\nsglang:spec_num_draft_tokens 6\n",
+        "near_zero",
+    ),
+    "SGLang's log, zero (sglang#27829)": (
+        "Decode batch. #running-req: 1, #token: 4096, accept len: 1.00, accept rate: 0.00, cuda graph: True\n" * 3,
+        "near_zero",
+    ),
+    "SGLang's log, almost zero": ("Decode batch, #running-req: 1, accept len: 1.03\n", "near_zero"),
+    "llama.cpp's steps, another tokenizer": (llama_steps([0] * 40 + [1] + [0] * 40), "near_zero"),
+    "a low first index": (vllm_line([0.3, 0.2, 0.15]), "mismatch"),
+    "a mixture of experts": (
+        bench(tpot=8.1) + bench(tpot=9.5, drafts=drafts([0.87, 0.7, 0.6]), name="Qwen/Qwen3-30B-A3B"),
+        "no_speedup experts",
+    ),
+    "mlx-vlm's timings, with and without drafts": (
+        samples.MLX_VLM_TIMINGS.replace('"predicted_n"', '"predicted_ms": 9000, "predicted_n"')
+        + '{"timings": {"predicted_n": 100, "predicted_ms": 8000.0}}',
+        "no_speedup",
+    ),
+    "a large batch": (
+        bench(tpot=30, running=128) + bench(tpot=41, running=128, drafts=drafts([0.87, 0.7, 0.6])),
+        "no_speedup batch",
+    ),
+    "an expensive drafter": (
+        "       eval time =   10000.00 ms /   200 tokens (   50.00 ms per token,    20.00 tokens per second)\n"
+        "slot print_timing: id 0 | task 1 | prompt eval time = 90.00 ms / 10 tokens\n"
+        "       eval time =   12000.00 ms /   200 tokens (   60.00 ms per token,    16.67 tokens per second)\n"
+        "draft acceptance = 0.85000 (  136 accepted /   160 generated), mean len = 3.13\n"
+        "statistics draft: #calls(b,g,a) = 1 64 64, #gen drafts = 64, #acc drafts = 61, #gen tokens = 160, #acc tokens = 136, "
+        "dur(b,g,a) = 0.006, 7000.000, 0.287 ms\n",
+        "no_speedup draft_cost",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SEEN)
+def test_a_fault_is_recognised_in_its_log(kind):
+    text, names = SEEN[kind]
+    found = list(faults(text))
+    assert found[: len(names.split())] == names.split()
+    for suspect in diagnose(read(text)).suspects:
+        assert suspect.next
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        samples.VLLM_BENCH,
+        vllm_line([0.6, 0.3, 0.15, 0.07, 0.04, 0.02, 0.01, 0.0], 100),  # every index accepts half
+        vllm_line([0.8, 0.6, 0.5]) + vllm_line([0.0, 0.0, 0.0], 2),
+        llama_steps([3, 0, 4, 2, 1] * 12 + [0] * 3),
+        bench(tpot=20) + bench(tpot=9, drafts=drafts([0.87, 0.7, 0.6]), name="Qwen3-30B-A3B"),
+        bench(tpot=20, running=64) + bench(tpot=19, drafts=drafts([0.87, 0.7, 0.6])),  # not the same load
+    ],
+)
+def test_healthy_logs_show_none_of_these(text):
+    assert not faults(text).keys() & {"drops_to_zero", "fades", "near_zero", "no_speedup", "draft_cost"}
+
+
+def test_chance_is_seldom_taken_for_a_fault():
+    chance, found = random.Random(5), 0
+    for _ in range(200):
+        windows = [next((index for index in range(8) if chance.random() > 0.5), 8) for _ in range(60)]
+        found += drop([sum(count > index for count in windows) / 60 for index in range(8)], 60) is not None
+        found += fade([Stretch(float(at), 1, min(count, 1)) for at, count in enumerate(windows)]) is not None
+    assert found <= 12  # 3% of 400
+
+
+def test_measured_speeds_may_be_given():
+    reading = read(samples.VLLM_BENCH)
+    assert diagnose(reading).measured_speedup is None
+    text = bench(tpot=8.0) + bench(tpot=10.0, drafts=drafts([0.9, 0.8]))
+    found = diagnose(read(text))
+    assert found.measured_speedup == pytest.approx(0.8)
+    assert "as long as 3.38 plain tokens" in found.suspects[0].words
+    assert "no_speedup" in faults(text, costs=given(0.05))
+
+
+def test_a_step_is_counted_once_however_often_it_is_printed():
+    whole = read(samples.LLAMACPP_STEPS)
+    for kind in (r"accepted +\d+/ *\d+ draft tokens$", "add accepted", "new n_tokens"):
+        lines = [line for line in samples.LLAMACPP_STEPS.splitlines() if re.search(kind, line)]
+        reading = read("\n".join(lines))
+        assert reading.num_steps == len(lines)
+        assert whole.num_steps == 4
+    assert diagnose(whole).conditional == pytest.approx((3 / 4, 2 / 3, 1 / 2, 1.0))
+    assert [stretch.position for stretch in whole.course] == [652, 657, 658, 658]
+
+
+@pytest.mark.parametrize("levels", ["ID", "I", "D"])
+def test_a_window_that_is_decoded_again_is_no_second_step(levels):
+    lines = (
+        "I slot update_slots: id  1 | task 0 | accepted  1/ 5 draft tokens (restore checkpoint)\n"
+        "D slot update_slots: id  1 | task 0 | restoring speculative checkpoint (pos_min = 0, pos_max = 9, size = 3)\n"
+        "I slot update_slots: id  1 | task 0 | accepted  2/ 2 draft tokens\n"
+        "D slot update_slots: id  1 | task 0 | add accepted tokens: sampled=3, ids.size=3, n_draft=2\n"
+        "D slot update_slots: id  1 | task 0 | accepted 1/2 draft tokens, new n_tokens = 99\n"
+        "I slot update_slots: id  1 | task 0 | accepted  5/ 5 draft tokens\n"
+        "D slot update_slots: id  1 | task 0 | add accepted tokens: sampled=3, ids.size=6, n_draft=5\n"
+        "D slot update_slots: id  1 | task 0 | accepted 5/5 draft tokens, new n_tokens = 105\n"
+    )
+    reading = read("".join(line for line in lines.splitlines(keepends=True) if line[0] in levels))
+    assert (reading.num_steps, reading.num_accepted_tokens) == (2, 6)
+    assert reading.num_draft_tokens == (10 if "I" in levels else 7)
+    assert any("full length is unknown" in line for line in reading.unknown) == ("I" not in levels)
+
+
+def test_llamacpps_other_lines_of_a_step():
+    assert (
+        read("accepted 3/16 draft tokens, the last target token is: (5)\naccepted 0/0 draft tokens, the last\n").num_steps == 1
+    )
+    unknown = read(
+        "id 0 | task 1 | accepted 11/0 draft tokens, new n_tokens = 741\naccepted 0/0 draft tokens, new n_tokens = 742\n"
+    )
+    assert (unknown.num_steps, unknown.num_draft_tokens, unknown.accepted_per_step) == (2, None, 5.5)
+    assert read("accepted 2/3 draft tokens, new n_past = 9\n").course[0].position == 9
+    with pytest.raises(ValueError, match="4 accepted of 3 drafted in one step"):
+        read("accepted 4/3 draft tokens\n")
+
+
+def test_the_gauges_of_sglang_mean_what_their_help_says():
+    found = diagnose(read(samples.SGLANG_GAUGES))
+    assert (found.num_draft_tokens, found.draft_acceptance_rate, found.reading.requests_running) == (3, pytest.approx(0.6), 4)
+    rest = "\n".join(line for line in samples.SGLANG_GAUGES.splitlines() if "spec_num" not in line)
+    assert diagnose(read(rest)).num_draft_tokens == 3
+    old = rest.replace("accepted drafts / proposed drafts", "accepted tokens / total draft tokens").replace("} 0.6", "} 0.7")
+    assert diagnose(read(old)).num_draft_tokens == 3
+    ranks = 'sglang:spec_accept_length{dp_rank="0"} 3\nsglang:num_running_reqs{dp_rank="0"} 3\nsglang:spec_num_steps 4\n'
+    ranks += 'sglang:spec_accept_length{dp_rank="1"} 2\nsglang:num_running_reqs{dp_rank="1"} 1\n'
+    assert diagnose(read(ranks)).mean_acceptance_length == pytest.approx(2.75)
+    tree = "sglang:spec_accept_length 3\nsglang:spec_num_steps 5\nsglang:spec_num_draft_tokens 64\n"
+    assert any("64 tokens are verified" in line for line in read(tree).unknown)
+    with pytest.raises(ValueError, match="nothing was drafted"):
+        read("sglang:spec_accept_length 0.0\n")
+
+
+def test_windows_of_different_length_give_exact_rates():
+    detailed = json.loads(samples.VLLM_REQUEST_DETAILED)
+    spec = detailed["metrics"]["speculative_decoding"]
+    spec["per_step_drafted"] = [3, 1, 3, 3, 1, 3, 3, 3]
+    exact = (6 / 8, 3 / 4, 1.0)  # two of eight windows have one token, and it was accepted
+    assert diagnose(read(samples.VLLM_REQUEST_DETAILED)).conditional == pytest.approx(exact)
+    del spec["acceptance_histogram_by_draft_length"]
+    found = diagnose(read(json.dumps(detailed)))
+    assert found.conditional == pytest.approx(exact)
+    assert found.alpha == pytest.approx(12 / 15)
+    assert [stretch.position for stretch in found.reading.course][:3] == [12, 13, 15]
+    spec["acceptance_histogram"] = {"0": 2, "1": 3, "3": 3}  # without empty counts, as AIPerf writes it
+    assert read(json.dumps(detailed)).rates == (0.75, 0.375, 0.375)
+
+
+def test_a_saved_benchmark_is_the_printed_one():
+    rates = {"spec_decode_per_position_acceptance_rates": [0.7, 0.4, 0.2], "mean_tpot_ms": 9.0, "max_concurrency": None}
+    counts = {"num_drafts": 1000, "draft_tokens": 3000, "accepted_tokens": 1300, "acceptance_length": 2.3}
+    saved = {f"spec_decode_{name}": value for name, value in counts.items()} | rates
+    assert read(json.dumps(saved)) == read(samples.VLLM_BENCH)
+
+
+def test_a_shortened_summary_is_read_too():
+    text = "Acceptance rate (%): 68.81\nAcceptance length: 3.06\nPosition 0: 76.56\nPosition 1: 68.76\nPosition 2: 61.10\n"
+    found = diagnose(read(text))
+    assert (found.num_draft_tokens, found.mean_acceptance_length, len(found.conditional)) == (3, 3.06, 3)
+    first = "mean acceptance length: 2.15\n" + "".join(
+        f"acceptance at token {i}:{r}\n" for i, r in enumerate((0.56, 0.44, 0.15))
+    )
+    assert diagnose(read(first)).unconditional == (0.56, 0.44, 0.15)
+    assert read(text.replace("Position", "  Position") + text).rates == pytest.approx((0.7656, 0.6876, 0.611))
+
+
+BEFORE = ["vllm-1  | ", "\x1b[36mvllm\x1b[0m | ", "2026-08-04T20:51:08.123Z ", "> ", "INFO:root:", "[bench] ", "\t", "INFO "]
+
+
+@pytest.mark.parametrize("name", [name for name in vars(samples) if name.isupper() and "{" not in getattr(samples, name)[:3]])
+@pytest.mark.parametrize("before", BEFORE)
+def test_containers_times_and_colours_before_a_line_change_nothing(name, before):
+    text = getattr(samples, name)
+    if "# HELP" in text and before.endswith(("INFO ", "root:")):
+        return  # Prometheus text is not in logs
+    assert read("".join(before + line for line in text.splitlines(keepends=True))) == read(text)
+    assert read(text.replace("\n", "\r\n")) == read(text)
+
+
+def test_words_before_a_label_change_its_meaning():
+    with pytest.raises(ValueError, match="none of the supported formats"):
+        read("Num drafts: 34\nTotal draft tokens: 102\nNum accepted tokens: 39\n")
+    assert read(samples.VLLM_BENCH + "Num drafts: 34\n") == read(samples.VLLM_BENCH)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("Qwen/Qwen3-30B-A3B-FP8", "30B-A3B"),
+        ("print_info: n_expert         = 128", "128"),
+        ("mistralai/Mixtral-8x7B", "8x7B"),
+        ("--enable-expert-parallel", "--enable-expert-parallel"),
+        ("print_info: n_expert         = 0", ""),
+        ("Qwen3-8B", ""),
+    ],
+)
+def test_a_mixture_of_experts_is_known_by_its_name(name, words):
+    assert words in read(f"{name}\n{samples.VLLM_BENCH}").experts
+    assert bool(read(f"{name}\n{samples.VLLM_BENCH}").experts) == bool(words)
+
+
+@pytest.mark.parametrize(
+    "text", ["id 1 |" * 16_000, "1" * 100_000, "[" * 100_000 + "drafts: 1\nposition 0: 12", "vllm:" * 20_000, "a " * 50_000]
+)
+def test_long_lines_without_a_format_are_refused(text):
+    with pytest.raises(ValueError, match="none of the supported formats"):
+        read(text)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [{"acceptance_histogram": 5}, {"acceptance_histogram": [None]}, {"per_step_accepted": True}, {"per_step_drafted": "3"},
+     {"acceptance_histogram": [10], "acceptance_histogram_by_draft_length": {"3": 5}}],
+)  # fmt: skip
+def test_what_is_no_list_of_counts_is_refused_by_name(field):
+    metrics = {"num_spec_steps": 10, "num_draft_tokens": 30, "num_accepted_draft_tokens": 12, "acceptance_histogram": [10]}
+    with pytest.raises(ValueError, match=r"\w+ must be a (list of )?whole number"):
+        read(json.dumps({"id": ["no name"], "metrics": {"speculative_decoding": metrics | field}}))
