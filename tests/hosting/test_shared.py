@@ -33,31 +33,28 @@ def opened(address: str) -> socket.socket:
     return line
 
 
-@pytest.mark.parametrize("streams", ["not opened", "opened"])
-def test_another_visitor_of_the_address_gets_a_few_tokens_before_the_calls_of_one_with_many_end(server, streams):
-    url, first_seed = server.url, {"not opened": 10**6, "opened": 2 * 10**6}[streams]
-    with ExitStack() as stack:
-        for seed in range(first_seed, first_seed + CALLS):
-            address = call(url, 2000, seed)
-            if streams == "opened":
-                stack.enter_context(opened(address))
-        job = Client(url, verbose=False).submit("Once upon a time", FEW, seed=first_seed + 900, api_name="/generate")
-        job.result(timeout=300)
-        assert job.outputs()[-1][-1]["kind"] == "finished"
-        assert not ended(server, range(first_seed, first_seed + CALLS)) & {"length", "stop"}
-        load = json.loads(get(url + "health"))
-        assert load["running"] + load["waiting"] > 0
-    assert ended(server, range(first_seed + 900, first_seed + 901)) == {"length"}
+@pytest.mark.server
+def test_another_visitor_is_served_before_the_calls_of_one_with_many_end_and_sigterm_ends_the_page_under_them():
+    """Its streams are first not opened, then opened and not read."""
+    with Server(NAIVE_SPECULATE_MEASURING="off") as server, ExitStack() as stack:
+        for first_seed, streams in ((10**6, "not opened"), (2 * 10**6, "opened")):
+            for seed in range(first_seed, first_seed + CALLS):
+                address = call(server.url, 2000, seed)
+                if streams == "opened":
+                    stack.enter_context(opened(address))
+            job = Client(server.url, verbose=False).submit("Once upon a time", FEW, seed=first_seed + 900, api_name="/generate")
+            job.result(timeout=300)
+            assert job.outputs()[-1][-1]["kind"] == "finished"
+            assert not ended(server, range(first_seed, first_seed + CALLS)) & {"length", "stop"}
+            load = json.loads(get(server.url + "health"))
+            assert load["running"] + load["waiting"] > 0
+        server.wait_for(f'"seed": {2 * 10**6 + 900}')
+        assert ended(server, range(2 * 10**6 + 900, 2 * 10**6 + 901)) == {"length"}
+        server.process.terminate()
+        assert server.process.wait(10) in (0, -signal.SIGKILL)
 
 
 def ended(page: Server, seeds: range) -> set[str]:
     """How the runs with these seeds have ended, as far as they have."""
     lines = [json.loads(line) for line in page.log.splitlines() if '"seed": ' in line and line.startswith("{")]
     return {line["outcome"] for line in lines if line["seed"] in seeds}
-
-
-def test_sigterm_ends_a_page_with_streams_that_nobody_reads_in_time(server):
-    for seed in range(3 * 10**6, 3 * 10**6 + 20):
-        call(server.url, 2000, seed)
-    server.process.terminate()
-    assert server.process.wait(10) in (0, -signal.SIGKILL)

@@ -13,7 +13,7 @@ from naive_speculate.testing import prove_lossless
 from naive_speculate.testing.toy_head import pair_with_head
 from tests.heads import save_head
 from tests.speculate.rows import admitted
-from tests.speculate.test_head_drafter import CONFIG, LAYERS, TENSORS, check
+from tests.speculate.test_head_drafter import CONFIG, DEPTH, LAYERS, TENSORS, check
 from tests.tiny import tiny_llama
 
 BOTH = "suffix+head"
@@ -32,7 +32,7 @@ def decoder(tmp_path_factory) -> SpeculativeDecoder:
     folder = save_head(
         tmp_path_factory.mktemp("head"), "speculators", CONFIG, TENSORS, eagle_aux_hidden_state_layer_ids=list(LAYERS)
     )
-    target = TransformersLanguageModel(tiny_llama(6, seed=0))
+    target = TransformersLanguageModel(tiny_llama(DEPTH, seed=0))
     return SpeculativeDecoder(ModelPair(target, head=load_head(folder, target, target.device, torch.float32, "torch")))
 
 
