@@ -22,12 +22,14 @@ def given(tokens, prob, **more):
 
 
 @pytest.mark.parametrize(
-    ("tokens", "prob", "strategy"),  # every two of them together
+    ("tokens", "prob", "strategy"),  # every length and probability under both
     [
-        (tokens, prob, strategy)
-        for one, tokens in enumerate(([1], [2, 3], [3, 3, 1]))
-        for other, prob in enumerate((0.0, 0.35, 1.0))
-        for strategy in SAMPLED[(one + other) % 2 :: 2]
+        ([1], 0.35, SAMPLED[0]),
+        ([1], 1.0, SAMPLED[1]),
+        ([2, 3], 0.0, SAMPLED[0]),
+        ([2, 3], 0.35, SAMPLED[1]),
+        ([3, 3, 1], 0.0, SAMPLED[1]),
+        ([3, 3, 1], 1.0, SAMPLED[0]),
     ],
 )
 def test_whatever_is_written_and_however_sure_the_output_is_the_targets(pair, strategy, tokens, prob):
@@ -65,7 +67,7 @@ def test_q_is_the_mixture_and_the_rest_of_the_word_follows_for_certain(pair):
 
 def test_a_word_is_tokens_that_continue_the_text(small_decoder):
     params = SamplingParams(max_tokens=16, temperature=0.8, seed=1)
-    for word in (" king", " hippopotamus", ",", "\n"):
+    for word in (" hippopotamus", "\n"):
         trace = small_decoder.generate("Once upon a time there was a", params, **given(word, 1.0, num_draft_tokens=16)).trace
         assert trace.started.settings["drafter"] == "given"
         assert "".join(event.text for event in trace if event.kind == "proposed") == word

@@ -67,9 +67,10 @@ def test_a_run_without_a_token_to_choose_ends_with_an_error_that_says_why(small_
         assert (loaded.token_ids, loaded.finished.message) == (result.token_ids, result.trace.finished.message)
 
 
-def test_bad_words_may_leave_nothing(small_decoder, bundled_pair):
-    token = bundled_pair.tokenizer(" the", add_special_tokens=False).input_ids
-    pair = bundled_pair.tokenizer(" the the", add_special_tokens=False).input_ids
+def test_bad_words_may_leave_nothing(small_decoder):
+    tokenizer = small_decoder.pair.tokenizer
+    token = tokenizer(" the", add_special_tokens=False).input_ids
+    pair = tokenizer(" the the", add_special_tokens=False).input_ids
     assert pair == token * 2
     params = SamplingParams(allowed_token_ids=token, bad_words=["the the"], seed=1)
     result = small_decoder.generate(TEXT, params)
@@ -111,8 +112,7 @@ def test_a_target_that_fails_now_and_then_fails_where_plain_decoding_would(strat
         assert largest_difference(found, plain) < 1e-6
 
 
-@pytest.mark.parametrize("strategy", ["speculative_sampling", "block_verification"])
-@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+@pytest.mark.parametrize(("strategy", "value"), [("speculative_sampling", torch.nan), ("block_verification", torch.inf)])
 def test_a_draft_model_that_emits_no_numbers_changes_nothing(strategy, value):
     target, draft = ToyModel(3, 1), Faulty(3, 2, value=value)
     params = SamplingParams(max_tokens=3)
@@ -138,11 +138,10 @@ def test_what_lies_behind_the_last_token_may_be_broken():
         assert result.metrics.num_accepted_draft_tokens == 1
 
 
-@pytest.mark.parametrize("detail", DETAILS)
-@pytest.mark.parametrize("temperature", [0, 1])
+@pytest.mark.parametrize(("detail", "temperature"), zip(DETAILS, (0, 1, 0), strict=True))
 def test_rows_beside_a_broken_one_give_what_they_give_alone(tiny_decoder, temperature, detail):
-    good = SamplingParams(max_tokens=20, seed=4, temperature=temperature)
-    bad = SamplingParams(max_tokens=20, seed=4, temperature=temperature, logits_processors=[nothing_from_the_third])
+    good = SamplingParams(max_tokens=9, seed=4, temperature=temperature)
+    bad = SamplingParams(max_tokens=9, seed=4, temperature=temperature, logits_processors=[nothing_from_the_third])
     first, broken, last = tiny_decoder.generate([[5, 6], [7, 8, 9], [1]], [good, bad, good], detail=detail)
     assert (len(broken.token_ids), broken.finish_reason) == (2, "error")
     assert first.token_ids == tiny_decoder.generate([5, 6], good, detail=detail).token_ids
