@@ -28,6 +28,7 @@ PARTS = {
     "browser": "tests/browser/",
     "ray": "tests/serving/test_replicas.py",
     "training": "tests/train/",
+    "install": "tests/test_lowest_versions.py::test_the_wheel",
     "server": "tests/hosting/",
 }
 """Where the tests are that `make check` leaves out, by the marker that they get; of those in hosting, the users of `server`."""

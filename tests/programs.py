@@ -17,7 +17,7 @@ from transformers.utils import logging
 
 
 def run_program(
-    module: str, arguments: Sequence[str], folder: Path | None = None, stdout: Path | None = None
+    module: str, arguments: Sequence[str], folder: Path | None = None, stdout: Path | None = None, stdin: bytes = b""
 ) -> subprocess.CompletedProcess[str]:
     """What the `main` of a module prints, and its status, as if the module had been started from a shell.
 
@@ -26,6 +26,7 @@ def run_program(
         arguments: Of the command line.
         folder: Where it is started; None for where this process is. What it imports from there is forgotten afterwards.
         stdout: Where its output goes, which is not read then.
+        stdin: What it reads.
     """
     before, threads, verbosity = set(sys.modules), torch.get_num_threads(), logging.get_verbosity()
     interrupted = signal.getsignal(signal.SIGINT)
@@ -34,6 +35,7 @@ def run_program(
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(written), redirect_stderr(said):
             patch.setattr(sys, "argv", [module, *arguments])
             patch.setattr(sys, "path", [*sys.path])
+            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
             patch.chdir(folder or Path.cwd())
             status = import_module(module).main()
     except SystemExit as ended:

@@ -48,7 +48,7 @@ CONFIGS = {
     ),
 }
 PROMPT = [5, 17, 3, 60, 8]
-LENGTH = 28
+LENGTH = 20
 TOY_PROMPT = [1, 1]
 ALMOST_ONE = math.nextafter(1.0, 0.0)
 NEAR = 1e-12
@@ -95,7 +95,7 @@ def test_an_end_token_ends_the_text_wherever_in_a_window_it_stands(family, monke
     model, pair = family
     plain = tokens_of(list(speculative_decode(pair, PROMPT, max_new_tokens=LENGTH)))
     found = set()
-    for end in dict.fromkeys(plain[:14]):  # as an accepted, a resampled or a bonus token
+    for end in dict.fromkeys(plain[:9]):  # as an accepted, a resampled or a bonus token
         for wrapped in (model, pair.draft.model):
             monkeypatch.setattr(wrapped.generation_config, "eos_token_id", end)
         steps = list(speculative_decode(pair, PROMPT, num_draft_tokens=4, max_new_tokens=LENGTH))
@@ -120,8 +120,7 @@ def test_a_seed_samples_the_same_tokens_as_the_engine(family, k, temperature):
     assert tokens_of(steps)[: LENGTH - k] == engine.token_ids[: LENGTH - k]
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-@pytest.mark.parametrize("length", range(1, 9))
+@pytest.mark.parametrize(("length", "temperature"), [(length, (0.0, 1.0)[length % 2]) for length in range(1, 9)])
 def test_it_emits_as_many_tokens_as_asked_for(tiny_pair, length, temperature):
     steps = list(speculative_decode(tiny_pair, PROMPT, num_draft_tokens=3, max_new_tokens=length, temperature=temperature))
     assert len(tokens_of(steps)) == length
@@ -234,12 +233,9 @@ def enumerate_naive(pair: ModelPair, temperature: float = 1.0, **options: int) -
 
 
 TOYS = [  # vocab_size, seeds of target and draft, γ, max_new_tokens, temperature
-    (3, (1, 2), 1, 3, 1.0),
-    (3, (3, 4), 2, 3, 1.0),
     (3, (3, 4), 2, 3, 0.6),
-    (2, (5, 6), 3, 4, 1.0),
     (2, (5, 6), 2, 5, 1.4),
-    (4, (9, 8), 2, 2, 1.0),
+    (4, (9, 8), 1, 2, 1.0),
     (3, (7, 7), 3, 3, 1.0),
 ]
 

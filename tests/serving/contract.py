@@ -43,8 +43,8 @@ class EngineContract:
         requests = [
             Request(
                 [1 + number, 2, 3],
-                SamplingParams(max_tokens=6 + number, seed=number, temperature=(0.0, 1.0, 0.6)[number % 3]),
-                num_draft_tokens=number % 5,
+                SamplingParams(max_tokens=4 + number, seed=number, temperature=(0.0, 1.0, 0.6)[number % 3]),
+                num_draft_tokens=number % 4,
                 verify_strategy=("speculative_sampling", "block_verification")[number % 2],
                 detail=("full", "probs", "none")[number % 3],
             )
