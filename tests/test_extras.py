@@ -43,9 +43,9 @@ import contextlib, io, json, sys
 import naive_speculate.serving
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 
-told = {"reason": SpeculativeDecoder(load_pair()).generate("Once", SamplingParams(max_tokens=3)).finish_reason}
+found = {"reason": SpeculativeDecoder(load_pair()).generate("Once", SamplingParams(max_tokens=3)).finish_reason}
 heavy = {"transformers.modeling_utils", "transformers.core_model_loading", "torch._dynamo", "ray"}
-told["heavy"] = [*heavy & set(sys.modules)]
+found["heavy"] = [*heavy & set(sys.modules)]
 
 from naive_speculate.__main__ import main
 from naive_speculate.bench.measure import memory_mib, peak_bytes
@@ -53,19 +53,19 @@ from naive_speculate.bench.measure import memory_mib, peak_bytes
 try:
     SamplingParams(guided_decoding={"regex": "a+"})
 except ValueError as error:
-    told["library"] = str(error)
+    found["library"] = str(error)
 for name, arguments in {"guided": ["--guided-regex", "a+"], "gguf": ["--target", sys.argv[1]]}.items():
     with contextlib.redirect_stderr(io.StringIO()) as said:
-        told[name] = [main(["generate", "Once", *arguments]), said.getvalue().splitlines()]
-told["memory"] = [peak_bytes(), memory_mib(naive_speculate.speculate.decoder.torch.device("cpu"))]
+        found[name] = [main(["generate", "Once", *arguments]), said.getvalue().splitlines()]
+found["memory"] = [peak_bytes(), memory_mib(naive_speculate.speculate.decoder.torch.device("cpu"))]
 import naive_speculate.bench.command
-print(json.dumps(told))
+print(json.dumps(found))
 """
 
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory) -> dict[str, Any]:
-    """What the program tells in a process in which nothing optional can be imported."""
+    """What the program prints in a process in which nothing optional can be imported."""
     folder = tmp_path_factory.mktemp("without")
     (folder / "sitecustomize.py").write_text(BLOCKER)
     (folder / "some.gguf").write_bytes(FILE)  # its pre-tokenizer has no name

@@ -59,7 +59,7 @@ def test_a_draft_that_is_a_head_is_taken_as_one(pair_folder, layout):
 
 
 def test_greedy_output_is_plain_decoding_s_on_the_bundled_target(bundled_head):
-    """With a head that is narrower than its target, and knows few of its tokens."""
+    """With a head that is narrower than its target, and has few of its tokens."""
     decoder = SpeculativeDecoder(load_pair(head=bundled_head, device="cpu"))
     params = SamplingParams(max_tokens=8, temperature=0)
     prompts = ["Once upon a time", "A"]

@@ -70,9 +70,9 @@ def test_a_port_that_cannot_be_is_one_line_and_status_2(capsys, port):
     assert "--port: must be a number from 1 to 65535" in capsys.readouterr().err
 
 
-def test_a_port_in_use_is_one_line_and_status_2(monkeypatch, capsys):
+def test_a_port_in_use_is_one_line_and_status_2(monkeypatch, capsys, small_pair):
     monkeypatch.setattr("signal.signal", lambda *_: None)
-    monkeypatch.setenv("NAIVE_SPECULATE_PAIRS", "bundled")
+    monkeypatch.setenv("NAIVE_SPECULATE_TARGET", str(small_pair[0]))
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -163,11 +163,11 @@ def test_the_prompt_can_be_limited(tiny_decoder):
     engine.close()
 
 
-def test_two_pairs_of_a_folder_are_loaded():
-    folder = ROOT / "assets" / "pair"
-    choices = (PairChoice(BUNDLED), PairChoice("again", str(folder / "target"), str(folder / "draft")))
+def test_two_pairs_of_a_folder_are_loaded(small_pair):
+    target, draft = map(str, small_pair)
+    choices = (PairChoice("one", target, draft), PairChoice("again", target))
     catalog = load_catalog(Configuration(choices, device="cpu", max_prompt_tokens=16))
-    assert list(catalog.pairs) == [BUNDLED, "again"]
+    assert list(catalog.pairs) == ["one", "again"]
     assert all(served.unobserved is served.engine for served in catalog.pairs.values())  # both can be measured
     assert catalog.load().capacity == 32
     with pytest.raises(ValueError, match="4 more than the 16 allowed here"):

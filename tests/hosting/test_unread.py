@@ -23,9 +23,10 @@ TOKENS = 48
 
 
 @pytest.fixture(scope="module")
-def page() -> Iterator[gr.Blocks]:
+def page(small_pair) -> Iterator[gr.Blocks]:
     """The page, served by this process."""
-    catalog = load_catalog(read_configuration({"NAIVE_SPECULATE_PAIRS": "bundled"}, {"device": "cpu"}))
+    target, draft = map(str, small_pair)
+    catalog = load_catalog(read_configuration({}, {"device": "cpu", "target": target, "draft": draft}))
     made = build_page(catalog, Runs())
     open_queue(made, 4)
     with socket.socket() as free:
