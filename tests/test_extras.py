@@ -44,8 +44,6 @@ import naive_speculate.serving
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 
 found = {"reason": SpeculativeDecoder(load_pair()).generate("Once", SamplingParams(max_tokens=3)).finish_reason}
-heavy = {"transformers.modeling_utils", "transformers.core_model_loading", "torch._dynamo", "ray"}
-found["heavy"] = [*heavy & set(sys.modules)]
 
 from naive_speculate.__main__ import main
 from naive_speculate.bench.measure import memory_mib, peak_bytes
@@ -74,9 +72,8 @@ def bare(tmp_path_factory) -> dict[str, Any]:
     return json.loads(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
 
 
-def test_the_library_decodes_without_anything_optional_and_without_what_is_heavy(bare):
+def test_the_library_decodes_without_anything_optional(bare):
     assert bare["reason"] == "length"
-    assert bare["heavy"] == []
     assert bare["memory"] == [None, {}]
 
 

@@ -138,7 +138,7 @@ def test_greedy_output_is_the_target_s_on_any_text(name, way):
             assert k == "auto" or found.metrics.num_draft_tokens > 0
 
 
-@pytest.mark.parametrize(("name", "k"), zip(TOKENIZERS, cycle([3, "auto"]), strict=False))
+@pytest.mark.parametrize(("name", "k"), zip([*TOKENIZERS][::2], (3, "auto", 3), strict=True))
 def test_a_row_of_a_batch_gives_what_it_gives_alone(name, k):
     decoder = SpeculativeDecoder(llamas(name))
     every = [STEPS[0], STEPS[1], STEPS[0]]

@@ -45,12 +45,17 @@ def prove(folder):
     return lambda *arguments: run_program("naive_speculate.__main__", ["prove", *arguments], folder=folder)
 
 
-@pytest.mark.parametrize("name", ["mine:made", "speculative_sampling"])
-def test_what_is_lossless_is_told_in_a_line(prove, name):
-    done = prove(name)
+def test_what_is_lossless_is_told_in_a_line(prove):
+    done = prove("mine:made")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("lossless, to 1e-12, over ")
     assert done.stdout.count("\n") == 1
+
+
+def test_the_package_s_own_verifiers_have_names(prove):
+    done = prove("greedy_match")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "at temperature 0 only" in done.stdout
 
 
 def test_a_counterexample_is_told_in_words_and_numbers(prove):
