@@ -6,7 +6,7 @@ import sys
 
 from benchmarks.server import ROOT
 
-SECONDS = 10
+PATIENCE = 60.0  # seconds; a process that does not end takes more
 BUSY = """
 import re, signal, sys, threading
 import app
@@ -27,4 +27,4 @@ def test_a_process_whose_interpreter_is_not_free_ends_in_time():
         assert process.stdout is not None
         assert process.stdout.readline() == "busy\n"
         process.terminate()
-        assert process.wait(SECONDS) in (0, -signal.SIGKILL)
+        assert process.wait(PATIENCE) in (0, -signal.SIGKILL)
