@@ -129,18 +129,6 @@ def test_broken_text_is_told_so(server):
     assert "character 5 is half of a surrogate pair" in post(url, json.dumps({"data": ["half \ud83d", *REST]}).encode())
 
 
-def test_a_call_with_too_few_fields_is_told_so(server):
-    url = server.url
-    assert "enough input" in post(url, b'{"data": []}')
-
-
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"data": 5}', b'{"data": {}}', b"\xff\xfe", b'{"data": [' + b"[" * 5000])
-def test_a_body_that_is_no_call_is_refused(server, body):
-    url = server.url
-    assert "started" not in post(url, body)
-    assert json.loads(get(url + "health"))["ready"]
-
-
 @pytest.mark.parametrize(
     "path",
     [

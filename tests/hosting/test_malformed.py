@@ -50,6 +50,9 @@ MALFORMED: dict[str, tuple[str, Any]] = {
     "no JSON": ("queue/join", b"{"),
     "no text": ("call/generate", b"\xff\xfe"),
     "nothing": ("run/generate", b""),
+    "no object": ("call/generate", b"[]"),
+    "a number as data": ("call/generate", b'{"data": 5}'),
+    "an endless list as data": ("call/generate", b'{"data": [' + b"[" * 5000),
 }
 READING = {
     "the results of an unknown session": "queue/data?session_hash=nobody",

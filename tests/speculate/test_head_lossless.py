@@ -11,12 +11,13 @@ PARAMS = {
     "plain": SamplingParams(max_tokens=3, ignore_eos=True),
     # One token more, so that there is a second window, and two tokens at a time, so that paths stay few.
     "warped": SamplingParams(max_tokens=4, temperature=1.6, top_k=2, top_p=0.95, presence_penalty=0.7, ignore_eos=True),
+    "warped and short": SamplingParams(max_tokens=3, temperature=1.6, top_k=2, presence_penalty=0.7, ignore_eos=True),
 }
-CASES = [  # every two of the first three together, and of prompt, parameters and strategy
+CASES = [  # both heads and both prompts under both strategies; test_suffix_head has the other ways to sample under each
     (False, [1, 2, 1], "plain", VerifyStrategy.SPECULATIVE_SAMPLING),
-    (False, [2], "warped", VerifyStrategy.SPECULATIVE_SAMPLING),
-    (True, [1, 2, 1], "warped", VerifyStrategy.BLOCK_VERIFICATION),
-    (True, [2], "plain", VerifyStrategy.BLOCK_VERIFICATION),
+    (False, [2], "warped", VerifyStrategy.BLOCK_VERIFICATION),
+    (True, [2], "plain", VerifyStrategy.SPECULATIVE_SAMPLING),
+    (True, [1, 2, 1], "warped and short", VerifyStrategy.BLOCK_VERIFICATION),
 ]
 
 
