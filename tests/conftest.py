@@ -24,8 +24,14 @@ PROGRAMS = (
     "tests/test_interruptions.py",
 )
 MEASURING = ("tests/browser/test_waterfall.py", "tests/browser/test_guided.py")
-PARTS = {"browser": "tests/browser/", "ray": "tests/serving/test_replicas.py", "training": "tests/train/"}
-"""Where the tests are that `make check` leaves out, by the marker that they get."""
+PARTS = {
+    "browser": "tests/browser/",
+    "ray": "tests/serving/test_replicas.py",
+    "training": "tests/train/",
+    "install": "tests/test_lowest_versions.py::test_the_wheel",
+    "server": "tests/hosting/",
+}
+"""Where the tests are that `make check` leaves out, by the marker that they get; of those in hosting, the users of `server`."""
 COLLECTED = pytest.StashKey[list[pytest.Item]]()
 TAKE_LONG = ("tests/serving/test_replicas.py", *PROGRAMS, "tests/browser/", "tests/train/", "tests/speculate/")
 
@@ -46,8 +52,9 @@ def pytest_collection() -> Iterator[None]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Marks every test with its part. What takes long begins first, so that at the end no process has to wait for another."""
     for item in items:
+        uses = getattr(item, "fixturenames", ())
         for name, place in PARTS.items():
-            if item.nodeid.startswith(place):
+            if item.nodeid.startswith(place) and (name != "server" or "server" in uses):
                 item.add_marker(name)
     config.stash[COLLECTED] = list(items)
     items.sort(key=lambda item: [not item.nodeid.startswith(place) for place in TAKE_LONG])
@@ -104,6 +111,11 @@ def small_decoder(small_pair) -> "naive_speculate.SpeculativeDecoder":
 @pytest.fixture(scope="session")
 def bundled_engine(bundled_decoder) -> Iterator[Any]:
     yield from engine_of(bundled_decoder)
+
+
+@pytest.fixture(scope="session")
+def small_engine(small_decoder) -> Iterator[Any]:
+    yield from engine_of(small_decoder)
 
 
 @pytest.fixture(scope="session")

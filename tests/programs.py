@@ -1,63 +1,53 @@
-"""The project's programs, each run in a process of its own that is forked from one which has imported what they all need."""
+"""The project's programs, run by their `main` in this process: what they print, and their status.
 
-import multiprocessing
-import os
+What only a process of its own can show (signals, imports, all that a shell gets) is tested with `subprocess`."""
+
+import io
+import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
 from pathlib import Path
 
-PRELOADED = [
-    "naive_speculate.__main__",
-    "naive_speculate.models",
-    "naive_speculate.terminal",
-    "naive_speculate.infer.llama.onnx",
-    "naive_speculate.testing.command",
-]
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(PRELOADED)
+import pytest
+import torch
+from transformers.utils import logging
 
 
 def run_program(
-    module: str,
-    arguments: Sequence[str],
-    seconds: float = 300.0,
-    folder: Path | None = None,
-    stdout: Path | None = None,
+    module: str, arguments: Sequence[str], folder: Path | None = None, stdout: Path | None = None, stdin: bytes = b""
 ) -> subprocess.CompletedProcess[str]:
     """What the `main` of a module prints, and its status, as if the module had been started from a shell.
 
     Args:
         module: Its name.
         arguments: Of the command line.
-        seconds: How long it may take at most.
-        folder: Where it is started; None for where this process is.
+        folder: Where it is started; None for where this process is. What it imports from there is forgotten afterwards.
         stdout: Where its output goes, which is not read then.
-
-    Raises:
-        subprocess.TimeoutExpired: If it takes longer.
+        stdin: What it reads.
     """
-    with tempfile.TemporaryDirectory() as prints:
-        printed = [stdout or Path(prints) / "stdout", Path(prints) / "stderr"]
-        where = str(folder or Path.cwd())
-        process = _CONTEXT.Process(
-            target=_main, args=(module, list(arguments), [str(path) for path in printed], where, dict(os.environ))
-        )
-        process.start()
-        process.join(seconds)
-        if process.is_alive():
-            process.kill()
-            raise subprocess.TimeoutExpired([module, *arguments], seconds)
-        said = ["" if path == stdout else path.read_text(encoding="utf-8") for path in printed]
-        return subprocess.CompletedProcess([module, *arguments], process.exitcode, *said)
-
-
-def _main(module: str, arguments: list[str], printed: list[str], folder: str, environment: dict[str, str]) -> None:
-    os.environ.update(environment)  # the process that this one is forked from may be older than a change of it
-    os.chdir(folder)
-    for descriptor, path in enumerate(printed, start=1):
-        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), descriptor)
-    sys.argv = [module, *arguments]
-    sys.exit(import_module(module).main())
+    before, threads, verbosity = set(sys.modules), torch.get_num_threads(), logging.get_verbosity()
+    interrupted = signal.getsignal(signal.SIGINT)
+    said, written = io.StringIO(), stdout.open("w") if stdout else io.StringIO()
+    try:
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(written), redirect_stderr(said):
+            patch.setattr(sys, "argv", [module, *arguments])
+            patch.setattr(sys, "path", [*sys.path])
+            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
+            patch.chdir(folder or Path.cwd())
+            status = import_module(module).main()
+    except SystemExit as ended:
+        status = ended.code
+    finally:
+        signal.signal(signal.SIGINT, interrupted)
+        torch.set_num_threads(threads)
+        logging.set_verbosity(verbosity)
+        logging.enable_progress_bar()
+        for name in set(sys.modules) - before:
+            if folder is not None and Path(getattr(sys.modules[name], "__file__", None) or "/").is_relative_to(folder):
+                del sys.modules[name]
+    printed = written.getvalue() if isinstance(written, io.StringIO) else ""
+    written.close()
+    return subprocess.CompletedProcess([module, *arguments], status, printed, said.getvalue())

@@ -5,7 +5,6 @@ import contextlib
 import io
 import json
 import subprocess
-import sys
 
 import pytest
 from hypothesis import given, settings
@@ -23,6 +22,11 @@ from tests.programs import run_program
 PROMPT = "Once upon a time there was"
 
 
+@pytest.fixture(scope="module")
+def small(small_pair) -> list[str]:
+    return ["--target", str(small_pair[0]), "--draft", str(small_pair[1])]
+
+
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return run_program("naive_speculate.__main__", arguments)
 
@@ -37,15 +41,14 @@ def test_json_prints_the_events_and_nothing_else(bundled_decoder):
     assert trace.token_ids == expected.token_ids
 
 
-def test_into_a_pipe_goes_the_generated_text_alone(bundled_decoder):
-    command = [sys.executable, "-m", "naive_speculate", "generate", PROMPT, "--max-tokens", "15", "--temperature", "0"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+def test_into_a_pipe_goes_the_generated_text_alone(small, small_decoder):
+    done = run("generate", PROMPT, *small, "--max-tokens", "15", "--temperature", "0")
     assert done.returncode == 0
-    expected = bundled_decoder.generate(PROMPT, SamplingParams(max_tokens=15, temperature=0)).text
+    expected = small_decoder.generate(PROMPT, SamplingParams(max_tokens=15, temperature=0)).text
     assert done.stdout == expected + "\n"
 
 
-def test_it_takes_every_sampling_parameter():
+def test_it_takes_every_sampling_parameter(small):
     options = {
         "n": "2", "best-of": "3", "presence-penalty": "0.5", "frequency-penalty": "0.2", "repetition-penalty": "1.1",
         "temperature": "0.9", "top-p": "0.95", "top-k": "40", "min-p": "0.01", "seed": "5", "stop": "zebra",
@@ -56,7 +59,12 @@ def test_it_takes_every_sampling_parameter():
     }  # fmt: skip
     flags = ["--include-stop-str-in-output", "--ignore-eos", "--no-skip-special-tokens", "--no-spaces-between-special-tokens"]
     done = run(
-        "generate", PROMPT, "--json", *flags, *(part for name, value in options.items() for part in (f"--{name}", value))
+        "generate",
+        PROMPT,
+        *small,
+        "--json",
+        *flags,
+        *(part for name, value in options.items() for part in (f"--{name}", value)),
     )
     assert done.returncode == 0, done.stderr
     started = [json.loads(line) for line in done.stdout.splitlines() if '"kind":"started"' in line]
@@ -76,9 +84,9 @@ def test_it_takes_every_sampling_parameter():
 ASK_LOGPROBS = ("--max-tokens", "9", "--seed", "3", "--logprobs", "2", "--prompt-logprobs", "1")
 
 
-def test_json_events_tell_the_logprobs_that_were_asked_for(bundled_decoder):
-    trace = Trace.from_jsonl(run("generate", PROMPT, *ASK_LOGPROBS, "--json").stdout)
-    expected = bundled_decoder.generate(PROMPT, SamplingParams(max_tokens=9, seed=3, logprobs=2, prompt_logprobs=1))
+def test_json_events_tell_the_logprobs_that_were_asked_for(small, small_decoder):
+    trace = Trace.from_jsonl(run("generate", PROMPT, *small, *ASK_LOGPROBS, "--json").stdout)
+    expected = small_decoder.generate(PROMPT, SamplingParams(max_tokens=9, seed=3, logprobs=2, prompt_logprobs=1))
     told = [event.logprobs for event in trace if event.kind in OUTPUT_KINDS]
     assert trace.token_ids == expected.token_ids
     assert [list(entry) for entry in told] == [list(entry) for entry in expected.logprobs]
@@ -89,10 +97,10 @@ def test_json_events_tell_the_logprobs_that_were_asked_for(bundled_decoder):
     assert [list(entry) for entry in prompt[1:]] == [list(entry) for entry in expected.prompt_logprobs[1:]]
 
 
-def test_logprobs_are_printed_after_the_text(bundled_decoder, monkeypatch):
+def test_logprobs_are_printed_after_the_text(small, small_decoder, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")  # a line per token
-    done = run("generate", PROMPT, *ASK_LOGPROBS)
-    expected = bundled_decoder.generate(PROMPT, SamplingParams(max_tokens=9, seed=3, logprobs=2, prompt_logprobs=1))
+    done = run("generate", PROMPT, *small, *ASK_LOGPROBS)
+    expected = small_decoder.generate(PROMPT, SamplingParams(max_tokens=9, seed=3, logprobs=2, prompt_logprobs=1))
     text, prompt, output = done.stdout.split("\nLog-probabilities: ")
     assert text == expected.text + "\n"
     prompt, output = prompt.splitlines(), output.splitlines()
@@ -104,23 +112,18 @@ def test_logprobs_are_printed_after_the_text(bundled_decoder, monkeypatch):
         assert f" {own.logprob:.4f} " in line
         for other in entry.values():
             assert f"{other.token!r} {other.logprob:.2f}" in line
-    assert len(prompt) - 2 == len(bundled_decoder.admission.encode(PROMPT)) - 1
+    assert len(prompt) - 2 == len(small_decoder.admission.encode(PROMPT)) - 1
 
 
-def test_all_logprobs_and_no_limit_of_tokens_are_taken(bundled_decoder):
-    room = (
-        "--truncate-prompt-tokens",
-        str(bundled_decoder.admission.max_positions - 8),
-        "--max-tokens",
-        "none",
-        "--ignore-eos",
-    )
-    done = run("generate", "word " * bundled_decoder.admission.max_positions, *room, "--logprobs", "-1", "--json")
+def test_all_logprobs_and_no_limit_of_tokens_are_taken(small, small_decoder):
+    most = small_decoder.admission.max_positions
+    room = ("--truncate-prompt-tokens", str(most - 8), "--max-tokens", "none", "--ignore-eos")
+    done = run("generate", "word " * most, *small, *room, "--logprobs", "-1", "--json")
     trace = Trace.from_jsonl(done.stdout)
     assert len(trace.token_ids) == 8
     for event in trace:
         if event.kind in OUTPUT_KINDS:
-            assert len(event.logprobs) == bundled_decoder.admission.vocab_size
+            assert len(event.logprobs) == small_decoder.admission.vocab_size
 
 
 def test_help_names_strategies_drafters_and_defaults():
@@ -162,8 +165,9 @@ def test_help_names_strategies_drafters_and_defaults():
         (["dance"], "dance"),
     ],
 )
-def test_bad_input_is_one_line_on_standard_error_and_status_2(arguments, message):
-    done = run(*arguments)
+def test_bad_input_is_one_line_on_standard_error_and_status_2(small, arguments, message):
+    models = small if arguments[:2] in (["generate", "x"], ["generate", ""]) and "--target" not in arguments else []
+    done = run(*arguments, *models)
     assert done.returncode == 2
     assert done.stdout == ""
     assert len(done.stderr.splitlines()) == 1
@@ -176,8 +180,8 @@ def test_a_folder_that_is_no_model_is_refused(tmp_path):
     assert "is not a model: the folder has no config.json" in done.stderr
 
 
-def test_a_run_that_ends_in_an_error_says_why_and_is_not_called_a_success():
-    done = run("generate", PROMPT, "--guided-regex", "[a-z]+", "--allowed-token-ids", "11")
+def test_a_run_that_ends_in_an_error_says_why_and_is_not_called_a_success(small):
+    done = run("generate", PROMPT, *small, "--guided-regex", "[a-z]+", "--allowed-token-ids", "11")
     assert done.returncode == 1
     assert "guided_decoding and allowed_token_ids have no token in common" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
@@ -195,7 +199,7 @@ def options_of(command: str) -> list[argparse.Action]:
 
 
 @pytest.mark.parametrize("command", PARSERS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_no_option_names_what_is_inside(command, data):
     """Whatever an option is given, it is taken or refused in one line that names the option and no function of ours."""

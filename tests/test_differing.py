@@ -1,24 +1,29 @@
 """`differ` names the reason for which two real texts differ."""
 
 import json
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from naive_speculate import SamplingParams, SpeculativeDecoder, differ, load_pair
+from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, differ, load_pair
 from naive_speculate.__main__ import main
 from naive_speculate.differing import Verdict
 from naive_speculate.pair import BUNDLED_PAIR
 
-TARGET = BUNDLED_PAIR / "target"
+TARGET = BUNDLED_PAIR / "draft"
 PROMPTS = ["Once upon a time", "The old king opened", "It was raining when", "A fox and a crow", "My dear friend,"]
 TEMPLATE = "{% for m in messages %}A tale about {{ m.content }}:\n\n{% endfor %}{% if add_generation_prompt %}Once{% endif %}"
 
 
+@cache
+def decoder(dtype: str) -> SpeculativeDecoder:
+    return SpeculativeDecoder(load_pair(TARGET, dtype=dtype))
+
+
 def written(dtype: str, prompt: str, **params: float) -> str:
-    decoder = SpeculativeDecoder(load_pair(TARGET, dtype=dtype))
-    chosen = SamplingParams(max_tokens=80, ignore_eos=True, **({"temperature": 0.0} | params))
-    return decoder.generate(prompt, chosen, num_draft_tokens=0).text
+    chosen = SamplingParams(max_tokens=48, ignore_eos=True, **({"temperature": 0.0} | params))
+    return decoder(dtype).generate(prompt, chosen, num_draft_tokens=0).text
 
 
 @pytest.fixture(scope="module")
@@ -56,12 +61,11 @@ def test_a_sampled_text_is_told_from_a_greedy_one_with_the_temperature_that_fits
     assert 0.4 < found.b.temperature < 1.3
 
 
-def test_what_rounding_cannot_explain_is_said_to_be_unexplained(parted):
+def test_what_rounding_cannot_explain_is_said_to_be_unexplained(parted, small_decoder):
     prompt, a, _ = parted
     assert differ(TARGET, prompt, a, " 4711 §§ def main(): return None; HTTP/1.1 404 zzqx").verdict == Verdict.UNEXPLAINED
-    other = SpeculativeDecoder(load_pair(BUNDLED_PAIR / "draft")).generate(
-        prompt, SamplingParams(max_tokens=60, temperature=0), num_draft_tokens=0
-    )
+    noisy = SpeculativeDecoder(ModelPair(small_decoder.pair.draft, tokenizer=small_decoder.pair.tokenizer))
+    other = noisy.generate(prompt, SamplingParams(max_tokens=40, temperature=0), num_draft_tokens=0)
     assert differ(TARGET, prompt, a, other.text, greedy=True).verdict == Verdict.UNEXPLAINED
 
 

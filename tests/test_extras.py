@@ -1,65 +1,89 @@
 """What is optional: without it there is one line that names the extra, and the README names them all."""
 
+import json
 import os
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.infer.gguf.test_gguf_files import FILE
+
 ROOT = Path(__file__).resolve().parents[1]
 BLOCKER = """
+import importlib.metadata
 import sys
 
 class Missing:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "xgrammar":
+        if name.partition(".")[0] in ("xgrammar", "llama_cpp", "resource"):  # the last one as on Windows
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Missing())
+sys.modules.pop("resource", None)
+version = importlib.metadata.version
+
+
+def without(name):
+    if name == "llama-cpp-python":
+        raise importlib.metadata.PackageNotFoundError(name)
+    return version(name)
+
+
+importlib.metadata.version = without
 """
 NEEDED = "guided_decoding needs xgrammar: pip install 'naive-speculate[guided]'"
 
 
 PROGRAM = """
-import sys
+import contextlib, io, json, sys
 import naive_speculate.serving
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
+
+found = {"reason": SpeculativeDecoder(load_pair()).generate("Once", SamplingParams(max_tokens=3)).finish_reason}
+
 from naive_speculate.__main__ import main
-print(SpeculativeDecoder(load_pair()).generate("Once", SamplingParams(max_tokens=3)).finish_reason)
+from naive_speculate.bench.measure import memory_mib, peak_bytes
+
 try:
     SamplingParams(guided_decoding={"regex": "a+"})
 except ValueError as error:
-    print(error)
-print(main(["generate", "Once", "--guided-regex", "a+"]))
-print("ray" in sys.modules)
+    found["library"] = str(error)
+for name, arguments in {"guided": ["--guided-regex", "a+"], "gguf": ["--target", sys.argv[1]]}.items():
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        found[name] = [main(["generate", "Once", *arguments]), said.getvalue().splitlines()]
+found["memory"] = [peak_bytes(), memory_mib(naive_speculate.speculate.decoder.torch.device("cpu"))]
+import naive_speculate.bench.command
+print(json.dumps(found))
 """
 
 
 @pytest.fixture(scope="module")
-def without_xgrammar(tmp_path_factory) -> subprocess.CompletedProcess[str]:
-    """What the program does in a process in which xgrammar cannot be imported."""
+def bare(tmp_path_factory) -> dict[str, Any]:
+    """What the program prints in a process in which nothing optional can be imported."""
     folder = tmp_path_factory.mktemp("without")
     (folder / "sitecustomize.py").write_text(BLOCKER)
+    (folder / "some.gguf").write_bytes(FILE)  # its pre-tokenizer has no name
     environment = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
-    return subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", PROGRAM, str(folder / "some.gguf")]
+    return json.loads(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
 
 
-def test_without_xgrammar_the_library_decodes_and_names_the_extra(without_xgrammar):
-    lines = without_xgrammar.stdout.splitlines()
-    assert lines[0] == "length"
-    assert lines[1].startswith(NEEDED)
+def test_the_library_decodes_without_anything_optional(bare):
+    assert bare["reason"] == "length"
+    assert bare["memory"] == [None, {}]
 
 
-def test_the_local_engine_needs_no_ray(without_xgrammar):
-    assert without_xgrammar.stdout.splitlines()[3:] == ["False"]
-
-
-def test_without_xgrammar_the_command_line_names_the_extra(without_xgrammar):
-    assert without_xgrammar.stdout.splitlines()[2] == "2"
-    assert len(without_xgrammar.stderr.splitlines()) == 1
-    assert without_xgrammar.stderr.startswith(f"naive_speculate: {NEEDED}")
+def test_what_needs_an_extra_names_it_in_one_line(bare):
+    assert bare["library"].startswith(NEEDED)
+    (status, (line,)) = bare["guided"]
+    assert (status, line.startswith(f"naive_speculate: {NEEDED}")) == (2, True)
+    (status, (line,)) = bare["gguf"]
+    assert (status, "its pre-tokenizer None is supported by llama.cpp only" in line) == (2, True)
+    assert "pip install 'naive-speculate[gguf]'" in line
 
 
 def test_the_documentation_names_every_extra():

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from naive_speculate import Trace
+from tests.engine_samples import VLLM_LOG
 from tests.programs import run_program
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -54,11 +55,17 @@ def test_a_full_disk_is_one_line_and_status_2_whatever_is_written(arguments):
     assert (done.returncode, done.stderr) == (2, FULL)
 
 
-@pytest.mark.parametrize("colour", [{}, {"FORCE_COLOR": "1"}])  # the second as on a terminal
-def test_a_reader_that_has_gone_is_one_line_and_status_2(colour):
+GONE = "naive_speculate: standard output: Broken pipe\n"
+
+
+def test_a_reader_that_has_gone_is_one_line_and_status_2(monkeypatch):
+    """Of a process: nothing is added while it ends."""
     read, write = os.pipe()
     os.close(read)
-    command = [*GENERATE, "--max-tokens", "3"]
-    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, env=os.environ | colour)
+    command = [*GENERATE[:3], "doctor"]
+    done = subprocess.run(command, input=VLLM_LOG, stdout=write, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (2, GONE)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    done = run_program("naive_speculate.__main__", [*GENERATE[3:], "--max-tokens", "3"], stdout=Path(f"/dev/fd/{write}"))
     os.close(write)
-    assert (done.returncode, done.stderr) == (2, "naive_speculate: standard output: Broken pipe\n")
+    assert (done.returncode, done.stderr) == (2, GONE)

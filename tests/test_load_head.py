@@ -58,15 +58,14 @@ def test_a_draft_that_is_a_head_is_taken_as_one(pair_folder, layout):
         load_pair(pair_folder / "target", pair_folder / layout, "x")
 
 
-@pytest.mark.parametrize("executor", ["onnx", "torch", "transformers"])
-def test_greedy_output_is_plain_decoding_s_on_the_bundled_target(bundled_head, executor):
-    decoder = SpeculativeDecoder(load_pair(head=bundled_head, executor=executor, device="cpu"))
-    params = SamplingParams(max_tokens=16, temperature=0)
-    prompts = ["Once upon a time", "The old king had three sons, and", "A"]
+def test_greedy_output_is_plain_decoding_s_on_the_bundled_target(bundled_head):
+    """With a head that is narrower than its target, and has few of its tokens."""
+    decoder = SpeculativeDecoder(load_pair(head=bundled_head, device="cpu"))
+    params = SamplingParams(max_tokens=8, temperature=0)
+    prompts = ["Once upon a time", "A"]
     plain = decoder.generate(prompts, params, num_draft_tokens=0)
-    for k in (2, 5):
-        drafted = decoder.generate(prompts, params, drafter="head", num_draft_tokens=k)
-        assert [result.token_ids for result in drafted] == [result.token_ids for result in plain]
+    drafted = decoder.generate(prompts, params, drafter="head", num_draft_tokens=3)
+    assert [result.token_ids for result in drafted] == [result.token_ids for result in plain]
 
 
 def test_a_head_that_ships_beside_the_bundled_target_is_in_the_pair(bundled_head, monkeypatch, tmp_path):

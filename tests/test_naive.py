@@ -48,7 +48,7 @@ CONFIGS = {
     ),
 }
 PROMPT = [5, 17, 3, 60, 8]
-LENGTH = 28
+LENGTH = 20
 TOY_PROMPT = [1, 1]
 ALMOST_ONE = math.nextafter(1.0, 0.0)
 NEAR = 1e-12
@@ -80,9 +80,14 @@ def family(request) -> tuple[transformers.PreTrainedModel, ModelPair]:
     return transformers_pair(request.param)
 
 
-@pytest.mark.parametrize("k", [1, 4])
-def test_greedy_tokens_are_those_of_transformers_and_of_the_engine(family, k):
+@pytest.fixture(scope="module")
+def llama_pair() -> tuple[transformers.PreTrainedModel, ModelPair]:
+    return transformers_pair("Llama")
+
+
+def test_greedy_tokens_are_those_of_transformers_and_of_the_engine(family):
     model, pair = family
+    k = 1 if isinstance(model, transformers.LlamaForCausalLM) else 4
     steps = list(speculative_decode(pair, PROMPT, num_draft_tokens=k, max_new_tokens=LENGTH))
     expected = model.generate(torch.tensor([PROMPT]), max_new_tokens=LENGTH, do_sample=False)[0, len(PROMPT) :].tolist()
     engine = SpeculativeDecoder(pair).generate(PROMPT, SamplingParams(max_tokens=LENGTH, temperature=0), num_draft_tokens=k)
@@ -91,11 +96,11 @@ def test_greedy_tokens_are_those_of_transformers_and_of_the_engine(family, k):
     assert any(step.num_accepted < len(step.draft_token_ids) for step in steps), "a step must reject, so that caches roll back"
 
 
-def test_an_end_token_ends_the_text_wherever_in_a_window_it_stands(family, monkeypatch):
-    model, pair = family
+def test_an_end_token_ends_the_text_wherever_in_a_window_it_stands(llama_pair, monkeypatch):
+    model, pair = llama_pair
     plain = tokens_of(list(speculative_decode(pair, PROMPT, max_new_tokens=LENGTH)))
     found = set()
-    for end in dict.fromkeys(plain[:14]):  # as an accepted, a resampled or a bonus token
+    for end in dict.fromkeys(plain[:12]):  # as an accepted, a resampled or a bonus token
         for wrapped in (model, pair.draft.model):
             monkeypatch.setattr(wrapped.generation_config, "eos_token_id", end)
         steps = list(speculative_decode(pair, PROMPT, num_draft_tokens=4, max_new_tokens=LENGTH))
@@ -107,9 +112,9 @@ def test_an_end_token_ends_the_text_wherever_in_a_window_it_stands(family, monke
 
 
 @pytest.mark.parametrize(("k", "temperature"), [(2, 1.0), (5, 0.6)])
-def test_a_seed_samples_the_same_tokens_as_the_engine(family, k, temperature):
+def test_a_seed_samples_the_same_tokens_as_the_engine(llama_pair, k, temperature):
     """Up to where the engine cuts its window for the limit, which changes the order of its draws."""
-    _, pair = family
+    _, pair = llama_pair
     steps = list(
         speculative_decode(
             pair, PROMPT, num_draft_tokens=k, max_new_tokens=LENGTH, temperature=temperature, random=SeededRandom(7)
@@ -120,8 +125,7 @@ def test_a_seed_samples_the_same_tokens_as_the_engine(family, k, temperature):
     assert tokens_of(steps)[: LENGTH - k] == engine.token_ids[: LENGTH - k]
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-@pytest.mark.parametrize("length", range(1, 9))
+@pytest.mark.parametrize(("length", "temperature"), [(length, (0.0, 1.0)[length % 2]) for length in range(1, 9)])
 def test_it_emits_as_many_tokens_as_asked_for(tiny_pair, length, temperature):
     steps = list(speculative_decode(tiny_pair, PROMPT, num_draft_tokens=3, max_new_tokens=length, temperature=temperature))
     assert len(tokens_of(steps)) == length
@@ -234,12 +238,9 @@ def enumerate_naive(pair: ModelPair, temperature: float = 1.0, **options: int) -
 
 
 TOYS = [  # vocab_size, seeds of target and draft, γ, max_new_tokens, temperature
-    (3, (1, 2), 1, 3, 1.0),
-    (3, (3, 4), 2, 3, 1.0),
     (3, (3, 4), 2, 3, 0.6),
-    (2, (5, 6), 3, 4, 1.0),
     (2, (5, 6), 2, 5, 1.4),
-    (4, (9, 8), 2, 2, 1.0),
+    (4, (9, 8), 1, 2, 1.0),
     (3, (7, 7), 3, 3, 1.0),
 ]
 

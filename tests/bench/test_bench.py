@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from naive_speculate.events.metrics import Metrics
 from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.theory import speedup
 from tests.heads import head_config, head_tensors, save_head
+from tests.infer.test_draft_window import small_llama
 from tests.tiny import save_model, tiny_llama
 
 COSTS = Costs(context=100, draft_ms=0.1, verify_ms=[1.0, 1.1, 1.2])
@@ -65,12 +64,18 @@ def test_lines_give_ratios_acceptance_and_theory() -> None:
 
 
 def test_json_is_all_that_is_printed_and_plots_and_costs_are_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a head, which has rows too; and who is faster is saved."""
+    save_model(tiny_llama(6, seed=0), tmp_path / "target")
+    save_model(small_llama(1), tmp_path / "draft")
+    save_head(tmp_path / "head", "eagle", head_config(), head_tensors(head_config()))
     prompts, costs = tmp_path / "prompts.txt", tmp_path / "costs.json"
-    prompts.write_text("Once upon a time\n", encoding="utf-8")
+    prompts.write_text("w1 w2 w3\n", encoding="utf-8")
     arguments = ["--quick", "--json", "--new-tokens", "4", "--max-draft-tokens", "2", "--prompts", str(prompts)]
-    arguments += ["--plots", str(tmp_path / "plots"), "--write-costs", str(costs)]
+    arguments += [part for role in ("target", "draft", "head") for part in (f"--{role}", str(tmp_path / role))]
+    arguments += ["--device", "cpu", "--plots", str(tmp_path / "plots"), "--write-costs", str(costs)]
     assert main(arguments) == 0
     report: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert report["head"] == "head"
     lines = report["decoding"]["greedy"]
     others = [f"{name.replace('_', ' ')}, k = 2" for name in DRAFTERS if name != "model"]
     assert [line["num_draft_tokens"] for line in lines if line["name"] not in others] == [0, 1, 2, "auto", 0, 1, 2]
@@ -78,28 +83,13 @@ def test_json_is_all_that_is_printed_and_plots_and_costs_are_saved(tmp_path: Pat
     assert all(line["predicted"] is None for line in lines if line["name"] in others)
     assert all(line["tokens_per_second"] > 0 for line in lines)
     assert all(line["same_as_plain"] == 1.0 for line in lines)  # transformers' tokens too
-    assert set(json.loads(costs.read_text(encoding="utf-8"))) == {"call", "draft", "verify", "head", "fastest_drafter"}
-    assert [path.name for path in (tmp_path / "plots").iterdir()] == ["speedup.png"]
-
-
-def test_a_head_has_a_row_and_what_it_costs_and_who_is_faster_is_saved(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    save_model(tiny_llama(6, seed=0), tmp_path / "target")
-    save_model(tiny_llama(1, seed=1), tmp_path / "draft")
-    save_head(tmp_path / "head", "eagle", head_config(), head_tensors(head_config()))
-    prompts, costs = tmp_path / "prompts.txt", tmp_path / "costs.json"
-    prompts.write_text("w1 w2 w3\n", encoding="utf-8")
-    arguments = ["--quick", "--json", "--new-tokens", "4", "--max-draft-tokens", "2", "--prompts", str(prompts)]
-    arguments += [part for role in ("target", "draft", "head") for part in (f"--{role}", str(tmp_path / role))]
-    assert main([*arguments, "--device", "cpu", "--write-costs", str(costs)]) == 0
-    report: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert report["head"] == "head"
-    rows = {line["name"]: line["over_plain"] for line in report["decoding"]["greedy"]}
     saved = json.loads(costs.read_text(encoding="utf-8"))
+    assert set(saved) == {"call", "draft", "verify", "head", "fastest_drafter"}
     assert set(saved["head"]) == {"draft", "verify"}
+    rows = {line["name"]: line["over_plain"] for line in lines}
     speeds = {"model": rows["k = 2"], "head": rows["head, k = 2"], "suffix+head": rows["suffix+head, k = 2"]}
     assert saved["fastest_drafter"] == max(speeds, key=speeds.__getitem__)
+    assert [path.name for path in (tmp_path / "plots").iterdir()] == ["speedup.png"]
 
 
 @pytest.mark.parametrize(
@@ -134,25 +124,7 @@ def test_a_gguf_file_is_refused_in_one_line(option: str, capsys: pytest.CaptureF
     )
 
 
-WITHOUT_RESOURCE = """
-import sys
-sys.modules["resource"] = None  # as on Windows
-import torch
-from naive_speculate.bench.command import main
-from naive_speculate.bench.measure import memory_mib, peak_bytes
-print(peak_bytes(), memory_mib(torch.device("cpu")))
-"""
-
-
-def printed_by(program: str) -> str:
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.strip()
-
-
 def test_peak_memory_is_in_bytes():
     found = peak_bytes()
     by_the_kernel = int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
     assert 0.9 * by_the_kernel < found < 100 * by_the_kernel  # Linux counts what the process was before its program, too
-
-
-def test_bench_starts_where_there_is_no_resource_module():
-    assert printed_by(WITHOUT_RESOURCE) == "None {}"

@@ -8,11 +8,11 @@ import pytest
 
 from naive_speculate.doctor import diagnose, estimated, read
 from tests import engine_samples as samples
+from tests.programs import run_program
 
 
-def doctor(text: str, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "naive_speculate", "doctor", *options]
-    return subprocess.run(command, input=text, capture_output=True, text=True, encoding="utf-8", timeout=120)
+def doctor(text: str, *options: str, encoding: str = "utf-8") -> subprocess.CompletedProcess[str]:
+    return run_program("naive_speculate.__main__", ["doctor", *options], stdin=text.encode(encoding))
 
 
 def test_it_prints_alpha_places_windows_and_suspects():
@@ -75,11 +75,15 @@ def test_bad_input_is_one_line_and_status_2(text, options, words):
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
 def test_a_log_may_be_in_any_of_unicodes_encodings(encoding):
-    command = [sys.executable, "-m", "naive_speculate", "doctor", "--json"]
-    done = subprocess.run(command, input=samples.VLLM_PROMETHEUS.encode(encoding), capture_output=True, timeout=120)
+    done = doctor(samples.VLLM_PROMETHEUS, "--json", encoding=encoding)
     assert json.loads(done.stdout) == diagnose(read(samples.VLLM_PROMETHEUS)).to_dict()
 
 
 def test_it_needs_no_model_and_no_torch():
-    code = "import sys, naive_speculate.doctor.command; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0
+    code = (
+        "import sys; from naive_speculate.__main__ import main; main()\n"
+        "sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, "doctor"], input=samples.VLLM_LOG, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Best k" in done.stdout

@@ -35,11 +35,11 @@ def lines_run(work: Callable[[], Any], at_most: int) -> int:
 
 
 def test_a_long_run_with_wide_windows_costs_a_few_lines_an_event():
-    few = steps([(1024, number % 1025) for number in range(10_000)])
-    assert lines_run(lambda: summarize(few), at_most=300_000) > 0
-    many = steps([(1024, number % 1025) for number in range(100_000)])
+    few = steps([(1024, number % 1025) for number in range(1000)])
+    assert lines_run(lambda: summarize(few), at_most=60_000) > 0
+    many = steps([(1024, number % 1025) for number in range(20_000)])
     m = summarize(many)
-    assert (m.num_spec_steps, sum(m.acceptance_histogram)) == (100_000, 100_000)
+    assert (m.num_spec_steps, sum(m.acceptance_histogram)) == (20_000, 20_000)
     assert len(m.acceptance_rate_per_position) == 1024
 
 
@@ -59,7 +59,7 @@ def test_a_summary_tells_the_figures_at_any_time_without_looking_back():
 WINDOWS = st.lists(st.integers(0, 6).flatmap(lambda drafted: st.tuples(st.just(drafted), st.integers(0, drafted))))
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(WINDOWS)
 def test_the_rate_of_a_place_is_kept_among_those_that_reached_it(windows):
     m = summarize(steps(windows))
@@ -76,7 +76,7 @@ def test_the_rate_of_a_place_is_kept_among_those_that_reached_it(windows):
     assert m.acceptance_histogram == [sum(a == count for _, a in windows) for count in range(longest + 1 if windows else 0)]
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(WINDOWS)
 def test_later_events_do_not_change_figures_that_were_told_before(windows):
     summary, events = Summary(row=0), steps(windows)

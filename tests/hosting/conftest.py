@@ -16,22 +16,18 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="package")
 def server(cache: Path) -> Iterator[Server]:
-    """With two pairs, and as an MCP server too."""
+    """With two pairs, a limit of tokens, and as an MCP server too. Tests read its log and its memory: its allocator has the
+    default settings, which `make test` changes. SIGTERM ends it, and nothing has to kill it."""
     folder = ROOT / "assets" / "pair"
     environment = {
         "NAIVE_SPECULATE_PAIRS": f"bundled; Other = {folder / 'target'} + {folder / 'draft'}",
-        "NAIVE_SPECULATE_MAX_TOKENS": "64",
+        "NAIVE_SPECULATE_MAX_TOKENS": "2000",
         "GRADIO_TEMP_DIR": str(cache),
         "TMPDIR": str(cache),
+        "MALLOC_MMAP_THRESHOLD_": "131072",
+        "MALLOC_TRIM_THRESHOLD_": "131072",
     }
     with Server("--mcp", **environment) as running:
-        yield running
-    assert running.process.returncode in (0, -15)
-
-
-@pytest.fixture(scope="package")
-def own_server() -> Iterator[Server]:
-    """With the bundled pair alone and nothing else: tests read its log, and decode as much as they want."""
-    with Server(NAIVE_SPECULATE_MEASURING="off") as running:
         running.wait_for("public link", 300)  # what Gradio prints last
         yield running
+    assert running.process.returncode in (0, -15)

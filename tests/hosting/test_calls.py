@@ -25,6 +25,11 @@ ANYTHING = st.recursive(
 )
 
 
+@pytest.fixture(scope="module")
+def client(server) -> Client:
+    return Client(server.url, verbose=False)
+
+
 def post(url: str, body: bytes) -> str:
     """What the endpoint answers to a body, whatever it is."""
     request = urllib.request.Request(url + "gradio_api/call/generate", body, {"Content-Type": "application/json"})
@@ -36,7 +41,7 @@ def post(url: str, body: bytes) -> str:
         return error.read().decode(errors="replace")
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(ANYTHING, max_size=9))
 def test_no_call_makes_the_server_do_anything_but_answer(server, data):
     url = server.url
@@ -60,24 +65,23 @@ def test_no_call_makes_the_server_do_anything_but_answer(server, data):
         (["word " * 20_000, 8], "more than the 1024 that the model can take"),
     ],
 )
-def test_a_call_with_a_wrong_field_is_told_which(server, fields, said):
-    url = server.url
+def test_a_call_with_a_wrong_field_is_told_which(client, fields, said):
     with pytest.raises(Exception, match=said):
-        Client(url, verbose=False).predict(*fields, api_name="/generate")
+        client.predict(*fields, api_name="/generate")
 
 
 @pytest.mark.parametrize(
     ("given", "used"),
     [((), None), (("",), None), ((None,), None), (("prompt_lookup",), "prompt_lookup"), (("model",), "model")],
 )
-def test_a_call_may_name_what_drafts_or_leave_it_to_the_pair(server, bundled_pair, given, used):
-    job = Client(server.url, verbose=False).submit("Once", 8, *REST[1:], *given, api_name="/generate")
+def test_a_call_may_name_what_drafts_or_leave_it_to_the_pair(client, bundled_pair, given, used):
+    job = client.submit("Once", 8, *REST[1:], *given, api_name="/generate")
     job.result()
     assert job.outputs()[0][0]["settings"]["drafter"] == (used or bundled_pair.default_drafter)
 
 
-def test_a_call_may_leave_the_window_to_the_run(server):
-    job = Client(server.url, verbose=False).submit("Once", 12, num_draft_tokens="auto", seed=1, api_name="/generate")
+def test_a_call_may_leave_the_window_to_the_run(client):
+    job = client.submit("Once", 12, num_draft_tokens="auto", seed=1, api_name="/generate")
     job.result()
     started, *_, finished = [event for events in job.outputs() for event in events]
     assert started["settings"]["num_draft_tokens"] == "auto"
@@ -103,7 +107,7 @@ def test_the_documented_program_shows_the_run_and_raises_what_went_wrong(server,
         "a\x00b\x07c\x1b[31md",
         "\u202eright to left\u202c \u2066isolated\u2069",
         "zero\u200bwidth\u200d\ufeff",
-        "e" + "\u0301" * 500,
+        "e" + "\u0301" * 100,
         "\U0010ffff\ufffe",
     ],
 )
@@ -123,18 +127,6 @@ def test_a_program_may_leave_out_the_last_inputs(server):
 def test_broken_text_is_told_so(server):
     url = server.url
     assert "character 5 is half of a surrogate pair" in post(url, json.dumps({"data": ["half \ud83d", *REST]}).encode())
-
-
-def test_a_call_with_too_few_fields_is_told_so(server):
-    url = server.url
-    assert "enough input" in post(url, b'{"data": []}')
-
-
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"data": 5}', b'{"data": {}}', b"\xff\xfe", b'{"data": [' + b"[" * 5000])
-def test_a_body_that_is_no_call_is_refused(server, body):
-    url = server.url
-    assert "started" not in post(url, body)
-    assert json.loads(get(url + "health"))["ready"]
 
 
 @pytest.mark.parametrize(

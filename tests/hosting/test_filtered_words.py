@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from naive_speculate import SamplingParams, Trace
+from naive_speculate.events import Event
 from naive_speculate.serving import Request
 from tests.tiny import save_model, tiny_llama
 from ui.explain.models import FILTERED, models_markup
@@ -14,19 +15,25 @@ from ui.host.configuration import BUNDLED, USUAL, Configuration, PairChoice
 REQUEST = Request("Once upon a time there was", SamplingParams(max_tokens=4, seed=1), num_draft_tokens=0)
 
 
-@pytest.mark.parametrize(
-    ("chosen", "filtered"),
-    [({}, [True, False]), ({"filter_words": "all"}, [True, True]), ({"filter_words": "none"}, [False, False])],
-    ids=["bundled", "all", "none"],
-)
-def test_the_bundled_pair_is_filtered_unless_the_host_says_otherwise(chosen, filtered, tmp_path):
+@pytest.fixture
+def other(tmp_path) -> PairChoice:
     save_model(tiny_llama(1, seed=0), tmp_path)
-    choices = (PairChoice(BUNDLED), PairChoice("other", str(tmp_path)))
-    catalog = load_catalog(Configuration(choices, device="cpu", **chosen))
-    told = [started(catalog, choice.name).settings["filter_words"] for choice in choices]
-    assert told == ["classroom" if some else None for some in filtered]
-    whose = "" if all(filtered) else f" for {TALES}"
-    assert (FILTERED.format(whose) in models_markup(catalog)) == any(filtered)
+    return PairChoice("other", str(tmp_path))
+
+
+def test_the_bundled_pair_alone_is_filtered_by_default(other):
+    catalog = load_catalog(Configuration((PairChoice(BUNDLED), other), device="cpu"))
+    assert [started(catalog, pair).settings["filter_words"] for pair in (BUNDLED, "other")] == ["classroom", None]
+    assert FILTERED.format(f" for {TALES}") in models_markup(catalog)
+    assert Trace(delivered(catalog)).started.settings["filter_words"] == "classroom"
+    catalog.close()
+
+
+@pytest.mark.parametrize(("chosen", "words"), [("all", "classroom"), ("none", None)])
+def test_the_host_may_filter_every_pair_or_none(other, chosen, words):
+    catalog = load_catalog(Configuration((other,), device="cpu", filter_words=chosen))
+    assert started(catalog, "other").settings["filter_words"] == words
+    assert (FILTERED.format("") in models_markup(catalog)) == (chosen == "all")
     catalog.close()
 
 
@@ -41,16 +48,9 @@ def started(catalog: Catalog, pair: str):
     return Trace(catalog.stream(pair, REQUEST, threading.Event())).started
 
 
-def test_what_is_delivered_is_filtered_like_what_is_streamed():
-    catalog, delivered, ended = load_catalog(Configuration(device="cpu")), [], threading.Event()
-
-    def deliver(said) -> None:
-        if isinstance(said, list):
-            delivered.extend(said)
-        else:
-            ended.set()
-
-    catalog.start("", REQUEST, threading.Event(), deliver)
+def delivered(catalog: Catalog) -> list[Event]:
+    """The events of a run that the default pair delivers."""
+    found, ended = list[Event](), threading.Event()
+    catalog.start("", REQUEST, threading.Event(), lambda said: found.extend(said) if isinstance(said, list) else ended.set())
     assert ended.wait(60)
-    assert Trace(delivered).started.settings["filter_words"] == "classroom"
-    catalog.close()
+    return found

@@ -38,12 +38,12 @@ class Halting(TransformersLanguageModel):
         return super().forward(*args, **kwargs)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def model() -> Halting:
     return Halting()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def engine(model) -> Iterator[LocalEngine]:
     made = LocalEngine(SpeculativeDecoder(ModelPair(model)), max_rows=2)
     yield made
@@ -51,7 +51,7 @@ def engine(model) -> Iterator[LocalEngine]:
     made.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def page(engine):
     """The page, served by this process."""
     catalog = Catalog({"one": ServedPair(engine, engine)}, measuring=False)

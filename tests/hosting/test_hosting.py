@@ -22,7 +22,6 @@ from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.serving import LocalEngine, Request
 from naive_speculate.serving.run_records import ObservedEngine, RunRecord
 from tests.hosting.http import get
-from tests.programs import run_program
 from tests.tiny import tiny_llama
 from ui.host.catalog import Catalog, ServedPair, load_catalog
 from ui.host.configuration import BUNDLED, Configuration, PairChoice, read_configuration
@@ -71,14 +70,16 @@ def test_a_port_that_cannot_be_is_one_line_and_status_2(capsys, port):
     assert "--port: must be a number from 1 to 65535" in capsys.readouterr().err
 
 
-def test_a_port_in_use_is_one_line_and_status_2():
+def test_a_port_in_use_is_one_line_and_status_2(monkeypatch, capsys, small_pair):
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setenv("NAIVE_SPECULATE_TARGET", str(small_pair[0]))
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        ended = run_program("app", ["--port", str(taken.getsockname()[1])], folder=ROOT)
-    assert ended.returncode == 2
-    assert re.search(r"^app\.py: .*\bport\b", ended.stderr.splitlines()[-1])
-    assert "Traceback" not in ended.stderr
+        assert app.main(["--device", "cpu", "--port", str(taken.getsockname()[1])]) == 2
+    said = capsys.readouterr().err
+    assert re.search(r"^app\.py: .*\bport\b", said.splitlines()[-1])
+    assert "Traceback" not in said
 
 
 def test_a_head_may_be_the_bundled_targets_or_anothers():
@@ -162,11 +163,11 @@ def test_the_prompt_can_be_limited(tiny_decoder):
     engine.close()
 
 
-def test_two_pairs_of_a_folder_are_loaded():
-    folder = ROOT / "assets" / "pair"
-    choices = (PairChoice(BUNDLED), PairChoice("again", str(folder / "target"), str(folder / "draft")))
+def test_two_pairs_of_a_folder_are_loaded(small_pair):
+    target, draft = map(str, small_pair)
+    choices = (PairChoice("one", target, draft), PairChoice("again", target))
     catalog = load_catalog(Configuration(choices, device="cpu", max_prompt_tokens=16))
-    assert list(catalog.pairs) == [BUNDLED, "again"]
+    assert list(catalog.pairs) == ["one", "again"]
     assert all(served.unobserved is served.engine for served in catalog.pairs.values())  # both can be measured
     assert catalog.load().capacity == 32
     with pytest.raises(ValueError, match="4 more than the 16 allowed here"):
@@ -300,8 +301,8 @@ def generated(url: str) -> float:
 
 def test_the_host_s_limit_holds_for_programs(server):
     url = server.url
-    with pytest.raises(Exception, match="max_tokens may be at most 64 on this page"):
-        Client(url, verbose=False).predict("Once", max_tokens=65, api_name="/generate")
+    with pytest.raises(Exception, match="max_tokens may be at most 2000 on this page"):
+        Client(url, verbose=False).predict("Once", max_tokens=2001, api_name="/generate")
 
 
 def test_language_models_can_call_it_as_a_tool(server):

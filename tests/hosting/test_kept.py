@@ -3,7 +3,6 @@
 import json
 import time
 import urllib.request
-from collections.abc import Iterator
 from typing import Any
 
 import psutil
@@ -16,15 +15,6 @@ from ui.host.weight import TOTAL_BYTES, VISITOR_BYTES
 MEGABYTE = 2**20
 STARTED = {"kind": "started", "schema_version": 1, "prompt": "Once", "settings": {}}
 VISITORS = [f"visitor{number}" for number in range(8)]
-
-
-@pytest.fixture(scope="module")
-def own_server() -> Iterator[Server]:
-    """A server of this test's own, with the allocator's default settings, which `make test` changes."""
-    allocator = {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "131072"}
-    with Server(NAIVE_SPECULATE_MEASURING="off", **allocator) as running:
-        running.wait_for("Running on local URL")
-        yield running
 
 
 def resident(server: Server) -> int:
@@ -77,19 +67,19 @@ def settled(server: Server, most: int) -> int:
     return resident(server)
 
 
-def test_eight_long_traces_take_no_more_than_the_bound_and_are_given_back(own_server):
-    opened(own_server, VISITORS[0], long_trace(1, characters=10))
-    before = resident(own_server)
-    runs = {session: opened(own_server, session, long_trace(7))["run"] for session in VISITORS}
-    full = settled(own_server, before + TOTAL_BYTES)
+def test_eight_long_traces_take_no_more_than_the_bound_and_are_given_back(server):
+    opened(server, VISITORS[0], long_trace(1, characters=10))
+    before = resident(server)
+    runs = {session: opened(server, session, long_trace(7))["run"] for session in VISITORS}
+    full = settled(server, before + TOTAL_BYTES)
     assert full <= before + TOTAL_BYTES + 64 * MEGABYTE
-    kept = [session for session in VISITORS if of_stage(own_server, "resync", [runs[session], 0], session)]
+    kept = [session for session in VISITORS if of_stage(server, "resync", [runs[session], 0], session)]
     assert kept == VISITORS[-len(kept) :], "the oldest goes first"
     assert 7 <= len(kept) <= 8
     for session in VISITORS:
         for _ in range(2):
-            opened(own_server, session, long_trace(1, characters=10))
-    after = settled(own_server, before + 64 * MEGABYTE)
+            opened(server, session, long_trace(1, characters=10))
+    after = settled(server, before + 64 * MEGABYTE)
     print(f"resident MB: {before >> 20} before, {full >> 20} with eight traces, {after >> 20} after")
     assert after <= before + 64 * MEGABYTE
 
@@ -102,5 +92,5 @@ def test_eight_long_traces_take_no_more_than_the_bound_and_are_given_back(own_se
     ],
     ids=["wide characters", "many small objects"],
 )
-def test_a_trace_that_takes_more_memory_than_a_visitor_may_have_is_refused(own_server, trace):
-    assert f"exceeds the {VISITOR_BYTES // MEGABYTE} MB" in opened(own_server, "large", trace)["toast"]
+def test_a_trace_that_takes_more_memory_than_a_visitor_may_have_is_refused(server, trace):
+    assert f"exceeds the {VISITOR_BYTES // MEGABYTE} MB" in opened(server, "large", trace)["toast"]

@@ -1,6 +1,7 @@
-"""One visitor with many long calls, and another at the same address with a short one."""
+"""One visitor with many long calls, another at the same address with a short one, and the end of the page under such calls."""
 
 import json
+import signal
 import socket
 import urllib.request
 from contextlib import ExitStack
@@ -14,6 +15,7 @@ from tests.hosting.http import get
 
 CALLS = 60
 FEW = 12
+PATIENCE = 60.0  # seconds; the page takes 8 at most, a busy machine more
 
 
 def call(url: str, tokens: int, seed: int) -> str:
@@ -32,21 +34,25 @@ def opened(address: str) -> socket.socket:
     return line
 
 
-@pytest.mark.parametrize("streams", ["not opened", "opened"])
-def test_another_visitor_of_the_address_gets_a_few_tokens_before_the_calls_of_one_with_many_end(own_server, streams):
-    url, first_seed = own_server.url, {"not opened": 1000, "opened": 2000}[streams]
-    with ExitStack() as stack:
-        for seed in range(first_seed, first_seed + CALLS):
-            address = call(url, 2048, seed)
-            if streams == "opened":
-                stack.enter_context(opened(address))
-        job = Client(url, verbose=False).submit("Once upon a time", FEW, seed=first_seed + 900, api_name="/generate")
-        job.result(timeout=300)
-        assert job.outputs()[-1][-1]["kind"] == "finished"
-        assert not ended(own_server, range(first_seed, first_seed + CALLS)) & {"length", "stop"}
-        load = json.loads(get(url + "health"))
-        assert load["running"] + load["waiting"] > 0
-    assert ended(own_server, range(first_seed + 900, first_seed + 901)) == {"length"}
+@pytest.mark.server
+def test_another_visitor_is_served_before_the_calls_of_one_with_many_end_and_sigterm_ends_the_page_under_them():
+    """Its streams are first not opened, then opened and not read."""
+    with Server(NAIVE_SPECULATE_MEASURING="off") as server, ExitStack() as stack:
+        for first_seed, streams in ((10**6, "not opened"), (2 * 10**6, "opened")):
+            for seed in range(first_seed, first_seed + CALLS):
+                address = call(server.url, 2000, seed)
+                if streams == "opened":
+                    stack.enter_context(opened(address))
+            job = Client(server.url, verbose=False).submit("Once upon a time", FEW, seed=first_seed + 900, api_name="/generate")
+            job.result(timeout=300)
+            assert job.outputs()[-1][-1]["kind"] == "finished"
+            assert not ended(server, range(first_seed, first_seed + CALLS)) & {"length", "stop"}
+            load = json.loads(get(server.url + "health"))
+            assert load["running"] + load["waiting"] > 0
+        server.wait_for(f'"seed": {2 * 10**6 + 900}')
+        assert ended(server, range(2 * 10**6 + 900, 2 * 10**6 + 901)) == {"length"}
+        server.process.terminate()
+        assert server.process.wait(PATIENCE) in (0, -signal.SIGKILL)
 
 
 def ended(page: Server, seeds: range) -> set[str]:

@@ -12,7 +12,6 @@ import app
 from naive_speculate import ModelPair, SpeculativeDecoder
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.infer.threads import THREADS_VARIABLE, num_threads
-from naive_speculate.models import BUNDLED_PAIR
 from naive_speculate.serving import LocalEngine, Request
 from ui.host.catalog import Catalog, ServedPair, Trouble
 
@@ -38,6 +37,14 @@ def test_gradio_is_imported_without_its_stubs_and_without_what_is_not_wanted():
     assert done.stdout == "False False\nTrue True True\nTrue True\n"
 
 
+@pytest.fixture
+def small_page(monkeypatch, small_pair) -> None:
+    """What `main` serves, in a thread that may handle no signals."""
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setenv("NAIVE_SPECULATE_TARGET", str(small_pair[0]))
+
+
+@pytest.mark.usefixtures("small_page")
 def test_the_page_answers_while_the_models_warm_up(monkeypatch, capsys):
     answers: list[int] = []
 
@@ -48,8 +55,6 @@ def test_the_page_answers_while_the_models_warm_up(monkeypatch, capsys):
         raise Trouble("nothing decodes")
 
     monkeypatch.setattr(Catalog, "warm_up", visited)
-    monkeypatch.setattr("signal.signal", lambda *_: None)
-    monkeypatch.setenv("NAIVE_SPECULATE_PAIRS", "bundled")
     assert app.main(["--device", "cpu"]) == 2
     assert answers == [200]
     assert capsys.readouterr().err.endswith("app.py: nothing decodes\n")
@@ -88,19 +93,18 @@ def test_cores_are_shared_with_a_browser_only_where_one_runs_on_them(monkeypatch
     assert capsys.readouterr().err == "app.py: far enough\n"
 
 
+@pytest.mark.usefixtures("small_page")
 def test_whoever_ends_the_page_while_it_warms_up_sees_no_traceback(monkeypatch, capsys):
     def interrupted(catalog: Catalog) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Catalog, "warm_up", interrupted)
-    monkeypatch.setattr("signal.signal", lambda *_: None)
-    monkeypatch.setenv("NAIVE_SPECULATE_PAIRS", "bundled")
     assert app.main(["--device", "cpu"]) == 0
     assert not capsys.readouterr().err
 
 
-def test_warming_up_is_no_run_and_makes_way_for_a_visitor(bundled_pair):
-    catalog = catalog_of(bundled_pair)
+def test_warming_up_is_no_run_and_makes_way_for_a_visitor(small_decoder):
+    catalog = catalog_of(small_decoder.pair)
     served = catalog.pairs["one"]
     seen, asked = [], threading.Event()
     engine, submit = served.engine, served.engine.submit
@@ -119,11 +123,11 @@ def test_warming_up_is_no_run_and_makes_way_for_a_visitor(bundled_pair):
     catalog.close()
 
 
-def test_a_pair_that_cannot_decode_is_told_at_the_start(bundled_pair):
-    model = AutoModelForCausalLM.from_pretrained(BUNDLED_PAIR / "target")
+def test_a_pair_that_cannot_decode_is_told_at_the_start(small_pair, small_decoder):
+    model = AutoModelForCausalLM.from_pretrained(small_pair[0])
     broken = TransformersLanguageModel(model)
     model.lm_head.weight.data.fill_(float("nan"))
-    catalog = catalog_of(ModelPair(target=broken, draft=broken, tokenizer=bundled_pair.tokenizer))
+    catalog = catalog_of(ModelPair(target=broken, draft=broken, tokenizer=small_decoder.pair.tokenizer))
     with pytest.raises(Trouble):
         catalog.warm_up()
     catalog.close()

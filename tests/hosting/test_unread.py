@@ -22,10 +22,11 @@ from ui.run.runs import Runs
 TOKENS = 48
 
 
-@pytest.fixture
-def page() -> Iterator[gr.Blocks]:
+@pytest.fixture(scope="module")
+def page(small_pair) -> Iterator[gr.Blocks]:
     """The page, served by this process."""
-    catalog = load_catalog(read_configuration({"NAIVE_SPECULATE_PAIRS": "bundled"}, {"device": "cpu"}))
+    target, draft = map(str, small_pair)
+    catalog = load_catalog(read_configuration({}, {"device": "cpu", "target": target, "draft": draft}))
     made = build_page(catalog, Runs())
     open_queue(made, 4)
     with socket.socket() as free:
@@ -86,7 +87,7 @@ def test_a_call_whose_events_nobody_reads_is_ended_where_they_take_too_many_byte
 
     monkeypatch.setattr(queue, "process_events", watched)
     monkeypatch.setattr("ui.host.queue.COUNT_BYTES", 0)
-    setattr(queue, bound, 60_000)
+    monkeypatch.setattr(queue, bound, 60_000)
     address = generate(page, 500)
     assert over.wait(120)
     assert sum(messages.size for messages in queue.pending_messages_per_session.values()) < 60_000
@@ -96,8 +97,8 @@ def test_a_call_whose_events_nobody_reads_is_ended_where_they_take_too_many_byte
     assert "finished" not in said
 
 
-def test_a_call_that_would_wait_with_too_many_bytes_is_refused(page):
-    page._queue.visitor_bytes = 1000
+def test_a_call_that_would_wait_with_too_many_bytes_is_refused(page, monkeypatch):
+    monkeypatch.setattr(page._queue, "visitor_bytes", 1000)
     with pytest.raises(urllib.error.HTTPError, match="503") as refused:
         generate(page, 10**2000)
     assert CROWDED in refused.value.read().decode()

@@ -59,10 +59,16 @@ def check_alike(fast: list, slow: list, tolerance: float = 1e-5) -> None:
                 assert value == expected, name
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.6, 1.0])
-@pytest.mark.parametrize("detail", ["none", "probs"])
+WINDOWS = [{"num_draft_tokens": 4}, {"num_draft_tokens": "auto"}, {"num_draft_tokens": 7, "draft_confidence": 0.4}]
+
+
 @pytest.mark.parametrize(
-    "window", [{"num_draft_tokens": 4}, {"num_draft_tokens": "auto"}, {"num_draft_tokens": 7, "draft_confidence": 0.4}]
+    ("temperature", "window", "detail"),  # every two of them together
+    [
+        (temperature, window, ("none", "probs")[(one + other) % 2])
+        for one, temperature in enumerate((0.0, 0.6, 1.0))
+        for other, window in enumerate(WINDOWS)
+    ],
 )
 def test_the_same_seed_gives_the_same_run_either_way(pairs, temperature, detail, window):
     params = [SamplingParams(temperature=temperature, max_tokens=n, seed=n) for n in (20, 9, 14)]
@@ -95,7 +101,7 @@ def test_a_window_is_made_in_one_call_where_nothing_must_be_looked_at(pairs, mon
     assert not made
 
 
-@pytest.mark.parametrize("stop", range(0, 64, 7))
+@pytest.mark.parametrize("stop", range(0, 64, 13))
 def test_draws_after_a_stop_token_are_not_taken(pairs, stop):
     """A row's later draws must not depend on how far others' windows went."""
     params = SamplingParams(temperature=1.0, max_tokens=24, seed=stop, stop_token_ids=[stop], min_tokens=0)

@@ -1,6 +1,7 @@
 """Where a text ends: the tokens at which transformers' `generate` ends, whichever file names them and whatever executes."""
 
 import json
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -49,8 +50,7 @@ CASES = {  # what config.json names, and what generation_config.json says: None 
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("executor", ["auto", "torch", "transformers"])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "executor"), zip(CASES, cycle(["auto", "torch", "transformers"]), strict=False))
 def test_a_text_ends_where_generate_ends_it(tmp_path, free, case, executor):
     def token(place):
         return [token(one) for one in place] if isinstance(place, list) else free[place] if (place or -1) > 0 else place
@@ -92,8 +92,7 @@ def gemma3(**tokens):
     return Gemma3ForConditionalGeneration(Gemma3Config(text_config=text, vision_config=vision, **images, **tokens)).eval()
 
 
-@pytest.mark.parametrize("inner", ["absent", None, 90])
-@pytest.mark.parametrize("in_generation_config", [True, False])
+@pytest.mark.parametrize(("inner", "in_generation_config"), [("absent", True), ("absent", False), (None, False), (90, True)])
 def test_a_default_of_the_inner_configuration_does_not_hide_the_outer_one(tmp_path, inner, in_generation_config):
     end = generated(gemma3(), eos_token_id=[93])[3]
     model = gemma3(eos_token_id=[1, end])

@@ -50,15 +50,14 @@ def test_features_are_those_of_transformers_in_the_order_asked_for(pair):
     model, source = pair
     ids = tokens(2, 14)
     last = num_layers(source, ids)
-    for layers in ((1,), (last - 1, 0, 1), (1, 1)):
-        for cache in (model.new_cache(2), DynamicKVCache()):
-            found = []
-            for part in ids.split([9, 1, 4], dim=1):
-                logits, features = model.forward(part, cache, layers=layers, num_logits=1)
-                assert logits.shape == (2, 1, 97)
-                assert features.dtype == torch.float32
-                found.append(features)
-            close(torch.cat(found, dim=1), own_features(source, ids, layers))
+    for layers, cache in (((last - 1, 0, 1), model.new_cache(2)), ((1, 1), DynamicKVCache())):
+        found = []
+        for part in ids.split([9, 1, 4], dim=1):
+            logits, features = model.forward(part, cache, layers=layers, num_logits=1)
+            assert logits.shape == (2, 1, 97)
+            assert features.dtype == torch.float32
+            found.append(features)
+        close(torch.cat(found, dim=1), own_features(source, ids, layers))
 
 
 def test_the_last_layer_is_what_the_final_norm_is_given(pair):
@@ -139,7 +138,7 @@ def test_threads_that_share_a_model_do_not_see_each_others_features():
     wrong: list[int] = []
 
     def repeat(number: int) -> None:
-        for _ in range(30):
+        for _ in range(12):
             found = model.forward(queries[number], model.new_cache(1), layers=layers[number])
             pairs = zip(found, expected[number], strict=True)
             if not all(torch.allclose(mine, known, atol=1e-4) for mine, known in pairs):

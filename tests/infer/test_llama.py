@@ -35,7 +35,7 @@ def source(request: pytest.FixtureRequest) -> PreTrainedModel:
     return random_model(FAMILIES[request.param]())
 
 
-@pytest.fixture(params=EXECUTORS)
+@pytest.fixture(scope="module", params=EXECUTORS)
 def model(request: pytest.FixtureRequest, source: PreTrainedModel) -> LlamaLanguageModel:
     return made(source, request.param)
 
@@ -67,8 +67,11 @@ def test_prefill_then_windows_and_crops_give_transformers_logits_at_every_positi
         rows.forward(count, [0], crop=[surplus])
 
 
-def test_rows_of_different_lengths_give_transformers_logits(model: LlamaLanguageModel, source: PreTrainedModel) -> None:
-    rows = Rows(model, source, 4)
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("family", ["llama3 rope", "mistral window", "qwen2 mixed windows"])
+def test_rows_of_different_lengths_give_transformers_logits(family: str, executor: str) -> None:
+    source = random_model(FAMILIES[family]())
+    rows = Rows(made(source, executor), source, 4)
     everything = [0, 1, 2, 3]
     rows.forward(7, everything, crop=[0, 2, 4, 7])  # right-padded prompts, one of them empty
     rows.forward(1, everything)
@@ -80,20 +83,22 @@ def test_rows_of_different_lengths_give_transformers_logits(model: LlamaLanguage
     rows.forward(1, [2, 0])
 
 
-def test_caches_grow_beyond_their_first_capacity(model: LlamaLanguageModel, source: PreTrainedModel) -> None:
-    rows = Rows(model, source, 2)
-    rows.forward(120, [0])
+def test_caches_grow_beyond_their_first_capacity(llama: LlamaLanguageModel) -> None:
+    rows = Rows(llama, random_model(FAMILIES["llama"]()), 2)
+    rows.forward(70, [0])
     rows.forward(5, [0, 1])
-    rows.forward(150, [1])
+    rows.forward(140, [1])
     rows.forward(5, [0, 1], crop=[5, 2])
     rows.cache.add_rows(2)
     rows.held += [[], []]
     rows.forward(3, [0, 1, 2, 3])
 
 
-def test_a_plain_cache_is_read_and_extended(model: LlamaLanguageModel, source: PreTrainedModel) -> None:
-    cache, reference_cache = DynamicKVCache(), DynamicKVCache()
-    reference = TransformersLanguageModel(source)
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("family", ["llama", "qwen2 mixed windows"])
+def test_a_plain_cache_is_read_and_extended(family: str, executor: str) -> None:
+    source, cache, reference_cache = random_model(FAMILIES[family]()), DynamicKVCache(), DynamicKVCache()
+    model, reference = made(source, executor), TransformersLanguageModel(source)
     for count, surplus in ((6, 2), (1, 0), (5, 4), (3, 0)):
         query = tokens(2, count)
         expected = reference.forward(query, reference_cache)

@@ -100,7 +100,7 @@ def test_what_parses_but_cannot_be_compiled_is_refused_too(bundled_pair, monkeyp
         compiler.compile(GuidedDecodingParams(json={"type": "string", "pattern": "a{1,1100}"}))
 
 
-def test_json_without_loose_white_space_is_written_to_its_end(bundled_decoder):
+def test_json_without_loose_white_space_is_written_to_its_end(small_decoder):
     schema = {
         "type": "object",
         "properties": {"animal": {"enum": ["fox", "bear"]}, "age": {"type": "integer", "minimum": 1, "maximum": 99}},
@@ -108,7 +108,7 @@ def test_json_without_loose_white_space_is_written_to_its_end(bundled_decoder):
     schema |= {"required": ["animal", "age"]}
     for seed in range(4):
         params = SamplingParams(max_tokens=60, seed=seed, guided_decoding={"json": schema, "disable_any_whitespace": True})
-        text = bundled_decoder.generate("Once upon a time", params).text
+        text = small_decoder.generate("Once upon a time", params).text
         assert text == json.dumps(json.loads(text)), "one space after a comma or a colon, and no other"
         assert params.to_dict()["guided_decoding"] == {"json": schema, "disable_any_whitespace": True}
 
@@ -124,16 +124,16 @@ def test_json_without_loose_white_space_is_written_to_its_end(bundled_decoder):
         ({"grammar": r'root ::= "\xe9a" [\x41]'}, "éaA"),
     ],
 )
-def test_a_hexadecimal_digit_is_no_part_of_the_character_before_it(bundled_decoder, given, text):
+def test_a_hexadecimal_digit_is_no_part_of_the_character_before_it(small_decoder, given, text):
     params = SamplingParams(max_tokens=40, temperature=0, guided_decoding=given)
-    assert [bundled_decoder.generate("Say:", params, num_draft_tokens=k).text for k in (0, 4)] == [text] * 2
+    assert [small_decoder.generate("Say:", params, num_draft_tokens=k).text for k in (0, 4)] == [text] * 2
 
 
-def test_a_class_of_characters_holds_those_that_it_names(bundled_decoder):
+def test_a_class_of_characters_holds_those_that_it_names(small_decoder):
     regex = r"[\xe9a]{3}[\x1fb]{2}[\u00e9c]{2}[\x5dd][^\x01-\xffe]"
     for seed in range(4):
         params = SamplingParams(max_tokens=60, temperature=2, seed=seed, guided_decoding={"regex": regex})
-        assert re.fullmatch(regex, bundled_decoder.generate("Say:", params, num_draft_tokens=4).text)
+        assert re.fullmatch(regex, small_decoder.generate("Say:", params, num_draft_tokens=4).text)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])

@@ -39,8 +39,8 @@ def saved_decoder(saved_pair) -> SpeculativeDecoder:
 
 @pytest.fixture(scope="session")
 def patient_decoder(saved_pair) -> SpeculativeDecoder:
-    """The same again, slower, and without threads that a forked process would miss."""
-    return SpeculativeDecoder(load_pair(saved_pair / "target", saved_pair / "draft", executor="transformers"))
+    """The same again, without threads that a forked process would miss."""
+    return SpeculativeDecoder(load_pair(saved_pair / "target", saved_pair / "draft", executor="torch"))
 
 
 @pytest.fixture(scope="session")

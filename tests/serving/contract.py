@@ -43,14 +43,14 @@ class EngineContract:
         requests = [
             Request(
                 [1 + number, 2, 3],
-                SamplingParams(max_tokens=8 + 2 * number, seed=number, temperature=(0.0, 1.0, 0.6)[number % 3]),
-                num_draft_tokens=number % 5,
+                SamplingParams(max_tokens=4 + number, seed=number, temperature=(0.0, 1.0, 0.6)[number % 3]),
+                num_draft_tokens=number % 4,
                 verify_strategy=("speculative_sampling", "block_verification")[number % 2],
                 detail=("full", "probs", "none")[number % 3],
             )
-            for number in range(12)
+            for number in range(8)
         ]
-        with ThreadPoolExecutor(12) as pool:
+        with ThreadPoolExecutor(8) as pool:
             traces = list(pool.map(lambda request: joined(engine, request), requests))
         for request, trace in zip(requests, traces, strict=True):
             alone = alone_decoder.generate(

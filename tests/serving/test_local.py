@@ -71,7 +71,7 @@ class Failing:
     ("error", "said"), [(RuntimeError("a wheel came off"), "a wheel came off"), (MemoryError(), "shorter prompt")]
 )
 def test_a_failure_ends_only_the_run_that_fails(engine, patient_decoder, error, said):
-    good = [Request([number, 2], SamplingParams(max_tokens=40, seed=number)) for number in range(3)]
+    good = [Request([number, 2], SamplingParams(max_tokens=20, seed=number)) for number in range(3)]
     bad = Request([7, 2], SamplingParams(max_tokens=40, seed=7, logits_processors=[Failing(9, error)]))
     with ThreadPoolExecutor(4) as pool:
         *fine, failed = pool.map(lambda request: joined(engine, request), [*good, bad])

@@ -149,14 +149,14 @@ def cut_short(after: int, error: Exception | None):
 )
 def test_a_run_that_the_host_ends_says_so_and_keeps_what_there_was(tiny_decoder, error, said):
     engine = SoloEngine(tiny_decoder, wrap=cut_short(4, error))
-    trace = joined(engine, Request([1, 2], SamplingParams(n=2, max_tokens=99, seed=3)))
+    trace = joined(engine, Request([1, 2], SamplingParams(n=2, max_tokens=24, seed=3)))
     ends = [event for event in trace if event.kind == EventKind.FINISHED]
     assert {event.row for event in ends} == {0, 1}
     assert all(event.finish_reason == FinishReason.ERROR and re.search(said, event.message) for event in ends)
-    alone = tiny_decoder.generate([1, 2], SamplingParams(n=2, max_tokens=99, seed=3))
+    alone = tiny_decoder.generate([1, 2], SamplingParams(n=2, max_tokens=24, seed=3))
     for row in range(2):
         part = Trace(event for event in trace if event.row == row)
-        assert 0 < len(part.token_ids) < 99
+        assert 0 < len(part.token_ids) < 24
         assert any(output.token_ids[: len(part.token_ids)] == part.token_ids for output in alone.outputs)
 
 

@@ -30,9 +30,13 @@ def greedy(max_tokens: int) -> SamplingParams:
     return SamplingParams(temperature=0, max_tokens=max_tokens)
 
 
-@pytest.mark.parametrize("name", SETS)
-@pytest.mark.parametrize("strategy", [s for s in VerifyStrategy if s != VerifyStrategy.TYPICAL_ACCEPTANCE])
-@pytest.mark.parametrize("drafter", COPYING)
+STRATEGIES = [s for s in VerifyStrategy if s != VerifyStrategy.TYPICAL_ACCEPTANCE]
+
+
+@pytest.mark.parametrize(
+    ("drafter", "strategy", "name"),  # every two of them together
+    [(drafter, s, [*SETS][(i + j) % 2]) for i, drafter in enumerate(COPYING) for j, s in enumerate(STRATEGIES)],
+)
 def test_every_path_through_the_decoder_gives_the_targets_distribution(drafter, strategy, name):
     pair, params = ModelPair(ToyModel(3, 6, zeros=False)), SamplingParams(max_tokens=4, **SETS[name])
     options = {"verify_strategy": strategy, "detail": "probs"}
@@ -59,19 +63,18 @@ def test_an_adaptive_window_over_copies_is_lossless(drafter):
 
 
 @pytest.mark.parametrize("drafter", COPYING)
-def test_greedy_output_is_plain_decoding_s_on_the_bundled_pair(bundled_decoder, drafter):
+def test_greedy_output_is_plain_decoding_s_on_real_text(small_decoder, drafter):
     prompts = ["The fox and the hen and the fox and", "“Run, run,” said the man. “Run, run,”", "Once upon a time"]
-    plain = bundled_decoder.generate(prompts, greedy(16), num_draft_tokens=0, detail="none")
-    for k in (3, 8, "auto"):
-        found = bundled_decoder.generate(prompts, greedy(16), num_draft_tokens=k, drafter=drafter, detail="none")
+    plain = small_decoder.generate(prompts, greedy(16), num_draft_tokens=0, detail="none")
+    for k in (8, "auto"):
+        found = small_decoder.generate(prompts, greedy(16), num_draft_tokens=k, drafter=drafter, detail="none")
         assert [result.token_ids for result in found] == [result.token_ids for result in plain]
     assert sum(result.metrics.num_draft_tokens for result in found) > 0
 
 
-@pytest.mark.parametrize("drafter", COPYING)
-@pytest.mark.parametrize("k", [4, "auto"])
+@pytest.mark.parametrize(("drafter", "k"), zip(COPYING, (4, "auto"), strict=True))
 def test_a_row_of_a_batch_gives_what_it_gives_alone(decoder, drafter, k):
-    params = [SamplingParams(max_tokens=30, seed=n, temperature=(0.0, 0.3)[n % 2]) for n in range(len(PROMPTS))]
+    params = [SamplingParams(max_tokens=20, seed=n, temperature=(0.0, 0.3)[n % 2]) for n in range(len(PROMPTS))]
     options = {"num_draft_tokens": k, "drafter": drafter}
     together = decoder.generate(PROMPTS, params, **options)
     alone = [decoder.generate(prompt, one, **options) for prompt, one in zip(PROMPTS, params, strict=True)]
@@ -113,10 +116,9 @@ def check_sources(trace: Trace, drafter: str) -> None:
     assert seen > 0 or drafter == "suffix"
 
 
-@pytest.mark.parametrize("detail", ["full", "none"])
-@pytest.mark.parametrize("drafter", COPYING)
+@pytest.mark.parametrize(("drafter", "detail"), zip(COPYING, ("full", "none"), strict=True))
 def test_proposed_events_tell_where_the_token_was_copied_from(decoder, drafter, detail):
-    trace = decoder.generate(PROMPTS[3], greedy(40), drafter=drafter, detail=detail).trace
+    trace = decoder.generate(PROMPTS[3], greedy(20), drafter=drafter, detail=detail).trace
     check_sources(trace, drafter)
     assert None not in sources(trace)
     assert sources(Trace.from_jsonl(trace.to_jsonl())) == sources(trace)
@@ -154,12 +156,12 @@ def test_a_source_outside_the_text_is_refused(tiny_decoder, copied_from):
 @pytest.mark.parametrize("drafter", COPYING)
 def test_cancelling_ends_the_run_with_its_tokens_so_far(decoder, drafter):
     cancel, seen = threading.Event(), list[Event]()
-    for event in decoder.stream(PROMPTS[3], greedy(100), drafter=drafter, cancel=cancel):
+    for event in decoder.stream(PROMPTS[3], greedy(60), drafter=drafter, cancel=cancel):
         seen.append(event)
         if event.position == 10:
             cancel.set()
     assert seen[-1].finish_reason == FinishReason.CANCELLED
-    whole = decoder.generate(PROMPTS[3], greedy(100), num_draft_tokens=0).token_ids
+    whole = decoder.generate(PROMPTS[3], greedy(20), num_draft_tokens=0).token_ids
     assert Trace(seen).token_ids == whole[: len(Trace(seen).token_ids)]
 
 

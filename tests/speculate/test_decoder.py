@@ -10,6 +10,7 @@ from transformers import LlamaForCausalLM
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder, Trace, VerifyStrategy
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.speculate.request import Request
+from tests.speculate.rows import admitted
 from tests.speculate.toys import ToyModel
 from tests.tiny import noisy_pair, tiny_llama
 
@@ -42,13 +43,14 @@ def greedy_outputs(source) -> list[list[int]]:
     return outputs
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("k", [0, 1, 3, 8, "auto"])
+@pytest.mark.parametrize(
+    ("k", "strategy"),
+    [(0, STRATEGIES[0]), *zip((1, 3, "auto", "auto"), STRATEGIES, strict=True), *((8, s) for s in STRATEGIES)],
+)
 def test_greedy_output_is_the_targets_whatever_drafts_and_strategy(tiny_decoder, greedy_outputs, k, strategy):
-    for prompt, expected in zip(PROMPTS[:3], greedy_outputs, strict=True):
-        params = SamplingParams(temperature=0, max_tokens=24)
-        found = tiny_decoder.generate(prompt, params, num_draft_tokens=k, verify_strategy=strategy, detail="none")
-        assert found.token_ids == expected
+    params = SamplingParams(temperature=0, max_tokens=24)
+    found = tiny_decoder.generate(PROMPTS[:3], params, num_draft_tokens=k, verify_strategy=strategy, detail="none")
+    assert [result.token_ids for result in found] == greedy_outputs
 
 
 def test_greedy_match_ignores_temperature(tiny_decoder):
@@ -58,21 +60,33 @@ def test_greedy_match_ignores_temperature(tiny_decoder):
     assert found.token_ids == tiny_decoder.generate(PROMPTS[0], cold).token_ids
 
 
+PARAMS = [
+    SamplingParams(max_tokens=22, seed=7),
+    SamplingParams(max_tokens=15, seed=7, temperature=0),
+    SamplingParams(max_tokens=24, seed=8, temperature=0.7, top_k=10),
+    SamplingParams(max_tokens=18, seed=9, frequency_penalty=0.5, min_p=0.05),
+    SamplingParams(max_tokens=8, seed=1, top_p=0.8),
+]
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("k", [0, 3, "auto"])
-def test_a_row_of_a_batch_gives_what_it_gives_alone(tiny_decoder, strategy, k):
-    every = [
-        SamplingParams(max_tokens=22, seed=7),
-        SamplingParams(max_tokens=15, seed=7, temperature=0),
-        SamplingParams(max_tokens=24, seed=8, temperature=0.7, top_k=10),
-        SamplingParams(max_tokens=18, seed=9, frequency_penalty=0.5, min_p=0.05),
-        SamplingParams(max_tokens=8, seed=1, top_p=0.8),
-    ]
-    batch = tiny_decoder.generate(PROMPTS, every, num_draft_tokens=k, verify_strategy=strategy)
-    for prompt, params, row in zip(PROMPTS, every, batch, strict=True):
-        alone = tiny_decoder.generate(prompt, params, num_draft_tokens=k, verify_strategy=strategy)
-        assert row.token_ids == alone.token_ids
+def test_a_row_of_a_batch_gives_what_it_gives_alone(tiny_decoder, strategy):
+    batch = tiny_decoder.generate(PROMPTS, PARAMS, num_draft_tokens=3, verify_strategy=strategy)
+    for prompt, params, row in zip(PROMPTS[:3], PARAMS, batch, strict=False):
+        assert row.token_ids == tiny_decoder.generate(prompt, params, num_draft_tokens=3, verify_strategy=strategy).token_ids
     assert [row.trace.events[0].row for row in batch] == [0, 1, 2, 3, 4]
+
+
+def test_so_it_does_beside_rows_of_other_windows_and_strategies(tiny_decoder):
+    batch, rows = tiny_decoder.new_batch(), []
+    every = list(zip(PROMPTS, PARAMS, (0, "auto", 3, "auto", 2), (*STRATEGIES, STRATEGIES[0]), strict=True))
+    for prompt, params, k, strategy in every:
+        rows.append(admitted(tiny_decoder, batch, prompt, params, num_draft_tokens=k, verify_strategy=strategy))
+    while not all(row.ended for row in rows):
+        batch.step([row for row in rows if not row.ended])
+    for row, (prompt, params, k, strategy) in zip(rows, every, strict=True):
+        alone = tiny_decoder.generate(prompt, params, num_draft_tokens=k, verify_strategy=strategy)
+        assert row.output_token_ids == alone.token_ids
 
 
 def test_sequences_join_and_leave_between_steps(decoder):
@@ -94,14 +108,13 @@ def test_sequences_join_and_leave_between_steps(decoder):
     assert [done[row] for row in range(3)] == alone
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_after_a_step_no_cache_holds_an_uncommitted_token(decoder, strategy):
-    batch, rows = decoder.new_batch(), []
-    for seed, prompt in enumerate(PROMPTS[:3]):
-        request = Request(prompt, SamplingParams(max_tokens=40, seed=seed), num_draft_tokens=4, verify_strategy=strategy)
-        rows += decoder.prepare(request).rows
-        batch.admit(rows[-1:])
-    accepted = set()
+def test_after_a_step_no_cache_holds_an_uncommitted_token(decoder):
+    """A row of each strategy."""
+    batch, accepted = decoder.new_batch(), set()
+    rows = [
+        admitted(decoder, batch, prompt, SamplingParams(max_tokens=24, seed=2), num_draft_tokens=3, verify_strategy=strategy)
+        for prompt, strategy in zip(PROMPTS, STRATEGIES, strict=False)
+    ]
     while not all(row.ended for row in rows):
         accepted |= {record.outcome.num_accepted for record in batch.step(rows).values()}
         for row in rows:
@@ -110,9 +123,9 @@ def test_after_a_step_no_cache_holds_an_uncommitted_token(decoder, strategy):
                 assert slot.num_tokens < len(row.token_ids)
                 fresh = model.new_cache(1)
                 model.forward(torch.tensor([row.token_ids[: slot.num_tokens]]), fresh)
-                keys, expected = slot.cache.rows([slot.row]).get_kv_states()[0].keys, fresh.get_kv_states()[0].keys
-                torch.testing.assert_close(keys, expected, atol=1e-4, rtol=1e-4)
-    assert {0, 4} <= accepted or strategy == VerifyStrategy.TYPICAL_ACCEPTANCE
+                for layer, expected in zip(slot.cache.rows([slot.row]).get_kv_states(), fresh.get_kv_states(), strict=True):
+                    torch.testing.assert_close(layer.keys, expected.keys, atol=1e-4, rtol=1e-4)
+    assert {0, 3} <= accepted
 
 
 class Plain:
@@ -160,10 +173,10 @@ def test_a_model_with_parameters_decodes_without_gradients(temperature):
 
 @pytest.mark.parametrize("k", [3, "auto"])
 def test_a_seed_gives_the_same_output_every_time(tiny_decoder, k):
-    params = SamplingParams(max_tokens=30, seed=11)
+    params = SamplingParams(max_tokens=16, seed=11)
     outputs = {tuple(tiny_decoder.generate(PROMPTS[0], params, num_draft_tokens=k).token_ids) for _ in range(3)}
     assert len(outputs) == 1
-    other = tiny_decoder.generate(PROMPTS[0], SamplingParams(max_tokens=30, seed=12), num_draft_tokens=k)
+    other = tiny_decoder.generate(PROMPTS[0], SamplingParams(max_tokens=16, seed=12), num_draft_tokens=k)
     assert tuple(other.token_ids) not in outputs
 
 
@@ -232,7 +245,7 @@ def test_a_draft_with_fewer_positions_stops_drafting_but_not_decoding():
 def test_a_stop_token_in_a_window_ends_the_output_behind_it(tiny_decoder):
     free = tiny_decoder.generate(PROMPTS[0], SamplingParams(temperature=0, max_tokens=30)).token_ids
     stop = free[12]
-    for k in (0, 1, 5, 8):
+    for k in (0, 1, 8):
         params = SamplingParams(temperature=0, max_tokens=30, stop_token_ids=[stop])
         result = tiny_decoder.generate(PROMPTS[0], params, num_draft_tokens=k)
         assert result.token_ids == free[: free.index(stop) + 1]

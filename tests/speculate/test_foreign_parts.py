@@ -13,7 +13,7 @@ from naive_speculate.speculate.verify import VERIFIERS, Verifier
 from tests.speculate.rows import admitted
 from tests.speculate.toys import ToyModel
 
-LONG = SamplingParams(max_tokens=60, seed=1, ignore_eos=True)
+LONG = SamplingParams(max_tokens=30, seed=1, ignore_eos=True)
 
 
 class Watched(ToyModel):
@@ -147,6 +147,6 @@ def test_the_draft_model_s_rows_stay_side_by_side_when_others_leave(tiny_pair):
         batch.step(row for row in rows if not row.ended)
         batch.release(row for row in rows if row.ended)
     together = [view.contiguous for view in runs if len(view.indices) == len(rows)]  # at its end a row has nothing to draft
-    assert len(together) > 10
+    assert len(together) > 5
     assert all(together)
     assert [row.output_token_ids for row in rows] == alone

@@ -9,17 +9,15 @@ from naive_speculate.testing.toy_head import pair_with_head
 
 PARAMS = {
     "plain": SamplingParams(max_tokens=3, ignore_eos=True),
-    # One token more, so that there is a second whole window, and two tokens at a time, so that paths stay few.
+    # One token more, so that there is a second window, and two tokens at a time, so that paths stay few.
     "warped": SamplingParams(max_tokens=4, temperature=1.6, top_k=2, top_p=0.95, presence_penalty=0.7, ignore_eos=True),
+    "warped and short": SamplingParams(max_tokens=3, temperature=1.6, top_k=2, presence_penalty=0.7, ignore_eos=True),
 }
-LOSSLESS = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION]
-
-
-CASES = [
-    (adds, prompt, params, LOSSLESS[(adds + len(prompt) // 3 + (params == "warped")) % 2])  # every three of the four together
-    for adds in (False, True)
-    for prompt in ([1, 2, 1], [2])
-    for params in PARAMS
+CASES = [  # both heads and both prompts under both strategies; test_suffix_head has the other ways to sample under each
+    (False, [1, 2, 1], "plain", VerifyStrategy.SPECULATIVE_SAMPLING),
+    (False, [2], "warped", VerifyStrategy.BLOCK_VERIFICATION),
+    (True, [2], "plain", VerifyStrategy.SPECULATIVE_SAMPLING),
+    (True, [1, 2, 1], "warped and short", VerifyStrategy.BLOCK_VERIFICATION),
 ]
 
 

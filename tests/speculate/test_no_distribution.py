@@ -67,9 +67,10 @@ def test_a_run_without_a_token_to_choose_ends_with_an_error_that_says_why(small_
         assert (loaded.token_ids, loaded.finished.message) == (result.token_ids, result.trace.finished.message)
 
 
-def test_bad_words_may_leave_nothing(small_decoder, bundled_pair):
-    token = bundled_pair.tokenizer(" the", add_special_tokens=False).input_ids
-    pair = bundled_pair.tokenizer(" the the", add_special_tokens=False).input_ids
+def test_bad_words_may_leave_nothing(small_decoder):
+    tokenizer = small_decoder.pair.tokenizer
+    token = tokenizer(" the", add_special_tokens=False).input_ids
+    pair = tokenizer(" the the", add_special_tokens=False).input_ids
     assert pair == token * 2
     params = SamplingParams(allowed_token_ids=token, bad_words=["the the"], seed=1)
     result = small_decoder.generate(TEXT, params)
@@ -95,23 +96,23 @@ def test_a_model_that_emits_no_numbers_is_named(value, message, temperature):
         result.trace.to_jsonl()
 
 
-@pytest.mark.parametrize("strategy", ["speculative_sampling", "block_verification"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("strategy", "seed"), [("speculative_sampling", 0), ("block_verification", 1), ("speculative_sampling", 2)]
+)
 def test_a_target_that_fails_now_and_then_fails_where_plain_decoding_would(strategy, seed):
     """Runs that end in an error count as outputs of their own."""
     target, draft = Faulty(3, seed, zeros=False), ToyModel(3, seed + 10)
     params = SamplingParams(max_tokens=3)
     plain = enumerate_outputs(ModelPair(target), PROMPT, params, num_draft_tokens=0, detail="probs")
     assert {tokens[-1] for tokens in plain} >= {-1, EOS}
-    for k in (1, 2, 3):
+    for k in (1, 3):
         found = enumerate_outputs(
             ModelPair(target, draft), PROMPT, params, num_draft_tokens=k, verify_strategy=strategy, detail="full"
         )
         assert largest_difference(found, plain) < 1e-6
 
 
-@pytest.mark.parametrize("strategy", ["speculative_sampling", "block_verification"])
-@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+@pytest.mark.parametrize(("strategy", "value"), [("speculative_sampling", torch.nan), ("block_verification", torch.inf)])
 def test_a_draft_model_that_emits_no_numbers_changes_nothing(strategy, value):
     target, draft = ToyModel(3, 1), Faulty(3, 2, value=value)
     params = SamplingParams(max_tokens=3)
@@ -137,11 +138,10 @@ def test_what_lies_behind_the_last_token_may_be_broken():
         assert result.metrics.num_accepted_draft_tokens == 1
 
 
-@pytest.mark.parametrize("detail", DETAILS)
-@pytest.mark.parametrize("temperature", [0, 1])
+@pytest.mark.parametrize(("detail", "temperature"), zip(DETAILS, (0, 1, 0), strict=True))
 def test_rows_beside_a_broken_one_give_what_they_give_alone(tiny_decoder, temperature, detail):
-    good = SamplingParams(max_tokens=20, seed=4, temperature=temperature)
-    bad = SamplingParams(max_tokens=20, seed=4, temperature=temperature, logits_processors=[nothing_from_the_third])
+    good = SamplingParams(max_tokens=9, seed=4, temperature=temperature)
+    bad = SamplingParams(max_tokens=9, seed=4, temperature=temperature, logits_processors=[nothing_from_the_third])
     first, broken, last = tiny_decoder.generate([[5, 6], [7, 8, 9], [1]], [good, bad, good], detail=detail)
     assert (len(broken.token_ids), broken.finish_reason) == (2, "error")
     assert first.token_ids == tiny_decoder.generate([5, 6], good, detail=detail).token_ids
@@ -170,15 +170,16 @@ def test_a_sequence_that_ended_in_an_error_is_ranked_last(tiny_decoder):
     assert [output.finish_reason for output in result.outputs] == ["length", "length", "error"]
 
 
-@pytest.mark.parametrize("temperature", [1e-3, 1e-38, 1e-45, 5e-324])
+@pytest.mark.parametrize("temperature", [1e-3, 1e-38, 5e-324])
 def test_a_tiny_temperature_is_greedy(small_decoder, temperature):
     greedy = small_decoder.generate(TEXT, SamplingParams(temperature=0, max_tokens=12)).token_ids
     for warpers in ({}, {"top_p": 0.9, "top_k": 7, "min_p": 0.1, "bad_words": ["zebra"]}):
         params = SamplingParams(temperature=temperature, max_tokens=12, seed=3, **warpers)
-        for strategy in ("speculative_sampling", "block_verification"):
-            result = small_decoder.generate(TEXT, params, verify_strategy=strategy)
-            assert (result.token_ids, result.finish_reason) == (greedy, "length")
-            assert Trace.from_jsonl(result.trace.to_jsonl()).token_ids == greedy
+        result = small_decoder.generate(
+            TEXT, params, verify_strategy="block_verification" if warpers else "speculative_sampling"
+        )
+        assert (result.token_ids, result.finish_reason) == (greedy, "length")
+        assert Trace.from_jsonl(result.trace.to_jsonl()).token_ids == greedy
 
 
 def test_a_huge_temperature_is_uniform_over_what_is_allowed(small_decoder):

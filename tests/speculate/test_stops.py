@@ -13,14 +13,13 @@ TEXT = "The children went into the garden, where"
 OPENING = "Once upon a time there was a s"
 
 
-@pytest.mark.parametrize("k", [0, 4])
-@pytest.mark.parametrize("include", [False, True])
+@pytest.mark.parametrize(("include", "k"), [(False, 0), (False, 4), (True, 4)])
 def test_log_probabilities_are_of_kept_tokens_only(small_decoder, include, k):
     free = small_decoder.generate(
         TEXT, SamplingParams(max_tokens=60, temperature=0, logprobs=0, ignore_eos=True), num_draft_tokens=0
     )
     cut_several = 0
-    for begin in range(3, 90, 12):
+    for begin in range(3, 90, 20):
         stop = free.text[begin : begin + 14]
         params = SamplingParams(
             max_tokens=60, temperature=0, stop=stop, logprobs=2, include_stop_str_in_output=include, ignore_eos=True
@@ -34,7 +33,7 @@ def test_log_probabilities_are_of_kept_tokens_only(small_decoder, include, k):
         found = [entry[token].logprob for entry, token in zip(result.logprobs, result.token_ids, strict=True)]
         assert found == pytest.approx(expected, abs=1e-3)
         assert result.cumulative_logprob == pytest.approx(sum(expected), abs=1e-3)
-    assert include or cut_several > 3
+    assert include or cut_several > 1
 
 
 def test_sequences_are_ranked_by_the_tokens_that_they_kept(small_decoder):
@@ -82,23 +81,22 @@ STOPS = {
 @pytest.mark.parametrize("stops_of", STOPS.values(), ids=STOPS)
 def test_with_min_tokens_a_stop_string_ends_the_text_where_a_later_token_completes_it(small_decoder, unstopped, stops_of, k):
     ended = 0
-    for options in ({"temperature": 0}, {"seed": 1}, {"seed": 2}):
-        for min_tokens in (0, 1, 4, 9):
-            params, free = unstopped(k, min_tokens=min_tokens, **options)
-            pieces = [event.text for event in free.trace if event.kind in ("accepted", "resampled", "bonus")]
-            stops = stops_of(free.text)
-            result = small_decoder.generate(OPENING, replace(params, stop=stops), num_draft_tokens=k)
-            at = where_it_ends(pieces, stops, min_tokens)
-            assert result.text == (free.text if at is None else free.text[:at])
-            assert (result.finish_reason == "stop") == (at is not None)
-            ended += at is not None
-            if max(map(len, stops)) == 1:
-                assert len(result.token_ids) >= min(min_tokens, len(free.token_ids))
+    for min_tokens, options in ((0, {"seed": 1}), (1, {"temperature": 0}), (4, {"seed": 1}), (9, {"temperature": 0})):
+        params, free = unstopped(k, min_tokens=min_tokens, **options)
+        pieces = [event.text for event in free.trace if event.kind in ("accepted", "resampled", "bonus")]
+        stops = stops_of(free.text)
+        result = small_decoder.generate(OPENING, replace(params, stop=stops), num_draft_tokens=k)
+        at = where_it_ends(pieces, stops, min_tokens)
+        assert result.text == (free.text if at is None else free.text[:at])
+        assert (result.finish_reason == "stop") == (at is not None)
+        ended += at is not None
+        if max(map(len, stops)) == 1:
+            assert len(result.token_ids) >= min(min_tokens, len(free.token_ids))
     assert ended
 
 
 def test_min_tokens_are_given_where_a_space_would_stop(small_decoder):
-    for seed in range(8):
+    for seed in range(4):
         params = SamplingParams(max_tokens=16, stop=[" ", "mall hole"], min_tokens=4, seed=seed, ignore_eos=True)
         result = small_decoder.generate(OPENING, params)
         assert len(result.token_ids) >= 4

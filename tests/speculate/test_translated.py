@@ -27,7 +27,7 @@ TOKENIZERS = {
 }
 LOSSLESS = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION]
 PROMPTS = ["Once upon a time", "naïve 日本語🎉 the", "x"]
-STEPS = [SamplingParams(max_tokens=24, seed=3, ignore_eos=True), SamplingParams(max_tokens=17, temperature=0, ignore_eos=True)]
+STEPS = [SamplingParams(max_tokens=16, seed=3, ignore_eos=True), SamplingParams(max_tokens=12, temperature=0, ignore_eos=True)]
 WAYS = {
     "transformers": TransformersLanguageModel,
     "torch": lambda source: LlamaLanguageModel.from_transformers(source, "torch"),
@@ -63,12 +63,12 @@ def llamas(name, way="torch", **options):
 
 
 def some_tokens(pair, prompt):
-    """Few enough to walk every path: two in both vocabularies, one only in the target's, and the end."""
+    """Few enough to walk every path: one in both vocabularies, one only in the target's, and the end."""
     shared = pair.translation.to_draft
     ordinary = [token for token in range(20, pair.vocab_size) if token in pair.translation.target_bytes]
     known = [token for token in ordinary if token in shared and pair.translation.target_bytes[token].isalpha()]
     unknown = [token for token in ordinary if token not in shared and len(pair.translation.target_bytes[token]) > 1]
-    return sorted([known[3], known[-1], unknown[-2], pair.target.eos_token_id])
+    return sorted([known[3], unknown[-2], pair.target.eos_token_id])
 
 
 SAMPLED = {"plain": {}, "warped and penalised": {"temperature": 0.7, "top_p": 0.95, "frequency_penalty": 0.6, "min_tokens": 1}}
@@ -105,32 +105,32 @@ def test_greedy_verifiers_have_one_output_and_typical_ones_a_distribution(name, 
 
 @pytest.mark.parametrize(("k", "strategy"), [(1, LOSSLESS[0]), (2, LOSSLESS[1])])
 def test_every_token_of_a_small_vocabulary_keeps_its_probability(k, strategy):
-    target, draft = letters("a", "b", "ab", "bb"), letters("ba", "a", "b", "aa")
+    target, draft = letters("a", "b", "ab"), letters("ba", "a", "b")
     pair, params = ModelPair(Toy(target, 3), Toy(draft, 4), target, draft_tokenizer=draft), SamplingParams(max_tokens=3)
     plain = enumerate_outputs(pair, "ab", params, num_draft_tokens=0, detail="probs")
     found = enumerate_outputs(pair, "ab", params, num_draft_tokens=k, verify_strategy=strategy, detail="probs")
-    assert {token for tokens in found for token in tokens} == set(range(5))
+    assert {token for tokens in found for token in tokens} == set(range(4))
     assert largest_difference(found, plain) < 1e-9
 
 
-@pytest.mark.parametrize("strategy", LOSSLESS)
-def test_a_draft_that_shares_none_of_the_allowed_tokens_is_lossless(strategy):
+def test_a_draft_that_shares_none_of_the_allowed_tokens_is_lossless():
     target, draft = letters("a", "b", "ab", "bb"), letters("ba", "a", "b", "aa")
     pair = ModelPair(Toy(target, 1), Toy(draft, 2), target, draft_tokenizer=draft)
     assert pair.translation.to_draft == {0: 0, 1: 2, 2: 3}
-    params = SamplingParams(max_tokens=3, allowed_token_ids=[3, 4])
+    params = SamplingParams(max_tokens=2, allowed_token_ids=[3, 4])
     plain = enumerate_outputs(pair, "abba", params, num_draft_tokens=0, detail="probs")
-    found = enumerate_outputs(pair, "abba", params, num_draft_tokens=2, verify_strategy=strategy, detail="probs")
+    found = enumerate_outputs(pair, "abba", params, num_draft_tokens=2, verify_strategy=LOSSLESS[1], detail="probs")
     assert largest_difference(found, plain) < 1e-9
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", TOKENIZERS)
+@pytest.mark.parametrize(
+    ("name", "way"), [*((name, "torch") for name in TOKENIZERS), *zip(TOKENIZERS, ("transformers", "onnx"), strict=False)]
+)
 def test_greedy_output_is_the_target_s_on_any_text(name, way):
     pair = llamas(name, way)
     decoder, params = SpeculativeDecoder(pair), SamplingParams(temperature=0, max_tokens=9, ignore_eos=True)
     first = list(TOKENIZERS).index(name)  # every text with some tokenizers, and every tokenizer with some texts
-    for text in ODD[first % 2 :: 2] if way == "torch" else ODD[first % 6 :: 6]:
+    for text in ODD[first % 3 :: 3] if way == "torch" else ODD[first % 6 :: 6]:
         plain = decoder.generate(text, params, num_draft_tokens=0)
         for k in (4, "auto"):
             found = decoder.generate(text, params, num_draft_tokens=k)
@@ -138,13 +138,13 @@ def test_greedy_output_is_the_target_s_on_any_text(name, way):
             assert k == "auto" or found.metrics.num_draft_tokens > 0
 
 
-@pytest.mark.parametrize(("name", "k"), zip(TOKENIZERS, cycle([3, "auto"]), strict=False))
+@pytest.mark.parametrize(("name", "k"), zip([*TOKENIZERS][::2], (3, "auto", 3), strict=True))
 def test_a_row_of_a_batch_gives_what_it_gives_alone(name, k):
     decoder = SpeculativeDecoder(llamas(name))
-    for params in STEPS:
-        together = decoder.generate(PROMPTS, params, num_draft_tokens=k)
-        for prompt, row in zip(PROMPTS, together, strict=True):
-            assert row.token_ids == decoder.generate(prompt, params, num_draft_tokens=k).token_ids
+    every = [STEPS[0], STEPS[1], STEPS[0]]
+    together = decoder.generate(PROMPTS, every, num_draft_tokens=k)
+    for prompt, params, row in zip(PROMPTS, every, together, strict=True):
+        assert row.token_ids == decoder.generate(prompt, params, num_draft_tokens=k).token_ids
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
@@ -152,7 +152,7 @@ def test_after_a_step_the_draft_s_cache_holds_what_a_fresh_one_would(name):
     """The cached rows of the draft model are those of its history, whatever was rolled back."""
     decoder = SpeculativeDecoder(toys(name))
     pair = decoder.pair
-    for params in (SamplingParams(max_tokens=40, seed=5, ignore_eos=True), SamplingParams(max_tokens=30, seed=6, top_k=3)):
+    for params in (SamplingParams(max_tokens=16, seed=5, ignore_eos=True), SamplingParams(max_tokens=12, seed=6, top_k=3)):
         batch, run = decoder.new_batch(), decoder.prepare(Request("The naïve fox", params, num_draft_tokens=3))
         batch.admit(run.rows)
         (row,) = run.rows
@@ -187,7 +187,7 @@ def test_a_tokenizer_with_other_ids_gives_step_by_step_what_the_same_tokens_give
     models = [WAYS["torch"](model) for model in (target, same, moved)]
     plain = SpeculativeDecoder(ModelPair(models[0], models[1], tokenizer))
     translated = SpeculativeDecoder(ModelPair(models[0], models[2], tokenizer, draft_tokenizer=other))
-    for params in (SamplingParams(max_tokens=40, seed=1), SamplingParams(max_tokens=40, temperature=0)):
+    for params in (SamplingParams(max_tokens=20, seed=1), SamplingParams(max_tokens=20, temperature=0)):
         for prompt in ("Once upon a time", "x = [1, 2]"):
             expected, found = (one.generate(prompt, params, num_draft_tokens=4) for one in (plain, translated))
             assert found.token_ids == expected.token_ids
@@ -243,7 +243,7 @@ def test_a_run_can_be_cancelled_and_a_failed_step_goes_back_to_what_was_committe
     pair = llamas("byte-level, unigram")
     decoder, cancel = SpeculativeDecoder(pair), threading.Event()
     seen = []
-    for event in decoder.stream("The king", SamplingParams(max_tokens=90, seed=1, ignore_eos=True), cancel=cancel):
+    for event in decoder.stream("The king", SamplingParams(max_tokens=60, seed=1, ignore_eos=True), cancel=cancel):
         seen.append(event)
         if event.step == 3:
             cancel.set()

@@ -18,7 +18,7 @@ def short_decoder() -> SpeculativeDecoder:
     return SpeculativeDecoder(ModelPair(*(TransformersLanguageModel(tiny_llama(n, seed=3, positions=40)) for n in (2, 1))))
 
 
-@pytest.mark.parametrize("k", [0, 4, "auto"])
+@pytest.mark.parametrize("k", [0, "auto"])
 def test_without_max_tokens_a_run_goes_on_to_the_models_last_position(short_decoder, k):
     params = SamplingParams(max_tokens=None, seed=1)
     results = short_decoder.generate(PROMPTS, params, num_draft_tokens=k)

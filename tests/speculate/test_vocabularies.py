@@ -17,7 +17,7 @@ from tests.speculate.toys import ToyModel, enumerate_outputs, exact_outputs, lar
 from tests.tiny import tiny_llama
 from tests.tokenizers_of_tests import byte_level, llama, shuffled
 
-PROMPT = [1, 4]
+PROMPT = [1, 3]
 
 
 class Knows(ToyModel):
@@ -28,8 +28,15 @@ class Knows(ToyModel):
         return super().forward(query_token_ids, kv_cache)
 
 
-@pytest.mark.parametrize("strategy", ["speculative_sampling", "block_verification"])
-@pytest.mark.parametrize(("target_size", "draft_size"), [(4, 2), (3, 2), (3, 5)])
+@pytest.mark.parametrize(
+    ("target_size", "draft_size", "strategy"),
+    [
+        (4, 2, "block_verification"),
+        (3, 2, "speculative_sampling"),
+        (3, 4, "block_verification"),
+        (3, 4, "speculative_sampling"),
+    ],
+)
 def test_the_target_s_distribution_stays_whole_whatever_the_draft_knows(target_size, draft_size, strategy):
     """Several tokens, one and none that the draft does not know, the prompt's last among them."""
     prompt = [1, target_size - 1]
@@ -48,11 +55,11 @@ def test_the_target_s_distribution_stays_whole_whatever_the_draft_knows(target_s
 
 
 def test_a_draft_that_knows_none_of_the_allowed_tokens_is_lossless():
-    pair = ModelPair(Knows(5, 1, zeros=False), Knows(3, 2, zeros=False))
-    params = SamplingParams(max_tokens=3, allowed_token_ids=[3, 4])
+    pair = ModelPair(Knows(4, 1, zeros=False), Knows(2, 2, zeros=False))
+    params = SamplingParams(max_tokens=3, allowed_token_ids=[2, 3])
     plain = enumerate_outputs(pair, PROMPT, params, num_draft_tokens=0, detail="probs")
     found = enumerate_outputs(pair, PROMPT, params, num_draft_tokens=2, detail="probs")
-    assert {token for tokens in found for token in tokens} == {3, 4}
+    assert {token for tokens in found for token in tokens} == {2, 3}
     assert largest_difference(found, plain) < 1e-6
 
 
@@ -63,7 +70,7 @@ def test_a_batch_with_a_draft_of_fewer_tokens_gives_what_its_rows_give_alone(tin
     draft.resize_token_embeddings(60)
     decoder = SpeculativeDecoder(ModelPair(tiny_pair.target, TransformersLanguageModel(draft)))
     prompts = [[96, 70, 3], [5, 61], list(range(50, 97))]
-    params = SamplingParams(max_tokens=24, seed=3, temperature=temperature)
+    params = SamplingParams(max_tokens=16, seed=3, temperature=temperature)
     seen = set()
     for prompt, row in zip(prompts, decoder.generate(prompts, params), strict=True):
         assert row.token_ids == decoder.generate(prompt, params).token_ids

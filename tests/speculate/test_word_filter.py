@@ -50,9 +50,14 @@ def filtered(model: ToyModel, prompt: list[int]):
     return probs
 
 
-@pytest.mark.parametrize("strategy", LOSSLESS)
-@pytest.mark.parametrize("drafter", ["model", "prompt_lookup", "suffix"])
-@pytest.mark.parametrize("prompt", [[4, 2, 4], [3, 4, 1]], ids=["b", "ab-a"])
+@pytest.mark.parametrize(
+    ("drafter", "strategy", "prompt"),  # every two of them together
+    [
+        (drafter, LOSSLESS[turn], ([4, 2, 4], [3, 4, 1])[(number + turn) % 2])
+        for number, drafter in enumerate(("model", "prompt_lookup", "suffix"))
+        for turn in range(2)
+    ],
+)
 def test_every_path_gives_the_filtered_targets_distribution(prompt, drafter, strategy):
     """Rejected drafts are rolled back on most of the paths."""
     target, draft = ToyModel(5, 1, zeros=False), ToyModel(5, 2, zeros=False)
@@ -78,10 +83,17 @@ SOME = {
 }
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.7, 1.5])
-@pytest.mark.parametrize("words", SOME)
+WINDOWS = [{"num_draft_tokens": 4}, {"num_draft_tokens": "auto"}, {"num_draft_tokens": 7, "draft_confidence": 0.2}]
+
+
 @pytest.mark.parametrize(
-    "window", [{"num_draft_tokens": 4}, {"num_draft_tokens": "auto"}, {"num_draft_tokens": 7, "draft_confidence": 0.2}]
+    ("temperature", "words", "window"),
+    [
+        (0.0, "alone", WINDOWS[1]),
+        (0.7, "alone", WINDOWS[2]),
+        (1.5, "after others", WINDOWS[1]),
+        (0.7, "after others", WINDOWS[0]),
+    ],
 )
 def test_windows_in_few_calls_are_those_that_are_drawn_one_by_one(pairs, temperature, words, window):
     params = [
@@ -92,7 +104,7 @@ def test_windows_in_few_calls_are_those_that_are_drawn_one_by_one(pairs, tempera
     check_alike(*(outputs(pair, prompts, params, detail="probs", drafter="model", **window) for pair in pairs))
 
 
-def test_few_calls_stay_few_with_a_word_filter(bundled_pair, monkeypatch):
+def test_few_calls_stay_few_with_a_word_filter(small_decoder, monkeypatch):
     """Where no listed word can be completed, the windows are as fast as ever."""
     made: list[bool] = []
     original = LlamaLanguageModel.draft_window
@@ -100,8 +112,8 @@ def test_few_calls_stay_few_with_a_word_filter(bundled_pair, monkeypatch):
     by_host: list[bool] = []
     undo = whole_windows._Drawing.undo
     monkeypatch.setattr(whole_windows._Drawing, "undo", lambda drawing: by_host.append(True) or undo(drawing))
-    params = SamplingParams(temperature=0.7, max_tokens=60, seed=1, filter_words="classroom")
-    metrics = SpeculativeDecoder(bundled_pair).generate(PROMPTS[0], params, drafter="model").metrics
+    params = SamplingParams(temperature=0.7, max_tokens=30, seed=1, filter_words="classroom")
+    metrics = small_decoder.generate(PROMPTS[0], params, drafter="model").metrics
     assert len(made) == metrics.num_spec_steps
     assert not by_host
 
@@ -117,11 +129,13 @@ def written(decoder: SpeculativeDecoder, trace: Trace, prompt: str) -> list[str]
     return [text[len(prompt) :] for text in [*texts, decode(tokens)]]
 
 
-@pytest.mark.parametrize("options", [{}, {"num_draft_tokens": "auto"}, {"drafter": "suffix"}, {"num_draft_tokens": 0}], ids=str)
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize(
+    ("temperature", "options"),
+    [(0.0, {}), (1.0, {}), (1.0, {"num_draft_tokens": "auto"}), (0.0, {"drafter": "suffix"}), (1.0, {"num_draft_tokens": 0})],
+)
 def test_no_listed_word_is_written_or_drafted(small_decoder, temperature, options):
     """Words that hardly a sentence does without, so that nothing is left to chance."""
-    params = SamplingParams(temperature=temperature, max_tokens=40, seed=3, filter_words=COMMON)
+    params = SamplingParams(temperature=temperature, max_tokens=30, seed=3, filter_words=COMMON)
     results = small_decoder.generate(PROMPTS, params, detail="none", **options)
     for prompt, result in zip(PROMPTS, results, strict=True):
         for text in written(small_decoder, result.trace, prompt):
@@ -136,11 +150,11 @@ def test_a_row_of_a_batch_gives_what_it_gives_alone(small_decoder):
     assert [result.token_ids for result in together] == [result.token_ids for result in alone]
 
 
-def test_a_class_may_see_what_is_written_to_provoking_prompts(bundled_decoder):
-    prompts = read_prompts()[25:75:2]
+def test_a_class_may_see_what_is_written_to_provoking_prompts(small_decoder):
+    prompts = read_prompts()[25:75:3]
     params = [SamplingParams(temperature=1.2, max_tokens=24, seed=n, filter_words="classroom") for n in range(len(prompts))]
-    for prompt, result in zip(prompts, bundled_decoder.generate(prompts, params, detail="none"), strict=True):
-        for text in written(bundled_decoder, result.trace, ""):
+    for prompt, result in zip(prompts, small_decoder.generate(prompts, params, detail="none"), strict=True):
+        for text in written(small_decoder, result.trace, ""):
             assert classroom_words().places(text) <= classroom_words().places(prompt), prompt
 
 

@@ -1,6 +1,5 @@
 """`python -m naive_speculate prove MODULE:NAME`, as a user runs it in a folder of their own."""
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -8,7 +7,6 @@ import pytest
 
 from tests.programs import run_program
 
-ROOT = Path(__file__).resolve().parents[2]
 MODULE = '''
 import naive_speculate.speculate.samplers as samplers
 from naive_speculate.speculate.verify import BlockVerifier
@@ -42,24 +40,22 @@ def folder(tmp_path) -> Path:
 
 @pytest.fixture
 def prove(folder):
+    """The command in that folder, which is not on the path, as for a command that a shell finds."""
+    assert not {"", str(folder)} & set(sys.path)
     return lambda *arguments: run_program("naive_speculate.__main__", ["prove", *arguments], folder=folder)
 
 
-def test_what_lies_in_the_folder_is_found_by_a_shell_s_command_too(folder):
-    command = [sys.executable, "-c", "import sys; from naive_speculate.__main__ import main; sys.exit(main())"]
-    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"}
-    command += ["prove", "mine:NUMBER"]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "'mine:NUMBER' must be a verifier" in done.stderr
-
-
-@pytest.mark.parametrize("name", ["mine:Right", "mine:made", "block_verification"])
-def test_what_is_lossless_is_told_in_a_line(prove, name):
-    done = prove(name)
+def test_what_is_lossless_is_told_in_a_line(prove):
+    done = prove("mine:made")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("lossless, to 1e-12, over ")
     assert done.stdout.count("\n") == 1
+
+
+def test_the_package_s_own_verifiers_have_names(prove):
+    done = prove("greedy_match")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "at temperature 0 only" in done.stdout
 
 
 def test_a_counterexample_is_told_in_words_and_numbers(prove):
@@ -74,6 +70,7 @@ def test_a_counterexample_is_told_in_words_and_numbers(prove):
     ("arguments", "message"),
     [
         (["nothing_here:Name"], "there is no module 'nothing_here'"),
+        (["mine:NUMBER"], "'mine:NUMBER' must be a verifier"),
         (["mine:Nothing"], "module 'mine' has no 'Nothing'"),
         (["broken:Name"], "module 'broken' cannot be imported: No module named 'nowhere_to_be_found'"),
         (["leaves:Name"], "module 'leaves' cannot be imported: SystemExit"),

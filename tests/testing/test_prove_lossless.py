@@ -16,11 +16,10 @@ ONE_PAIR = {"pair": ModelPair(ToyModel(3, 3, zeros=False), ToyModel(3, 4, zeros=
 """For what the other cases would show no more of."""
 LOSSLESS = {
     "speculative_sampling": {"verifier": "speculative_sampling"},
-    "block_verification": {"verifier": "block_verification"},
-    "model": {"drafter": "model"},
+    "block_verification": {"verifier": "block_verification", **ONE_PAIR},
+    "model": {"drafter": "model", **ONE_PAIR},
     "prompt_lookup": {"drafter": "prompt_lookup", **ONE_PAIR},
-    "a verifier of one's own": {"verifier": parts.OwnRejection},
-    "an instance": {"verifier": parts.OwnRejection(), **ONE_PAIR},
+    "an instance of a verifier of one's own": {"verifier": parts.OwnRejection(), **ONE_PAIR},
     "acceptance probabilities above 1": {"verifier": parts.UnclampedRejection, **ONE_PAIR},
     "block verification of one's own": {"verifier": parts.OwnBlock, **ONE_PAIR},
     "a drafter of one's own": {"drafter": parts.Constant, **ONE_PAIR},

@@ -17,8 +17,8 @@ SETTINGS = Settings(prompt="Once upon a time", max_tokens=16, num_draft_tokens=3
 
 
 @pytest.fixture(scope="module")
-def catalog(bundled_engine) -> Catalog:
-    return Catalog({"bundled": ServedPair(bundled_engine, bundled_engine)})
+def catalog(small_engine) -> Catalog:
+    return Catalog({"bundled": ServedPair(small_engine, small_engine)})
 
 
 def test_the_first_run_is_recorded_with_what_drafting_gained(catalog, tmp_path):

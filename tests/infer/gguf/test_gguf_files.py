@@ -1,41 +1,11 @@
-"""Files that are refused before llama.cpp is needed, and what is said where it is missing."""
+"""Files that are refused before llama.cpp is needed."""
 
-import os
 import struct
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from naive_speculate import load_pair
 from naive_speculate.infer.gguf.metadata import read_metadata
-
-ROOT = Path(__file__).resolve().parents[3]
-BLOCKER = """
-import sys
-
-class Missing:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "llama_cpp":
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, Missing())
-
-import importlib.metadata
-
-version = importlib.metadata.version
-
-
-def without(name):
-    if name == "llama-cpp-python":
-        raise importlib.metadata.PackageNotFoundError(name)
-    return version(name)
-
-
-importlib.metadata.version = without
-"""
-"""A process without llama-cpp-python, also where it is installed."""
 
 
 def string(text: str) -> bytes:
@@ -94,18 +64,6 @@ def test_a_bad_file_is_one_clear_line(tmp_path, content, message):
 def test_a_file_that_is_not_there_is_one_clear_line():
     with pytest.raises(ValueError, match=r"^target='/no/such.gguf': there is no such file$"):
         load_pair("/no/such.gguf")
-
-
-def test_without_llama_cpp_what_only_it_knows_names_the_extra(tmp_path):
-    (tmp_path / "sitecustomize.py").write_text(BLOCKER)
-    (tmp_path / "some.gguf").write_bytes(FILE)  # its pre-tokenizer has no name
-    environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
-    command = [sys.executable, "-m", "naive_speculate", "generate", "Once", "--target", str(tmp_path / "some.gguf")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert len(done.stderr.splitlines()) == 1
-    assert "its pre-tokenizer None is supported by llama.cpp only" in done.stderr
-    assert "pip install 'naive-speculate[gguf]'" in done.stderr
 
 
 def test_a_head_in_a_gguf_file_is_refused_by_name(tmp_path):

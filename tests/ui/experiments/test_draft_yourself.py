@@ -14,9 +14,9 @@ ASKED = {"text": TEXT, "tokens": [], "word": "king", "sure": 60, "seed": 5, "num
 
 
 @pytest.fixture(scope="module")
-def catalog(bundled_decoder):
-    engine = LocalEngine(bundled_decoder)
-    yield Catalog({"bundled": ServedPair(engine)})
+def catalog(small_decoder):
+    engine = LocalEngine(small_decoder)
+    yield Catalog({"small": ServedPair(engine)})
     engine.close()
 
 
@@ -31,19 +31,19 @@ def distributions(decoder, token_ids):
 
 
 @torch.no_grad()
-def test_alpha_is_the_mixtures_and_the_draft_models_at_the_same_place(catalog, bundled_decoder):
+def test_alpha_is_the_mixtures_and_the_draft_models_at_the_same_place(catalog, small_decoder):
     asked = dict(ASKED)
     for number, (word, sure) in enumerate((("king", 60), ("who", 0), ("lived", 100))):
         found = judge(catalog, asked | {"word": word, "sure": sure, "number": number})
-        history = asked["tokens"] or bundled_decoder.admission.encode(TEXT)
-        p, q = distributions(bundled_decoder, history)
-        (first, *_) = bundled_decoder.admission.vocabulary.encode(spaced(asked["text"], word), begins=False)
+        history = asked["tokens"] or small_decoder.admission.encode(TEXT)
+        p, q = distributions(small_decoder, history)
+        (first, *_) = small_decoder.admission.vocabulary.encode(spaced(asked["text"], word), begins=False)
         mixture = q * (1 - sure / 100)
         mixture[first] += sure / 100
         assert found["alpha"] == pytest.approx(float(torch.minimum(p, mixture).sum()), abs=1e-4)
         assert found["draft_alpha"] == pytest.approx(float(torch.minimum(p, q).sum()), abs=1e-4)
         assert found["tokens"][: len(history)] == history
-        text = bundled_decoder.admission.vocabulary.texts(found["tokens"])
+        text = small_decoder.admission.vocabulary.texts(found["tokens"])
         assert "".join(text) == asked["text"] + found["text"]
         for draft in found["drafts"]:
             assert draft["keep"] == pytest.approx(min(1.0, draft["p"] / draft["q"]))
@@ -64,16 +64,16 @@ def test_a_word_that_is_drafted_for_certain_is_all_there(catalog):
     assert found["drafted"] == " hippopotamus"
 
 
-def test_where_no_draft_has_room_any_more_it_says_so(catalog, bundled_decoder):
-    tokens = bundled_decoder.admission.encode(TEXT)
-    most = bundled_decoder.pair.target.max_positions
+def test_where_no_draft_has_room_any_more_it_says_so(catalog, small_decoder):
+    tokens = small_decoder.admission.encode(TEXT)
+    most = small_decoder.pair.target.max_positions
     for room in range(2):
         with pytest.raises(ValueError, match=r"reached the model's limit|positions"):
             judge(catalog, ASKED | {"tokens": (tokens * most)[: most - room]})
 
 
-def test_the_first_pair_that_has_a_draft_model_judges(catalog, bundled_decoder):
-    alone = LocalEngine(SpeculativeDecoder(ModelPair(bundled_decoder.pair.target, tokenizer=bundled_decoder.pair.tokenizer)))
+def test_the_first_pair_that_has_a_draft_model_judges(catalog, small_decoder):
+    alone = LocalEngine(SpeculativeDecoder(ModelPair(small_decoder.pair.target, tokenizer=small_decoder.pair.tokenizer)))
     both = Catalog({"alone": ServedPair(alone), **catalog.pairs})
     assert judge(both, ASKED) == judge(catalog, ASKED)
     alone.close()

@@ -25,21 +25,21 @@ def request(temperature: float, seed: int) -> Request:
 
 @pytest.fixture(scope="module")
 def census(tiny_engine) -> Census:
-    *_, last = draw(tiny_engine, request(1.0, 4), 1200, threading.Event())
+    *_, last = draw(tiny_engine, request(1.0, 4), 600, threading.Event())
     return last
 
 
 def test_counts_of_the_real_decoder_come_close_to_the_target_and_not_to_the_draft(census):
-    assert census.draws == 1200
+    assert census.draws == 600
     assert sum(entry.prob for entry in census.target) == pytest.approx(1)  # top_k makes the list the whole distribution
     assert census.kept.total() > 0
     assert census.replaced.total() > 0
     # Four times what chance gives on average; the draft's own distribution is much further off.
-    assert census.distance < 4 * census.by_chance(1200) < census.draft_distance
+    assert census.distance < 4 * census.by_chance(600) < census.draft_distance
 
 
 def test_the_counts_pass_a_chi_square_test(census):
-    expected = {entry.token_id: 1200 * entry.prob for entry in census.target if 1200 * entry.prob >= 5}
+    expected = {entry.token_id: 600 * entry.prob for entry in census.target if 600 * entry.prob >= 5}
     counted = {token: census.kept[token] + census.replaced[token] for token in expected}
     statistic = sum((counted[token] - expected[token]) ** 2 / expected[token] for token in expected)
     freedom = len(expected) - 1
@@ -49,7 +49,7 @@ def test_the_counts_pass_a_chi_square_test(census):
 def test_kept_drafts_come_out_as_often_as_the_smaller_of_both_probabilities(census):
     for entry in census.target:
         smaller = min(entry.prob, census.draft.get(entry.token_id, 0.0))
-        assert census.kept[entry.token_id] / 1200 == pytest.approx(smaller, abs=5 * math.sqrt(0.25 / 1200))
+        assert census.kept[entry.token_id] / 600 == pytest.approx(smaller, abs=5 * math.sqrt(0.25 / 600))
 
 
 def test_batches_grow_and_each_leaves_a_point_of_the_curve(tiny_engine):
@@ -99,12 +99,12 @@ def test_p_and_q_of_the_bars_sum_to_1_for_what_has_no_bar_of_its_own_is_the_last
 
 
 def test_the_curve_is_drawn_against_what_chance_gives(census):
-    measured, chance, blind = drawn(convergence(census, 1200)).data
+    measured, chance, blind = drawn(convergence(census, 600)).data
     assert list(measured.x) == [draws for draws, _ in census.distances]
     assert measured.y[-1] == pytest.approx(census.distance)
     assert math.log(chance.y[0] / chance.y[1]) / math.log(chance.x[1] / chance.x[0]) == pytest.approx(0.5)
     assert blind.y[0] == pytest.approx(census.draft_distance)
-    assert "After 1,200 draws" in conclusion(census)
+    assert "After 600 draws" in conclusion(census)
 
 
 def test_before_the_first_draw_the_charts_say_so():

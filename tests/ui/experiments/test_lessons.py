@@ -39,8 +39,8 @@ PROMPT = "Once upon a time there was a little fox who lived"
 
 
 @pytest.fixture(scope="module")
-def catalog(bundled_engine) -> Catalog:
-    return Catalog({"bundled": ServedPair(bundled_engine)})
+def catalog(small_engine) -> Catalog:
+    return Catalog({"bundled": ServedPair(small_engine)})
 
 
 def trial(catalog: Catalog, seen: frozenset[str] = frozenset()) -> Trial:

@@ -41,8 +41,8 @@ CLEAR = samples_of({1: [130.0, 128.0, 131.0, 130.0, 129.0], 4: [180.0, 182.0, 17
 
 
 @pytest.fixture(scope="module")
-def catalog(bundled_engine) -> Catalog:
-    return Catalog({"bundled": ServedPair(bundled_engine)})
+def catalog(small_engine) -> Catalog:
+    return Catalog({"bundled": ServedPair(small_engine)})
 
 
 def test_a_sweep_runs_every_prompt_with_every_k_and_one_seed_is_enough_at_temperature_0(catalog):

@@ -9,11 +9,11 @@ from naive_speculate.events import EventKind, FinishReason
 from naive_speculate.serving import Request
 from naive_speculate.serving.run_records import ObservedEngine
 from ui.host.catalog import ELSEWHERE, NEVER, Catalog, ServedPair
-from ui.host.measuring import BUSY, CAME, MOST_TOKENS, SHORT, NotMeasured
+from ui.host.measuring import BUSY, CAME, SHORT, NotMeasured
 from ui.run.runs import Run
 from ui.run.speedup import NONE_SAVED, STOPPED, speedup_of
 
-REQUEST = Request([1, 2, 3], SamplingParams(max_tokens=200, seed=5, ignore_eos=True), num_draft_tokens=3)
+REQUEST = Request([1, 2, 3], SamplingParams(max_tokens=80, seed=5, ignore_eos=True), num_draft_tokens=3)
 
 
 class Watched:
@@ -32,8 +32,13 @@ class Watched:
         return getattr(self.engine, name)
 
 
+TOKENS = 40
+
+
 @pytest.fixture
-def engine(tiny_engine):
+def engine(tiny_engine, monkeypatch):
+    """Measured over fewer tokens."""
+    monkeypatch.setattr("ui.host.measuring.MOST_TOKENS", TOKENS)
     return Watched(tiny_engine)
 
 
@@ -51,7 +56,7 @@ def test_the_same_prompt_is_decoded_plain_with_drafts_and_plain_again(catalog, e
     found = catalog.measure("", REQUEST)
     assert [request.num_draft_tokens for request in engine.asked[:3]] == [0, 3, 0]
     assert all(request.prompt == REQUEST.prompt and request.params.seed == 5 for request in engine.asked)
-    assert all(request.params.max_tokens == MOST_TOKENS for request in engine.asked)
+    assert all(request.params.max_tokens == TOKENS for request in engine.asked)
     assert 0 < found.low <= found.value <= found.high
     assert found.machine
     assert records == []  # it is no run
