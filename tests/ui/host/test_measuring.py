@@ -9,11 +9,11 @@ from naive_speculate.events import EventKind, FinishReason
 from naive_speculate.serving import Request
 from naive_speculate.serving.run_records import ObservedEngine
 from ui.host.catalog import ELSEWHERE, NEVER, Catalog, ServedPair
-from ui.host.measuring import BUSY, CAME, SHORT, NotMeasured
+from ui.host.measuring import BUSY, CAME, MOST_TOKENS, SHORT, NotMeasured
 from ui.run.runs import Run
 from ui.run.speedup import NONE_SAVED, STOPPED, speedup_of
 
-REQUEST = Request([1, 2, 3], SamplingParams(max_tokens=80, seed=5, ignore_eos=True), num_draft_tokens=3)
+REQUEST = Request([1, 2, 3], SamplingParams(max_tokens=180, seed=5, ignore_eos=True), num_draft_tokens=3)
 
 
 class Watched:
