@@ -59,8 +59,7 @@ def main() -> None:
 
         def forward(num_tokens: int, model: Any = model, state: Any = state) -> Callable[[], Any]:
             query = list(range(10, 10 + num_tokens))
-            parts = [query] if model._together else [[token] for token in query]
-            return lambda: [model._compute_state(part, copied(state), ()) for part in parts]
+            return lambda: model._compute_state(query, copied(state), ())
 
         with torch.no_grad():
             copying = seconds(partial(copied, state))

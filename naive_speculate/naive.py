@@ -22,7 +22,7 @@ from transformers.utils import logging
 
 from naive_speculate.arguments import Parser, number, positive, whole_number
 from naive_speculate.events import EventKind
-from naive_speculate.infer import BasicInferencer, DynamicKVCache, KVCache
+from naive_speculate.infer import BasicInferencer, KVCache, new_cache
 from naive_speculate.infer.inferencer import eos_token_ids
 from naive_speculate.models import ModelPair, load_pair
 from naive_speculate.palette import STYLES
@@ -130,7 +130,7 @@ def speculative_decode(
     end_token_ids = eos_token_ids(pair.target)
     sampler = Sampler(temperature, random, end_token_ids, pair.vocab_size)
     drafter = Drafter(BasicInferencer(pair.drafting))
-    draft_cache, target_cache = DynamicKVCache(), DynamicKVCache()
+    draft_cache, target_cache = new_cache(pair.drafting), new_cache(pair.target)
     tokens = list(prompt_token_ids)
     max_length = len(tokens) + max_new_tokens
 

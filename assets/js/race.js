@@ -11,7 +11,7 @@ import { play as enlarge } from "./zoom.js";
 const FAST_SECONDS = 0.01;  // a replay with less time per token is slowed down …
 const SHOWN_SECONDS = 0.04; // … to this
 const DRAW = 0.05;          // less difference in speed is none
-const AFTER = 20;           // compared characters after the texts part
+const AFTER = 4;            // compared tokens after the texts part
 let view = null;
 let last = null;
 
@@ -110,9 +110,8 @@ class Race {
   // Why greedy lanes parted.
   explain() {
     const { prompt, prompt_texts: read } = this.run.events[0];
-    const texts = this.lanes.map(({ text }) => [...text.textContent]);
-    const same = texts[0].findIndex((character, n) => character !== texts[1][n]);
-    const [a, b] = texts.map((text) => text.slice(0, (same < 0 ? text.length : same) + AFTER).join(""));
+    const end = partedAt(this.run.settings, this.plain, this.drafts) + AFTER;
+    const [a, b] = this.lanes.map(({ texts }) => texts.slice(0, end).join(""));
     explain({ prompt, a, b, chat: read?.join("") !== prompt, greedy: true });
   }
 
@@ -145,7 +144,7 @@ function sameness(settings, plain, drafts) {
   if (settings.lossy) return "not the target's distribution";
   if (!isGreedy(settings)) return "same distribution";
   const parts = partedAt(settings, plain, drafts);
-  return parts < 0 ? "same text" : `same text up to token ${parts}, then rounding decided a tie`;
+  return parts < 0 ? "same text" : `same text up to token ${parts}`;
 }
 
 // The first token at which greedy lanes differ; -1 if there is none.
@@ -169,6 +168,7 @@ class Lane {
   clear() {
     this.player.reset();
     this.ids = [];
+    this.texts = [];
     this.seconds = 0;
     this.wipe();
   }
@@ -183,7 +183,7 @@ class Lane {
     const { player } = this;
     player.add(events);
     for (const event of events) {
-      if (OUTPUT.has(event.kind)) this.ids.push(event.token_id);
+      if (OUTPUT.has(event.kind)) this.ids.push(event.token_id), this.texts.push(event.text || "");
       this.seconds = event.time || this.seconds;
     }
     if (done) player.done = true;

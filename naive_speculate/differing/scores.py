@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import torch
 
-from naive_speculate.infer.dynamic_cache import DynamicKVCache
+from naive_speculate.infer.plain import new_cache
+from naive_speculate.infer.protocols import KVCache
 from naive_speculate.pair import ModelPair
 
 
@@ -21,17 +22,17 @@ class Scores:
 
     def whole(self, token_ids: Sequence[int]) -> torch.Tensor:
         """The logits after each token, from one forward over all of them; float32, shape `[num_tokens, vocab_size]`."""
-        return self._forward(token_ids, DynamicKVCache())
+        return self._forward(token_ids, new_cache(self.pair.target))
 
     def last(self, token_ids: Sequence[int], num_rows: int) -> torch.Tensor:
         """The logits after the last token, as decoding computes them: after a forward over the tokens before, one over the last
         `num_rows` tokens; float32, shape `[vocab_size]`."""
-        cache, split = DynamicKVCache(), max(0, len(token_ids) - num_rows)
+        cache, split = new_cache(self.pair.target), max(0, len(token_ids) - num_rows)
         if split:
             self._forward(token_ids[:split], cache)
         return self._forward(token_ids[split:], cache)[-1]
 
-    def _forward(self, token_ids: Sequence[int], cache: DynamicKVCache) -> torch.Tensor:
+    def _forward(self, token_ids: Sequence[int], cache: KVCache) -> torch.Tensor:
         with torch.inference_mode():
             logits = self.pair.target.forward(torch.tensor([list(token_ids)], device=self.device), cache)
         return logits[0, :, : self.pair.vocab_size].float().cpu()

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from naive_speculate.infer.dynamic_cache import DynamicKVCache
 from naive_speculate.infer.inferencer import BasicInferencer
+from naive_speculate.infer.plain import new_cache
 from naive_speculate.infer.protocols import (
     BatchLanguageModel,
     DecodeOutput,
@@ -32,6 +33,7 @@ __all__ = [
     "RaggedKVCache",
     "SampleStrategy",
     "TransformersLanguageModel",
+    "new_cache",
 ]
 
 

@@ -1,13 +1,13 @@
 """Adapts a plain `LanguageModel`, which decodes one sequence at a time, to `BatchLanguageModel`."""
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import torch
 
 from naive_speculate.infer.dynamic_cache import DynamicKVCache
 from naive_speculate.infer.forward import forward
-from naive_speculate.infer.protocols import BatchLanguageModel, LanguageModel
+from naive_speculate.infer.protocols import BatchLanguageModel, KVCache, LanguageModel
 from naive_speculate.infer.rows import Rows
 
 
@@ -102,6 +102,11 @@ class PlainModel:
         for index, own in found.items():
             logits[index, : len(own)] = own
         return logits if num_logits is None else logits[:, -num_logits:]
+
+
+def new_cache(model: LanguageModel) -> KVCache:
+    """An empty cache of one sequence for a model's `forward`; recurrent models have their own kind."""
+    return cast(Any, model).new_cache(1) if getattr(model, "row_by_row", False) else DynamicKVCache()
 
 
 def as_batch_model(model: LanguageModel) -> BatchLanguageModel:

@@ -102,6 +102,10 @@ class StateCache:
     def trim(self) -> None:
         """Does nothing: there is no spare memory."""
 
+    def crop(self, num_tokens_crop: int) -> None:
+        """Remove the last tokens of every row (see `KVCache`)."""
+        self.rows(range(len(self.states))).crop(num_tokens_crop)
+
     def get_num_tokens(self) -> int:
         """Number of tokens of the longest row."""
         return max(self.lengths)
@@ -195,31 +199,36 @@ class RecurrentLanguageModel(TransformersLanguageModel):
 
     def _read(self, row: _Row, token_ids: list[int], layers: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
         """A row reads tokens, after those that it must replay; logits `[num_tokens, vocab_size]`, and features."""
-        row.settle()
-        replayed = row.tokens[row.num_before :]
-        if len(replayed) > _MOST_REPLAYED:
-            row.now, row.tokens = None, row.tokens[: row.num_before]
-            self._read(row, replayed, ())
-            row.settle()
-            replayed = []
-        state = row.now or (DynamicCache(config=self.config) if row.before is None else copied(row.before))
-        query = replayed + token_ids
-        if not query:
+        if not token_ids:
             return self._nothing(self.vocab_size), self._nothing(0)
-        parts = [query] if self._together or row.before is None else [[token] for token in query]
-        found = [self._compute_state(part, state, layers) for part in parts]
-        row.tokens, row.now = row.tokens[: row.num_before] + query, state
-        logits, features = (torch.cat(each)[len(replayed) :] for each in zip(*found, strict=True))
-        return logits, features
+        behind = len(row.tokens) - row.num_before
+        if len(token_ids) > 1 or behind >= _MOST_REPLAYED:  # a drafter's single tokens are rolled back together
+            row.settle()
+        state, row.now = row.now, None  # a forward that fails leaves the state before it
+        replayed, fresh = list[int](), state is None and row.before is None
+        if state is None:
+            state = DynamicCache(config=self.config) if row.before is None else copied(row.before)
+            replayed = row.tokens[row.num_before :]
+            if len(replayed) > _MOST_REPLAYED:
+                self._compute_state(replayed, state, (), fresh)
+                row.before, row.num_before, replayed, fresh = copied(state), len(row.tokens), [], False
+        logits, features = self._compute_state(replayed + token_ids, state, layers, fresh)
+        row.tokens, row.now = row.tokens + token_ids, state
+        return logits[len(replayed) :], features[len(replayed) :]
 
     def _compute_state(
-        self, token_ids: list[int], state: DynamicCache, layers: Sequence[int]
+        self, token_ids: list[int], state: DynamicCache, layers: Sequence[int], fresh: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        with hidden_states(self.model, layers) as states:
-            query = torch.tensor([token_ids], device=self.device)
-            output = self.model(input_ids=query, use_cache=True, **{self._argument: state})
-        features = torch.cat([states[layer][0] for layer in layers], dim=-1) if layers else self._nothing(0)
-        return output.logits[0], features
+        """Logits and features of tokens that follow a state, which moves on: in one forward, or one by one."""
+        found = []
+        for part in [token_ids] if self._together or fresh else [[token] for token in token_ids]:
+            with hidden_states(self.model, layers) as states:
+                query = torch.tensor([part], device=self.device)
+                output = self.model(input_ids=query, use_cache=True, **{self._argument: state})
+            features = torch.cat([states[layer][0] for layer in layers], dim=-1) if layers else self._nothing(0)
+            found.append((output.logits[0], features))
+        logits, features = (torch.cat(each) for each in zip(*found, strict=True))
+        return logits, features
 
     def _nothing(self, width: int) -> torch.Tensor:
         return torch.zeros(0, width, dtype=self.model.dtype, device=self.device)

@@ -12,7 +12,7 @@ PARTED = """async (module) => {
     const { show } = await import(new URL(module, document.baseURI));
     show({
         serial: "parted", done: true, live: true, compared: true, settings: { temperature: 0, verify_strategy: "greedy_match" },
-        events: [started, ...word(5, " there was"), ...word(6, " a fox")],
+        events: [started, ...word(5, " there was"), ...word(6, " a fox"), ...[" who", "\\n", " had", " two"].flatMap((text, n) => word(9 + n, text))],
         plain: [[0.01, 5, " there was"], [0.02, 7, " a king"]],
     });
 }"""
@@ -24,7 +24,9 @@ def test_a_race_whose_lanes_parted_asks_why_and_bad_texts_are_refused(open_page)
     page.locator(".ns-result").get_by_role("button", name="Why?").click()
     expect(page.locator(f"{FOUND} h3")).to_have_text("Unexplained")
     expect(page.locator(FOUND)).to_contain_text("After the same 3 tokens")
-    expect(page.locator("#differ [name=b]")).to_have_value(" there was a fox")
+    expect(page.locator("#differ [name=b]")).to_have_value(
+        " there was a fox who\n had"
+    )  # four tokens from where they part, as decoded
     expect(page.locator("#differ [name=chat]")).not_to_be_checked()
 
     page.get_by_role("tab", name="Explore").click()

@@ -12,8 +12,10 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
+from naive_speculate.differing.scores import Scores
 from naive_speculate.infer.load import wrap
 from naive_speculate.infer.recurrent import RecurrentLanguageModel
+from naive_speculate.naive import speculative_decode
 
 COMMON = {
     "vocab_size": 97,
@@ -125,6 +127,45 @@ def test_greedy_output_is_that_of_generate_and_a_row_of_a_batch_is_what_it_is_al
     together = decoder.generate(PROMPTS, sampled, num_draft_tokens=3)
     assert [r.token_ids for r in together] == [decoder.generate(p, sampled, num_draft_tokens=3).token_ids for p in PROMPTS]
     assert any(r.metrics.num_accepted_draft_tokens < r.metrics.num_draft_tokens for r in [*copied, *together])
+
+
+def test_a_forward_that_fails_leaves_the_state_before_it(monkeypatch):
+    source = built("qwen3_5_text")
+    model = wrap(source)
+    cache, ids = model.new_cache(1), [5, 6, 7, 8, 9, 10]
+    model.forward(torch.tensor([ids[:3]]), cache)
+    whole = source.lm_head.forward
+    monkeypatch.setattr(source.lm_head, "forward", lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError("full")))
+    with pytest.raises(torch.OutOfMemoryError):
+        model.forward(torch.tensor([[96]]), cache)  # after the layers have changed the state
+    monkeypatch.setattr(source.lm_head, "forward", whole)
+    cache.keep(0, 3)
+    logits = model.forward(torch.tensor([ids[3:]]), cache)[0]
+    expected = source(input_ids=torch.tensor([ids]), use_cache=False).logits[0, 3:]
+    assert torch.allclose(logits, expected, atol=2e-3, rtol=1e-3)
+
+
+def test_a_drafter_s_single_tokens_are_rolled_back_without_reading_the_text_again(monkeypatch):
+    model, read = wrap(built("lfm2")), []
+    compute = model._compute_state
+    monkeypatch.setattr(model, "_compute_state", lambda ids, *more: read.append(len(ids)) or compute(ids, *more))
+    cache = model.new_cache(1)
+    model.forward(torch.tensor([list(range(5, 45))]), cache)
+    for token in (5, 6, 7, 8):
+        model.forward(torch.tensor([[token]]), cache)
+    cache.keep(0, 41)
+    model.forward(torch.tensor([[9]]), cache)
+    assert read == [40, 1, 1, 1, 1, 2]
+
+
+def test_texts_of_a_recurrent_target_are_compared_and_it_decodes_in_the_one_file():
+    source = built("lfm2")
+    pair = ModelPair(wrap(source), wrap(built("lfm2", seed=1)))
+    found = [token for step in speculative_decode(pair, PROMPTS[0], max_new_tokens=8) for token in step.token_ids]
+    assert found == SpeculativeDecoder(pair).generate(PROMPTS[0], SamplingParams(max_tokens=8, temperature=0)).token_ids
+    scores = Scores(pair).last(PROMPTS[0], 3)
+    expected = source(input_ids=torch.tensor([PROMPTS[0]]), use_cache=False).logits[0, -1]
+    assert torch.allclose(scores, expected, atol=2e-3, rtol=1e-3)
 
 
 @pytest.mark.parametrize("family", ["qwen3_5_text", "lfm2"])

@@ -33,7 +33,7 @@ def build_compare_texts(catalog: Catalog, controls: parts.Controls) -> None:
         found = ""
         try:
             found = findings(catalog, pair, payload(event))
-        except ValueError as error:
+        except Exception as error:  # a model may raise anything; the form waits for an answer
             warn(error, TITLE)
         yield to_json({"at": fresh_seed(), "words": found})
 

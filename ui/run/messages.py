@@ -52,8 +52,8 @@ def batch(run: Run, first: int = 0, most: int | None = None) -> str:
         "title": run.title,
         "warning": warning((run.events[0].settings if run.events else None) or {}),
     }
-    if first == 0 and done:
-        message["plain"] = plain_rows(run.plain)
+    if first == 0 and done and (run.measure is None or (run.events and run.events[-1].speedup)):
+        message["plain"] = plain_rows(run.plain)  # complete; until then the browser asks for it
     if first == 0 and run.settings is not None:
         message["query"] = run.settings.query(NOTHING)  # to repeat the run if the server forgets it
     return to_json(message)
