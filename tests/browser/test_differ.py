@@ -12,7 +12,10 @@ PARTED = """async (module) => {
     const { show } = await import(new URL(module, document.baseURI));
     show({
         serial: "parted", done: true, live: true, compared: true, settings: { temperature: 0, verify_strategy: "greedy_match" },
-        events: [started, ...word(5, " there was"), ...word(6, " a fox"), ...[" who", "\\n", " had", " two"].flatMap((text, n) => word(9 + n, text))],
+        events: [
+            started, ...word(5, " there was"), ...word(6, " a fox"),
+            ...[" who", "\\n", " had", " two"].flatMap((text, n) => word(9 + n, text)),
+        ],
         plain: [[0.01, 5, " there was"], [0.02, 7, " a king"]],
     });
 }"""
