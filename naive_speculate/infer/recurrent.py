@@ -1,5 +1,5 @@
 """Causal language models of transformers whose state cannot be rolled back: recurrent layers (Mamba, gated delta rule, short
-convolutions), alone or beside attention.
+convolutions), alone or with attention.
 
 Such a state holds all tokens before it, and none can be taken out. Each row keeps two states: one before the tokens of its last
 forward, and one after them. Rolling back restores the first. The tokens that stay are computed again together with the next
@@ -112,7 +112,7 @@ class StateCache:
 
 
 class RecurrentLanguageModel(TransformersLanguageModel):
-    """A model of transformers with recurrent layers, alone (Mamba) or beside attention (hybrid); see
+    """A model of transformers with recurrent layers, alone (Mamba) or with attention (hybrid); see
     `TransformersLanguageModel`.
 
     Some families start from nothing whenever they get several tokens at once. They read them one by one, which is as slow as

@@ -1,4 +1,4 @@
-"""`prove --endpoint` on servers that nobody here wrote: llama-cpp-python's, with and without drafts, and transformers'."""
+"""`prove --endpoint` on servers of other engines: llama-cpp-python's, with and without drafts, and transformers'."""
 
 import json
 import subprocess
