@@ -14,7 +14,7 @@ TWO_FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAni
 """With the first one Gradio gives the fields that it shows for the first time their values once more."""
 ALL_TOLD = """() => {
     const [slider, stage] = [document.querySelector(".ns-slider"), document.querySelector(".ns-stage")];
-    return slider.value === slider.max && stage.dataset.told === slider.max;
+    return slider.max > 0 && slider.value === slider.max && stage.dataset.told === slider.max;
 }"""
 
 

@@ -143,7 +143,6 @@ def test_a_saved_trace_opens_again_is_dropped_on_the_page_or_refused(page, tmp_p
     shown = text(page)
     saved.save(tmp_path / "mine.jsonl")
     opened(page, tmp_path / "mine.jsonl")
-    ended(page)
     assert text(page) == shown
     expect(page.locator(".ns-title")).to_contain_text("mine.jsonl")
     before = shown_run(page)
@@ -156,7 +155,6 @@ def test_a_saved_trace_opens_again_is_dropped_on_the_page_or_refused(page, tmp_p
     slow["verify_seconds"] *= 100
     (tmp_path / "slow.jsonl").write_text("\n".join(map(json.dumps, lines)))
     opened(page, tmp_path / "slow.jsonl")
-    ended(page)
     filled = page.evaluate(FILLED)
     assert len(filled) == len([event for event in lines if event["kind"] == "step"])
     assert 0.99 < filled[3] < 1.01
