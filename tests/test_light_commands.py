@@ -4,6 +4,11 @@ import subprocess
 import sys
 
 
+def printed(program: str) -> str:
+    """What a program prints in a fresh process."""
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+
+
 def test_light_commands_import_neither_torch_nor_gradio() -> None:
     look = (
         "import contextlib, io, sys\n"
@@ -14,8 +19,7 @@ def test_light_commands_import_neither_torch_nor_gradio() -> None:
         "        run(argv)\n"
         "print({'torch', 'transformers', 'gradio', 'numpy'} & set(sys.modules))\n"
     )
-    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
+    assert printed(look) == "set()\n"
 
 
 def test_decoding_imports_nothing_heavy_and_nothing_optional() -> None:
@@ -28,5 +32,4 @@ def test_decoding_imports_nothing_heavy_and_nothing_optional() -> None:
         "optional = {'gradio', 'plotly', 'pandas', 'ray', 'xgrammar', 'llama_cpp', 'scipy', 'rich', 'playwright'}\n"
         "print((heavy | optional) & set(sys.modules))\n"
     )
-    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
+    assert printed(look) == "set()\n"

@@ -160,15 +160,19 @@ def differ(
     """
     if dtype not in HALF:
         raise ValueError(f"dtype must be {' or '.join(HALF)}, got {dtype!r:.40}")
-    if num_draft_tokens < 1:
-        raise ValueError(f"num_draft_tokens must be positive, got {num_draft_tokens}")
-    if not prompt:
-        raise ValueError("prompt is empty")
+    _check(prompt, num_draft_tokens)
     if a == b:
         return Difference(Verdict.SAME, "The texts are the same.")
     full = Scores(load_pair(target, device=device, dtype="float32"))
     half = Scores(load_pair(target, device=device, dtype=dtype))
     return compare(full, half, prompt, a, b, num_draft_tokens=num_draft_tokens, dtype=dtype, chat=chat, greedy=greedy)
+
+
+def _check(prompt: str, num_draft_tokens: int) -> None:
+    if num_draft_tokens < 1:
+        raise ValueError(f"num_draft_tokens must be positive, got {num_draft_tokens}")
+    if not prompt:
+        raise ValueError("prompt is empty")
 
 
 def compare(
@@ -188,10 +192,7 @@ def compare(
     Raises:
         ValueError: As `differ`.
     """
-    if num_draft_tokens < 1:
-        raise ValueError(f"num_draft_tokens must be positive, got {num_draft_tokens}")
-    if not prompt:
-        raise ValueError("prompt is empty")
+    _check(prompt, num_draft_tokens)
     if a == b:
         return Difference(Verdict.SAME, "The texts are the same.")
     if full.pair.tokenizer is None:

@@ -105,7 +105,7 @@ def test_stop_keeps_what_was_run(page):
     page.locator("#explore-stop").click()
     expect(page.locator("#explore-status")).to_contain_text("Stopped")
     page.wait_for_function("(rows) => document.querySelector(rows) && document.querySelectorAll(rows).length < 32", arg=ROWS)
-    page.locator("#explore-run").click()  # at once: a visitor who reads that it has stopped can begin again
+    page.locator("#explore-run").click()  # the words "Stopped" mean that it can be started again
     expect(page.locator("#explore-status [role=status]")).to_contain_text(re.compile(r"^\d+ of 72 runs done"))
     page.locator("#explore-stop").click()
     expect(page.locator("#explore-status")).to_contain_text("Stopped")

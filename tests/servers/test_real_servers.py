@@ -1,14 +1,14 @@
 """`prove --endpoint` on servers of other engines: llama-cpp-python's, with and without drafts, and transformers'."""
 
 import json
+import os
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from socket import socket
 
-import httpx
 import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -38,15 +38,16 @@ def serving(*command: str) -> Iterator[str]:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
     url = f"http://127.0.0.1:{port}/v1"
-    process = subprocess.Popen([*command, "--host", "127.0.0.1", "--port", str(port)], stderr=subprocess.DEVNULL)
+    options = {
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.STDOUT,
+        "text": True,
+        "env": os.environ | {"PYTHONUNBUFFERED": "1"},
+    }
+    process = subprocess.Popen([*command, "--host", "127.0.0.1", "--port", str(port)], **options)
     try:
-        while True:
-            assert process.poll() is None, f"{command} ended with {process.returncode}"
-            try:
-                httpx.get(url + "/models")
-                break
-            except httpx.HTTPError:
-                time.sleep(0.1)
+        assert any("Uvicorn running on" in line for line in process.stdout), f"{command} ended with {process.wait()}"
+        threading.Thread(target=process.stdout.read, daemon=True).start()  # a full pipe would stop the server
         yield url
     finally:
         process.terminate()
