@@ -35,7 +35,7 @@ STRATEGIES = [
     ("Block verification", "block_verification"),
     ("Typical acceptance (not lossless)", "typical_acceptance"),
 ]
-OWN_DRAFTER = ("Default", "The pair's head or draft model, whichever is faster. No draft model? Copies from earlier text.")
+OWN_DRAFTER = ("Default", "The drafter that this pair comes with. A target alone copies from earlier text.")
 
 Controls = dict[str, Component]
 """The components by `Settings` field."""
