@@ -37,9 +37,9 @@ def run_program(
             patch.setattr(sys, "path", [*sys.path])
             patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
             patch.chdir(folder or Path.cwd())
-            status = import_module(module).main()
+            status = import_module(module).main() or 0
     except SystemExit as ended:
-        status = ended.code
+        status = ended.code or 0
     finally:
         signal.signal(signal.SIGINT, interrupted)
         torch.set_num_threads(threads)
