@@ -14,7 +14,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from naive_speculate.arguments import Parser, number, positive, window
+from naive_speculate.arguments import Parser, add_models, number, positive, window
 from naive_speculate.bench.comparison import Comparison, choose_threads
 from naive_speculate.bench.measure import Line
 from naive_speculate.bench.report import save_plots, show
@@ -44,13 +44,8 @@ _WIDTH = 160  # of tables written to a file or a pipe
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="naive_speculate bench", description=__doc__)
+    add_models(parser)
     add = parser.add_argument
-    add("--target", metavar="M", help="Hub id or local folder (default: the bundled pair)")
-    add("--draft", metavar="M", help="Hub id or local folder")
-    add("--head", metavar="M", help="Hub id or local folder of a draft head (default: the bundled target's, if there is one)")
-    add("--device", default="auto", help="auto, cpu, cuda …")
-    add("--dtype", default="auto", help="auto, float32, bfloat16 …")
-    add("--executor", default="auto", help="auto, onnx, torch or transformers")
     add("--prompts", type=Path, metavar="FILE", help="one prompt per line (default: eight beginnings of stories)")
     add("--new-tokens", type=positive, default=96, metavar="N", help="tokens to generate (default 96)")
     add("--max-draft-tokens", type=positive, default=8, metavar="K", help="largest window (default 8)")

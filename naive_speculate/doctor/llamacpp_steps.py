@@ -39,11 +39,7 @@ class _Step:
 
 
 def read_steps(text: str) -> Reading | None:
-    """All steps; None if there is none.
-
-    Raises:
-        ValueError: If a step accepts more tokens than it drafts.
-    """
+    """All steps; None if there is none. Raises `ValueError` if a step accepts more tokens than it drafts."""
     steps = _steps(text)
     drafted_known = any(step.drafted for step in steps)
     if drafted_known:

@@ -39,12 +39,8 @@ def read_prometheus(text: str) -> Reading | None:
 
 
 def samples(text: str, prefix: str, names: Mapping[str, str]) -> dict[tuple[str, str], list[str]]:
-    """The values of an engine's series by (name, labels), in the order of the text.
-
-    Args:
-        prefix: What its series' names begin with, such as "vllm".
-        names: The series to find, and what to call them.
-    """
+    """The values of an engine's series by (name, labels), in the order of the text. `prefix`: what its series' names begin
+    with, such as "vllm"; `names`: the series to find, and what to call them."""
     found: dict[tuple[str, str], list[str]] = {}
     for line in _LINE.finditer(text):
         if line["prefix"] == prefix and line["name"] in names:

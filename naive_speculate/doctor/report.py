@@ -7,12 +7,12 @@ from rich.console import Console, Group
 from rich.table import Column, Table
 from rich.text import Text
 
-from naive_speculate.doctor.diagnosis import Diagnosis, Window, diagnose
+from naive_speculate.doctor.diagnosis import diagnose
+from naive_speculate.doctor.reading import Diagnosis, Window
 from naive_speculate.doctor.suspects import is_set
 
 BAR = 20
-EXAMPLES = (0.01, 0.05, 0.1, 0.2)
-"""Draft costs for which the best window is shown if none was given."""
+EXAMPLES = (0.01, 0.05, 0.1, 0.2)  # draft costs for which the best window is shown if none was given
 
 
 def show(found: Diagnosis, console: Console, basis: str = "as given") -> None:

@@ -9,48 +9,21 @@ from pydantic_core import to_json
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from naive_speculate.arguments import Parser, number, positive
-
-
-def _temperatures(text: str) -> tuple[float, ...]:
-    try:
-        found = tuple(dict.fromkeys(float(part) for part in text.split(",")))
-    except ValueError:
-        found = ()
-    if not found or not all(0 < value <= 10 for value in found):
-        raise argparse.ArgumentTypeError(f"must be numbers above 0 with commas between them, got {text!r:.60}")
-    return found
-
-
-def _share(text: str) -> float:
-    found = number(text)
-    if not 0.01 <= found < 1:
-        raise argparse.ArgumentTypeError(f"must be a number from 0.01 and below 1, got {text!r:.60}")
-    return found
-
-
-def _seconds(text: str) -> float:
-    found = number(text)
-    if not found > 0:
-        raise argparse.ArgumentTypeError(f"must be a positive number, got {text!r:.60}")
-    return found
-
-
-def _fields(text: str) -> dict[str, object]:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise argparse.ArgumentTypeError(f'must be a JSON object such as {{"top_k": 0}}, got {text!r:.60}')
-    return found
+from naive_speculate.arguments import Parser, parsed, positive, positive_number
 
 
 def _header(text: str) -> tuple[str, str]:
-    name, colon, value = text.partition(":")
-    if not colon or not name.strip():
-        raise argparse.ArgumentTypeError(f"must be NAME: VALUE, got {text!r:.60}")
+    name, value = text.split(":", 1)
     return name.strip(), value.strip()
+
+
+_temperatures = parsed(
+    lambda text: tuple(dict.fromkeys(float(part) for part in text.split(","))),
+    "numbers above 0 with commas between them",
+    lambda found: all(0 < value <= 10 for value in found),
+)
+_share = parsed(float, "a number from 0.01 and below 1", lambda found: 0.01 <= found < 1)
+_fields = parsed(json.loads, 'a JSON object such as {"top_k": 0}', lambda found: isinstance(found, dict))
 
 
 def _parser() -> Parser:
@@ -75,10 +48,17 @@ def _parser() -> Parser:
     add("--concurrency", type=positive, default=8, metavar="N", help="requests at once (default: %(default)s)")
     add("--greedy-tokens", type=positive, default=32, metavar="N", help="length of the greedy texts (default: %(default)s)")
     add("--max-requests", type=positive, default=20_000, metavar="N", help="requests of this run (default: %(default)s)")
-    add("--max-seconds", type=_seconds, default=3600.0, metavar="S", help="seconds of this run (default: %(default)s)")
+    add("--max-seconds", type=positive_number, default=3600.0, metavar="S", help="seconds of this run (default: %(default)s)")
     add("--work", type=Path, metavar="FILE", help="record the answers here, and continue from it")
     add("--body", type=_fields, default={}, metavar="JSON", help='fields for every request, such as {"top_k": 0}')
-    add("--header", type=_header, action="append", default=[], metavar="NAME:VALUE", help="for every request; repeatable")
+    add(
+        "--header",
+        type=parsed(_header, "NAME: VALUE", lambda found: bool(found[0])),
+        action="append",
+        default=[],
+        metavar="NAME:VALUE",
+        help="for every request; repeatable",
+    )
     add("--seed", type=positive, default=1, metavar="N", help="of the requests' seeds (default: %(default)s)")
     add("--json", action="store_true", help="print the result as a JSON object, and nothing else")
     return parser
