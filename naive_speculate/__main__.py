@@ -192,12 +192,8 @@ def _leave(*_: object) -> NoReturn:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; handles Ctrl-C.
-
-    Returns:
-        int: The exit status: 0; 1 if a run ended in an error or a proof failed; 2 for bad input or if the output cannot be
-            written; 3 if a server's test was not decided; 130 if interrupted.
-    """
+    """Run a command; handles Ctrl-C. Returns the exit status: 0; 1 if a run ended in an error or a proof failed; 2 for bad
+    input or if the output cannot be written; 3 if a server's test was not decided; 130 if interrupted."""
     signal.signal(signal.SIGINT, _leave)
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:

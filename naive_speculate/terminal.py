@@ -16,10 +16,8 @@ from naive_speculate.speculate.draft import DRAFTERS
 _SHOWN = (EventKind.ACCEPTED, EventKind.REJECTED, EventKind.RESAMPLED, EventKind.BONUS)
 _COUNTED = (EventKind.STARTED, EventKind.PROPOSED, EventKind.ACCEPTED, EventKind.REJECTED, EventKind.STEP)
 _UNKNOWN = RichStyle(reverse=True)
-MAX_ALTERNATIVES = 20
-"""Most printed alternatives of a token."""
-LEAST_REST = 0.0005
-"""Least total probability of the other tokens that is printed."""
+MAX_ALTERNATIVES = 20  # most printed alternatives of a token
+LEAST_REST = 0.0005  # least total probability of the other tokens that is printed
 
 
 class _Console(Console):

@@ -15,15 +15,9 @@ k, or a function of k."""
 
 
 def expected_tokens(alpha: float, k: int) -> float:
-    """Expected tokens of a step with k draft tokens, the last token included: (1 - α^(k+1)) / (1 - α), equation 1.
-
-    Args:
-        alpha: Probability that a draft token is accepted, from 0 to 1.
-        k: Draft tokens per step, 0 or more.
-
-    Raises:
-        ValueError: If an argument is out of range.
-    """
+    """Expected tokens of a step with k draft tokens, the last token included: (1 - α^(k+1)) / (1 - α), equation 1. `alpha`:
+    probability that a draft token is accepted, from 0 to 1; `k`: draft tokens per step, 0 or more. Raises `ValueError` if an
+    argument is out of range."""
     _check(alpha, k)
     total, reached = 1.0, 1.0
     for _ in range(k):  # a sum is exact at α = 1 too
@@ -39,10 +33,7 @@ def expected_accepted(ratios: Sequence[float], *, block: bool = False) -> float:
     Speculative sampling: Π_{j ≤ i} min(1, r_j). Block verification: p_i = min(1, p_{i−1} r_i), p_0 = 1 (Sun et al. 2024, arXiv
     2403.10444). Whether position i stands also depends on the draft tokens after it; these are averaged out, which takes no
     distribution of theirs. Term by term p_i is at least the product, so the second expectation is never below the first.
-
-    Args:
-        ratios: p(x_i) / q(x_i) of each draft token x_i, 0 or more.
-        block: Block verification instead of speculative sampling.
+    `ratios`: p(x_i) / q(x_i) of each draft token x_i, 0 or more; `block`: block verification instead of speculative sampling.
     """
     total, reached = 0.0, 1.0
     for ratio in ratios:
@@ -69,11 +60,8 @@ def speedup(alpha: float, k: int, draft_cost: float, verify_cost: VerifyCosts = 
 
 
 def step_cost(k: int, draft_cost: float, verify_cost: VerifyCosts = 1.0) -> float:
-    """Cost of one step with k draft tokens, in target forwards over one token.
-
-    Raises:
-        ValueError: If k is negative, a cost is not positive, or the table has no entry for k.
-    """
+    """Cost of one step with k draft tokens, in target forwards over one token. Raises `ValueError` if k is negative, a cost is
+    not positive, or the table has no entry for k."""
     _check(0.0, k)
     if not draft_cost > 0:
         raise ValueError(f"draft_cost must be positive, got {draft_cost}")
@@ -82,35 +70,21 @@ def step_cost(k: int, draft_cost: float, verify_cost: VerifyCosts = 1.0) -> floa
 
 def best_k(alpha: float, draft_cost: float, verify_costs: VerifyCosts = 1.0, max_k: int = 16) -> int:
     """The number of draft tokens with the largest expected speedup (section 3.5, by enumeration); 0 if drafting does not pay.
-
-    Args:
-        alpha, draft_cost, verify_costs: As for `speedup`; costs are needed for every k from 0 to `max_k`.
-        max_k: The largest k to try.
-
-    Raises:
-        ValueError: As `speedup`, or if `max_k` is negative.
-    """
+    `alpha`, `draft_cost`, `verify_costs`: as for `speedup`; costs are needed for every k from 0 to `max_k`. `max_k`: the
+    largest k to try. Raises `ValueError` as `speedup`, or if `max_k` is negative."""
     if max_k < 0:
         raise ValueError(f"max_k must not be negative, got {max_k}")
     return max(range(max_k + 1), key=lambda k: speedup(alpha, k, draft_cost, verify_costs))
 
 
 class Breakdown(NamedTuple):
-    """The parts of a speedup; they add up to it.
+    """The parts of a speedup; they add up to it."""
 
-    Attributes:
-        tokens: Tokens per step, the speedup if a step cost one plain target pass.
-        check: Loss by verification, relative to a plain pass, usually 0 or less.
-        drafting: Loss by drafting, 0 or less.
-        other: Difference to a measured speedup.
-        speedup: The sum.
-    """
-
-    tokens: float
-    check: float
-    drafting: float
-    other: float
-    speedup: float
+    tokens: float  # tokens per step, the speedup if a step cost one plain target pass
+    check: float  # loss by verification, relative to a plain pass, usually 0 or less
+    drafting: float  # loss by drafting, 0 or less
+    other: float  # difference to a measured speedup
+    speedup: float  # the sum
 
 
 def breakdown(tokens: float, k: float, draft_cost: float, verify_cost: float = 1.0, measured: float | None = None) -> Breakdown:
@@ -134,12 +108,8 @@ def breakdown(tokens: float, k: float, draft_cost: float, verify_cost: float = 1
 
 
 def break_even_alpha(k: int, draft_cost: float, verify_cost: VerifyCosts = 1.0) -> float | None:
-    """The α above which drafting is faster than plain decoding; None if it never is.
-
-    Args:
-        k: Draft tokens per step, 1 or more.
-        draft_cost, verify_cost: As for `speedup`, with its errors.
-    """
+    """The α above which drafting is faster than plain decoding; None if it never is. `k`: draft tokens per step, 1 or more;
+    `draft_cost`, `verify_cost`: as for `speedup`, with its errors."""
     cost = step_cost(k, draft_cost, verify_cost)
     return None if k + 1 < cost else alpha_for(cost, lambda alpha: expected_tokens(alpha, k))
 

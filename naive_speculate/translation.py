@@ -12,8 +12,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-MIN_SHARE = 0.1
-"""Least share of the target's tokens that a draft must have."""
+MIN_SHARE = 0.1  # least share of the target's tokens that a draft must have
 
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _log = logging.getLogger(__name__)
@@ -68,10 +67,7 @@ class Translation:
 
     def encode(self, text: str, begins: bool) -> tuple[list[int], list[tuple[int, int]]]:
         """The draft's tokens for a text, none of them special; at the beginning of a text (`begins`), a space may be added.
-
-        Returns:
-            tuple: Token ids, and each token's character range in the text.
-        """
+        Returns token ids, and each token's character range in the text."""
         found = (self._begin if begins else self._go_on).encode(text, add_special_tokens=False)
         return found.ids, found.offsets
 
@@ -92,20 +88,14 @@ def token_bytes(tokenizer: Any) -> dict[int, bytes]:
     return _Forms(tokenizer).bytes
 
 
-Form = bytes | str
-"""A token's bytes, or a special token's text."""
+Form = bytes | str  # a token's bytes, or a special token's text
 
 _END = "end of sequence"
 
 
 class _Forms:
-    """The forms of a tokenizer's tokens.
-
-    Attributes:
-        bytes: Bytes by id, without special tokens.
-        ids: One id per form.
-        spaced: Whether tokens are words with an implicit space before each.
-    """
+    """The forms of a tokenizer's tokens. `bytes`: bytes by id, without special tokens; `ids`: one id per form; `spaced`:
+    whether tokens are words with an implicit space before each."""
 
     def __init__(self, tokenizer: Any) -> None:
         backend = tokenizer.backend_tokenizer

@@ -204,10 +204,7 @@ class _Recorder:
 def _outcome(
     draft: list[int], q_logits: torch.Tensor | None, scores: torch.Tensor, draws: _Draws, text_of: Callable[[int], str]
 ) -> Outcome:
-    """The verdict of transformers on k draft tokens, from its draws.
-
-    Scores have shape `[k + 1, vocab_size]`, the draft's logits, if any, `[k, vocab_size]`.
-    """
+    """The verdict of transformers on k draft tokens, from its draws."""
     k, p = len(draft), scores.softmax(dim=-1)
     if draws.uniforms is not None and draws.ratios is not None and draws.drawn is not None:  # Algorithm 1, u ≤ p/q
         accepted = _leading((draws.uniforms <= draws.ratios).flatten().tolist())

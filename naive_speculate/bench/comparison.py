@@ -35,23 +35,14 @@ _MIDDLE = 4
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is compared.
+    """What is compared."""
 
-    Attributes:
-        decoder: This decoder; its pair has a draft model.
-        peer: transformers' generation with the same weights.
-        prompts: Token ids of each prompt.
-        new_tokens: Tokens to generate.
-        max_window: Largest window.
-        quick: Whether to decode greedily only, and to leave out contexts, batches and events.
-    """
-
-    decoder: SpeculativeDecoder
-    peer: Transformers
-    prompts: Sequence[list[int]]
-    new_tokens: int
-    max_window: int
-    quick: bool
+    decoder: SpeculativeDecoder  # this decoder; its pair has a draft model
+    peer: Transformers  # transformers' generation with the same weights
+    prompts: Sequence[list[int]]  # token ids of each prompt
+    new_tokens: int  # tokens to generate
+    max_window: int  # largest window
+    quick: bool  # whether to decode greedily only, and to leave out contexts, batches and events
 
     @property
     def middle(self) -> int:

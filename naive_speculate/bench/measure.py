@@ -26,31 +26,22 @@ _CONTEXT_TOKENS = 20
 
 @dataclass(frozen=True)
 class Line:
-    """The figures of one way over all prompts.
-
-    Attributes:
-        tokens_per_second: Median over the prompts, prompt processing included.
-        over_plain: Speed relative to this decoder's plain decoding.
-        tokens_per_forward: Tokens per target forward.
-        acceptance: Accepted ÷ drafted.
-        alpha: Accepted ÷ (accepted + rejected).
-        draft_ms, verify_ms, step_ms: Medians over the prompts of the mean step.
-        predicted: `over_plain` predicted from alpha and the forwards' costs, if the draft model drafts.
-        same_as_plain: Share of prompts with the same tokens as this decoder's plain decoding (a check at temperature 0).
-    """
+    """The figures of one way over all prompts."""
 
     name: str
     num_draft_tokens: int | str
     ours: bool
-    tokens_per_second: float
-    over_plain: float
-    tokens_per_forward: float
-    acceptance: float | None = None
-    alpha: float | None = None
+    tokens_per_second: float  # median over the prompts, prompt processing included
+    over_plain: float  # speed relative to this decoder's plain decoding
+    tokens_per_forward: float  # tokens per target forward
+    acceptance: float | None = None  # accepted ÷ drafted
+    alpha: float | None = None  # accepted ÷ (accepted + rejected)
+    # draft_ms, verify_ms, step_ms: medians over the prompts of the mean step
     draft_ms: float | None = None
     verify_ms: float | None = None
     step_ms: float | None = None
-    predicted: float | None = None
+    predicted: float | None = None  # `over_plain` predicted from alpha and the forwards' costs, if the draft model drafts
+    # share of prompts with the same tokens as this decoder's plain decoding (a check at temperature 0)
     same_as_plain: float = 0.0
 
     @property

@@ -21,8 +21,7 @@ from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.speculate.request import Request
 
-NONE = "none"
-"""The drafter name of plain decoding, which is always measured."""
+NONE = "none"  # the drafter name of plain decoding, which is always measured
 _WARM_UP = 8
 _DRAWS, _EDGE = 1000, 0.025
 
@@ -46,12 +45,8 @@ class Answers:
 
 
 def read_suite(path: Path, limit: int | None = None) -> list[Question]:
-    """The questions of a file of JSON lines with `category` and `turns`, at most `limit` of each category.
-
-    Raises:
-        ValueError: Naming the line that is not such a question, or the file if it has none.
-        OSError: If it cannot be read.
-    """
+    """The questions of a file of JSON lines with `category` and `turns`, at most `limit` of each category. Raises `ValueError`,
+    naming the line that is not such a question, or the file if it has none; `OSError` if it cannot be read."""
     found: list[Question] = []
     seen: dict[str, int] = {}
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
@@ -76,11 +71,7 @@ def read_suite(path: Path, limit: int | None = None) -> list[Question]:
 
 
 def drafters_of(given: str | None) -> list[str] | None:
-    """The drafters in a comma-separated list; None if no list is given.
-
-    Raises:
-        ValueError: If one is not registered.
-    """
+    """The drafters in a comma-separated list; None if no list is given. Raises `ValueError` if one is not registered."""
     if given is None:
         return None
     names = [name.strip() for name in given.split(",")]
@@ -96,11 +87,8 @@ def drafters_for(pair: ModelPair) -> list[str]:
 
 
 def encode(decoder: SpeculativeDecoder, path: Path, questions: Sequence[Question]) -> list[list[int]]:
-    """The questions as token ids, in the tokenizer's chat template where it has one.
-
-    Raises:
-        ValueError: Naming the line of a question that the pair cannot decode.
-    """
+    """The questions as token ids, in the tokenizer's chat template where it has one. Raises `ValueError`, naming the line of a
+    question that the pair cannot decode."""
     prompts, chat = [], decoder.admission.has_chat_template
     for question in questions:
         try:
@@ -114,11 +102,8 @@ def encode(decoder: SpeculativeDecoder, path: Path, questions: Sequence[Question
 def ways_of(
     decoder: SpeculativeDecoder, drafters: Sequence[str], num_draft_tokens: int | str, temperature: float, max_tokens: int
 ) -> dict[str, Way]:
-    """Plain decoding and the drafters, by name.
-
-    Raises:
-        ValueError: If the pair lacks what a drafter needs, or a number is out of range.
-    """
+    """Plain decoding and the drafters, by name. Raises `ValueError` if the pair lacks what a drafter needs, or a number is out
+    of range."""
     params = SamplingParams(temperature=temperature, max_tokens=max_tokens)
     for drafter in drafters:
         decoder.prepare(Request([0], params, num_draft_tokens=num_draft_tokens, drafter=drafter))

@@ -17,21 +17,13 @@ from naive_speculate.speculate.decoder import SpeculativeDecoder
 
 @dataclass(frozen=True)
 class Run:
-    """One prompt decoded one way.
+    """One prompt decoded one way."""
 
-    Attributes:
-        token_ids: The output.
-        seconds: Wall time of the whole call, prompt included.
-        target_forwards: Forwards of the target after the prompt's.
-        metrics: This decoder's figures; None for transformers.
-        steps: This decoder's step events.
-    """
-
-    token_ids: list[int]
-    seconds: float
-    target_forwards: int
-    metrics: Metrics | None
-    steps: Sequence[Event] = ()
+    token_ids: list[int]  # the output
+    seconds: float  # wall time of the whole call, prompt included
+    target_forwards: int  # forwards of the target after the prompt's
+    metrics: Metrics | None  # this decoder's figures; None for transformers
+    steps: Sequence[Event] = ()  # this decoder's step events
 
 
 Decode = Callable[[list[int], int], Run]
@@ -39,20 +31,13 @@ Decode = Callable[[list[int], int], Run]
 
 @dataclass(frozen=True)
 class Way:
-    """A way to decode: `decode(prompt token ids, seed)`.
+    """A way to decode: `decode(prompt token ids, seed)`."""
 
-    Attributes:
-        name: Its name in tables.
-        num_draft_tokens: Draft tokens per step, "auto", or 0 for plain decoding.
-        ours: Whether it is this decoder.
-        drafter: The drafter of this decoder.
-    """
-
-    name: str
-    num_draft_tokens: int | str
-    ours: bool
+    name: str  # its name in tables
+    num_draft_tokens: int | str  # draft tokens per step, "auto", or 0 for plain decoding
+    ours: bool  # whether it is this decoder
     decode: Decode
-    drafter: str = "model"
+    drafter: str = "model"  # the drafter of this decoder
 
 
 def our_way(

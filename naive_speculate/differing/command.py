@@ -42,12 +42,8 @@ def _parser() -> Parser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare two files; returns the exit status.
-
-    Raises:
-        ValueError: If an input is bad.
-        OSError: If a file cannot be read.
-    """
+    """Compare two files; returns the exit status. Raises `ValueError` if an input is bad; `OSError` if a file cannot be
+    read."""
     args = _parser().parse_args(arguments)
     prompt, a, b = (_read(path) for path in (args.prompt_file, args.a, args.b))
     options = {"num_draft_tokens": args.num_draft_tokens, "dtype": args.dtype, "device": args.device}

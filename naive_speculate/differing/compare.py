@@ -38,20 +38,14 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Margin:
-    """The two tokens' log-probabilities at the divergence, in one computation.
+    """The two tokens' log-probabilities at the divergence, in one computation."""
 
-    Attributes:
-        dtype: Of weights and computation.
-        num_rows: Tokens in the forward: 1 for plain decoding, k + 1 for verification.
-        log_prob_a, log_prob_b: Of the two texts' tokens, natural logarithms.
-        top: The two most probable tokens' texts.
-    """
-
-    dtype: str
-    num_rows: int
+    dtype: str  # of weights and computation
+    num_rows: int  # tokens in the forward: 1 for plain decoding, k + 1 for verification
+    # log_prob_a, log_prob_b: of the two texts' tokens, natural logarithms
     log_prob_a: float
     log_prob_b: float
-    top: tuple[str, str]
+    top: tuple[str, str]  # the two most probable tokens' texts
 
     @property
     def margin(self) -> float:
@@ -61,19 +55,12 @@ class Margin:
 
 @dataclass(frozen=True)
 class Reading:
-    """How one text fits the target.
+    """How one text fits the target."""
 
-    Attributes:
-        prompt: The form of the prompt under which the text fits best.
-        greedy: The share of tokens that are the target's most probable ones, up to rounding.
-        temperature: The temperature under which the text is most probable; 0 if it is greedy.
-        rarest: The probability that a sample at that temperature has a token as improbable as this text's rarest one.
-    """
-
-    prompt: str
-    greedy: float
-    temperature: float
-    rarest: float
+    prompt: str  # the form of the prompt under which the text fits best
+    greedy: float  # the share of tokens that are the target's most probable ones, up to rounding
+    temperature: float  # the temperature under which the text is most probable; 0 if it is greedy
+    rarest: float  # the probability that a sample at that temperature has a token as improbable as this text's rarest one
 
     @property
     def plausible(self) -> bool:
@@ -83,27 +70,19 @@ class Reading:
 
 @dataclass(frozen=True)
 class Difference:
-    """What `differ` found.
+    """What `differ` found."""
 
-    Attributes:
-        verdict: Why the texts differ.
-        explanation: The same in a few sentences.
-        index: Number of tokens that the texts share; None if they are the same.
-        before: The end of the shared text.
-        token_a, token_b: The first tokens that differ.
-        margins: At the divergence: float32 and half precision, one row and k + 1 rows.
-        rounding: The largest change of a margin between the two dtypes at the last positions before the divergence, in nats.
-        a, b: How each text fits the target.
-    """
-
-    verdict: Verdict
-    explanation: str
-    index: int | None = None
-    before: str = ""
+    verdict: Verdict  # why the texts differ
+    explanation: str  # the same in a few sentences
+    index: int | None = None  # number of tokens that the texts share; None if they are the same
+    before: str = ""  # the end of the shared text
+    # token_a, token_b: the first tokens that differ
     token_a: str = ""
     token_b: str = ""
-    margins: tuple[Margin, ...] = ()
+    margins: tuple[Margin, ...] = ()  # at the divergence: float32 and half precision, one row and k + 1 rows
+    # the largest change of a margin between the two dtypes at the last positions before the divergence, in nats
     rounding: float = 0.0
+    # a, b: how each text fits the target
     a: Reading | None = None
     b: Reading | None = None
 
@@ -187,11 +166,7 @@ def compare(
     chat: bool = False,
     greedy: bool = False,
 ) -> Difference:
-    """`differ` with a target that is loaded already, in float32 and in half precision.
-
-    Raises:
-        ValueError: As `differ`.
-    """
+    """`differ` with a target that is loaded already, in float32 and in half precision. Raises `ValueError` as `differ`."""
     _check(prompt, num_draft_tokens)
     if a == b:
         return Difference(Verdict.SAME, "The texts are the same.")

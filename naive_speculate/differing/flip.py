@@ -14,20 +14,14 @@ BEFORE = 16
 
 @dataclass(frozen=True)
 class Flip:
-    """A position where one row and several rows have different most probable tokens in half precision.
+    """A position where one row and several rows have different most probable tokens in half precision."""
 
-    Attributes:
-        before: The end of the text before it.
-        one, many: The most probable token with one row, and with `num_rows`.
-        num_rows: k + 1.
-        margins: As in `Difference`; A is `one`, B is `many`.
-    """
-
-    before: str
+    before: str  # the end of the text before it
+    # one, many: the most probable token with one row, and with `num_rows`
     one: str
     many: str
-    num_rows: int
-    margins: tuple[Margin, ...]
+    num_rows: int  # k + 1
+    margins: tuple[Margin, ...]  # as in `Difference`; A is `one`, B is `many`
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""

@@ -29,8 +29,7 @@ class EventKind(StrEnum):
     FINISHED = "finished"
 
 
-TOKEN_KINDS = frozenset(EventKind) - {EventKind.STARTED, EventKind.STEP, EventKind.FINISHED}
-"""Kinds that concern one token."""
+TOKEN_KINDS = frozenset(EventKind) - {EventKind.STARTED, EventKind.STEP, EventKind.FINISHED}  # kinds that concern one token
 
 OUTPUT_KINDS = frozenset({EventKind.ACCEPTED, EventKind.RESAMPLED, EventKind.BONUS})
 """Kinds whose joined `text` is the generated text, and whose `token_id` are the generated tokens."""
@@ -45,8 +44,7 @@ class FinishReason(StrEnum):
     ERROR = "error"
 
 
-_FINITE = with_config(ConfigDict(allow_inf_nan=False))
-"""For reading traces: JSON has no infinity, not even as a string."""
+_FINITE = with_config(ConfigDict(allow_inf_nan=False))  # for reading traces: JSON has no infinity, not even as a string
 
 
 @_FINITE
@@ -62,21 +60,14 @@ class TokenProb:
 @_FINITE
 @dataclass(slots=True)
 class Logprob:
-    """A token's log-probability under the raw distribution.
+    """A token's log-probability under the raw distribution."""
 
-    Attributes:
-        logprob: Natural logarithm of the probability.
-        rank: 1 for the most probable token.
-        token: The token's text.
-    """
-
-    logprob: float
-    rank: int
-    token: str
+    logprob: float  # natural logarithm of the probability
+    rank: int  # 1 for the most probable token
+    token: str  # the token's text
 
 
-LOWEST_LOGPROB = -9999.0
-"""The logarithm of probability 0 in JSON, as in vLLM's server."""
+LOWEST_LOGPROB = -9999.0  # the logarithm of probability 0 in JSON, as in vLLM's server
 
 
 def plain_logprobs(entry: Mapping[int, Logprob]) -> dict[str, Any]:
@@ -105,29 +96,21 @@ class MeasuredSpeedup:
     """The speedup of drafting over plain decoding, measured by decoding a text both ways (see `speedup.py`).
 
     Costs are in target passes over one token.
-
-    Attributes:
-        value, low, high: Plain seconds per token ÷ seconds per token with drafts, and its 90% bootstrap interval.
-        plain_rate, rate: Tokens per second of each, without the prompt.
-        tokens_per_round: Mean tokens of a step with drafts.
-        num_draft_tokens: Mean draft tokens per step.
-        verify_cost: Verifying a step's draft tokens.
-        draft_cost: Drafting one token; None where nothing was drafted.
-        tokens: Number of timed tokens with drafts.
-        machine: The processor or GPU.
     """
 
+    # value, low, high: plain seconds per token ÷ seconds per token with drafts, and its 90% bootstrap interval
     value: _Cost
     low: _Cost
     high: _Cost
+    # plain_rate, rate: tokens per second of each, without the prompt
     plain_rate: _Rate
     rate: _Rate
-    tokens_per_round: _Cost
-    num_draft_tokens: _Cost
-    verify_cost: _Cost
-    draft_cost: _Cost | None
-    tokens: Annotated[int, Field(ge=0, le=10**9)]
-    machine: Annotated[str, Field(max_length=120)]
+    tokens_per_round: _Cost  # mean tokens of a step with drafts
+    num_draft_tokens: _Cost  # mean draft tokens per step
+    verify_cost: _Cost  # verifying a step's draft tokens
+    draft_cost: _Cost | None  # drafting one token; None where nothing was drafted
+    tokens: Annotated[int, Field(ge=0, le=10**9)]  # number of timed tokens with drafts
+    machine: Annotated[str, Field(max_length=120)]  # the processor or GPU
 
 
 @_FINITE

@@ -5,8 +5,7 @@ from typing import Any
 
 import torch
 
-Tokens = torch.Tensor | list[list[int]]
-"""Token ids, int64, `[rows, tokens]`, as a tensor or as lists on the host."""
+Tokens = torch.Tensor | list[list[int]]  # token ids, int64, `[rows, tokens]`, as a tensor or as lists on the host
 
 
 def on_device(values: Sequence[Any], device: torch.device | None = None, dtype: torch.dtype = torch.int64) -> torch.Tensor:

@@ -6,8 +6,7 @@ from functools import lru_cache
 from numbers import Integral
 from typing import Any
 
-_INNER = ("text_config", "decoder", "generator")
-"""Fields of a composite model's configuration that hold its language model's."""
+_INNER = ("text_config", "decoder", "generator")  # fields of a composite model's configuration that hold its language model's
 _log = logging.getLogger(__name__)
 
 

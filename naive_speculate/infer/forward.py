@@ -35,15 +35,10 @@ def forward_with_features(
     layers: Sequence[int],
     num_logits: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """See `forward`, with the hidden states of at least one layer.
-
-    Returns:
-        tuple: Logits, shape `[batch_size, num_query_tokens or num_logits, vocab_size]`, and features, shape `[batch_size,
-            num_query_tokens, len(layers) * hidden_size]`.
-
-    Raises:
-        ValueError: As `forward`, or if the model returns no hidden states, or none of that shape.
-    """
+    """See `forward`, with the hidden states of at least one layer. Returns logits, shape
+    `[batch_size, num_query_tokens or num_logits, vocab_size]`, and features, shape
+    `[batch_size, num_query_tokens, len(layers) * hidden_size]`. Raises `ValueError` as `forward`, or if the model returns no
+    hidden states, or none of that shape."""
     logits, features = _checked(model, query_token_ids, kv_cache, num_logits, layers=layers)
     shape = list(features.shape) if isinstance(features, torch.Tensor) else []
     if features is None or len(shape) != 3 or shape[:2] != list(query_token_ids.shape) or shape[2] % len(layers):

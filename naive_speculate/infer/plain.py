@@ -43,12 +43,8 @@ class PlainCache:
 
 
 class PlainModel:
-    """A `BatchLanguageModel` that calls a plain one row by row.
-
-    Args:
-        model: Anything with `forward(query_token_ids, kv_cache)`; its `device`, `vocab_size` and `max_positions` are used if
-            present.
-    """
+    """A `BatchLanguageModel` that calls a plain one row by row. `model`: anything with `forward(query_token_ids, kv_cache)`;
+    its `device`, `vocab_size` and `max_positions` are used if present."""
 
     row_by_row = True  # a forward takes each row's number of tokens, so that no padding is computed
 
@@ -83,11 +79,8 @@ class PlainModel:
         layers: Sequence[int] = (),
         lengths: Sequence[int] | None = None,
     ) -> torch.Tensor:
-        """See `BatchLanguageModel.forward`; `lengths` are the tokens per row without padding, which is not computed.
-
-        Raises:
-            ValueError: If `layers` are given, since a plain model returns no hidden states.
-        """
+        """See `BatchLanguageModel.forward`; `lengths` are the tokens per row without padding, which is not computed. Raises
+        `ValueError` if `layers` are given, since a plain model returns no hidden states."""
         if layers:
             name = type(self.model).__name__
             raise ValueError(f"layers: {name} is a plain LanguageModel and returns no hidden states, got {list(layers)}")

@@ -21,18 +21,12 @@ from naive_speculate.infer.protocols import KVCache
 from naive_speculate.infer.rows import Rows
 from naive_speculate.infer.transformers_model import TransformersLanguageModel, probe_tokens, tolerance
 
-_MOST_REPLAYED = 16
-"""Replayed tokens beyond which they get a forward of their own, after which they need no more replay."""
+_MOST_REPLAYED = 16  # replayed tokens beyond which they get a forward of their own, after which they need no more replay
 
 
 class _Row:
-    """One row's states and tokens.
-
-    Attributes:
-        tokens: All of its tokens.
-        before: The state after the first `num_before` tokens; nothing changes it.
-        now: The state after all tokens; None where those after `before` must be replayed.
-    """
+    """One row's states and tokens. `tokens`: all of its tokens. `before`: the state after the first `num_before` tokens;
+    nothing changes it. `now`: the state after all tokens; None where those after `before` must be replayed."""
 
     def __init__(self) -> None:
         self.tokens: list[int] = []
@@ -112,14 +106,10 @@ class StateCache:
 
 
 class RecurrentLanguageModel(TransformersLanguageModel):
-    """A model of transformers with recurrent layers, alone (Mamba) or with attention (hybrid); see
-    `TransformersLanguageModel`.
+    """A model of transformers with recurrent layers, alone (Mamba) or with attention (hybrid); see `TransformersLanguageModel`.
 
     Some families start from nothing whenever they get several tokens at once. They read them one by one, which is as slow as
-    plain decoding; `probe` decides.
-
-    Attributes:
-        row_by_row: A forward takes each row's number of tokens, so that no padding is computed.
+    plain decoding; `probe` decides. `row_by_row`: a forward takes each row's number of tokens, so that no padding is computed.
     """
 
     row_by_row = True
@@ -147,11 +137,8 @@ class RecurrentLanguageModel(TransformersLanguageModel):
         layers: Sequence[int] = (),
         lengths: Sequence[int] | None = None,
     ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-        """See `BatchLanguageModel.forward`; `lengths` are the tokens per row without padding, which is not computed.
-
-        Raises:
-            ValueError: If the cache is of another kind, or the query has other rows than it.
-        """
+        """See `BatchLanguageModel.forward`; `lengths` are the tokens per row without padding, which is not computed. Raises
+        `ValueError` if the cache is of another kind, or the query has other rows than it."""
         check_query(query_token_ids)
         self.probe()
         view = kv_cache.rows(range(len(kv_cache.states))) if isinstance(kv_cache, StateCache) else kv_cache
@@ -172,10 +159,7 @@ class RecurrentLanguageModel(TransformersLanguageModel):
     @torch.no_grad()
     def probe(self) -> None:
         """Decide by a few small forwards whether the model continues from its state with several tokens, or only with one.
-
-        Raises:
-            ValueError: If neither gives the logits of the model's own forward over the whole sequence, rolled back once.
-        """
+        Raises `ValueError` if neither gives the logits of the model's own forward over the whole sequence, rolled back once."""
         if self._together is not None:
             return
         ids, obstacle = probe_tokens(self), "its logits are not those of its own forward"

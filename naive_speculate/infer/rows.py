@@ -10,12 +10,7 @@ C = TypeVar("C", bound=BatchCache)
 
 
 class Rows(Generic[C]):
-    """Distinct rows, in that order.
-
-    Attributes:
-        cache: The whole cache.
-        indices: The rows' numbers in it.
-    """
+    """Distinct rows, in that order. `cache`: the whole cache; `indices`: the rows' numbers in it."""
 
     def __init__(self, cache: C, rows: Sequence[int]) -> None:
         if not rows or len(set(rows)) != len(rows):

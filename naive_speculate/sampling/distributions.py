@@ -41,14 +41,9 @@ def batch_probabilities(pipelines: Sequence[LogitsPipeline], scores: torch.Tenso
     """Each row's scores to probabilities.
 
     A position has no distribution where every token is banned, or a score is NaN or infinite. It gets the uniform one: a draft
-    may be drawn from that, but no token of the output.
-
-    Args:
-        pipelines: One a row.
-        scores: Shape `[batch_size, width, vocab_size]`.
-
-    Returns:
-        tuple: The probabilities, same shape, and whether each position has a distribution: bool, shape `[batch_size, width]`.
+    may be drawn from that, but no token of the output. `pipelines`: one a row; `scores`: shape
+    `[batch_size, width, vocab_size]`. Returns the probabilities, same shape, and whether each position has a distribution:
+    bool, shape `[batch_size, width]`.
     """
     first = pipelines[0]
     if all(pipeline.warp_key == first.warp_key for pipeline in pipelines):

@@ -210,11 +210,7 @@ class SamplingParams:
 
 
 def check_unicode(name: str, text: str) -> None:
-    """Refuse text that no encoding can hold.
-
-    Raises:
-        ValueError: If it has half of a surrogate pair.
-    """
+    """Refuse text that no encoding can hold. Raises `ValueError` if it has half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -73,11 +73,8 @@ class WordList:
 
     @staticmethod
     def decode(text: str) -> WordList:
-        """The list that ``encode`` wrote; line breaks may stand for its spaces.
-
-        Raises:
-            ValueError: If a part of ``text`` is not base64, or is not a regular expression.
-        """
+        """The list that ``encode`` wrote; line breaks may stand for its spaces. Raises `ValueError` if a part of ``text`` is
+        not base64, or is not a regular expression."""
         try:
             return WordList(base64.b64decode(part.encode(), validate=True).decode() for part in text.split())
         except (binascii.Error, UnicodeDecodeError) as error:
@@ -106,11 +103,7 @@ def classroom_words() -> WordList:
 
 
 def word_list(given: object) -> WordList:
-    """A word list as it was given, or the one that ships by its name, "classroom".
-
-    Raises:
-        ValueError: If it is neither.
-    """
+    """A word list as it was given, or the one that ships by its name, "classroom". Raises `ValueError` if it is neither."""
     if isinstance(given, WordList):
         return given
     if given == "classroom":

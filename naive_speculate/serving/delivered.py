@@ -5,12 +5,8 @@ from naive_speculate.events.metrics import Summary
 
 
 class DeliveredEvents:
-    """A summary of a run's delivered events.
-
-    Attributes:
-        begun: Whether anything was delivered.
-        unfinished: The rows without a `finished` event.
-    """
+    """A summary of a run's delivered events. `begun`: whether anything was delivered; `unfinished`: the rows without a
+    `finished` event."""
 
     def __init__(self, rows: int) -> None:
         self.begun = False

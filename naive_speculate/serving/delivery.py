@@ -70,17 +70,9 @@ class Inbox:
                 self._unread = []
 
     async def lists(self, pause: Callable[[], float]) -> AsyncIterator[list[Event]]:
-        """The events: immediately up to the first token, then as one list per `pause()` seconds.
-
-        Args:
-            pause: Seconds until the next list, called after each; the end of the run cuts it short.
-
-        Yields:
-            Lists of events; only the last one, at the end of the run, may be empty.
-
-        Raises:
-            Exception: The delivered failure.
-        """
+        """The events: immediately up to the first token, then as one list per `pause()` seconds. `pause`: seconds until the
+        next list, called after each; the end of the run cuts it short. Yields lists of events; only the last one, at the end of
+        the run, may be empty. Raises `Exception` the delivered failure."""
         begun = False
         try:
             with self._lock:

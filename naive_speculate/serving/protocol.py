@@ -23,15 +23,12 @@ block."""
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """The reader of a run's events.
+    """The reader of a run's events."""
 
-    Attributes:
-        address, session: A decoder is shared fairly between addresses, and between the sessions of an address.
-        lags: Whether many delivered events are unread; then the run pauses. Called by the decoding thread.
-    """
-
+    # address, session: a decoder is shared fairly between addresses, and between the sessions of an address
     address: str = ""
     session: str = ""
+    # whether many delivered events are unread; then the run pauses. Called by the decoding thread
     lags: Callable[[], bool] = bool  # bool() is False
 
 
@@ -44,27 +41,16 @@ class Unavailable(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The load of an engine.
+    """The load of an engine."""
 
-    Attributes:
-        ready: Whether it accepts requests.
-        running: Sequences being decoded.
-        waiting: Sequences waiting for a row.
-        capacity: Most sequences decoded at once, by all replicas together.
-        replicas: Number of replicas of the pair.
-        reason: Why it accepts no requests.
-        stuck: Whether the reason is a lack of progress.
-        run_seconds: Duration of recent runs; None before the first has ended.
-    """
-
-    ready: bool
-    running: int
-    waiting: int
-    capacity: int
-    replicas: int = 1
-    reason: str = ""
-    stuck: bool = False
-    run_seconds: float | None = None
+    ready: bool  # whether it accepts requests
+    running: int  # sequences being decoded
+    waiting: int  # sequences waiting for a row
+    capacity: int  # most sequences decoded at once, by all replicas together
+    replicas: int = 1  # number of replicas of the pair
+    reason: str = ""  # why it accepts no requests
+    stuck: bool = False  # whether the reason is a lack of progress
+    run_seconds: float | None = None  # duration of recent runs; None before the first has ended
 
     def to_dict(self) -> dict[str, Any]:
         """The figures as plain JSON values."""
@@ -73,23 +59,14 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """A description of an engine.
+    """A description of an engine."""
 
-    Attributes:
-        models: Names of target and draft.
-        device: Where the target computes.
-        chat: Whether the tokenizer has a chat template.
-        capacity: Most sequences that it can ever decode at once.
-        num_parameters: Of target, draft and head, as loaded.
-        weights: A description of the target's weights, as in `ModelPair`.
-    """
-
-    models: dict[str, str]
-    device: str
-    chat: bool
-    capacity: int
-    num_parameters: dict[str, int] = field(default_factory=dict)
-    weights: str | None = None
+    models: dict[str, str]  # names of target and draft
+    device: str  # where the target computes
+    chat: bool  # whether the tokenizer has a chat template
+    capacity: int  # most sequences that it can ever decode at once
+    num_parameters: dict[str, int] = field(default_factory=dict)  # of target, draft and head, as loaded
+    weights: str | None = None  # a description of the target's weights, as in `ModelPair`
 
 
 def entered(lists: Generator[list[Event], None, None]) -> Iterator[list[Event]]:

@@ -42,14 +42,9 @@ class FileFlag:
 
 
 class SoloEngine:
-    """Decodes each request by itself; an `Engine`.
-
-    Args:
-        decoder: Whose pair decodes.
-        wrap: Turns a function that decodes in this process into one that decodes in another.
-        max_rows: Most sequences of one request.
-        max_prompt_tokens: Longest prompt; None for the model's limit.
-    """
+    """Decodes each request by itself; an `Engine`. `decoder`: whose pair decodes. `wrap`: turns a function that decodes in this
+    process into one that decodes in another. `max_rows`: most sequences of one request. `max_prompt_tokens`: longest prompt;
+    None for the model's limit."""
 
     def __init__(
         self,

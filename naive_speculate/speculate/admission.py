@@ -35,33 +35,23 @@ from naive_speculate.speculate.window import AutoWindow, FixedWindow, Window
 from naive_speculate.text import StopStrings, TextStream, Vocabulary
 from naive_speculate.translation import token_bytes
 
-_MANY_TOKENS = 2**31
-"""More tokens than any tokenizer has or can be asked about."""
+_MANY_TOKENS = 2**31  # more tokens than any tokenizer has or can be asked about
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """A request's fields once they are checked.
+    """A request's fields once they are checked."""
 
-    Attributes:
-        token_ids: The prompt.
-        verifier: Judges its drafts.
-        drafter, drafting: The drafter's name and class; no class where nothing is drafted.
-        window_size: Drafts per step; None for "auto".
-        confidence: Below it a window ends.
-        given: A user-supplied draft, in token ids.
-        max_length: Most tokens of a row, prompt included.
-        ends, stops: The model's own end tokens, and all tokens that end a row.
-    """
-
-    token_ids: list[int]
-    verifier: Verifier
+    token_ids: list[int]  # the prompt
+    verifier: Verifier  # judges its drafts
+    # drafter, drafting: the drafter's name and class; no class where nothing is drafted
     drafter: str
     drafting: type[BatchDrafter] | None
-    window_size: int | None
-    confidence: float | None
-    given: GivenDraft | None
-    max_length: int
+    window_size: int | None  # drafts per step; None for "auto"
+    confidence: float | None  # below it a window ends
+    given: GivenDraft | None  # a user-supplied draft, in token ids
+    max_length: int  # most tokens of a row, prompt included
+    # ends, stops: the model's own end tokens, and all tokens that end a row
     ends: frozenset[int]
     stops: frozenset[int]
 
@@ -97,17 +87,9 @@ class Admission:
     def run(
         self, request: Request, cancel: CancelFlag | None = None, *, first_row: int = 0, random: MakeRandom | None = None
     ) -> Run:
-        """Check a request and make its run, whose rows are in no batch yet.
-
-        Args:
-            request: What to decode, and how.
-            cancel: Set it to end the run early.
-            first_row: The number of its first row.
-            random: Where draws come from; by default from the seed.
-
-        Raises:
-            ValueError: Naming the field and what was given.
-        """
+        """Check a request and make its run, whose rows are in no batch yet. `request`: what to decode, and how. `cancel`: set
+        it to end the run early. `first_row`: the number of its first row. `random`: where draws come from; by default from the
+        seed. Raises `ValueError`, naming the field and what was given."""
         plan, params = self._plan(request), request.params
         seed = params.seed if params.seed is not None else fresh_seed()
         pipelines = [self._pipeline(params, plan.token_ids, plan.stops) for _ in range(params.num_sequences)]
@@ -229,11 +211,8 @@ class Admission:
         )
 
     def encode(self, prompt: Prompt, params: SamplingParams | None = None) -> list[int]:
-        """Token ids of a prompt, checked.
-
-        Raises:
-            ValueError: If it is empty, not in the vocabulary, or longer than the model's positions.
-        """
+        """Token ids of a prompt, checked. Raises `ValueError` if it is empty, not in the vocabulary, or longer than the model's
+        positions."""
         if isinstance(prompt, str):
             if not prompt:
                 raise ValueError("prompt is empty")
@@ -252,11 +231,7 @@ class Admission:
         return token_ids
 
     def _given(self, draft: Prompt, history: list[int]) -> list[int]:
-        """Token ids of a word that continues a text.
-
-        Raises:
-            ValueError: If there are none, or they are not in the vocabulary.
-        """
+        """Token ids of a word that continues a text."""
         found = self._checked("given_draft", self._continuing(draft, history) if isinstance(draft, str) else draft)
         if not found:
             raise ValueError("given_draft is empty: it has no tokens")
@@ -282,11 +257,7 @@ class Admission:
         return found
 
     def _as_chat(self, prompt: Prompt) -> list[int]:
-        """Token ids of a text in the tokenizer's chat template.
-
-        Raises:
-            ValueError: If it is no text, or there is no template, or the template fails.
-        """
+        """Token ids of a text in the tokenizer's chat template."""
         if not isinstance(prompt, str):
             raise ValueError(f"chat=True needs a prompt of text, got {len(prompt)} token ids")
         if not prompt:

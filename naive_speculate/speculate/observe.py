@@ -24,11 +24,8 @@ DISTANCE_DIGITS = 6
 
 
 def observe(rows: Sequence[SequenceState], happened: Step, vocabulary: Vocabulary) -> list[Outcome]:
-    """The outcomes of a step, with as much as each row's `detail` and parameters ask for.
-
-    Raises:
-        ValueError: If a verifier accepted more drafts than there are.
-    """
+    """The outcomes of a step, with as much as each row's `detail` and parameters ask for. Raises `ValueError` if a verifier
+    accepted more drafts than there are."""
     columns = {
         "draft_token_ids": happened.draft.token_ids,
         "num_accepted": happened.verdict.num_accepted,

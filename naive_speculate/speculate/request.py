@@ -16,32 +16,24 @@ MAX_GIVEN = 200
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One run to make. It is checked on admission (`Admission.run`).
+    """One run to make. It is checked on admission (`Admission.run`)."""
 
-    Attributes:
-        prompt: Text, or token ids.
-        params: How tokens are chosen and when generation ends; with n > 1 each sequence has its own row in the events.
-        num_draft_tokens: Tokens to draft per step, 0 for plain decoding, or "auto".
-        verify_strategy: How drafts are judged: a name in `VERIFIERS`.
-        drafter: A name in `DRAFTERS`; None for the pair's own (`ModelPair.default_drafter`).
-        detail: "full" events carry probabilities and the most probable tokens, "probs" only probabilities, "none" neither.
-        draft_confidence: A window ends after a token that its drafter gave less than this; None for no such limit.
-        draft_sampling: "sampled" draws draft tokens from the draft model's distribution; "argmax" takes its most probable
-            token, a point mass, which is accepted with the target's probability of it. Both are lossless. Where nothing is
-            drawn, at temperature 0 and for copies, they are the same.
-        given_draft: A user-supplied draft; needs a draft model, a window of a fixed size and a temperature.
-        chat: Whether to wrap a text in the tokenizer's chat template; refused where there is none.
-    """
-
-    prompt: Prompt
+    prompt: Prompt  # text, or token ids
+    # how tokens are chosen and when generation ends; with n > 1 each sequence has its own row in the events
     params: SamplingParams = field(default_factory=SamplingParams)
-    num_draft_tokens: int | str = 5
-    verify_strategy: VerifyStrategy | str = VerifyStrategy.SPECULATIVE_SAMPLING
-    drafter: str | None = None
+    num_draft_tokens: int | str = 5  # tokens to draft per step, 0 for plain decoding, or "auto"
+    verify_strategy: VerifyStrategy | str = VerifyStrategy.SPECULATIVE_SAMPLING  # how drafts are judged: a name in `VERIFIERS`
+    drafter: str | None = None  # a name in `DRAFTERS`; None for the pair's own (`ModelPair.default_drafter`)
+    # "full" events carry probabilities and the most probable tokens, "probs" only probabilities, "none" neither
     detail: Detail = "full"
-    chat: bool = False
+    chat: bool = False  # whether to wrap a text in the tokenizer's chat template; refused where there is none
+    # a window ends after a token that its drafter gave less than this; None for no such limit
     draft_confidence: float | None = None
+    # "sampled" draws draft tokens from the draft model's distribution; "argmax" takes its most probable token, a point mass,
+    # which is accepted with the target's probability of it. Both are lossless. Where nothing is drawn, at temperature 0 and for
+    # copies, they are the same
     draft_sampling: DraftSampling = "sampled"
+    # a user-supplied draft; needs a draft model, a window of a fixed size and a temperature
     given_draft: GivenDraft | None = None
 
 
@@ -66,11 +58,7 @@ def check_confidence(draft_confidence: float | None) -> float | None:
 
 
 def check_given(given: GivenDraft, num_draft_tokens: int | str, greedy: bool) -> None:
-    """Check a user-supplied draft.
-
-    Raises:
-        ValueError: Naming the field and what was given.
-    """
+    """Check a user-supplied draft. Raises `ValueError`, naming the field and what was given."""
     if not isinstance(given, GivenDraft):
         raise ValueError(f"given_draft must be None or a GivenDraft, got {given!r:.80}")
     if not isinstance(given.draft, str | Sequence):
@@ -89,11 +77,8 @@ def check_given(given: GivenDraft, num_draft_tokens: int | str, greedy: bool) ->
 
 
 def as_requests(prompt: Any, params: Any, options: dict[str, Any]) -> tuple[list[Request], bool]:
-    """The requests of a call of `generate`, and whether it was for a single one.
-
-    Raises:
-        ValueError: Naming the argument and what was given.
-    """
+    """The requests of a call of `generate`, and whether it was for a single one. Raises `ValueError`, naming the argument and
+    what was given."""
     prompts, single = _as_prompts(prompt)
     return [
         Request(one, of_it, **options) for one, of_it in zip(prompts, _as_params(params, len(prompts)), strict=True)

@@ -22,10 +22,8 @@ from naive_speculate.costs import CostTable, LearnedCosts
 
 MAX_AUTO_WINDOW = 16
 _PROBE_EVERY = 8
-_LENGTHS = (2, 3, 5, 8)
-"""Lengths of calls that draft several tokens: each has its own graph, with its own copy of the weights."""
-_MORE = 4
-"""Tokens per call where no length was chosen."""
+_LENGTHS = (2, 3, 5, 8)  # lengths of calls that draft several tokens: each has its own graph, with its own copy of the weights
+_MORE = 4  # tokens per call where no length was chosen
 # Prior acceptance rates by confidence; the last is for certain drafts, such as copies. A greedy draft of low confidence is
 # often wrong. A sampled one is wrong less often: where the draft is uncertain, so is the target.
 _BUCKETS = (0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 0.95, 1.0)
@@ -38,12 +36,8 @@ _COPY_TRUST, _COPY_MEMORY = 6.0, 0.97
 
 
 class FixedWindow:
-    """A fixed number of drafts; fewer after a draft of low confidence, where such a limit is given.
-
-    Attributes:
-        limit: The number.
-        adaptive: Whether the draft's confidence can end a window.
-    """
+    """A fixed number of drafts; fewer after a draft of low confidence, where such a limit is given. `limit`: the number;
+    `adaptive`: whether the draft's confidence can end a window."""
 
     def __init__(self, num_draft_tokens: int, least_confidence: float | None = None) -> None:
         self.limit = num_draft_tokens

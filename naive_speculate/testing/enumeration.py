@@ -14,31 +14,21 @@ from naive_speculate.testing.toys import EOS
 Outputs = dict[tuple[int, ...], float]
 """Probabilities by generated tokens; the tokens of a run that ended in an error end with -1."""
 
-_REPEATS = 16
-"""Repetitions of a run before it counts as reproducible, since a draw from another source may repeat by chance."""
+_REPEATS = 16  # repetitions of a run before it counts as reproducible, since a draw from another source may repeat by chance
 
 
 @dataclass
 class Enumeration:
-    """The result of all paths.
+    """The result of all paths."""
 
-    Attributes:
-        outputs: The output distribution.
-        likeliest: Per output, its most probable path and the path's probability.
-        num_paths: Number of paths.
-        num_drafted: Draft tokens on all paths.
-        coarse: Whether some draw used probabilities of less than float64.
-        hint: A possible fault of the drafter; "" for none.
-        message: The message of a path that ended in an error; None if none did.
-    """
-
-    outputs: Outputs = field(default_factory=dict)
+    outputs: Outputs = field(default_factory=dict)  # the output distribution
+    # per output, its most probable path and the path's probability
     likeliest: dict[tuple[int, ...], tuple[float, list[float]]] = field(default_factory=dict)
-    num_paths: int = 0
-    num_drafted: int = 0
-    coarse: bool = False
-    hint: str = ""
-    message: str | None = None
+    num_paths: int = 0  # number of paths
+    num_drafted: int = 0  # draft tokens on all paths
+    coarse: bool = False  # whether some draw used probabilities of less than float64
+    hint: str = ""  # a possible fault of the drafter; "" for none
+    message: str | None = None  # the message of a path that ended in an error; None if none did
 
     def add(self, run: Path) -> None:
         """Add a path."""

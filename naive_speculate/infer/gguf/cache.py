@@ -15,19 +15,9 @@ _FIRST_CELLS = 512
 
 
 class GgufCache:
-    """A `BatchCache` whose keys and values are stored by llama.cpp.
-
-    Args:
-        new_context: Makes a context for a number of tokens.
-        batch_size: Number of rows.
-        vocab_size: Width of the logits.
-
-    Attributes:
-        lengths: Number of tokens of each row.
-
-    Raises:
-        ValueError: If there are more rows than llama.cpp has sequences.
-    """
+    """A `BatchCache` whose keys and values are stored by llama.cpp. `new_context`: makes a context for a number of tokens;
+    `batch_size`: number of rows; `vocab_size`: width of the logits. `lengths`: number of tokens of each row. Raises
+    `ValueError` if there are more rows than llama.cpp has sequences."""
 
     def __init__(self, new_context: Callable[[int], Context], batch_size: int, vocab_size: int) -> None:
         if batch_size < 1:

@@ -12,8 +12,7 @@ from typing import Any
 
 from packaging.version import Version
 
-_AT_LEAST = "0.3.36"
-"""Least version of llama-cpp-python; the structures of llama.cpp's C interface change between versions."""
+_AT_LEAST = "0.3.36"  # least version of llama-cpp-python; the structures of llama.cpp's C interface change between versions
 _NEEDED = f"needs the package llama-cpp-python>={_AT_LEAST}: pip install 'naive-speculate[gguf]'"
 _ERROR_LEVEL = 4
 _log = logging.getLogger(__name__)
@@ -31,11 +30,8 @@ def is_installed() -> bool:
 
 @cache
 def llama_cpp() -> Any:
-    """The module of llama-cpp-python with llama.cpp's C functions.
-
-    Raises:
-        ValueError: Names the extra, if the package is missing, too old, or cannot load its library.
-    """
+    """The module of llama-cpp-python with llama.cpp's C functions. Raises `ValueError`, which names the extra, if the package
+    is missing, too old, or cannot load its library."""
     try:
         found = importlib.metadata.version("llama-cpp-python")
         if Version(found) < Version(_AT_LEAST):
@@ -122,8 +118,7 @@ class Context:
     """
 
     MAX_ROWS = 256  # LLAMA_MAX_SEQ
-    MAX_TOKENS = 512
-    """Most tokens of one call."""
+    MAX_TOKENS = 512  # most tokens of one call
 
     def __init__(self, file: ModelFile, num_cells: int, num_threads: int, options: dict[str, Any]) -> None:
         self.file = file

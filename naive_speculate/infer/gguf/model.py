@@ -16,8 +16,7 @@ from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
 from naive_speculate.infer.threads import num_threads
 from naive_speculate.text import num_shared
 
-CACHE_TYPES = {"float32": 0, "float16": 1, "bfloat16": 30}
-"""Types of keys and values, with ggml's numbers."""
+CACHE_TYPES = {"float32": 0, "float16": 1, "bfloat16": 30}  # types of keys and values, with ggml's numbers
 _GPUS = ("cuda", "metal", "vulkan")
 _ALL_FLOAT32 = "0"
 _FLASH_NEVER, _FLASH_AUTO = 0, -1
@@ -114,12 +113,9 @@ class GgufLanguageModel:
         """See `BatchLanguageModel.forward`; the logits are float32, and `layers` are not supported.
 
         A `KVCache` that is not from `new_cache` stores token ids; keys and values are recomputed from them where llama.cpp no
-        longer has them.
-
-        Raises:
-            ValueError: If the query has another shape or other rows than the cache, a token is not in the vocabulary, all rows
-                exceed `max_positions`, or `layers` are given.
-            MemoryError: If memory is insufficient for longer sequences.
+        longer has them. Raises `ValueError` if the query has another shape or other rows than the cache, a token is not in the
+        vocabulary, all rows exceed `max_positions`, or `layers` are given; `MemoryError` if memory is insufficient for longer
+        sequences.
         """
         check_query(query_token_ids)
         if layers:

@@ -19,14 +19,11 @@ from naive_speculate.infer.gguf.metadata import StoredTensor, read_header
 from naive_speculate.infer.llama.stored import StoredLlama, expected_shapes, stored_llama
 from naive_speculate.infer.llama.weights import RotaryTable, default_rotary
 
-_FAMILIES = ("llama", "qwen2", "qwen3")
-"""llama.cpp's names; Mistral is a "llama" there."""
-_PERMUTED = "llama"
-"""The family whose rotary pairs llama.cpp stores adjacent, not half a head apart."""
+_FAMILIES = ("llama", "qwen2", "qwen3")  # llama.cpp's names; Mistral is a "llama" there
+_PERMUTED = "llama"  # the family whose rotary pairs llama.cpp stores adjacent, not half a head apart
 _FACTORS = "rope_freqs.weight"
 _ENDS = ("eos", "eot", "eom")
-_AT_ONCE = 2**16
-"""Weights that are dequantised at a time; the intermediate values fit a core's cache."""
+_AT_ONCE = 2**16  # weights that are dequantised at a time; the intermediate values fit a core's cache
 
 
 class _Weights(Mapping[str, torch.Tensor]):
@@ -58,12 +55,8 @@ class _Weights(Mapping[str, torch.Tensor]):
 
 
 def read_gguf_llama(path: Path, device: torch.device, dtype: torch.dtype) -> StoredLlama | None:
-    """The model of a file, with its weights on a device in a dtype; None if it is not of the Llama family.
-
-    Raises:
-        ValueError: If the file is damaged or not supported.
-        OSError: If it cannot be read.
-    """
+    """The model of a file, with its weights on a device in a dtype; None if it is not of the Llama family. Raises `ValueError`
+    if the file is damaged or not supported; `OSError` if it cannot be read."""
     metadata, tensors = read_header(path)
     if metadata.get("general.architecture") not in _FAMILIES:
         return None
@@ -83,11 +76,7 @@ def read_gguf_llama(path: Path, device: torch.device, dtype: torch.dtype) -> Sto
 
 
 def dequantised(path: Path, tensor: StoredTensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """A tensor of a file.
-
-    Raises:
-        ValueError: If its type is not supported, or the file is truncated.
-    """
+    """A tensor of a file. Raises `ValueError` if its type is not supported, or the file is truncated."""
     try:
         kind = gguf.GGMLQuantizationType(tensor.kind)
         block, size = gguf.GGML_QUANT_SIZES[kind]
@@ -169,12 +158,7 @@ def _rotary(metadata: Mapping[str, Any], config: Any, path: Path, factors: Store
 
 
 def _renamed(config: Any, tensors: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
-    """The tensors by transformers' names.
-
-    Raises:
-        KeyError: If a tensor is missing.
-        ValueError: If a shape contradicts the metadata, or a tensor is not supported.
-    """
+    """The tensors by transformers' names."""
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[config.model_type.upper()], config.num_hidden_layers)
     has = {part: f"blk.0.{part}" in tensors for part in ("attn_q.bias", "attn_output.bias", "attn_q_norm.weight")}
     found: dict[str, StoredTensor] = {}

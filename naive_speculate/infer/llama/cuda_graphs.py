@@ -18,15 +18,12 @@ from naive_speculate.infer.device import on_device
 from naive_speculate.infer.llama.torch import TorchLlama
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache, causal_mask
 
-MAX_TOKENS = 32
-"""Longer queries are prompts, which occur once."""
-MAX_GRAPHS = 64
-"""Most graphs of one cache; at the limit all are dropped and captured again on use."""
+MAX_TOKENS = 32  # longer queries are prompts, which occur once
+MAX_GRAPHS = 64  # most graphs of one cache; at the limit all are dropped and captured again on use
 Capture = Callable[[Callable[[], torch.Tensor]], tuple[Callable[[], None], torch.Tensor]]
 """Turns a computation into a function that repeats it, and the tensor that then holds the result."""
 _Key = tuple[int, int, int, int, tuple[int, ...]]  # first row, rows, tokens, logits, layers
-_CAPTURING = threading.Lock()
-"""Held during a capture: a process can capture one graph at a time."""
+_CAPTURING = threading.Lock()  # held during a capture: a process can capture one graph at a time
 _log = logging.getLogger(__name__)
 
 
@@ -52,12 +49,8 @@ class _Windows:
 
 
 class GraphLlama:
-    """`TorchLlama` with a CUDA graph for every window width that occurs a second time.
-
-    Args:
-        lean: The model.
-        capture: Captures a computation; by default as a CUDA graph.
-    """
+    """`TorchLlama` with a CUDA graph for every window width that occurs a second time. `lean`: the model. `capture`: captures a
+    computation; by default as a CUDA graph."""
 
     def __init__(self, lean: TorchLlama, capture: Capture | None = None) -> None:
         self.shape, self.dtype, self.device = lean.shape, lean.dtype, lean.device
@@ -157,11 +150,7 @@ class CudaCapture:
         self._side_stream: torch.cuda.Stream | None = None
 
     def __call__(self, compute: Callable[[], torch.Tensor]) -> tuple[Callable[[], None], torch.Tensor]:
-        """See `Capture`.
-
-        Raises:
-            RuntimeError: If something in the computation cannot be captured.
-        """
+        """See `Capture`. Raises `RuntimeError` if something in the computation cannot be captured."""
         with _CAPTURING, torch.cuda.device(self._device):
             if self._pool is None:  # not in __init__: a server that forks must not initialise CUDA before
                 self._pool = torch.cuda.graph_pool_handle()

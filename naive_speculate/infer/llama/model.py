@@ -22,10 +22,8 @@ if TYPE_CHECKING:  # slow to import
 
 Executor = Literal["auto", "onnx", "torch"]
 
-_ONNXRUNTIME, _ONNX = "1.31", "1.19"
-"""The least versions with all operators of the graphs."""
-_GRAPH_STEP = 512
-"""CUDA graphs are captured again when a cache grows, so it grows by this many tokens."""
+_ONNXRUNTIME, _ONNX = "1.31", "1.19"  # the least versions with all operators of the graphs
+_GRAPH_STEP = 512  # CUDA graphs are captured again when a cache grows, so it grows by this many tokens
 _MAX_SPARE = 2
 
 
@@ -70,15 +68,10 @@ class LlamaLanguageModel:
 
     @classmethod
     def from_transformers(cls, model: "PreTrainedModel", executor: Executor = "auto") -> "LlamaLanguageModel":
-        """Take the weights of a loaded model; no reference to the model remains, so dropping it frees its copy.
-
-        Args:
-            model: A model of the Llama family, on its device, in its dtype.
-            executor: "onnx" needs onnxruntime, the CPU and float32; "auto" takes it where possible, else "torch".
-
-        Raises:
-            ValueError: If the model is not supported, or the executor cannot run it.
-        """
+        """Take the weights of a loaded model; no reference to the model remains, so dropping it frees its copy. `model`: a
+        model of the Llama family, on its device, in its dtype. `executor`: "onnx" needs onnxruntime, the CPU and float32;
+        "auto" takes it where possible, else "torch". Raises `ValueError` if the model is not supported, or the executor cannot
+        run it."""
         from naive_speculate.infer.transformers_model import TransformersLanguageModel
 
         shape = shape_of(model)
@@ -88,21 +81,13 @@ class LlamaLanguageModel:
 
     @classmethod
     def from_stored(cls, stored: StoredLlama, executor: Executor = "auto") -> "LlamaLanguageModel":
-        """Make a model from weights that were read from files.
-
-        Raises:
-            ValueError: If the executor cannot run it.
-        """
+        """Make a model from weights that were read from files. Raises `ValueError` if the executor cannot run it."""
         chosen = _choose(executor, stored.input_embeddings.device, stored.input_embeddings.dtype)
         return cls(stored, _forward_of(chosen, stored.shape, stored.weights, stored.rotary), chosen)
 
     @property
     def eos_token_id(self) -> int:
-        """The (first) end-of-sequence token.
-
-        Raises:
-            ValueError: If there is none.
-        """
+        """The (first) end-of-sequence token. Raises `ValueError` if there is none."""
         if not self.eos_token_ids:
             raise ValueError(f"eos_token_id: the configuration of {self.name} has none")
         return self.eos_token_ids[0]
@@ -146,12 +131,9 @@ class LlamaLanguageModel:
     def forward(
         self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None, layers: Sequence[int] = ()
     ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-        """See `BatchLanguageModel.forward`. The states of a `KVCache` that is not ragged are copied at every call.
-
-        Raises:
-            ValueError: If the query has another shape or other rows than the cache, a token is not in the vocabulary, a layer
-                does not exist, or the cache belongs to a model of another shape.
-        """
+        """See `BatchLanguageModel.forward`. The states of a `KVCache` that is not ragged are copied at every call. Raises
+        `ValueError` if the query has another shape or other rows than the cache, a token is not in the vocabulary, a layer does
+        not exist, or the cache belongs to a model of another shape."""
         check_query(query_token_ids)
         batch_size, count = query_token_ids.shape
         if num_logits is None:

@@ -22,14 +22,9 @@ In a larger model the cost of a call does not matter."""
 
 
 class OnnxLlama(OnnxSession):
-    """A forward of a Llama-like model, like `TorchLlama`.
-
-    Args:
-        shape: The model's shape.
-        weights: Its weights, float32 on the CPU; not used after construction. ONNX Runtime copies all but the embedding table.
-            The table of a large model is moved to a file.
-        rotary: Its rotary embedding.
-    """
+    """A forward of a Llama-like model, like `TorchLlama`. `shape`: the model's shape. `weights`: its weights, float32 on the
+    CPU; not used after construction. ONNX Runtime copies all but the embedding table. The table of a large model is moved to a
+    file. `rotary`: its rotary embedding."""
 
     dtype = torch.float32
     device = torch.device("cpu")
@@ -80,11 +75,8 @@ class OnnxLlama(OnnxSession):
     def forward(
         self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int, layers: Sequence[int] = ()
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """See `TorchLlama.forward`; all tensors are float32.
-
-        Raises:
-            ValueError: If a token is not in the vocabulary, or tokens are not int64.
-        """
+        """See `TorchLlama.forward`; all tensors are float32. Raises `ValueError` if a token is not in the vocabulary, or tokens
+        are not int64."""
         query = token_array(token_ids)
         count, num_new = query.shape
         logits = np.empty((count, num_logits, self.shape.vocab_size), np.float32)

@@ -21,8 +21,7 @@ from naive_speculate.infer.llama.weights import RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows
 from naive_speculate.sampling.random_source import num_noises
 
-MAX_WINDOWS = 16
-"""Sessions that `Windows` keeps: those used last."""
+MAX_WINDOWS = 16  # sessions that `Windows` keeps: those used last
 
 
 class WindowGraph(GraphBuilder):
@@ -148,13 +147,9 @@ def _width(forward: onnx.GraphProto) -> int:
 
 
 class Windows:
-    """Sessions that draft several tokens in one call, each made on first use.
-
-    Args:
-        firsts: The model's graph without branches for the first forward, by form of attention (`by_mask`).
-        rest: The graph of later forwards.
-        rotary: The model's rotary embedding.
-    """
+    """Sessions that draft several tokens in one call, each made on first use. `firsts`: the model's graph without branches for
+    the first forward, by form of attention (`by_mask`); `rest`: the graph of later forwards; `rotary`: the model's rotary
+    embedding."""
 
     def __init__(self, firsts: Mapping[bool, GraphBuilder], rest: GraphBuilder, rotary: RotaryTable) -> None:
         self._firsts, self._rest, self._rotary = firsts, rest, rotary

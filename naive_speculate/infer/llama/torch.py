@@ -95,11 +95,7 @@ class TorchLlama:
         return logits, torch.cat([states[layer] for layer in layers], dim=-1) if layers else None
 
     def embed(self, token_ids: torch.Tensor) -> torch.Tensor:
-        """Embeddings of tokens.
-
-        Raises:
-            ValueError: If one is not in the vocabulary.
-        """
+        """Embeddings of tokens. Raises `ValueError` if one is not in the vocabulary."""
         try:
             return F.embedding(token_ids, self._weights.embedding)
         except IndexError as error:

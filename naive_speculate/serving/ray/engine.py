@@ -24,8 +24,7 @@ from naive_speculate.serving.protocol import ANONYMOUS, STOPPING, About, Deliver
 from naive_speculate.serving.ray.cluster import Cluster, ClusterError, one_line, replicas_of
 from naive_speculate.speculate.sequence import CancelFlag
 
-MAX_TRIES = 3
-"""Limits the replicas that a request can crash."""
+MAX_TRIES = 3  # limits the replicas that a request can crash
 DIED = "The machine that decoded this run is gone. Run it again: the same seed gives the same text."
 DIED_WAITING = "Several machines failed before this run could start. Try again in a minute."
 GONE = "The cluster's application is gone. The server needs to be started again."
@@ -164,12 +163,7 @@ def _read(run: "_Run") -> Generator[list[Event], None, None]:
 
 
 class _Run(Iterator[list[Event]]):
-    """An iterator over one run's lists of events.
-
-    Attributes:
-        rows: Number of sequences.
-        begun: Whether anything was read.
-    """
+    """An iterator over one run's lists of events. `rows`: number of sequences; `begun`: whether anything was read."""
 
     def __init__(
         self,

@@ -10,11 +10,7 @@ from naive_speculate.speculate.rules import Verifier, count_leading
 
 
 class Sampler(Verifier):
-    """The base of both samplers.
-
-    Args:
-        strict_mode: Check shapes, dtypes, devices and token ids at every call of `forward`.
-    """
+    """The base of both samplers. `strict_mode`: check shapes, dtypes, devices and token ids at every call of `forward`."""
 
     def __init__(self, strict_mode: bool = False) -> None:
         self.strict_mode = strict_mode
