@@ -27,7 +27,7 @@ from naive_speculate.speculate.draft import (
     TranslatedGivenDrafter,
     drafter_for,
 )
-from naive_speculate.speculate.request import GivenDraft, Prompt, Request, check_confidence, check_given, check_window
+from naive_speculate.speculate.request import GivenDraft, Prompt, Request, check_given
 from naive_speculate.speculate.run import Run
 from naive_speculate.speculate.sequence import CancelFlag, SequenceState
 from naive_speculate.speculate.verify import Verifier, verifier_for
@@ -112,20 +112,14 @@ class Admission:
         """Check a request, but for what its pipeline checks."""
         params, given = request.params, request.given_draft
         verifier = verifier_for(request.verify_strategy, params.greedy)
-        window_size, confidence = check_window(request.num_draft_tokens), check_confidence(request.draft_confidence)
-        if request.detail not in ("full", "probs", "none"):
-            raise ValueError(f"detail must be 'full', 'probs' or 'none', got {request.detail!r:.80}")
-        if request.draft_sampling not in ("sampled", "argmax"):
-            raise ValueError(f"draft_sampling must be 'sampled' or 'argmax', got {request.draft_sampling!r:.80}")
+        window_size = None if request.num_draft_tokens == "auto" else int(request.num_draft_tokens)
         drafter = self._drafter(request.drafter, drafts=window_size != 0 and given is None)
         if given is not None:
             self._drafter("model", drafts=True)  # which draws where the user leaves it to it
         token_ids = self.encode(self._as_chat(request.prompt) if request.chat else request.prompt, params)
         self._checked("stop_token_ids", params.stop_token_ids or ())
         if given is not None:
-            check_given(given, request.num_draft_tokens, verifier.greedy)
-            if request.draft_sampling != "sampled":
-                raise ValueError(f"given_draft needs draft_sampling='sampled', got {request.draft_sampling!r}")
+            check_given(request, verifier.greedy)
             drafter, given = GIVEN, replace(given, draft=self._given(given.draft, token_ids))
         ends = frozenset(() if params.ignore_eos else self.eos_token_ids)
         return _Plan(
@@ -134,7 +128,7 @@ class Admission:
             drafter=drafter,
             drafting=drafter_for(drafter, self.pair) if window_size != 0 else None,
             window_size=window_size,
-            confidence=confidence,
+            confidence=request.draft_confidence,
             given=given,
             max_length=self._max_length(len(token_ids), params.max_tokens),
             ends=ends,

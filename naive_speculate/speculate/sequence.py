@@ -3,10 +3,13 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
+
+from pydantic import Field
 
 from naive_speculate.events.event import FinishReason, Logprob
 from naive_speculate.events.record import Outcome, StepRecord
+from naive_speculate.sampling.checked import Real, checked
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.sampling.pipeline import LogitsPipeline
 from naive_speculate.sampling.random_source import RandomSource
@@ -27,12 +30,17 @@ class CancelFlag(Protocol):
         ...
 
 
-@dataclass(slots=True, frozen=True)
+_Most = Field(max_length=200, description="text or token ids, at most 200")
+
+
+@checked("given_draft.")
 class GivenDraft:
     """A user-supplied draft for the first step of a run; later steps are decoded plainly."""
 
-    draft: Prompt  # the next word as text, with the space that belongs to it, or token ids; of a `SequenceState`, token ids
-    prob: float  # the probability with which its first token is drafted; otherwise the draft model draws that token
+    # the next word as text, with the space that belongs to it, or token ids; of a `SequenceState`, token ids
+    draft: Annotated[str, _Most] | Annotated[Sequence[int], _Most]
+    # the probability with which its first token is drafted; otherwise the draft model draws that token
+    prob: Annotated[Real, Field(ge=0, le=1, description="from 0 to 1")]
 
 
 @dataclass(slots=True, eq=False)
