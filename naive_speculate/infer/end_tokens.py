@@ -10,6 +10,17 @@ _INNER = ("text_config", "decoder", "generator")  # fields of a composite model'
 _log = logging.getLogger(__name__)
 
 
+class HasEndTokens:
+    """A model with a `name` and with `eos_token_ids`, of which there may be none."""
+
+    @property
+    def eos_token_id(self: Any) -> int:
+        """The (first) end-of-sequence token; a `ValueError` if there is none."""
+        if not self.eos_token_ids:
+            raise ValueError(f"eos_token_id: the configuration of {self.name} has none")
+        return int(self.eos_token_ids[0])
+
+
 def end_tokens(generation_config: Any, config: Any, name: str) -> tuple[int, ...]:
     """The tokens at which transformers' `generate` ends.
 

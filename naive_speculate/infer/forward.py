@@ -57,6 +57,13 @@ def check_query(query_token_ids: torch.Tensor) -> None:
         raise ValueError(f"query_token_ids must have shape [batch_size, num_query_tokens > 0], got {shape}")
 
 
+def checked_num_logits(num_logits: int | None, num_new: int) -> int:
+    """The number of last positions with logits, all for None; a `ValueError` if the query has fewer."""
+    if num_logits is not None and not 1 <= num_logits <= num_new:
+        raise ValueError(f"num_logits must be between 1 and the query's {num_new} tokens, got {num_logits}")
+    return num_new if num_logits is None else num_logits
+
+
 def check_layers(layers: Sequence[int], num_layers: int) -> None:
     """Raise a `ValueError` for layers that do not exist."""
     for layer in layers:

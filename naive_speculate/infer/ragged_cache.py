@@ -11,7 +11,7 @@ import torch
 from naive_speculate.infer.device import on_device
 from naive_speculate.infer.dynamic_cache import count_new
 from naive_speculate.infer.protocols import KVState
-from naive_speculate.infer.rows import Rows
+from naive_speculate.infer.rows import Rows, SharedCache
 
 _FIRST_CAPACITY = 128
 
@@ -33,7 +33,7 @@ def causal_mask(positions: torch.Tensor, num_keys: int, window: int | None = Non
     return allowed & (keys > positions - window) if window else allowed
 
 
-class RaggedKVCache:
+class RaggedKVCache(SharedCache):
     """Keys and values of `batch_size` rows, each with its own length, in one buffer per layer.
 
     Buffers have shape `[batch_size, num_heads, capacity, head_dim]`; they are made by the first forward and grow when full.
@@ -58,10 +58,6 @@ class RaggedKVCache:
     def rows(self, rows: Sequence[int]) -> "CacheRows":
         """A view of some rows, in that order."""
         return CacheRows(self, list(rows))
-
-    def all_rows(self) -> "CacheRows":
-        """All rows."""
-        return CacheRows(self, list(range(len(self.lengths))))
 
     def add_rows(self, count: int) -> None:
         """Add `count` empty rows, and trim."""
@@ -164,14 +160,6 @@ class RaggedKVCache:
     def get_kv_states(self) -> list[KVState]:
         """All rows' keys and values, up to the longest row (see `KVCache`)."""
         return self.all_rows().get_kv_states()
-
-    def get_num_tokens(self) -> int:
-        """Number of tokens of the longest row."""
-        return max(self.lengths)
-
-    def crop(self, num_tokens_crop: int | Sequence[int]) -> None:
-        """Remove the last tokens of every row; one number, or one per row (see `KVCache`)."""
-        self.all_rows().crop(num_tokens_crop)
 
 
 class CacheRows(Rows["RaggedKVCache"]):

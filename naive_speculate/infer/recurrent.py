@@ -18,7 +18,7 @@ from transformers import DynamicCache, PreTrainedModel
 from naive_speculate.infer.forward import check_query
 from naive_speculate.infer.hidden_states import hidden_states
 from naive_speculate.infer.protocols import KVCache
-from naive_speculate.infer.rows import Rows
+from naive_speculate.infer.rows import Rows, SharedCache
 from naive_speculate.infer.transformers_model import TransformersLanguageModel, probe_tokens, tolerance
 
 _MOST_REPLAYED = 16  # replayed tokens beyond which they get a forward of their own, after which they need no more replay
@@ -68,7 +68,7 @@ def copied(cache: DynamicCache) -> DynamicCache:
     return other
 
 
-class StateCache:
+class StateCache(SharedCache):
     """A `BatchCache` of recurrent models: a `_Row` for each sequence."""
 
     def __init__(self, batch_size: int) -> None:
@@ -95,14 +95,6 @@ class StateCache:
 
     def trim(self) -> None:
         """Does nothing: there is no spare memory."""
-
-    def crop(self, num_tokens_crop: int) -> None:
-        """Remove the last tokens of every row (see `KVCache`)."""
-        self.rows(range(len(self.states))).crop(num_tokens_crop)
-
-    def get_num_tokens(self) -> int:
-        """Number of tokens of the longest row."""
-        return max(self.lengths)
 
 
 class RecurrentLanguageModel(TransformersLanguageModel):
@@ -141,7 +133,7 @@ class RecurrentLanguageModel(TransformersLanguageModel):
         `ValueError` if the cache is of another kind, or the query has other rows than it."""
         check_query(query_token_ids)
         self.probe()
-        view = kv_cache.rows(range(len(kv_cache.states))) if isinstance(kv_cache, StateCache) else kv_cache
+        view = kv_cache.all_rows() if isinstance(kv_cache, StateCache) else kv_cache
         if not isinstance(view, Rows) or not isinstance(view.cache, StateCache):
             raise ValueError(f"kv_cache of {self.name} must be a StateCache, since its state is recurrent")
         batch_size, num_new = query_token_ids.shape

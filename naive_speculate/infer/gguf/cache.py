@@ -9,12 +9,12 @@ import numpy as np
 import torch
 
 from naive_speculate.infer.gguf.library import Context, llama_cpp
-from naive_speculate.infer.rows import Rows
+from naive_speculate.infer.rows import Rows, SharedCache
 
 _FIRST_CELLS = 512
 
 
-class GgufCache:
+class GgufCache(SharedCache):
     """A `BatchCache` whose keys and values are stored by llama.cpp. `new_context`: makes a context for a number of tokens;
     `batch_size`: number of rows; `vocab_size`: width of the logits. `lengths`: number of tokens of each row. Raises
     `ValueError` if there are more rows than llama.cpp has sequences."""
@@ -33,10 +33,6 @@ class GgufCache:
 
     def rows(self, rows: Sequence[int]) -> "GgufRows":
         return GgufRows(self, rows)
-
-    def all_rows(self) -> "GgufRows":
-        """All rows."""
-        return GgufRows(self, range(len(self.lengths)))
 
     def add_rows(self, count: int) -> None:
         """Add `count` rows; a `ValueError` if there are more than llama.cpp has sequences."""
@@ -75,14 +71,6 @@ class GgufCache:
     def num_cells(self) -> int:
         """Capacity in tokens."""
         return self._context.num_cells
-
-    def get_num_tokens(self) -> int:
-        """Number of tokens of the longest row."""
-        return max(self.lengths)
-
-    def crop(self, num_tokens_crop: int | Sequence[int]) -> None:
-        """Remove the last tokens of every row; one number, or one per row (see `KVCache`)."""
-        self.all_rows().crop(num_tokens_crop)
 
     def decode(self, rows: Sequence[int], query: Sequence[Sequence[int]], num_logits: int) -> torch.Tensor:
         """Compute and store tokens that follow the rows' own.

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from naive_speculate.infer.forward import check_query
+from naive_speculate.infer.end_tokens import HasEndTokens
+from naive_speculate.infer.forward import check_query, checked_num_logits
 from naive_speculate.infer.gguf.cache import GgufCache, GgufRows
 from naive_speculate.infer.gguf.library import Context, ModelFile, llama_cpp
 from naive_speculate.infer.protocols import KVCache, KVState
@@ -23,7 +24,7 @@ _FLASH_NEVER, _FLASH_AUTO = 0, -1
 _MAX_SPARE, _MAX_SPARE_CELLS = 2, 4096
 
 
-class GgufLanguageModel:
+class GgufLanguageModel(HasEndTokens):
     """A `BatchLanguageModel` computed by llama.cpp.
 
     Attributes:
@@ -79,13 +80,6 @@ class GgufLanguageModel:
         self._spare: list[GgufCache] = []
         self._replays: weakref.WeakKeyDictionary[Any, _Replay] = weakref.WeakKeyDictionary()
 
-    @property
-    def eos_token_id(self) -> int:
-        """The file's end-of-sequence token; a `ValueError` if it has none."""
-        if not self.eos_token_ids:
-            raise ValueError(f"eos_token_id: the file {self.name} has none")
-        return self.eos_token_ids[0]
-
     def new_cache(self, batch_size: int) -> GgufCache:
         """An empty cache for `batch_size` rows."""
         if batch_size == 1:
@@ -121,10 +115,7 @@ class GgufLanguageModel:
         if layers:
             raise ValueError(f"layers: llama.cpp returns no hidden states of {self.name}, got {list(layers)}")
         batch_size, num_new = query_token_ids.shape
-        if num_logits is None:
-            num_logits = num_new
-        elif not 1 <= num_logits <= num_new:
-            raise ValueError(f"num_logits must be between 1 and the query's {num_new} tokens, got {num_logits}")
+        num_logits = checked_num_logits(num_logits, num_new)
         query = query_token_ids.tolist()
         if min(map(min, query)) < 0 or max(map(max, query)) >= self.vocab_size:
             raise ValueError(f"query_token_ids must be between 0 and {self.vocab_size - 1}, got {query!r:.80}")

@@ -9,7 +9,8 @@ import torch
 from packaging.version import Version
 
 from naive_speculate.infer.device import Tokens, num_new
-from naive_speculate.infer.forward import check_layers, check_query
+from naive_speculate.infer.end_tokens import HasEndTokens
+from naive_speculate.infer.forward import check_layers, check_query, checked_num_logits
 from naive_speculate.infer.llama.cuda_graphs import GraphLlama
 from naive_speculate.infer.llama.stored import StoredLlama
 from naive_speculate.infer.llama.torch import TorchLlama
@@ -37,7 +38,7 @@ class _Forward(Protocol):
     ) -> tuple[torch.Tensor, torch.Tensor | None]: ...
 
 
-class LlamaLanguageModel:
+class LlamaLanguageModel(HasEndTokens):
     """A `BatchLanguageModel` computed by ONNX Runtime (`OnnxLlama`) or torch (`TorchLlama`), which CUDA captures
     as graphs (`GraphLlama`).
 
@@ -86,13 +87,6 @@ class LlamaLanguageModel:
         return cls(stored, _forward_of(chosen, stored.shape, stored.weights, stored.rotary), chosen)
 
     @property
-    def eos_token_id(self) -> int:
-        """The (first) end-of-sequence token. Raises `ValueError` if there is none."""
-        if not self.eos_token_ids:
-            raise ValueError(f"eos_token_id: the configuration of {self.name} has none")
-        return self.eos_token_ids[0]
-
-    @property
     def device(self) -> torch.device:
         """Where the logits are."""
         return self._forward.device
@@ -136,10 +130,7 @@ class LlamaLanguageModel:
         not exist, or the cache belongs to a model of another shape."""
         check_query(query_token_ids)
         batch_size, count = query_token_ids.shape
-        if num_logits is None:
-            num_logits = count
-        elif not 1 <= num_logits <= count:
-            raise ValueError(f"num_logits must be between 1 and the query's {count} tokens, got {num_logits}")
+        num_logits = checked_num_logits(num_logits, count)
         rows = kv_cache if isinstance(kv_cache, CacheRows) else _rows_of(kv_cache, batch_size)
         if len(rows.indices) != batch_size:
             raise ValueError(f"query_token_ids has {batch_size} rows, kv_cache has {len(rows.indices)}")

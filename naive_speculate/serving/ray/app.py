@@ -17,11 +17,11 @@ from ray.serve import Application
 from ray.serve.config import AutoscalingConfig
 
 from naive_speculate.events import Event
+from naive_speculate.infer.memory import settle_memory
 from naive_speculate.infer.threads import THREADS_VARIABLE, leave_cores_to
 from naive_speculate.models import load_pair
 from naive_speculate.serving.delivery import Inbox
 from naive_speculate.serving.local import LocalEngine
-from naive_speculate.serving.memory import settle_memory
 from naive_speculate.serving.protocol import About, Load, Request, Unavailable
 from naive_speculate.serving.requests import MASK_SECONDS, MAX_ROWS
 from naive_speculate.speculate.decoder import SpeculativeDecoder
