@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn, TypeVar
 
 T = TypeVar("T")
@@ -41,6 +42,22 @@ number = parsed(float, "a number")
 positive_number = parsed(float, "a positive number", lambda found: found > 0)
 numbers = parsed(lambda text: tuple(float(part) for part in text.split(",")), "a number, or several with commas between them")
 window = whole_number_or("auto")  # a number of draft tokens
+
+
+def text_file(name: str) -> str:
+    """The type of a text file: what it holds."""
+    try:
+        return Path(name).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        why = "not UTF-8" if isinstance(error, UnicodeDecodeError) else getattr(error, "strerror", error)
+        raise argparse.ArgumentTypeError(f"must be a file of text, got {name:.60}: {why}") from None
+
+
+def lines_of_file(name: str) -> list[str]:
+    """The type of a file with a text per line: its lines that are not empty."""
+    if not (lines := [line for line in text_file(name).splitlines() if line.strip()]):
+        raise argparse.ArgumentTypeError(f"must be a file of text, got {name:.60}: it has no lines")
+    return lines
 
 
 def add_models(parser: argparse.ArgumentParser) -> None:

@@ -14,7 +14,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from naive_speculate.arguments import Parser, add_models, number, positive, window
+from naive_speculate.arguments import Parser, add_models, lines_of_file, number, positive, window
 from naive_speculate.bench.comparison import Comparison, choose_threads
 from naive_speculate.bench.measure import Line
 from naive_speculate.bench.report import save_plots, show
@@ -46,7 +46,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="naive_speculate bench", description=__doc__)
     add_models(parser)
     add = parser.add_argument
-    add("--prompts", type=Path, metavar="FILE", help="one prompt per line (default: eight beginnings of stories)")
+    add(
+        "--prompts",
+        type=lines_of_file,
+        default=PROMPTS,
+        metavar="FILE",
+        help="one prompt per line (default: eight beginnings)",
+    )
     add("--new-tokens", type=positive, default=96, metavar="N", help="tokens to generate (default 96)")
     add("--max-draft-tokens", type=positive, default=8, metavar="K", help="largest window (default 8)")
     add("--quick", action="store_true", help="only the greedy comparison, with half the prompts")
@@ -144,7 +150,7 @@ def _compare(options: argparse.Namespace, console: Console) -> tuple[dict[str, A
     if pair.draft is None:
         raise ValueError("a draft model is needed: give --draft")
     decoder = SpeculativeDecoder(pair)
-    prompts = [decoder.admission.encode(text) for text in _prompts(options.prompts)]
+    prompts = [decoder.admission.encode(text) for text in options.prompts]
     if options.quick:
         prompts = prompts[: max(1, len(prompts) // 2)]
     peer = Transformers(*_load_for_transformers(options), options.new_tokens)
@@ -152,15 +158,6 @@ def _compare(options: argparse.Namespace, console: Console) -> tuple[dict[str, A
     comparison = Comparison(decoder, peer, prompts, options.new_tokens, options.max_draft_tokens, options.quick)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         return comparison.run(progress)
-
-
-def _prompts(path: Path | None) -> list[str]:
-    if path is None:
-        return list(PROMPTS)
-    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    if not lines:
-        raise ValueError(f"--prompts {path}: the file has no lines")
-    return lines
 
 
 def _load_for_transformers(options: argparse.Namespace) -> tuple[Any, Any]:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from naive_speculate.doctor.course import Stretch
 from naive_speculate.doctor.llamacpp import speeds
-from naive_speculate.doctor.reading import Reading
+from naive_speculate.doctor.reading import Format, Reading
 
-SOURCE = "tools/server/server-context.cpp, after verification (001d906a6d86)"
+_STEPS = Format("llama.cpp", "lines of each step", "tools/server/server-context.cpp, after verification (001d906a6d86)")
 _LINE = re.compile(
     r"(?:\bid\s+(?P<slot>\d+)\s*\|[^\n]{0,80}?)?"
     r"(?:\baccepted\s+(?P<accepted>\d+)\s*/\s*(?P<drafted>\d+)\s+draft tokens(?P<rest>[^\n]*)"
@@ -54,13 +54,10 @@ def read_steps(text: str) -> Reading | None:
     rates = tuple(sum(step.accepted > index for step in steps) / count for index in range(width))
     judged = tuple(sum(step.accepted >= index < step.drafted for step in steps) / count for index in range(width))
     replayed = any(step.replayed for step in steps)
-    return Reading.counted(
+    return _STEPS.counted(
         sum(step.accepted for step in steps),
         sum(step.drafted for step in steps) if drafted_known else None,
         count,
-        engine="llama.cpp",
-        format="lines of each step",
-        source=SOURCE,
         rates=rates,
         judged=judged if drafted_known else (),
         course=tuple(Stretch(step.position, 1, min(step.accepted, 1)) for step in steps),

@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Mapping
 
-from naive_speculate.doctor.reading import Reading, mean
+from naive_speculate.doctor.reading import Format, Reading, mean
 
 _ENGINES = {
     "vllm": ("vLLM", "vllm/v1/spec_decode/metrics.py, SpecDecodingProm (ee4ceaae5953)", "num_requests_running"),
@@ -65,13 +65,10 @@ def _reading(prefix: str, series: dict[tuple[str, str], list[float]]) -> Reading
     steps = totals["drafts"]
     indices = range(max(by_index) + 1) if by_index and steps else ()
     twice = any(len(values) > 1 for (name, _), values in series.items() if name != running)
-    return Reading.counted(
+    return Format(engine, "Prometheus counters", source).counted(
         int(totals["accepted_tokens"]),
         int(totals["draft_tokens"]),
         steps or None,
-        engine=engine,
-        format="Prometheus counters",
-        source=source,
         rates=tuple(by_index.get(index, 0.0) / steps for index in indices),
         requests_running=mean(value for (name, _), values in series.items() if name == running for value in values),
         derived=("The counters were scraped twice: the difference counts.",) if twice else (),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic_core import to_jsonable_python
 
@@ -64,18 +64,6 @@ class Reading:
     derived: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
 
-    @classmethod
-    def counted(cls, accepted: int, drafted: int | None, steps: float | None, **fields: Any) -> "Reading":
-        """Figures from counts of accepted draft tokens, draft tokens and steps; `fields` are the others."""
-        return cls(
-            accepted_per_step=ratio(accepted, steps),
-            drafted_per_step=ratio(drafted, steps),
-            num_steps=steps,
-            num_draft_tokens=drafted,
-            num_accepted_tokens=accepted,
-            **fields,
-        )
-
     def __post_init__(self) -> None:
         accepted, drafted = self.num_accepted_tokens, self.num_draft_tokens
         for count in (accepted, drafted):
@@ -92,6 +80,24 @@ class Reading:
             if not 0 <= rate <= before + 2 * ROUNDING:
                 raise ValueError(f"{self.format}: a rate of {rate:g} at index {index}, after {before:g}, is impossible")
             before = rate
+
+
+class Format(NamedTuple):
+    """A format: its engine, its name, and the file of the engine that writes it, with its commit."""
+
+    engine: str
+    format: str
+    source: str
+
+    def reading(self, **figures: Any) -> Reading:
+        """These figures, read from this format."""
+        return Reading(self.engine, self.format, self.source, **figures)
+
+    def counted(self, accepted: int, drafted: int | None, steps: float | None, **figures: Any) -> Reading:
+        """Figures from counts of accepted draft tokens, draft tokens and steps, and others."""
+        per_step: dict[str, Any] = {"accepted_per_step": ratio(accepted, steps), "drafted_per_step": ratio(drafted, steps)}
+        counts: dict[str, Any] = {"num_steps": steps, "num_draft_tokens": drafted, "num_accepted_tokens": accepted}
+        return self.reading(**per_step, **counts, **figures)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from typing import Any
 from naive_speculate.doctor.course import Stretch
 from naive_speculate.doctor.json_objects import objects, whole_number
 from naive_speculate.doctor.prometheus import samples
-from naive_speculate.doctor.reading import Reading, by_category, mean, rates_of
+from naive_speculate.doctor.reading import Format, Reading, by_category, mean, rates_of
 
-LOG_SOURCE = "python/sglang/srt/managers/scheduler_metrics_mixin.py (78ac30c2056f)"
+_LOG = Format("SGLang", "log line “Decode batch”", "python/sglang/srt/managers/scheduler_metrics_mixin.py (78ac30c2056f)")
 _VERIFIED = re.compile(r"speculative[-_]num[-_]draft[-_]tokens['\"]?\s*[=:\s]\s*(\d+)")
 _STEPS = re.compile(r"speculative[-_]num[-_]steps['\"]?\s*[=:\s]\s*(\d+)")
 _MEANINGS = (
@@ -25,10 +25,12 @@ _UNDECIDED = (
     "“accept rate” has two possible meanings, and the log does not decide: accepted ÷ drafted since April 2026 (sglang#23530), "
     "which is used here, and (accepted + 1) ÷ (drafted + 1) before."
 )
-GAUGE_SOURCE = "python/sglang/srt/observability/metrics_collector.py (44cedc2b9c7d)"
+_GAUGE = Format("SGLang", "Prometheus gauges", "python/sglang/srt/observability/metrics_collector.py (44cedc2b9c7d)")
 _NO_RATES = "This format has no counts and no rates per index; meta_info's histogram has them."
 _TREE = "The server drafts trees: the window is their depth, and {} tokens are verified per step."
-META_SOURCE = "python/sglang/srt/managers/tokenizer_manager_components/spec_decoding_meta.py (9155cf0e6eff)"
+_META = Format(
+    "SGLang", "meta_info", "python/sglang/srt/managers/tokenizer_manager_components/spec_decoding_meta.py (9155cf0e6eff)"
+)
 TREES = "With topk above 1 SGLang drafts trees without reporting it; then it counts all branches as drafted."
 _ACCEPTED = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
 _DRAFTED = ("spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")
@@ -62,10 +64,7 @@ def read_log(text: str) -> Reading | None:
         return None
     width, other, derived = _width(lines, _stated(text))
     plain = [line for line in found if line.running and line.length is None]
-    return Reading(
-        engine="SGLang",
-        format="log line “Decode batch”",
-        source=LOG_SOURCE,
+    return _LOG.reading(
         accepted_per_step=_mean_length(lines) - 1,
         drafted_per_step=width,
         other_drafted_per_step=other,
@@ -121,10 +120,7 @@ def read_gauges(text: str) -> Reading | None:
     width, other, derived = _width(lines, stated[:1] or _stated(text), meaning=_meaning(text), half=half)
     tree = depth >= 1 and verified >= 1 and verified != depth + 1
     reported = [mean(gauges["num_running_reqs"]) for gauges in workers if "num_running_reqs" in gauges]
-    return Reading(
-        engine="SGLang",
-        format="Prometheus gauges",
-        source=GAUGE_SOURCE,
+    return _GAUGE.reading(
         accepted_per_step=_mean_length(lines) - 1,
         drafted_per_step=float(stated[0]) if stated else width,
         other_drafted_per_step=None if stated else other,
@@ -243,16 +239,8 @@ def _requests(found: list[dict[str, Any]]) -> Reading:
         drafted += whole_number(proposed, "proposed drafts") if proposed is not None else 0
     width = drafted / steps if complete else None
     rates = rates_of(histogram, width) if sum(histogram) == steps else ()
-    return Reading.counted(
-        accepted,
-        drafted if complete else None,
-        steps,
-        engine="SGLang",
-        format="meta_info",
-        source=META_SOURCE,
-        rates=rates,
-        unknown=(TREES, *(() if rates else ("There is no histogram, so the rates per index are unknown.",))),
-    )
+    unknown = (TREES, *(() if rates else ("There is no histogram, so the rates per index are unknown.",)))
+    return _META.counted(accepted, drafted if complete else None, steps, rates=rates, unknown=unknown)
 
 
 def _first(meta: dict[str, Any], names: tuple[str, ...]) -> Any:

@@ -9,7 +9,8 @@ from pydantic_core import to_json
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from naive_speculate.arguments import Parser, parsed, positive, positive_number
+from naive_speculate.arguments import Parser, lines_of_file, parsed, positive, positive_number
+from naive_speculate.proving.plan import PROMPTS
 
 
 def _header(text: str) -> tuple[str, str]:
@@ -39,7 +40,13 @@ def _parser() -> Parser:
     add("--endpoint", metavar="URL", help="an OpenAI-compatible server, such as http://127.0.0.1:8000/v1")
     add("--model", metavar="M", help="the model's name on the server")
     add("--reference", metavar="FOLDER", help="a local copy of the model (default: trust the server's own logprobs)")
-    add("--prompts", type=Path, metavar="FILE", help="one prompt per line (default: four short prompts)")
+    add(
+        "--prompts",
+        type=lines_of_file,
+        default=PROMPTS,
+        metavar="FILE",
+        help="one prompt per line (default: four)",
+    )
     help = "with commas between them (default: 1,0.6)"
     add("--temperatures", type=_temperatures, default=(1.0, 0.6), metavar="T,T…", help=help)
     help = "the smallest bias worth finding, as total variation; decides the number of samples (default: %(default)s)"
@@ -85,13 +92,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _prove_server(args: argparse.Namespace) -> int:
     from naive_speculate.goodness import samples_needed
     from naive_speculate.proving.evidence import ERROR_RATE, Evidence, states_raw
-    from naive_speculate.proving.plan import POSITIONS, PROMPTS, Record, Settings, requests
+    from naive_speculate.proving.plan import POSITIONS, Record, Settings, requests
     from naive_speculate.proving.reference import Reference
     from naive_speculate.proving.report import Report
     from naive_speculate.proving.run import Run
     from naive_speculate.proving.server import Server
 
-    prompts = PROMPTS if args.prompts is None else _read(args.prompts)
+    prompts = args.prompts
     server = Server(args.endpoint, args.model, args.body, dict(args.header))
     first = server.adapt(prompts[0])
     if not first.top and args.reference is None:
@@ -100,8 +107,8 @@ def _prove_server(args: argparse.Namespace) -> int:
     num_tests = len(prompts) * len(args.temperatures) * POSITIONS + 3
     samples = args.samples or samples_needed(args.bias, server.num_top, ERROR_RATE / num_tests)
     n = server.completions_per_request(prompts[0])
-    fixed = (args.temperatures, samples, args.concurrency, n, args.greedy_tokens, args.seed)
-    settings = Settings(args.endpoint, args.model, server.fields, tuple(prompts), *fixed)
+    shape = (args.temperatures, samples, args.concurrency, n, args.greedy_tokens, args.seed)
+    settings = Settings(args.endpoint, args.model, server.fields, tuple(prompts), *shape)
     record = Record(args.work, settings)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     run = Run(server, settings, record, args.max_requests, args.max_seconds)
@@ -121,13 +128,3 @@ def _prove_server(args: argparse.Namespace) -> int:
     else:
         report.show(Console(highlight=False))
     return int(report.status)
-
-
-def _read(path: Path) -> list[str]:
-    try:
-        prompts = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is not UTF-8 text") from None
-    if not prompts:
-        raise ValueError(f"{path} has no prompts")
-    return prompts
