@@ -45,16 +45,9 @@ def expected_accepted(ratios: Sequence[float], *, block: bool = False) -> float:
 def speedup(alpha: float, k: int, draft_cost: float, verify_cost: VerifyCosts = 1.0) -> float:
     """Expected speedup over plain decoding: tokens per step ÷ its cost (Theorem 3.8, with a measured verification cost).
 
-    With `verify_cost` 1 it is the theorem's (1 - α^(k+1)) / ((1 - α)(c k + 1)).
-
-    Args:
-        alpha: Probability that a draft token is accepted.
-        k: Draft tokens per step; 0 is plain decoding.
-        draft_cost: Cost of one draft forward; the theorem's c.
-        verify_cost: Cost of verifying k draft tokens.
-
-    Raises:
-        ValueError: If alpha or k is out of range, a cost is not positive, or the table has no entry for k.
+    With `verify_cost` 1 it is the theorem's (1 - α^(k+1)) / ((1 - α)(c k + 1)), where c is `draft_cost`, the cost of one draft
+    forward. k = 0 is plain decoding. Raises `ValueError` if alpha or k is out of range, a cost is not positive, or the table
+    has no entry for k.
     """
     return expected_tokens(alpha, k) / step_cost(k, draft_cost, verify_cost)
 
@@ -88,18 +81,9 @@ class Breakdown(NamedTuple):
 
 
 def breakdown(tokens: float, k: float, draft_cost: float, verify_cost: float = 1.0, measured: float | None = None) -> Breakdown:
-    """From tokens per step to the speedup: divided by the cost of verification, then by that of the whole step.
-
-    Args:
-        tokens: Tokens per step, the last one included: `expected_tokens`, or measured.
-        k: Draft tokens per step, or their mean.
-        draft_cost: Cost of one draft forward.
-        verify_cost: Cost of verification.
-        measured: A measured speedup; None for the one expected.
-
-    Raises:
-        ValueError: If a cost is not positive.
-    """
+    """From tokens per step, the last one included, to the speedup: divided by the cost of verification, then by that of the
+    whole step with k draft tokens, or k on average. Without a `measured` speedup it is the expected one. Raises `ValueError` if
+    a cost is not positive."""
     if not verify_cost > 0 or not verify_cost + k * draft_cost > 0:
         raise ValueError(f"costs must be positive, got draft_cost={draft_cost} and verify_cost={verify_cost}")
     checked, drafted = tokens / verify_cost, tokens / (verify_cost + k * draft_cost)
@@ -120,18 +104,9 @@ def alpha_for(tokens: float, expected: Callable[[float], float]) -> float:
 
 
 def pass_seconds(tokens: int, *, weight_bytes: float, bandwidth: float, parameters: float, flops: float) -> float:
-    """Least time of a forward: each weight is read once, and multiplied and added once per token.
-
-    Args:
-        tokens: Tokens of the forward, which share the reading of the weights.
-        weight_bytes: Size of the weights, in bytes.
-        bandwidth: Memory bandwidth, in bytes per second.
-        parameters: Number of weights.
-        flops: Operations per second.
-
-    Returns:
-        float: Seconds of reading or of computing, whichever is longer (the roofline model, Williams et al. 2009).
-    """
+    """Least time of a forward over so many tokens: each weight is read once, and multiplied and added once per token. Seconds
+    of reading (`weight_bytes` ÷ `bandwidth` in bytes per second) or of computing (`flops`: operations per second), whichever is
+    longer (the roofline model, Williams et al. 2009)."""
     return max(weight_bytes / bandwidth, 2 * parameters * tokens / flops)
 
 

@@ -19,27 +19,10 @@ _log = logging.getLogger(__name__)
 
 
 class Translation:
-    """The tokens that two tokenizers share, and the draft's tokens for a text.
+    """The tokens that two tokenizers share, and the draft's tokens for a text; a `ValueError` if a tenth is not shared.
 
     Tokens match if their bytes are equal. Special tokens match if both end a sequence, or have the same text. If several tokens
     of one tokenizer have the same bytes, ordinary tokens come before byte tokens, then the lowest id counts.
-
-    Args:
-        tokenizer: The target's transformers tokenizer, with a fast backend.
-        draft_tokenizer: The draft's.
-
-    Attributes:
-        to_draft: The draft's token for each shared token of the target.
-        target_bytes: The bytes of each of the target's tokens, without special ones.
-        counts: The numbers of shared tokens, of the target's and of the draft's, for events.
-        opening: The beginning of the draft's texts, a beginning-of-sequence token or nothing.
-        opens_target: The beginning-of-sequence token of the target.
-        filler: A token of the draft for positions without a match.
-        drops_space: Whether the first token's leading space is not part of the text.
-        byte_ids: The draft's tokens for single bytes.
-
-    Raises:
-        ValueError: If fewer than a tenth of the target's tokens are shared.
     """
 
     def __init__(self, tokenizer: Any, draft_tokenizer: Any) -> None:

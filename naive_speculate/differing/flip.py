@@ -31,18 +31,9 @@ class Flip:
 def find_flip(
     full: Scores, half: Scores, token_ids: Sequence[int], start: int, *, num_rows: int = 5, dtype: str = "bfloat16"
 ) -> Flip | None:
-    """The first flip among the positions where float32's two most probable tokens are closest; None if there is none.
-
-    Args:
-        full, half: The same target in float32 and in half precision.
-        token_ids: A text of at least two tokens.
-        start: The first position to examine, 1 or more.
-        num_rows: Rows of a verification, k + 1.
-        dtype: The name of the half precision.
-
-    Raises:
-        ValueError: If `start` or `num_rows` is out of range.
-    """
+    """The first flip among the positions, from `start` (1 or more) on, where float32's two most probable tokens are closest;
+    None if there is none. `full` and `half` are the same target in float32 and in half precision, named `dtype`; `num_rows` is
+    k + 1. Raises `ValueError` if `start` or `num_rows` is out of range."""
     if not 1 <= start < len(token_ids):
         raise ValueError(f"start must be from 1 to {len(token_ids) - 1}, got {start}")
     if num_rows < 2:

@@ -25,15 +25,8 @@ def end_tokens(generation_config: Any, config: Any, name: str) -> tuple[int, ...
     """The tokens at which transformers' `generate` ends.
 
     A generation configuration decides alone, even if it names no end token, as in `generate` (transformers 5.23). Without one,
-    the outer configuration comes before the inner one, whose class may have a default.
-
-    Args:
-        generation_config: An object, or the content of `generation_config.json`; None where the model has none.
-        config: The model's configuration, an object or the content of `config.json`.
-        name: The model's name, for messages.
-
-    Raises:
-        ValueError: If they are not token ids.
+    the outer configuration comes before the inner one, whose class may have a default. Both may be objects, or the content of
+    their JSON file. Raises `ValueError` if they are not token ids.
     """
     of_config = _first([config, *(_value(config, key) for key in _INNER)])
     if generation_config is None:

@@ -11,20 +11,9 @@ from naive_speculate.infer.protocols import BatchLanguageModel, KVCache, Languag
 def forward(
     model: LanguageModel, query_token_ids: torch.Tensor, kv_cache: KVCache, num_logits: int | None = None
 ) -> torch.Tensor:
-    """`model.forward`, with its results checked.
-
-    Args:
-        model: Any language model.
-        query_token_ids: int64, shape `[batch_size, num_query_tokens]`.
-        kv_cache: Gains the query's keys and values.
-        num_logits: For a `BatchLanguageModel`: number of last positions with logits; None for all.
-
-    Returns:
-        torch.Tensor: Shape `[batch_size, num_query_tokens or num_logits, vocab_size]`.
-
-    Raises:
-        ValueError: If the model did not add the query to the cache, or the logits are not of that shape.
-    """
+    """`model.forward`, with its results checked: logits `[batch_size, num_query_tokens or num_logits, vocab_size]`.
+    `num_logits` is for a `BatchLanguageModel`. Raises `ValueError` if the model did not add the query to the cache, or the
+    logits are not of that shape."""
     return _checked(model, query_token_ids, kv_cache, num_logits)[0]
 
 

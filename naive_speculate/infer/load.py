@@ -79,16 +79,11 @@ def load_model(name: str, argument: str, options: LoadOptions, device_map: str |
 
 
 def wrap(model: Any, executor: str = "auto") -> LanguageModel:
-    """A loaded transformers model as a `LanguageModel`.
+    """A transformers causal language model, on its device, as a `LanguageModel`.
 
-    Args:
-        model: A transformers causal language model on its device.
-        executor: "auto" takes our fast implementation for the Llama family and transformers' own for all others; "onnx" and
-            "torch" are the two fast ones, "transformers" is its own.
-
-    Raises:
-        ValueError: If the executor is unknown or cannot run the model, the model's state cannot be rolled back, or its
-            logits with a cache differ from those of its own forward.
+    The executor "auto" takes our fast implementation for the Llama family and transformers' own for all others; "onnx" and
+    "torch" are the two fast ones, "transformers" is its own. Raises `ValueError` if the executor is unknown or cannot run the
+    model, the model's state cannot be rolled back, or its logits with a cache differ from those of its own forward.
     """
     check_executor(executor)
     if executor == "transformers":

@@ -17,16 +17,8 @@ _FIRST_CAPACITY = 128
 
 
 def causal_mask(positions: torch.Tensor, num_keys: int, window: int | None = None) -> torch.Tensor:
-    """The keys at 0 … `num_keys` - 1 that each token may attend to.
-
-    Args:
-        positions: The tokens' positions, int64, shape `[rows, num_new]`.
-        num_keys: Number of keys.
-        window: Sliding window in tokens, the token itself included; None for full attention.
-
-    Returns:
-        torch.Tensor: bool, shape `[rows, 1, num_new, num_keys]`; True where attention is allowed.
-    """
+    """The keys at 0 … `num_keys` - 1 that tokens at these positions, int64 `[rows, num_new]`, may attend to: bool, shape
+    `[rows, 1, num_new, num_keys]`. `window`: sliding window in tokens, the token itself included; None for full attention."""
     positions = positions[:, None, :, None]
     keys = torch.arange(num_keys, device=positions.device)
     allowed = keys <= positions
@@ -179,16 +171,8 @@ class CacheRows(Rows["RaggedKVCache"]):
         return starts[:, None] + torch.arange(num_new, device=device)
 
     def mask(self, num_new: int, device: torch.device | None = None, window: int | None = None) -> torch.Tensor:
-        """The stored tokens that each new one may attend to, once all are written.
-
-        Args:
-            num_new: Number of new tokens per row.
-            device: The mask's device.
-            window: Sliding window in tokens, the token itself included; None for full attention.
-
-        Returns:
-            torch.Tensor: bool, shape `[rows, 1, num_new, longest + num_new]`; True where attention is allowed.
-        """
+        """The stored tokens that each new one may attend to, once all are written: bool, shape
+        `[rows, 1, num_new, longest + num_new]`; see `causal_mask`."""
         return causal_mask(self.positions(num_new, device), self.get_num_tokens() + num_new, window)
 
     def write(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -106,20 +106,9 @@ class SlotPool:
     def forward(
         self, view: Any, query: Tokens, num_logits: int | None = None, lengths: Sequence[int] | None = None
     ) -> torch.Tensor:
-        """One forward; every row of the view gains all tokens of its row of the query.
-
-        Args:
-            view: See `view`.
-            query: Token ids on the model's device, or lists.
-            num_logits: Number of last positions with logits; None for all.
-            lengths: Tokens per row without padding; a plain model computes only these. None without padding.
-
-        Returns:
-            torch.Tensor: Logits, shape `[rows, num_query_tokens or num_logits, vocab_size]`.
-
-        Raises:
-            ValueError: If the model violates the contract of `LanguageModel.forward`.
-        """
+        """One forward; every row of the view gains all tokens of its row of the query. Returns the logits of the last
+        `num_logits` positions (None: all), shape `[rows, num_query_tokens or num_logits, vocab_size]`. `lengths` are the tokens
+        per row without padding; a plain model computes only these. Raises `ValueError` if the model violates its contract."""
         return self.compute(view, query, (), lengths, num_logits)[0]
 
     def compute(

@@ -243,20 +243,9 @@ def _said(error: Exception) -> str:
 
 
 class GrammarCompiler:
-    """Compiles grammars for one tokenizer, and caches them.
-
-    Args:
-        tokenizer: The transformers tokenizer.
-        vocab_size: Width of the logits.
-        stop_token_ids: Tokens that may end the output once the grammar is complete.
-
-    Attributes:
-        info: The tokenizer in xgrammar's form.
-        vocab_size: As given.
-
-    Raises:
-        ValueError: If there is no such token, or xgrammar is not installed.
-    """
+    """Compiles grammars for one transformers tokenizer, and caches them. `stop_token_ids` may end the output once the
+    grammar is complete; a `ValueError` if there is none, or if xgrammar is not installed. `info` is the tokenizer in
+    xgrammar's form."""
 
     def __init__(self, tokenizer: Any, vocab_size: int, stop_token_ids: Sequence[int]) -> None:
         xgrammar = _xgrammar()
@@ -317,17 +306,9 @@ class GrammarMask:
         self._consumed: list[int] = []
 
     def apply(self, scores: torch.Tensor, history: list[int]) -> None:
-        """Set the scores of forbidden tokens to -inf, in place.
-
-        A history that the grammar refuses has probability 0 already; then nothing is forbidden.
-
-        Args:
-            scores: Shape `[vocab_size]`.
-            history: Generated tokens before this position.
-
-        Raises:
-            GuideTooCostly: If the mask takes longer than the decoder's `mask_seconds` allow.
-        """
+        """Set the scores of forbidden tokens to -inf, in place: scores `[vocab_size]`, after the generated tokens of `history`.
+        A history that the grammar refuses has probability 0 already; then nothing is forbidden. Raises `GuideTooCostly` if the
+        mask takes longer than the decoder's `mask_seconds` allow."""
         allowed = self._allowed(history)
         if allowed is not None:
             forbidden = torch.zeros_like(scores, dtype=torch.float32)  # xgrammar takes no float64

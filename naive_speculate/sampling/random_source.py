@@ -25,13 +25,12 @@ class RandomSource(Protocol):
 
 
 class SeededRandom:
-    """Draws that depend only on the seed, the index and the order of calls.
+    """Draws that depend only on the seed, the index of the sequence in its request, and the order of calls.
 
     Categorical draws are exponential races: argmax p_i / E_i with E_i ~ Exp(1). Unlike an inverse cumulative distribution,
-    rounding noise in some p_i changes the outcome only where two runners nearly tie. On the CPU a race has two rounds, which
-    gives the same distribution with far fewer random numbers: first the sums of blocks of √n neighbours, then the members of
-    the winning block. `seed`: the request's seed. `index`: the number of the sequence among those of one request (n > 1).
-    `device`: the device of the probabilities; on the CPU the noise comes from NumPy, which is faster.
+    rounding noise in some p_i changes the outcome only where two runners nearly tie. On the CPU (`device`, of the
+    probabilities) the noise comes from NumPy, and a race has two rounds, which gives the same distribution with far fewer
+    random numbers: first the sums of blocks of √n neighbours, then the members of the winning block.
     """
 
     def __init__(self, seed: int, index: int = 0, device: torch.device | str = "cpu") -> None:

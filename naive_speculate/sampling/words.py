@@ -14,20 +14,11 @@ from functools import cache
 
 
 class WordList:
-    """Finds listed words in a text.
+    """Finds listed words in a text: only whole words, with or without a plural or possessive "s".
 
-    Only whole words are found, with or without a plural or possessive "s".
-
-    Args:
-        entries: Regular expressions, each over a case-folded word or a few words with single spaces between them.
-        name: The list's name in settings and messages.
-
-    Attributes:
-        pattern: A regular expression for any of the words, plural and possessive included.
-        composed: Whether a word has letters that may be written as two characters, such as accented ones.
-
-    Raises:
-        ValueError: If there is no entry, or one is not a regular expression.
+    The entries are regular expressions, each over a case-folded word or a few words with single spaces between them; a
+    `ValueError` if there is none, or one is not valid. `pattern` matches any of the words, plural and possessive included;
+    `composed` is set where a word has letters that may be written as two characters, such as accented ones.
     """
 
     def __init__(self, entries: Iterable[str], name: str = "custom") -> None:

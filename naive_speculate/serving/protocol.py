@@ -86,36 +86,17 @@ class Engine(Protocol):
         """A description of the engine."""
 
     def submit(self, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANONYMOUS) -> Iterator[list[Event]]:
-        """Decode a request.
+        """Decode a request. Setting `cancel`, or closing or dropping the iterator, ends the run after the current step or
+        prompt chunk.
 
-        Args:
-            request: The request.
-            cancel: Set it to end the run after the current step or prompt chunk. Closing or dropping the iterator does the
-                same.
-            reader: Uses its share of the decoder.
-
-        Returns:
-            Iterator: Lists of events as they arrive, joined the run's trace. It begins with `started` and ends with `finished`
-            for each row, with reason `error` and a message for the visitor if decoding failed.
-
-        Raises:
-            ValueError: Naming the invalid field; here or when the iteration begins.
-            Unavailable: If the engine accepts no requests; likewise.
+        Returns lists of events as they arrive; joined, they are the run's trace: it begins with `started` and ends with
+        `finished` for each row, with reason `error` and a message for the visitor if decoding failed. Raises `ValueError`,
+        naming the invalid field, or `Unavailable` if the engine accepts no requests; here or when the iteration begins.
         """
 
     def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS) -> None:
-        """Decode a request for a caller that cannot block, such as an event loop.
-
-        Args:
-            request: The request.
-            cancel: Set it to end the run.
-            deliver: Receives the lists of `submit`, then the end. Exceptions of `submit` are delivered or raised.
-            reader: Uses its share of the decoder; the run pauses while it lags.
-
-        Raises:
-            ValueError: Naming the invalid field.
-            Unavailable: If the engine accepts no requests.
-        """
+        """Decode a request for a caller that cannot block, such as an event loop: `deliver` receives the lists of `submit`,
+        then the end. The run pauses while the reader lags. Exceptions of `submit` are delivered or raised."""
 
     def waiting_before(self, reader: Reader) -> int | None:
         """Number of sequences that would start before a new one of this reader; None if it would start at once."""

@@ -123,16 +123,12 @@ class Batch:
         return parts[0] if len(parts) == 1 else merge(parts, list(groups.values()), self.vocab_size)
 
     def score(self, rows: Sequence[SequenceState], draft: Proposal) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """One forward of the target over each row's last token and its drafts.
+        """One forward of the target over each row's last token and its drafts; the rows are prefilled, in the order of their
+        slots.
 
-        Args:
-            rows: Prefilled rows, in the order of their slots.
-            draft: Their windows.
-
-        Returns:
-            tuple: Logits, shape `[batch_size, k + 1, vocab_size]`; index i judges draft i, the last gives the bonus token. And
-                features: the hidden states there of all layers that the rows' drafters need, concatenated, shape
-                `[batch_size, k + 1, number of layers * hidden_size]`; None where no drafter needs any.
+        Returns logits `[batch_size, k + 1, vocab_size]`: index i judges draft i, the last gives the bonus token. And the hidden
+        states there of all layers that the rows' drafters need, concatenated,
+        `[batch_size, k + 1, number of layers * hidden_size]`; None where no drafter needs any.
         """
         self._watch.verify()
         view = self.target.view([self.slots[row] for row in rows])

@@ -58,17 +58,9 @@ def observe(rows: Sequence[SequenceState], happened: Step, vocabulary: Vocabular
 
 
 def raw_logprobs(logits: torch.Tensor, token_ids: torch.Tensor, count: int) -> tuple[torch.Tensor, ...]:
-    """Log-probabilities of the raw distribution, before any sampling parameter, for `logprob_entries`.
-
-    Args:
-        logits: Shape `[width, vocab_size]`.
-        token_ids: The chosen tokens, int64, shape `[width]`.
-        count: How many of the most probable tokens to add; -1 for all.
-
-    Returns:
-        tuple: The chosen tokens, their log-probabilities and ranks, shape `[width]`; the most probable tokens and their
-            log-probabilities, shape `[width, count]`.
-    """
+    """Log-probabilities of the raw distribution, before any sampling parameter, for `logprob_entries`: of logits
+    `[width, vocab_size]` the chosen tokens, their log-probabilities and ranks, shape `[width]`, and the `count` most probable
+    tokens (-1: all) and their log-probabilities, shape `[width, count]`."""
     logprobs = torch.log_softmax(logits.float(), dim=-1)
     chosen = pick(logprobs, token_ids)
     ranks = (logprobs > chosen[:, None]).sum(dim=-1) + 1

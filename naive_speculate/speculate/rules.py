@@ -121,17 +121,10 @@ def next_token_probs(
     lengths: torch.Tensor,
     scale: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """The residual at the first rejection, or the target's distribution after a fully accepted window.
-
-    Args:
-        target_probs: Shape `[batch_size, k + 1, vocab_size]`.
-        draft_probs: Shape `[batch_size, k, vocab_size]`.
-        num_accepted, lengths: int64, shape `[batch_size]`: drafts that are accepted, and all drafts.
-        scale: Shape `[batch_size]`: multiplies the target before the draft is subtracted; 1 where it is not given.
-
-    Returns:
-        torch.Tensor: Shape `[batch_size, vocab_size]`.
-    """
+    """The residual at the first rejection, or the target's distribution after a fully accepted window, shape
+    `[batch_size, vocab_size]`; target `[batch_size, k + 1, vocab_size]`, draft `[batch_size, k, vocab_size]`, numbers of
+    accepted and of all drafts int64 `[batch_size]`. `scale`, shape `[batch_size]`, multiplies the target before the draft is
+    subtracted."""
     rows = torch.arange(len(num_accepted), device=num_accepted.device)
     target = target_probs[rows, num_accepted]
     if draft_probs.shape[1] == 0:

@@ -48,16 +48,8 @@ def enumerate_paths(pair: ModelPair, prompt: list[int], params: SamplingParams, 
 
     The stated acceptance probabilities are checked. A path with an acceptance draw after its branching point is run twice: for
     accepted tokens with draws of 0 and of the largest number below the stated probability, for rejected tokens with that
-    probability and with the largest number below 1. Both runs must agree.
-
-    Args:
-        pair: Models of few tokens.
-        prompt: Token ids.
-        params: Sampling parameters; `max_tokens` of 3 or 4 is best.
-        **options: As for `SpeculativeDecoder.stream`; `detail` must not be "none".
-
-    Raises:
-        Deviation: If a path contradicts its stated probabilities, or is not reproducible.
+    probability and with the largest number below 1. Both runs must agree. `options` are as for `SpeculativeDecoder.stream`;
+    `detail` must not be "none". Raises `Deviation` if a path contradicts its stated probabilities, or is not reproducible.
     """
     decoder, found = SpeculativeDecoder(pair), Enumeration()
     pending: list[tuple[list[float], list[list[float] | float | None]]] = [([], [])]

@@ -97,20 +97,15 @@ class _Watched(Batch):
 
 
 class Path:
-    """One run of the real decoder along a path.
+    """One run of the real decoder along a path; a `Deviation` if a verdict contradicts the draws and the stated probabilities.
 
     Attributes:
         taken: A number per choice of the run; begins with the path.
         stated: Per choice the probabilities of its branches, or for a uniform draw the acceptance probability in the events;
             None if no verdict used the draw.
-        tokens: The generated tokens, then -1 if the run ended in an error.
+        tokens: The generated tokens, then -1 if the run ended in an error, whose text is `message`.
         drafted: Number of draft tokens.
-        message: The message of a run that ended in an error.
         hint: A possible fault of its drafter; "" for none.
-        coarse: As of `Branches`.
-
-    Raises:
-        Deviation: If a verdict contradicts the draws and the stated probabilities.
     """
 
     def __init__(

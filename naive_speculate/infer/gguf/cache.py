@@ -73,20 +73,9 @@ class GgufCache(SharedCache):
         return self._context.num_cells
 
     def decode(self, rows: Sequence[int], query: Sequence[Sequence[int]], num_logits: int) -> torch.Tensor:
-        """Compute and store tokens that follow the rows' own.
-
-        Args:
-            rows: Distinct rows.
-            query: Token ids, the same number for each row.
-            num_logits: Number of last tokens per row whose logits are returned.
-
-        Returns:
-            torch.Tensor: float32, shape `[rows * num_logits, vocab_size]`.
-
-        Raises:
-            MemoryError: If memory is insufficient; the rows are unchanged.
-            RuntimeError: If llama.cpp fails.
-        """
+        """Compute and store tokens that follow the rows' own, the same number for each of these distinct rows. Returns the
+        logits of the last `num_logits` tokens, float32, shape `[rows * num_logits, vocab_size]`. Raises `MemoryError` if memory
+        is insufficient (the rows are unchanged), `RuntimeError` if llama.cpp fails."""
         num_new = len(query[0])
         first_wanted = num_new - num_logits
         with self._lock:

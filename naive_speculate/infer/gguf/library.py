@@ -53,19 +53,9 @@ def _listen(level: int, text: bytes, _: Any) -> None:
 
 
 class ModelFile:
-    """A GGUF file loaded by llama.cpp; freed with its last reference.
-
-    Args:
-        path: The file, or the first of several parts.
-        **options: Fields of `llama_model_params`.
-
-    Attributes:
-        handle: llama.cpp's `llama_model *`.
-        vocabulary: Its `llama_vocab *`.
-
-    Raises:
-        ValueError: With llama.cpp's error message, or the name of the missing extra.
-    """
+    """A GGUF file loaded by llama.cpp; freed with its last reference. Of several parts, `path` is the first; `options` are
+    fields of `llama_model_params`. `handle` is llama.cpp's `llama_model *`, `vocabulary` its `llama_vocab *`. Raises
+    `ValueError` with llama.cpp's error message, or the name of the missing extra."""
 
     def __init__(self, path: str | Path, **options: Any) -> None:
         self.path = Path(path)
@@ -100,21 +90,9 @@ class ModelFile:
 class Context:
     """A model's working memory in llama.cpp: a unified cache of `num_cells` tokens for up to `MAX_ROWS` sequences.
 
-    Layers with a sliding window store all their keys, so that every sequence can be rolled back.
-
-    Args:
-        file: The model.
-        num_cells: Capacity in tokens.
-        num_threads: Number of threads.
-        options: More fields of `llama_context_params`.
-
-    Attributes:
-        handle: llama.cpp's `llama_context *`.
-        memory: Its `llama_memory_t`.
-        num_cells: Capacity in tokens, rounded up.
-
-    Raises:
-        MemoryError: If memory is insufficient, or the model does not support these options.
+    Layers with a sliding window store all their keys, so that every sequence can be rolled back. `options` are more fields of
+    `llama_context_params`. `handle` is llama.cpp's `llama_context *`, `memory` its `llama_memory_t`. Raises `MemoryError` if
+    memory is insufficient, or the model does not support these options.
     """
 
     MAX_ROWS = 256  # LLAMA_MAX_SEQ

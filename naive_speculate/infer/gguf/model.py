@@ -25,23 +25,13 @@ _MAX_SPARE, _MAX_SPARE_CELLS = 2, 4096
 
 
 class GgufLanguageModel(HasEndTokens):
-    """A `BatchLanguageModel` computed by llama.cpp.
-
-    Attributes:
-        name: The file.
-        vocab_size: Width of the logits.
-        max_positions: Most tokens of a sequence.
-        num_parameters: Number of parameters.
-        eos_token_ids: All tokens that end a sequence, the file's end-of-sequence token first.
-        executor: "gguf".
-        device: The CPU, where the logits are, whatever device llama.cpp uses.
+    """A `BatchLanguageModel` computed by llama.cpp; its logits are on the CPU, whatever device llama.cpp uses.
 
     Args:
         path: The file.
         device: "auto" uses all devices that llama.cpp was built for, "cpu" the CPU alone; "cuda", "metal" and "vulkan" need a
             llama.cpp built for GPUs.
-        dtype: Type of keys and values; "auto": float32 where all weights are, else float16. The weights keep the type of the
-            file.
+        dtype: Type of keys and values; "auto": float32 where all weights are, else float16. The weights keep the file's type.
 
     Raises:
         ValueError: If the file cannot be loaded, llama-cpp-python is missing, the device or dtype is not available, or the

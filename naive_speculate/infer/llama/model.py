@@ -39,20 +39,12 @@ class _Forward(Protocol):
 
 
 class LlamaLanguageModel(HasEndTokens):
-    """A `BatchLanguageModel` computed by ONNX Runtime (`OnnxLlama`) or torch (`TorchLlama`), which CUDA captures
-    as graphs (`GraphLlama`).
+    """A `BatchLanguageModel` computed by ONNX Runtime (`OnnxLlama`) or torch (`TorchLlama`), which CUDA captures as graphs
+    (`GraphLlama`).
 
-    Made by `from_transformers` or `from_stored`. Its logits equal transformers' up to rounding.
-
-    Attributes:
-        eos_token_ids: All end-of-sequence tokens, see `end_tokens`; may be empty.
-        name: Where the model was loaded from, or its class.
-        vocab_size: Width of the logits.
-        max_positions: Most tokens of a sequence; None where the configuration has no limit.
-        num_parameters: Number of parameters.
-        executor: "onnx" or "torch".
-        num_layers, hidden_size: Its number of layers and width.
-        input_embeddings: Its embedding table, shape `[vocab_size, hidden_size]`.
+    Made by `from_transformers` or `from_stored`. Its logits equal transformers' up to rounding. `eos_token_ids` (see
+    `end_tokens`) may be empty, `max_positions` is None where the configuration has no limit, `executor` is "onnx" or "torch",
+    and `input_embeddings` is the embedding table, shape `[vocab_size, hidden_size]`.
     """
 
     def __init__(self, reference: Any, forward: _Forward, executor: str) -> None:

@@ -33,15 +33,8 @@ class WindowGraph(GraphBuilder):
 
     Outputs: `drafts` int64 `[b, k]`; optionally `probs` float32 `[b, k, vocab_size]`; and each forward's `j/present_key_i`,
     `j/present_value_i`. These must be bound to the cache, since each forward reads what earlier ones wrote there. The values
-    that a forward passes to the next one (`carried`) are outputs of the last, `k - 1/…`.
-
-    Args:
-        first: A `LlamaGraph` or `HeadGraph`, for the first forward.
-        graph: The same in the fast form, for later forwards; of a head, one that reads fused states.
-        k: Draft tokens of a window.
-        vocab_size: Number of tokens to choose from; later logits are ignored.
-        drawn: Whether tokens are sampled; otherwise they are the most probable ones.
-        with_probs: Whether to output probabilities; sampling always does.
+    that a forward passes to the next one (`carried`) are outputs of the last, `k - 1/…`. `first` is the graph of the first
+    forward, `graph` that of later ones: the same in the fast form; of a head, one that reads fused states.
     """
 
     def __init__(

@@ -34,19 +34,9 @@ _ANSWER_SECONDS = 60.0
 
 
 class RayEngine:
-    """Decodes on the replicas of a Ray Serve application; an `Engine`.
-
-    Args:
-        app: The application's name.
-        cluster: Its cluster; `close` leaves it.
-        max_waiting: Most sequences of this engine that may wait.
-
-    Attributes:
-        retried: Number of runs retried on another replica because theirs died before anything was read.
-
-    Raises:
-        ClusterError: If the application does not answer.
-    """
+    """Decodes on the replicas of a Ray Serve application; an `Engine`. `close` leaves the cluster. Raises `ClusterError` if the
+    application does not answer. `retried` counts the runs retried on another replica because theirs died before anything was
+    read."""
 
     def __init__(self, app: str, cluster: Cluster, *, max_waiting: int = MAX_WAITING) -> None:
         self.retried = 0
