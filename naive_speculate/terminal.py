@@ -40,7 +40,8 @@ class TerminalView:
         if not self.console.is_terminal:
             self._plain(event)
         elif event.kind == EventKind.STARTED:
-            self._legend()
+            legend = (Text(f"{STYLES[kind].mark} {STYLES[kind].label}", style=token_style(kind)) for kind in _SHOWN)
+            self.console.print(Text("  ").join(legend), end="\n\n")
             self._copies = Copies(event.prompt_texts or [])
             if drafter := drafter_lines(event):
                 self.console.print(Text(drafter, style="dim"), end="\n\n")
@@ -67,10 +68,6 @@ class TerminalView:
         elif event.kind == EventKind.FINISHED:
             self.console.file.write("\n")
         self.console.file.flush()
-
-    def _legend(self) -> None:
-        legend = (Text(f"{STYLES[kind].mark} {STYLES[kind].label}", style=token_style(kind)) for kind in _SHOWN)
-        self.console.print(Text("  ").join(legend), end="\n\n")
 
     def _figures(self, event: Event) -> None:
         metrics = event.metrics or {}

@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from naive_speculate.arguments import Parser, number, numbers, parsed, positive
-from naive_speculate.doctor import costs
+from naive_speculate.doctor import given_costs as costs
 from naive_speculate.doctor.diagnosis import diagnose
 from naive_speculate.doctor.formats import KNOWN, decoded, read
 from naive_speculate.doctor.report import show

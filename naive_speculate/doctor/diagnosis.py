@@ -25,7 +25,9 @@ def diagnose(reading: Reading, costs: CostTable | None = None, *, num_draft_toke
     if num_draft_tokens is not None and num_draft_tokens < 1:
         raise ValueError(f"num_draft_tokens must be 1 or more, got {num_draft_tokens}")
     accepted, width = _per_step(reading, num_draft_tokens)
-    conditional = _conditional(reading)
+    # Per index, the share of windows with all earlier tokens accepted that accept this one; None if there are none.
+    judged = zip(reading.judged or (1.0, *reading.rates), reading.rates, strict=False)
+    conditional = tuple(min(rate / last, 1.0) if last > 0 else None for last, rate in judged)
     alpha, assumed = _alpha(reading, accepted, width)
     rates = reading.rates if all_whole(reading.rates, width) else ()
     windows = tuple(_window(k, rates, conditional, alpha, costs) for k in range(1, MAX_K + 1) if alpha is not None)
@@ -64,12 +66,6 @@ def _per_step(reading: Reading, given: int | None) -> tuple[float | None, float 
     if accepted is not None and width is not None and accepted > width * (1 + 1e-3) + 0.01:
         raise ValueError(f"{reading.format}: {accepted:.2f} accepted of {width:.2f} drafted per step is impossible")
     return accepted, width
-
-
-def _conditional(reading: Reading) -> tuple[float | None, ...]:
-    """Per index, the share of windows with all earlier tokens accepted that accept this one; None if there are none."""
-    judged = reading.judged or (1.0, *reading.rates)
-    return tuple(min(rate / last, 1.0) if last > 0 else None for last, rate in zip(judged, reading.rates, strict=False))
 
 
 def _alpha(reading: Reading, accepted: float | None, width: float | None) -> tuple[float | None, bool]:

@@ -58,10 +58,6 @@ def read(text: str) -> Reading:
     if not found:
         what = "is empty" if not text.strip() else f"has none of the supported formats, it begins {text.strip()[:40]!r}"
         raise ValueError(f"the text {what}; supported: {KNOWN}")
-    best = max(found, key=_information)
+    known = [(len(one.rates) > 1, one.accepted_per_step is not None, one.drafted_per_step is not None) for one in found]
+    best = found[known.index(max(known))]
     return replace(best, experts=experts(text))
-
-
-def _information(reading: Reading) -> tuple[bool, ...]:
-    """Which figures a reading has, the most valuable first."""
-    return len(reading.rates) > 1, reading.accepted_per_step is not None, reading.drafted_per_step is not None

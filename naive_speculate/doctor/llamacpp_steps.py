@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from naive_speculate.doctor.course import Stretch
+from naive_speculate.doctor.fading import Stretch
 from naive_speculate.doctor.llamacpp import speeds
 from naive_speculate.doctor.reading import Format, Reading
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from pydantic_core import to_jsonable_python
 
 from naive_speculate.costs import CostTable
-from naive_speculate.doctor.course import Stretch
+from naive_speculate.doctor.fading import Stretch
 
 ROUNDING = 0.0006  # largest rounding error of a rate printed with three decimals
 

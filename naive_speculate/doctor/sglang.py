@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
-from naive_speculate.doctor.course import Stretch
+from naive_speculate.doctor.fading import Stretch
 from naive_speculate.doctor.json_objects import objects, whole_number
 from naive_speculate.doctor.prometheus import samples
 from naive_speculate.doctor.reading import Format, Reading, by_category, mean, rates_of

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from naive_speculate.doctor.course import Fade, drop, fade
+from naive_speculate.doctor.fading import Fade, drop, fade
 from naive_speculate.doctor.reading import Diagnosis, Reading, Suspect, all_whole
 
 NONE, LOW_FIRST, CLIFF, SMALL, GAIN = 0.1, 0.5, 0.75, 0.15, 1.03

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import accumulate, zip_longest
 from typing import Any
 
-from naive_speculate.doctor.course import Stretch
+from naive_speculate.doctor.fading import Stretch
 from naive_speculate.doctor.json_objects import objects, whole_number, whole_numbers
 from naive_speculate.doctor.reading import ROUNDING, Format, Reading, by_category, mean, rates_in, rates_of, weighted_rates
 

@@ -64,7 +64,9 @@ class Summary:
             return
         m = self._counts
         if event.kind in (EventKind.ACCEPTED, EventKind.REJECTED) and event.sampled_accept is not None:
-            self._add_rates(event.index or 0, event.sampled_accept, event.argmax_accept or 0.0)
+            sums = self._rates.get(event.index or 0, (0.0, 0.0, 0))
+            both = (sums[0] + event.sampled_accept, sums[1] + (event.argmax_accept or 0.0))
+            self._rates[event.index or 0] = (*both, sums[2] + 1)
         if event.kind in OUTPUT_KINDS:
             m.num_generated_tokens += 1
         elif event.kind == EventKind.REJECTED:
@@ -85,10 +87,6 @@ class Summary:
             self._last_time = event.time
             if m.time_to_first_token is None:
                 m.time_to_first_token = event.time
-
-    def _add_rates(self, index: int, sampled: float, argmax: float) -> None:
-        sums = self._rates.get(index, (0.0, 0.0, 0))
-        self._rates[index] = (sums[0] + sampled, sums[1] + argmax, sums[2] + 1)
 
     @property
     def metrics(self) -> Metrics:

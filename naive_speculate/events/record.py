@@ -1,6 +1,7 @@
 """What one speculative step did to one sequence, as plain numbers and texts: events are made from nothing else."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from naive_speculate.events.event import FinishReason, Logprob, TopTokens
 
@@ -19,27 +20,8 @@ class Outcome:
     draft_seconds: float = 0.0
     verify_seconds: float = 0.0
     total_seconds: float = 0.0
-    # accept_probs, uniforms, thresholds, draft_probs: one number per draft, where they apply
-    accept_probs: list[float] | None = None
-    uniforms: list[float] | None = None
-    thresholds: list[float] | None = None
-    draft_probs: list[float] | None = None
-    target_probs: list[float] | None = None  # one number per draft, and the next token's
-    # the probability, before each draft was drawn, that it would be accepted; one per draft
-    expected_accepts: list[float] | None = None
-    # sampled_accepts, argmax_accepts: both exact acceptance rates at each draft's index: of a token drawn from the draft
-    # model's distribution, and of its most probable token
-    sampled_accepts: list[float] | None = None
-    argmax_accepts: list[float] | None = None
-    # draft_entropies, target_entropies: in nats; one per draft, for the target one more
-    draft_entropies: list[float] | None = None
-    target_entropies: list[float] | None = None
-    # draft_tops, target_tops: the most probable tokens; one list per draft, for the target one more
-    draft_tops: list[TopTokens] | None = None
-    target_tops: list[TopTokens] | None = None
-    # target_tops_draft, draft_tops_target: the other model's probabilities of the tokens in these lists; one list per draft
-    target_tops_draft: list[list[float]] | None = None
-    draft_tops_target: list[list[float]] | None = None
+    # fields of the token events, by name: a value per draft token, and of the target's fields one more, for the next token
+    values: dict[str, list[Any]] = field(default_factory=dict)
     residual_top: TopTokens | None = None  # the most probable tokens of the residual distribution, after a rejection
     logprobs: list[dict[int, Logprob]] | None = None  # raw log-probabilities at each accepted draft and the next token
     copied_from: int | None = None  # the position, in prompt and output, that the first draft was copied from

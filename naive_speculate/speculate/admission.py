@@ -182,6 +182,7 @@ class Admission:
         cancel: CancelFlag | None,
     ) -> SequenceState:
         params = request.params
+        special = (params.skip_special_tokens, params.spaces_between_special_tokens)
         streams = params.detokenize and self.vocabulary.tokenizer is not None
         return SequenceState(
             row=number,
@@ -197,7 +198,7 @@ class Admission:
             stop_token_ids=plan.stops,
             end_token_ids=plan.ends,
             max_length=plan.max_length,
-            text=self._text_stream(params, plan.token_ids) if streams else None,
+            text=TextStream(self.vocabulary, plan.token_ids, *special) if streams else None,
             stops=StopStrings(params.stop, params.include_stop_str_in_output) if params.stop else None,
             cancel=cancel,
             draft_sampling=request.draft_sampling,
@@ -291,9 +292,6 @@ class Admission:
             self._grammar(params).compile(guided) if isinstance(guided, GuidedDecodingParams) else None,
             None if params.filter_words is None else WordFilter(self._filter(params.filter_words), prompt),
         )
-
-    def _text_stream(self, params: SamplingParams, prompt: list[int]) -> TextStream:
-        return TextStream(self.vocabulary, prompt, params.skip_special_tokens, params.spaces_between_special_tokens)
 
     def _max_length(self, num_prompt_tokens: int, max_tokens: int | None) -> int:
         limits = [] if max_tokens is None else [num_prompt_tokens + max_tokens]

@@ -130,7 +130,7 @@ class AutoWindow:
 
     def should_continue(self, confidence: float) -> bool:
         """Whether to draft another token after one of this draft probability."""
-        bucket = _bucket(confidence)
+        bucket = sum(confidence >= edge for edge in _BUCKETS)
         self._window.append(bucket)
         self._reach *= self._kept[bucket] / self._seen[bucket]
         if confidence < self._least or not self._pays():
@@ -176,7 +176,3 @@ class AutoWindow:
 
 
 Window = FixedWindow | AutoWindow
-
-
-def _bucket(confidence: float) -> int:
-    return sum(confidence >= edge for edge in _BUCKETS)

@@ -118,10 +118,8 @@ def _differing(run: Path, again: Path, repeated: list[Path]) -> Deviation:
     first = next((index for index, (one, other) in enumerate(stated) if one != other), 0)
     outcomes = [f"{exactly(path.taken)} gives {list(path.tokens)}" for path in (run, again)]
     if run.tokens == again.tokens:
-        outcomes = [f"after {exactly(path.taken[:first])} comes {_describe(path.stated[first])}" for path in (run, again)]
+        found = [(exactly(path.taken[:first]), path.stated[first]) for path in (run, again)]
+        draws = [f"a draw from {numbers(one)}" if isinstance(one, list) else f"a verdict with {one}" for _, one in found]
+        outcomes = [f"after {taken} comes {draw}" for (taken, _), draw in zip(found, draws, strict=True)]
     why = f"draws on the same side of the stated accept_probs decide differently: {', '.join(outcomes)}"
     return Deviation(why, run.describe())
-
-
-def _describe(stated: list[float] | float | None) -> str:
-    return f"a draw from {numbers(stated)}" if isinstance(stated, list) else f"a verdict with {stated}"

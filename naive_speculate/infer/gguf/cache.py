@@ -79,7 +79,9 @@ class GgufCache(SharedCache):
         num_new = len(query[0])
         first_wanted = num_new - num_logits
         with self._lock:
-            self._reserve(len(rows) * num_new)
+            needed = sum(self.lengths) + len(rows) * num_new
+            if needed > self._context.num_cells:
+                self._move(max(needed, self._context.num_cells * 3 // 2))
             if len(rows) * num_new <= Context.MAX_TOKENS:
                 batch = self._batch
                 for index, row in enumerate(rows):
@@ -112,11 +114,6 @@ class GgufCache(SharedCache):
             return torch.empty(0, self._vocab_size)
         logits = library.llama_get_logits(handle)
         return torch.from_numpy(np.ctypeslib.as_array(logits, (num_outputs, self._vocab_size))).clone()
-
-    def _reserve(self, num_new: int) -> None:
-        needed = sum(self.lengths) + num_new
-        if needed > self._context.num_cells:
-            self._move(max(needed, self._context.num_cells * 3 // 2))
 
     def _move(self, num_cells: int) -> None:
         """Move all rows into a context of another size; nothing changes if memory is insufficient."""

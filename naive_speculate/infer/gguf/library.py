@@ -120,10 +120,7 @@ class Context:
         if not self.handle:
             detail = f": {_errors[0]}" if _errors else ""
             raise MemoryError(f"llama.cpp has no memory for {num_cells} tokens of {file.path.name}{detail}")
-        weakref.finalize(self, _free, self.handle, file)  # the model must outlive its contexts
+        # The model must outlive its contexts.
+        weakref.finalize(self, lambda handle, _: library.llama_free(handle), self.handle, file)
         self.memory = library.llama_get_memory(self.handle)
         self.num_cells = int(library.llama_n_ctx(self.handle))
-
-
-def _free(context: Any, _: ModelFile) -> None:
-    llama_cpp().llama_free(context)

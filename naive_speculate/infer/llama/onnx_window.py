@@ -96,7 +96,9 @@ class WindowGraph(GraphBuilder):
         for node in forward.node:
             copy = onnx.NodeProto()
             copy.CopyFrom(node)
-            _rename(copy, names)
+            copy.name = ""
+            for values in (copy.input, copy.output):
+                values[:] = [names.get(name, name) for name in values]
             self._nodes.append(copy)
 
     def _choose(self, at: str) -> None:
@@ -125,13 +127,6 @@ class WindowGraph(GraphBuilder):
         self._add("ArgMax", [at + "member_race"], [at + "member"], axis=1, keepdims=1)
         self._add("Mul", [at + "block", "block_size"], [at + "begin"])
         self._add("Add", [at + "begin", at + "member"], [at + "draft"])
-
-
-def _rename(node: onnx.NodeProto, names: dict[str, str]) -> None:
-    """Rename a node's values."""
-    node.name = ""
-    for values in (node.input, node.output):
-        values[:] = [names.get(name, name) for name in values]
 
 
 def _width(forward: onnx.GraphProto) -> int:
