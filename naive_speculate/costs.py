@@ -42,10 +42,10 @@ class LearnedCosts:
         self._fits: dict[int, _Fit] = {}
 
     def learn(self, num_rows: int, num_drafts: int, draft_seconds: float, verify_seconds: float) -> None:
-        """Learn from a step of so many rows, the widest of whose windows had so many drafts."""
+        """Learn from a step of so many rows, the widest of whose windows had so many drafts; 0 seconds for copied ones."""
         fit = self._fits.setdefault(num_rows.bit_length(), _Fit())
         fit.add(self.prior.verify_cost(num_drafts) - 1, verify_seconds)
-        if num_drafts and self.prior.draft:
+        if num_drafts and draft_seconds and self.prior.draft:
             fit.add_draft(num_drafts * self.prior.draft, draft_seconds)
 
     def table(self, num_rows: int = 1) -> CostTable:
