@@ -139,19 +139,19 @@ def differ(
     """
     if dtype not in HALF:
         raise ValueError(f"dtype must be {' or '.join(HALF)}, got {dtype!r:.40}")
-    _check(prompt, num_draft_tokens)
-    if a == b:
-        return Difference(Verdict.SAME, "The texts are the same.")
+    if (same := _checked(prompt, a, b, num_draft_tokens)) is not None:
+        return same
     full = Scores(load_pair(target, device=device, dtype="float32"))
     half = Scores(load_pair(target, device=device, dtype=dtype))
     return compare(full, half, prompt, a, b, num_draft_tokens=num_draft_tokens, dtype=dtype, chat=chat, greedy=greedy)
 
 
-def _check(prompt: str, num_draft_tokens: int) -> None:
+def _checked(prompt: str, a: str, b: str, num_draft_tokens: int) -> Difference | None:
     if num_draft_tokens < 1:
         raise ValueError(f"num_draft_tokens must be positive, got {num_draft_tokens}")
     if not prompt:
         raise ValueError("prompt is empty")
+    return Difference(Verdict.SAME, "The texts are the same.") if a == b else None
 
 
 def compare(
@@ -167,9 +167,8 @@ def compare(
     greedy: bool = False,
 ) -> Difference:
     """`differ` with a target that is loaded already, in float32 and in half precision. Raises `ValueError` as `differ`."""
-    _check(prompt, num_draft_tokens)
-    if a == b:
-        return Difference(Verdict.SAME, "The texts are the same.")
+    if (same := _checked(prompt, a, b, num_draft_tokens)) is not None:
+        return same
     if full.pair.tokenizer is None:
         raise ValueError("target has no tokenizer")
     forms = _forms(full.pair.tokenizer, prompt, chat)

@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
+Array = np.ndarray[Any, Any]  # an input or output of ONNX Runtime
 Tokens = torch.Tensor | list[list[int]]  # token ids, int64, `[rows, tokens]`, as a tensor or as lists on the host
 
 

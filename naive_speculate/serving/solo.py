@@ -15,8 +15,7 @@ from queue import Empty, SimpleQueue
 
 from naive_speculate.events.event import Event, FinishReason
 from naive_speculate.sampling.random_source import fresh_seed
-from naive_speculate.serving.delivered import DeliveredEvents
-from naive_speculate.serving.delivery import pump
+from naive_speculate.serving.delivery import DeliveredEvents, pump
 from naive_speculate.serving.protocol import ANONYMOUS, STOPPING, Deliver, Load, Reader, Request, Unavailable
 from naive_speculate.serving.requests import MAX_ROWS, about, explain, prepare
 from naive_speculate.speculate.batch import PartialStepError

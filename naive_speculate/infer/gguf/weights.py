@@ -5,7 +5,7 @@ The Llama family is read here. transformers reads other families, but drops llam
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +16,7 @@ import torch
 
 from naive_speculate.infer.end_tokens import end_tokens
 from naive_speculate.infer.gguf.metadata import StoredTensor, read_header
-from naive_speculate.infer.llama.stored import StoredLlama, expected_shapes, stored_llama
+from naive_speculate.infer.llama.stored import LazyTensors, StoredLlama, expected_shapes, stored_llama
 from naive_speculate.infer.llama.weights import RotaryTable, default_rotary
 
 _FAMILIES = ("llama", "qwen2", "qwen3")  # llama.cpp's names; Mistral is a "llama" there
@@ -24,34 +24,6 @@ _PERMUTED = "llama"  # the family whose rotary pairs llama.cpp stores adjacent, 
 _FACTORS = "rope_freqs.weight"
 _ENDS = ("eos", "eot", "eom")
 _AT_ONCE = 2**16  # weights that are dequantised at a time; the intermediate values fit a core's cache
-
-
-class _Weights(Mapping[str, torch.Tensor]):
-    """The tensors of a file by transformers' names, each read on access."""
-
-    def __init__(
-        self,
-        path: Path,
-        tensors: Mapping[str, StoredTensor],
-        permuted: Mapping[str, int],
-        where: tuple[torch.device, torch.dtype],
-    ) -> None:
-        self._path, self._tensors, self._permuted, self._where = path, tensors, permuted, where
-
-    def __getitem__(self, name: str) -> torch.Tensor:
-        device, dtype = self._where
-        tensor = dequantised(self._path, self._tensors[name], dtype)
-        part = next((part for part in self._permuted if f".{part}_proj." in name), None)
-        if part is not None:
-            pairs = tensor.view(self._permuted[part], -1, 2, *tensor.shape[1:])
-            tensor = pairs.transpose(1, 2).reshape(tensor.shape)
-        return tensor.to(device)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._tensors)
-
-    def __len__(self) -> int:
-        return len(self._tensors)
 
 
 def read_gguf_llama(path: Path, device: torch.device, dtype: torch.dtype) -> StoredLlama | None:
@@ -69,10 +41,16 @@ def read_gguf_llama(path: Path, device: torch.device, dtype: torch.dtype) -> Sto
     except KeyError as error:
         raise ValueError(f"{error.args[0]} is missing") from None
     heads = {"q": config.num_attention_heads, "k": config.num_key_value_heads} if config.model_type == _PERMUTED else {}
-    shapes = {name: tensor.shape for name, tensor in renamed.items()}
-    return stored_llama(
-        str(path), config, _Weights(path, renamed, heads, (device, dtype)), shapes, rotary, end_tokens(None, config, str(path))
-    )
+
+    def read(name: str) -> torch.Tensor:
+        tensor = dequantised(path, renamed[name], dtype)
+        if (part := next((part for part in heads if f".{part}_proj." in name), None)) is not None:
+            pairs = tensor.view(heads[part], -1, 2, *tensor.shape[1:])
+            tensor = pairs.transpose(1, 2).reshape(tensor.shape)
+        return tensor.to(device)
+
+    state = LazyTensors({name: tensor.shape for name, tensor in renamed.items()}, read)
+    return stored_llama(str(path), config, state, rotary, end_tokens(None, config, str(path)))
 
 
 def dequantised(path: Path, tensor: StoredTensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:

@@ -6,8 +6,7 @@ import numpy as np
 import torch
 from onnx import TensorProto, helper
 
-from naive_speculate.infer.arrays import Array
-from naive_speculate.infer.device import Tokens
+from naive_speculate.infer.device import Array, Tokens
 from naive_speculate.infer.head.weights import HeadWeights
 from naive_speculate.infer.llama.onnx import MAX_WINDOWED
 from naive_speculate.infer.llama.onnx_graph import GraphBuilder, has_fast_form, residual

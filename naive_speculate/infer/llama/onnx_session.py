@@ -14,8 +14,7 @@ import numpy as np
 import onnxruntime
 import torch
 
-from naive_speculate.infer.arrays import Array
-from naive_speculate.infer.device import Tokens
+from naive_speculate.infer.device import Array, Tokens
 from naive_speculate.infer.llama.onnx_graph import TABLE, GraphBuilder, has_fast_form
 from naive_speculate.infer.llama.onnx_threads import session_options
 from naive_speculate.infer.llama.weights import RotaryTable

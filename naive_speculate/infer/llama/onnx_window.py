@@ -14,7 +14,7 @@ import onnx
 import torch
 from onnx import TensorProto, helper
 
-from naive_speculate.infer.arrays import Array
+from naive_speculate.infer.device import Array
 from naive_speculate.infer.llama.onnx_graph import GraphBuilder
 from naive_speculate.infer.llama.onnx_session import OnnxSession, needs_mask
 from naive_speculate.infer.llama.weights import RotaryTable

@@ -17,8 +17,7 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, 
 
 from naive_speculate.events import Event, FinishReason
 from naive_speculate.sampling.random_source import fresh_seed
-from naive_speculate.serving.delivered import DeliveredEvents
-from naive_speculate.serving.delivery import pump
+from naive_speculate.serving.delivery import DeliveredEvents, pump
 from naive_speculate.serving.local import MAX_WAITING
 from naive_speculate.serving.protocol import ANONYMOUS, STOPPING, About, Deliver, Load, Reader, Request, Unavailable, entered
 from naive_speculate.serving.ray.cluster import Cluster, ClusterError, one_line, replicas_of
