@@ -24,6 +24,7 @@ from naive_speculate.bench.ways import Transformers
 from naive_speculate.infer.gguf.metadata import is_gguf
 from naive_speculate.infer.threads import THREADS_VARIABLE, computes_beside_torch, num_threads
 from naive_speculate.models import BUNDLED_PAIR, load_pair
+from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 
 PROMPTS = (
@@ -47,11 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     add_models(parser)
     add = parser.add_argument
     add(
-        "--prompts",
-        type=lines_of_file,
-        default=PROMPTS,
-        metavar="FILE",
-        help="one prompt per line (default: eight beginnings)",
+        "--prompts", type=lines_of_file, default=PROMPTS, metavar="FILE", help="one prompt per line (default: eight beginnings)"
     )
     add("--new-tokens", type=positive, default=96, metavar="N", help="tokens to generate (default 96)")
     add("--max-draft-tokens", type=positive, default=8, metavar="K", help="largest window (default 8)")
@@ -125,8 +122,8 @@ def _bench_suite(options: argparse.Namespace, console: Console) -> int:
             task = progress.add_task("measuring", total=runs)
             return lambda category: progress.update(task, advance=1, description=category)
 
-        how_to_decode = (drafters, options.num_draft_tokens, options.temperature, options.max_tokens)
-        report = measure_suite(pair, options.suite, questions, *how_to_decode, started)
+        params = SamplingParams(temperature=options.temperature, max_tokens=options.max_tokens)
+        report = measure_suite(pair, options.suite, questions, drafters, options.num_draft_tokens, params, started)
     on_cpu = report["device"] == "cpu"
     report |= {"machine": platform.machine(), "threads": threads if on_cpu else None}
     if options.json:

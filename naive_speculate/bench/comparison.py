@@ -3,7 +3,7 @@
 import platform
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import cycle, islice, product
 from statistics import median
@@ -64,9 +64,12 @@ class Comparison:
         progress.update(task, description="contexts, batches, events")
         return self._report(lines, costs), lines
 
+    def _params(self, temperature: float = 0.0) -> SamplingParams:
+        return SamplingParams(temperature=temperature, max_tokens=self.new_tokens, ignore_eos=True)
+
     def _ways(self, temperature: float) -> list[Way]:
         """This decoder plain, with every window, drafter and strategy; then transformers."""
-        ours = partial(our_way, self.decoder, temperature=temperature, new_tokens=self.new_tokens)
+        ours = partial(our_way, self.decoder, params=self._params(temperature))
         windows = list(range(1, self.max_window + 1))
         drafters = [name for name, kind in DRAFTERS.items() if name != "model" and kind.obstacle(self.decoder.pair) is None]
         every: list[int | str] = [0, *windows, "auto"]
@@ -103,7 +106,7 @@ class Comparison:
 
     def _steps(self, prompt: list[int], num_tokens: int, window: int, drafter: str = "model") -> list[Any]:
         """The steps of a greedy run, without the first, which processes the prompt."""
-        params = SamplingParams(temperature=0.0, max_tokens=num_tokens, ignore_eos=True)
+        params = replace(self._params(), max_tokens=num_tokens)
         result = self.decoder.generate(prompt, params, num_draft_tokens=window, drafter=drafter, detail="none")
         return [event for event in result.trace if event.kind == EventKind.STEP][1:]
 
@@ -149,7 +152,7 @@ class Comparison:
         finished one, so the batch is full until near the end.
         """
         count = 3 * max(BATCHES)
-        params = SamplingParams(temperature=0.0, max_tokens=self.new_tokens, ignore_eos=True)
+        params = self._params()
 
         def speed(window: int, size: int) -> list[float]:
             engine = LocalEngine(self.decoder, max_rows=size)
@@ -176,7 +179,7 @@ class Comparison:
     def _event_overhead(self, repeats: int = 3) -> dict[str, float]:
         """Extra time of events with more detail, relative to none: medians over adjacent runs."""
         details = ("none", "probs", "full")
-        ways = {detail: our_way(self.decoder, self.middle, 0.8, self.new_tokens, detail=detail) for detail in details}
+        ways = {detail: our_way(self.decoder, self.middle, self._params(0.8), detail=detail) for detail in details}
         ratios: dict[str, list[float]] = {"probs": [], "full": []}
         for repeat, (seed, prompt) in product(range(repeats), enumerate(self.prompts)):
             seconds = {}

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -25,6 +25,11 @@ class Run:
     metrics: Metrics | None  # this decoder's figures; None for transformers
     steps: Sequence[Event] = ()  # this decoder's step events
 
+    @property
+    def speed(self) -> float:
+        """Tokens per second."""
+        return len(self.token_ids) / self.seconds
+
 
 Decode = Callable[[list[int], int], Run]
 
@@ -41,30 +46,22 @@ class Way:
 
 
 def our_way(
-    decoder: SpeculativeDecoder,
-    num_draft_tokens: int | str,
-    temperature: float,
-    new_tokens: int,
-    verify_strategy: str = "speculative_sampling",
-    detail: str = "none",
-    drafter: str = "model",
-    ignore_eos: bool = True,
+    decoder: SpeculativeDecoder, num_draft_tokens: int | str, params: SamplingParams, drafter: str = "model", **options: Any
 ) -> Way:
-    """This decoder, by default without details in events, since transformers computes none."""
+    """This decoder, with parameters and options of its `generate`, without details in events unless they are options."""
+    options = {"num_draft_tokens": num_draft_tokens, "drafter": drafter, "detail": "none"} | options
 
     def decode(prompt: list[int], seed: int) -> Run:
-        params = SamplingParams(temperature=temperature, max_tokens=new_tokens, seed=seed, ignore_eos=ignore_eos)
+        seeded = replace(params, seed=seed)
         began = time.perf_counter()
-        result = decoder.generate(
-            prompt, params, num_draft_tokens=num_draft_tokens, verify_strategy=verify_strategy, drafter=drafter, detail=detail
-        )
+        result = decoder.generate(prompt, seeded, **options)
         seconds = time.perf_counter() - began
         steps = [event for event in result.trace if event.kind == EventKind.STEP]
         return Run(list(result.token_ids), seconds, result.metrics.num_spec_steps, result.metrics, steps)
 
     name = "plain" if num_draft_tokens == 0 else f"k = {num_draft_tokens}"
-    if verify_strategy != "speculative_sampling":
-        name = f"{verify_strategy.replace('_', ' ')}, {name}"
+    if strategy := options.get("verify_strategy"):
+        name = f"{strategy.replace('_', ' ')}, {name}"
     if drafter != "model":
         name = f"{drafter.replace('_', ' ')}, {name}"
     return Way(name, num_draft_tokens, True, decode, drafter)

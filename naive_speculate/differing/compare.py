@@ -9,6 +9,7 @@ moves such margins in this text.
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -142,8 +143,8 @@ def differ(
     if (same := _checked(prompt, a, b, num_draft_tokens)) is not None:
         return same
     full = Scores(load_pair(target, device=device, dtype="float32"))
-    half = Scores(load_pair(target, device=device, dtype=dtype))
-    return compare(full, half, prompt, a, b, num_draft_tokens=num_draft_tokens, dtype=dtype, chat=chat, greedy=greedy)
+    half = Scores(load_pair(target, device=device, dtype=dtype), dtype)
+    return compare(full, half, prompt, a, b, num_draft_tokens=num_draft_tokens, chat=chat, greedy=greedy)
 
 
 def _checked(prompt: str, a: str, b: str, num_draft_tokens: int) -> Difference | None:
@@ -162,7 +163,6 @@ def compare(
     b: str,
     *,
     num_draft_tokens: int = 5,
-    dtype: str = "bfloat16",
     chat: bool = False,
     greedy: bool = False,
 ) -> Difference:
@@ -173,7 +173,7 @@ def compare(
         raise ValueError("target has no tokenizer")
     forms = _forms(full.pair.tokenizer, prompt, chat)
     read_a, read_b = map(list, zip(*(_read(full, *form, (a, b)) for form in forms), strict=True))
-    return _compare(full, half, dtype, num_draft_tokens + 1, read_a, read_b, greedy)
+    return _compare(full, half, num_draft_tokens + 1, read_a, read_b, greedy)
 
 
 def _forms(tokenizer: Any, prompt: str, chat: bool) -> list[tuple[str, str, bool]]:
@@ -208,9 +208,7 @@ def _read(scores: Scores, form: str, prompt: str, special: bool, texts: Sequence
     return [_Text(form, whole[:start], whole[start:], scores.whole(whole)[start - 1 : -1]) for whole in wholes]
 
 
-def _compare(
-    full: Scores, half: Scores, dtype: str, num_rows: int, read_a: list[_Text], read_b: list[_Text], greedy: bool
-) -> Difference:
+def _compare(full: Scores, half: Scores, num_rows: int, read_a: list[_Text], read_b: list[_Text], greedy: bool) -> Difference:
     first_a, first_b = read_a[0], read_b[0]
     index = num_shared(first_a.answer, first_b.answer)
     prefix = first_a.prompt + first_a.answer[:index]
@@ -222,9 +220,7 @@ def _compare(
     readings = []
     for forms in (read_a, read_b):
         readings.append(_reading(max(forms, key=lambda text: text.greedy(rounding)), rounding))  # the first of equals
-    margins: tuple[Margin, ...] = ()
-    if None not in ids:
-        margins = margins_at(full, half, prefix, ids, vocabulary, num_rows=num_rows, dtype=dtype)
+    margins = () if None in ids else margins_at(full, half, prefix, ids, num_rows)
     verdict, explanation = _judge(margins, rounding, readings, names, greedy)
     before = "".join(vocabulary.texts(prefix[-24:]))
     return Difference(verdict, explanation, index, before, names[0], names[1], margins, rounding, *readings)
@@ -247,25 +243,16 @@ def _rounding(full: Scores, half: Scores, prefix: Sequence[int], last: int = 64)
 
 
 def margins_at(
-    full: Scores,
-    half: Scores,
-    prefix: Sequence[int],
-    ids: Sequence[int | None],
-    vocabulary: Vocabulary,
-    *,
-    num_rows: int,
-    dtype: str,
+    full: Scores, half: Scores, prefix: Sequence[int], ids: Sequence[int | None], num_rows: int
 ) -> tuple[Margin, ...]:
     """The margin between two tokens after a prefix: in float32 and in half precision, with one row and with `num_rows`."""
-    rows = [(name, n, s.last(prefix, n)) for name, s in (("float32", full), (dtype, half)) for n in (1, num_rows)]
-    return tuple(_margin(name, n, logits, ids, vocabulary) for name, n, logits in rows)
-
-
-def _margin(dtype: str, num_rows: int, logits: torch.Tensor, ids: Sequence[int | None], vocabulary: Vocabulary) -> Margin:
-    log_probs = torch.log_softmax(logits, -1)
-    a, b = (float(log_probs[token]) for token in ids if token is not None)
-    first, second = (vocabulary.text_of(token) for token in logits.topk(2).indices.tolist())
-    return Margin(dtype, num_rows, a, b, (first, second))
+    text_of, margins = Vocabulary(full.pair.tokenizer).text_of, []
+    for scores, n in product((full, half), (1, num_rows)):
+        logits = scores.last(prefix, n)
+        a, b = (float(torch.log_softmax(logits, -1)[token]) for token in ids if token is not None)
+        first, second = map(text_of, logits.topk(2).indices.tolist())
+        margins.append(Margin(scores.dtype, n, a, b, (first, second)))
+    return tuple(margins)
 
 
 def _judge(

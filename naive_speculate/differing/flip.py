@@ -28,11 +28,9 @@ class Flip:
         return asdict(self) | {"margins": [asdict(m) | {"margin": m.margin} for m in self.margins]}
 
 
-def find_flip(
-    full: Scores, half: Scores, token_ids: Sequence[int], start: int, *, num_rows: int = 5, dtype: str = "bfloat16"
-) -> Flip | None:
+def find_flip(full: Scores, half: Scores, token_ids: Sequence[int], start: int, *, num_rows: int = 5) -> Flip | None:
     """The first flip among the positions, from `start` (1 or more) on, where float32's two most probable tokens are closest;
-    None if there is none. `full` and `half` are the same target in float32 and in half precision, named `dtype`; `num_rows` is
+    None if there is none. `full` and `half` are the same target in float32 and in half precision; `num_rows` is
     k + 1. Raises `ValueError` if `start` or `num_rows` is out of range."""
     if not 1 <= start < len(token_ids):
         raise ValueError(f"start must be from 1 to {len(token_ids) - 1}, got {start}")
@@ -44,7 +42,7 @@ def find_flip(
         prefix = list(token_ids[: start + position])
         one, many = (int(half.last(prefix, rows).argmax()) for rows in (1, num_rows))
         if one != many:
-            margins = margins_at(full, half, prefix, (one, many), vocabulary, num_rows=num_rows, dtype=dtype)
+            margins = margins_at(full, half, prefix, (one, many), num_rows)
             before = "".join(vocabulary.texts(prefix[-BEFORE:]))
             return Flip(before, vocabulary.text_of(one), vocabulary.text_of(many), num_rows, margins)
     return None

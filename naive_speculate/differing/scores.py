@@ -10,10 +10,10 @@ from naive_speculate.pair import ModelPair
 
 
 class Scores:
-    """Computes logits with one copy of the target. `pair`: its target is used."""
+    """Computes logits with one copy of a pair's target, in this dtype."""
 
-    def __init__(self, pair: ModelPair) -> None:
-        self.pair = pair
+    def __init__(self, pair: ModelPair, dtype: str = "float32") -> None:
+        self.pair, self.dtype = pair, dtype
         self.device = getattr(pair.target, "device", torch.device("cpu"))
 
     def whole(self, token_ids: Sequence[int]) -> torch.Tensor:

@@ -40,13 +40,7 @@ def _parser() -> Parser:
     add("--endpoint", metavar="URL", help="an OpenAI-compatible server, such as http://127.0.0.1:8000/v1")
     add("--model", metavar="M", help="the model's name on the server")
     add("--reference", metavar="FOLDER", help="a local copy of the model (default: trust the server's own logprobs)")
-    add(
-        "--prompts",
-        type=lines_of_file,
-        default=PROMPTS,
-        metavar="FILE",
-        help="one prompt per line (default: four)",
-    )
+    add("--prompts", type=lines_of_file, default=PROMPTS, metavar="FILE", help="one prompt per line (default: four)")
     help = "with commas between them (default: 1,0.6)"
     add("--temperatures", type=_temperatures, default=(1.0, 0.6), metavar="T,T…", help=help)
     help = "the smallest bias worth finding, as total variation; decides the number of samples (default: %(default)s)"

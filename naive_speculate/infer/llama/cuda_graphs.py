@@ -96,10 +96,22 @@ class GraphLlama:
         token_ids, starts = token_ids.clone(), on_device(rows.lengths, self.device)
         tables = self._lean.rotary.up_to(cache.capacity)
         buffers = [(state.keys, state.values) for state in cache.buffers()]
-        first = rows.indices[0]
+        count, num_new = token_ids.shape
+        covered = slice(rows.indices[0], rows.indices[0] + count)
 
         def compute() -> torch.Tensor:
-            return self._compute(token_ids, starts, buffers, first, tables, num_logits, layers)
+            positions = starts[:, None] + torch.arange(num_new, device=self.device)
+            numbers = torch.arange(covered.start, covered.stop, device=self.device)[:, None]
+            capacity = buffers[0][0].shape[2]
+            masks = {window: causal_mask(positions, capacity, window) for window in set(self.shape.windows)}
+
+            def write(layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+                for buffer, new in zip(buffers[layer], (keys, values), strict=True):
+                    buffer[numbers, :, positions] = new.transpose(1, 2)
+                return buffers[layer][0][covered], buffers[layer][1][covered]
+
+            logits, features = self._lean.compute(token_ids, positions, tables, masks, write, num_logits, layers)
+            return logits if features is None else torch.cat([logits, features], dim=-1)
 
         try:
             replay, result = self._capture(compute)
@@ -115,30 +127,6 @@ class GraphLlama:
             windows.captured.clear()
         windows.captured[key] = _Window(token_ids, starts, replay, result, compute)
         return windows.captured[key]
-
-    def _compute(
-        self,
-        token_ids: torch.Tensor,
-        starts: torch.Tensor,
-        buffers: list[tuple[torch.Tensor, torch.Tensor]],
-        first: int,
-        tables: tuple[torch.Tensor, torch.Tensor],
-        num_logits: int,
-        layers: tuple[int, ...],
-    ) -> torch.Tensor:
-        count, num_new = token_ids.shape
-        positions = starts[:, None] + torch.arange(num_new, device=self.device)
-        rows = torch.arange(first, first + count, device=self.device)[:, None]
-        capacity = buffers[0][0].shape[2]
-        masks = {window: causal_mask(positions, capacity, window) for window in set(self.shape.windows)}
-
-        def write(layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            for buffer, new in zip(buffers[layer], (keys, values), strict=True):
-                buffer[rows, :, positions] = new.transpose(1, 2)
-            return buffers[layer][0][first : first + count], buffers[layer][1][first : first + count]
-
-        logits, features = self._lean.compute(token_ids, positions, tables, masks, write, num_logits, layers)
-        return logits if features is None else torch.cat([logits, features], dim=-1)
 
 
 class CudaCapture:

@@ -49,10 +49,7 @@ class Sampler(Verifier):
 
     @staticmethod
     def _lay_out(
-        accepted: torch.Tensor,
-        recovered_token_ids: torch.Tensor,
-        bonus_token_ids: torch.Tensor,
-        draft_token_ids: torch.Tensor,
+        accepted: torch.Tensor, recovered_token_ids: torch.Tensor, bonus_token_ids: torch.Tensor, draft_token_ids: torch.Tensor
     ) -> torch.Tensor:
         """Accepted drafts, then the recovered token at the first rejection or the bonus token, then -1."""
         batch_size, k = draft_token_ids.shape
