@@ -1,6 +1,7 @@
 """Dataclasses whose fields pydantic checks. An error is one line: the field, what it must be, and what was given."""
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Annotated, Any, TypeVar, dataclass_transform, get_args
 
 from pydantic import ConfigDict, ValidationError, WrapValidator
@@ -22,6 +23,7 @@ def checked(prefix: str = "") -> Callable[[type[T]], type[T]]:
         made: Any = dataclass(frozen=True, config=_STRICT)(cls)
         construct = made.__init__
 
+        @wraps(construct)
         def __init__(self: Any, *args: Any, **given: Any) -> None:
             try:
                 construct(self, *args, **given)
