@@ -28,6 +28,7 @@ class Translation:
     def __init__(self, tokenizer: Any, draft_tokenizer: Any) -> None:
         ours, theirs = _Forms(tokenizer), _Forms(draft_tokenizer)
         by_form = theirs.ids
+        # The draft's token for each shared token of the target; the bytes of the target's tokens, without special ones.
         self.to_draft = {token: by_form[form] for form, token in ours.ids.items() if form in by_form}
         self.target_bytes = ours.bytes
         shared, total = len(self.to_draft), len(tokenizer.get_vocab())
@@ -35,6 +36,8 @@ class Translation:
         if shared < MIN_SHARE * total:
             raise ValueError(f"shares {shared} of the target's {total} tokens, fewer than a tenth")
         bos = draft_tokenizer.bos_token_id
+        # What opens the draft's texts, if anything; a token of the draft for positions without a match; whether the first
+        # token's leading space is not part of the text; the draft's tokens for single bytes.
         self.opening = [bos] if bos is not None and _ids(draft_tokenizer, "a", True)[:1] == [bos] else []
         self.opens_target: int | None = tokenizer.bos_token_id
         found = (bos, draft_tokenizer.eos_token_id, 0)
@@ -42,11 +45,6 @@ class Translation:
         self.drops_space = ours.spaced or ours.bytes.get(next(iter(_ids(tokenizer, "a", False)), -1), b"").startswith(b" ")
         self.byte_ids = {form[0]: token for form, token in by_form.items() if isinstance(form, bytes) and len(form) == 1}
         self._begin, self._go_on = _encoders(draft_tokenizer.backend_tokenizer)
-
-    @property
-    def num_shared_tokens(self) -> int:
-        """Number of shared tokens."""
-        return len(self.to_draft)
 
     def encode(self, text: str, begins: bool) -> tuple[list[int], list[tuple[int, int]]]:
         """The draft's tokens for a text, none of them special; at the beginning of a text (`begins`), a space may be added.

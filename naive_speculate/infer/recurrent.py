@@ -17,8 +17,9 @@ from transformers import DynamicCache, PreTrainedModel
 
 from naive_speculate.infer.forward import check_query
 from naive_speculate.infer.hidden_states import hidden_states
+from naive_speculate.infer.plain import PlainCache
 from naive_speculate.infer.protocols import KVCache
-from naive_speculate.infer.rows import Rows, SharedCache
+from naive_speculate.infer.rows import Rows
 from naive_speculate.infer.transformers_model import TransformersLanguageModel, probe_tokens, tolerance
 
 _MOST_REPLAYED = 16  # replayed tokens beyond which they get a forward of their own, after which they need no more replay
@@ -33,6 +34,10 @@ class _Row:
         self.before: DynamicCache | None = None
         self.num_before = 0
         self.now: DynamicCache | None = None
+
+    def get_num_tokens(self) -> int:
+        """How many tokens it has."""
+        return len(self.tokens)
 
     def keep(self, num_tokens: int) -> None:
         """Roll back to at most so many tokens."""
@@ -68,33 +73,16 @@ def copied(cache: DynamicCache) -> DynamicCache:
     return other
 
 
-class StateCache(SharedCache):
+class StateCache(PlainCache):
     """A `BatchCache` of recurrent models: a `_Row` for each sequence."""
 
-    def __init__(self, batch_size: int) -> None:
-        self.states = [_Row() for _ in range(batch_size)]
-
-    @property
-    def lengths(self) -> list[int]:
-        return [len(row.tokens) for row in self.states]
-
-    def rows(self, rows: Sequence[int]) -> "Rows[StateCache]":
-        return Rows(self, rows)
-
-    def add_rows(self, count: int) -> None:
-        self.states += [_Row() for _ in range(count)]
+    make = _Row
 
     def copy_row(self, source: int, destination: int) -> None:
-        self.states[destination] = self.states[source].copied()
-
-    def clear_row(self, row: int) -> None:
-        self.states[row] = _Row()
+        self.caches[destination] = self.caches[source].copied()
 
     def keep(self, row: int, num_tokens: int) -> None:
-        self.states[row].keep(num_tokens)
-
-    def trim(self) -> None:
-        """Does nothing: there is no spare memory."""
+        self.caches[row].keep(num_tokens)
 
 
 class RecurrentLanguageModel(TransformersLanguageModel):
@@ -142,7 +130,7 @@ class RecurrentLanguageModel(TransformersLanguageModel):
         wanted = num_new if num_logits is None else num_logits
         all_logits, all_features = [], []
         for query, index, length in zip(query_token_ids, view.indices, lengths or [num_new] * batch_size, strict=True):
-            logits, features = self._read(view.cache.states[index], query[:length].tolist(), layers)
+            logits, features = self._read(view.cache.caches[index], query[:length].tolist(), layers)
             all_logits.append(pad(logits, (0, 0, 0, num_new - length))[-wanted:])
             all_features.append(pad(features, (0, 0, 0, num_new - length)))
         logits = torch.stack(all_logits)
