@@ -30,11 +30,11 @@ class CostTable:
 
 
 class LearnedCosts:
-    """The costs of one drafter's steps on this machine, learned while running; a table is the prior.
+    """The costs of one drafter's steps on this machine, learned while running; a table, measured elsewhere or estimated, is the
+    prior.
 
     The seconds of a verification are fitted as a + b · (the table's cost - 1) by least squares. Recent steps weigh more, and
-    the prior is b = a. Those of drafting are the table's times a factor. Larger batches have fits of their own. `prior`: costs
-    measured elsewhere, or estimated.
+    the prior is b = a. Those of drafting are the table's times a factor. Larger batches have fits of their own.
     """
 
     def __init__(self, prior: CostTable) -> None:

@@ -46,9 +46,8 @@ class Fit:
 
 
 def g_test(counts: Sequence[float] | Array, probs: Sequence[float] | Array) -> Fit:
-    """The G-test (likelihood ratio) of counts against probabilities, with Williams' correction for small counts. `counts`: of
-    each token, shape `[num_tokens]`. `probs`: same shape, sums to 1. A token with probability 0 that was observed gives the
-    p-value 0."""
+    """The G-test (likelihood ratio) of counts against probabilities, both by token, with Williams' correction for small counts.
+    A token with probability 0 that was observed gives the p-value 0."""
     observed, p = np.asarray(counts, float), np.asarray(probs, float)
     n = observed.sum()
     if (observed[p <= 0] > 0).any():
@@ -65,8 +64,8 @@ def rank_test(strata: Sequence[tuple[Sequence[int], Array]]) -> Fit:
     """Pearson's test of outcomes that each have their own probabilities: counts of ranks against their expected sums.
 
     Within one context it is the chi-square test of that context's tokens. Over several, it adds up what was expected and what
-    was observed at each rank, with the sum of the outcomes' covariances. `strata`: outcomes and probabilities, tested apart and
-    added up: the index of each outcome, and shape `[num_outcomes, num_ranks]`, whose rows sum to 1.
+    was observed at each rank, with the sum of the outcomes' covariances. Strata are tested apart and added up: the index of
+    each outcome, and probabilities `[num_outcomes, num_ranks]`.
     """
     statistic, degrees, deviation, total = 0.0, 0, 0.0, 0
     for outcomes, probs in strata:

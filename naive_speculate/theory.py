@@ -15,9 +15,8 @@ k, or a function of k."""
 
 
 def expected_tokens(alpha: float, k: int) -> float:
-    """Expected tokens of a step with k draft tokens, the last token included: (1 - α^(k+1)) / (1 - α), equation 1. `alpha`:
-    probability that a draft token is accepted, from 0 to 1; `k`: draft tokens per step, 0 or more. Raises `ValueError` if an
-    argument is out of range."""
+    """Expected tokens of a step with k draft tokens, the last token included: (1 - α^(k+1)) / (1 - α), equation 1, where α is
+    the probability that a draft token is accepted. Raises `ValueError` if an argument is out of range."""
     _check(alpha, k)
     total, reached = 1.0, 1.0
     for _ in range(k):  # a sum is exact at α = 1 too
@@ -27,13 +26,12 @@ def expected_tokens(alpha: float, k: int) -> float:
 
 
 def expected_accepted(ratios: Sequence[float], *, block: bool = False) -> float:
-    """Expected number of accepted draft tokens of one window: the sum over its positions i of the probability that at least the
-    first i draft tokens are accepted, given these.
+    """Expected number of accepted draft tokens of one window, from the ratios p(x_i) / q(x_i): the sum over its positions i of
+    the probability that at least the first i draft tokens are accepted, given these.
 
     Speculative sampling: Π_{j ≤ i} min(1, r_j). Block verification: p_i = min(1, p_{i−1} r_i), p_0 = 1 (Sun et al. 2024, arXiv
     2403.10444). Whether position i stands also depends on the draft tokens after it; these are averaged out, which takes no
     distribution of theirs. Term by term p_i is at least the product, so the second expectation is never below the first.
-    `ratios`: p(x_i) / q(x_i) of each draft token x_i, 0 or more; `block`: block verification instead of speculative sampling.
     """
     total, reached = 0.0, 1.0
     for ratio in ratios:
@@ -62,9 +60,8 @@ def step_cost(k: int, draft_cost: float, verify_cost: VerifyCosts = 1.0) -> floa
 
 
 def best_k(alpha: float, draft_cost: float, verify_costs: VerifyCosts = 1.0, max_k: int = 16) -> int:
-    """The number of draft tokens with the largest expected speedup (section 3.5, by enumeration); 0 if drafting does not pay.
-    `alpha`, `draft_cost`, `verify_costs`: as for `speedup`; costs are needed for every k from 0 to `max_k`. `max_k`: the
-    largest k to try. Raises `ValueError` as `speedup`, or if `max_k` is negative."""
+    """The number of draft tokens, up to `max_k`, with the largest expected speedup (section 3.5, by enumeration); 0 if drafting
+    does not pay. Costs are as for `speedup`, for every k. Raises `ValueError` as `speedup`, or if `max_k` is negative."""
     if max_k < 0:
         raise ValueError(f"max_k must not be negative, got {max_k}")
     return max(range(max_k + 1), key=lambda k: speedup(alpha, k, draft_cost, verify_costs))
@@ -92,8 +89,8 @@ def breakdown(tokens: float, k: float, draft_cost: float, verify_cost: float = 1
 
 
 def break_even_alpha(k: int, draft_cost: float, verify_cost: VerifyCosts = 1.0) -> float | None:
-    """The α above which drafting is faster than plain decoding; None if it never is. `k`: draft tokens per step, 1 or more;
-    `draft_cost`, `verify_cost`: as for `speedup`, with its errors."""
+    """The α above which k draft tokens per step are faster than plain decoding; None if they never are. Costs and errors as for
+    `speedup`."""
     cost = step_cost(k, draft_cost, verify_cost)
     return None if k + 1 < cost else alpha_for(cost, lambda alpha: expected_tokens(alpha, k))
 

@@ -75,8 +75,8 @@ _END = "end of sequence"
 
 
 class _Forms:
-    """The forms of a tokenizer's tokens. `bytes`: bytes by id, without special tokens; `ids`: one id per form; `spaced`:
-    whether tokens are words with an implicit space before each."""
+    """The forms of a tokenizer's tokens: `bytes` by id, without special tokens, and one id per form (`ids`); `spaced` if tokens
+    are words with an implicit space before each."""
 
     def __init__(self, tokenizer: Any) -> None:
         backend = tokenizer.backend_tokenizer

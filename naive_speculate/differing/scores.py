@@ -35,8 +35,8 @@ class Scores:
 
 
 def fitted_temperature(logits: torch.Tensor, token_ids: torch.Tensor) -> float:
-    """The temperature under which the tokens are most probable; 0 if each is the most probable one. `logits`: shape
-    `[num_tokens, vocab_size]`; `token_ids`: the tokens that were drawn there, int64, shape `[num_tokens]`."""
+    """The temperature under which these tokens, int64 `[num_tokens]`, are most probable by logits `[num_tokens, vocab_size]`; 0
+    if each is the most probable one."""
     if not len(token_ids) or torch.equal(logits.argmax(-1), token_ids):
         return 0.0
     candidates = torch.logspace(-1.3, 1.3, 53)
@@ -45,9 +45,8 @@ def fitted_temperature(logits: torch.Tensor, token_ids: torch.Tensor) -> float:
 
 
 def rarest(logits: torch.Tensor, token_ids: torch.Tensor, temperature: float) -> float:
-    """How rare the least likely token is in samples of this length: the probability of tokens as improbable as it is, times the
-    number of tokens (Bonferroni), at most 1. `logits`: shape `[num_tokens, vocab_size]`; `token_ids`: the tokens, int64, shape
-    `[num_tokens]`; `temperature`: of the samples, positive."""
+    """How rare the least likely token is in samples of this length and temperature: the probability of tokens as improbable as
+    it is, times the number of tokens (Bonferroni), at most 1. Shapes as for `fitted_temperature`."""
     probs = torch.softmax(logits.double() / temperature, -1)
     chosen = probs.gather(-1, token_ids[:, None])
     tails = probs.where(probs <= chosen, 0).sum(-1)

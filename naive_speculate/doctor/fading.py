@@ -81,11 +81,8 @@ def _likelihood(hits: float, steps: float) -> float:
 
 
 def drop(rates: Sequence[float], steps: float | None) -> tuple[int, float] | None:
-    """The first index from which windows accept nothing, and the probability of this by chance; None if there is none.
-
-    By chance: if each index accepted as often as all earlier ones together. `rates`: per index, the share of steps that accept
-    the draft token. `steps`: the number of steps; `UNKNOWN_STEPS` if unknown.
-    """
+    """The first index from which windows accept nothing, and the probability of this by chance, that is, if each index accepted
+    as often as all earlier ones together; None if there is none. `rates` are shares of the steps by index."""
     steps = steps or UNKNOWN_STEPS
     for index in range(1, len(rates)):
         reached = rates[index - 1]

@@ -39,8 +39,8 @@ def read_prometheus(text: str) -> Reading | None:
 
 
 def samples(text: str, prefix: str, names: Mapping[str, str]) -> dict[tuple[str, str], list[str]]:
-    """The values of an engine's series by (name, labels), in the order of the text. `prefix`: what its series' names begin
-    with, such as "vllm"; `names`: the series to find, and what to call them."""
+    """The values of an engine's series by (name, labels), in the order of the text: of those that begin with a prefix such as
+    "vllm", the ones in `names`, under the names that these are given there."""
     found: dict[tuple[str, str], list[str]] = {}
     for line in _LINE.finditer(text):
         if line["prefix"] == prefix and line["name"] in names:

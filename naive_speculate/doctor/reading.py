@@ -211,8 +211,8 @@ class Diagnosis:
 
 
 def by_category(found: Sequence[tuple[Any, dict[str, Any]]], build: Callable[[list[Any]], Reading]) -> dict[str, Reading]:
-    """The figures of each category of these reports; empty if one report names none. `found`: reports, each with the outermost
-    object that contains it; `build`: makes figures from several reports."""
+    """The figures of each category of reports, each of which comes with the outermost object that contains it; empty if one
+    report names none."""
     names = [next((name for key in CATEGORY if isinstance(name := outer.get(key), str)), None) for _, outer in found]
     if None in names:
         return {}

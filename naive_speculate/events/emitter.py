@@ -20,8 +20,7 @@ class Emitter:
     """Events of one sequence, in order.
 
     While a stop string may be forming, events from its first token on are held back; tokens of the string are then emitted as
-    discarded. `vocabulary`: names tokens. `started`: the run's first event. `known`: the tokens of a draft with another
-    tokenizer; others are marked.
+    discarded. `known` are the tokens of a draft with another tokenizer; others are marked.
     """
 
     def __init__(self, vocabulary: Vocabulary, started: Event, known: Collection[int] | None = None) -> None:

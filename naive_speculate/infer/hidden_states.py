@@ -15,11 +15,10 @@ from naive_speculate.infer.forward import check_layers
 
 @contextmanager
 def hidden_states(model: PreTrainedModel, layers: Sequence[int]) -> Iterator[dict[int, torch.Tensor]]:
-    """A context in which this thread's forward stores the residual stream after each of the layers in a dictionary.
+    """A context in which this thread's forward of a decoder-only model stores the residual stream after so many decoder layers,
+    0 for the embeddings, in a dictionary. Raises `ValueError` if a layer does not exist, or the layers cannot be found.
 
-    Hooks are needed: transformers' `output_hidden_states` returns the last one only after the final norm. `model`: a
-    decoder-only model. `layers`: numbers of decoder layers before each state; 0 for the embeddings. Raises `ValueError` if a
-    layer does not exist, or the modules of the layers cannot be found.
+    Hooks are needed: transformers' `output_hidden_states` returns the last one only after the final norm.
     """
     found: dict[int, torch.Tensor] = {}
     if not layers:

@@ -47,9 +47,8 @@ def check_executor(executor: str) -> None:
 
 
 def load_model(name: str, argument: str, options: LoadOptions, device_map: str | None = None) -> LanguageModel:
-    """Load a model. `name`: Hub id, local folder or GGUF file; `argument`: the argument that named it, for messages; `options`:
-    where and how it is computed; `device_map`: as for `load_pair`. Raises `ValueError`, in one line, naming the argument and
-    the fault."""
+    """Load a model from the Hub, a local folder or a GGUF file. Raises `ValueError`, in one line, naming the argument and the
+    fault."""
     if is_gguf(name):
         return _load_gguf(argument, name, options, device_map)
     device, dtype, executor = options.device, options.dtype, options.executor

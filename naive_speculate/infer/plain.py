@@ -45,8 +45,8 @@ class PlainCache(SharedCache):
 
 
 class PlainModel:
-    """A `BatchLanguageModel` that calls a plain one row by row. `model`: anything with `forward(query_token_ids, kv_cache)`;
-    its `device`, `vocab_size` and `max_positions` are used if present."""
+    """A `BatchLanguageModel` that calls a plain one row by row; its `device`, `vocab_size` and `max_positions` are used if
+    present."""
 
     row_by_row = True  # a forward takes each row's number of tokens, so that no padding is computed
 

@@ -158,7 +158,7 @@ class CacheRows(Rows["RaggedKVCache"]):
     """Some rows of a `RaggedKVCache`, as a `KVCache`.
 
     A model's forward over n query tokens uses `positions(n)`, calls `write(layer, keys, values)` for each layer, attends to the
-    result under `mask(n)`, and calls `advance(n)`. `contiguous`: whether the rows are consecutive.
+    result under `mask(n)`, and calls `advance(n)`.
     """
 
     def __init__(self, cache: RaggedKVCache, rows: list[int]) -> None:
@@ -176,9 +176,9 @@ class CacheRows(Rows["RaggedKVCache"]):
         return causal_mask(self.positions(num_new, device), self.get_num_tokens() + num_new, window)
 
     def write(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Store a layer's new keys and values after each row's end; the end does not move. `layer`: index of the layer; `keys`,
-        `values`: shape `[rows, num_heads, num_new, head_dim]`. Returns all keys and values to attend to, shape
-        `[rows, num_heads, longest + num_new, head_dim]`; views of the buffers where the rows are consecutive."""
+        """Store a layer's new keys and values, `[rows, num_heads, num_new, head_dim]`, after each row's end; the end does not
+        move. Returns all to attend to, `[rows, num_heads, longest + num_new, head_dim]`; views of the buffers where the rows
+        are consecutive."""
         lengths, num_new = self.lengths, keys.shape[2]
         end = max(lengths) + num_new
         self.cache.reserve(end)

@@ -26,8 +26,8 @@ _MOST_REPLAYED = 16  # replayed tokens beyond which they get a forward of their 
 
 
 class _Row:
-    """One row's states and tokens. `tokens`: all of its tokens. `before`: the state after the first `num_before` tokens;
-    nothing changes it. `now`: the state after all tokens; None where those after `before` must be replayed."""
+    """One row's tokens and states: `before`, after the first `num_before` tokens, which nothing changes, and `now`, after all
+    tokens; None where those after `before` must be replayed."""
 
     def __init__(self) -> None:
         self.tokens: list[int] = []
@@ -89,7 +89,7 @@ class RecurrentLanguageModel(TransformersLanguageModel):
     """A model of transformers with recurrent layers, alone (Mamba) or with attention (hybrid); see `TransformersLanguageModel`.
 
     Some families start from nothing whenever they get several tokens at once. They read them one by one, which is as slow as
-    plain decoding; `probe` decides. `row_by_row`: a forward takes each row's number of tokens, so that no padding is computed.
+    plain decoding; `probe` decides.
     """
 
     row_by_row = True

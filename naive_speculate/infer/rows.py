@@ -10,7 +10,7 @@ C = TypeVar("C", bound=BatchCache)
 
 
 class Rows(Generic[C]):
-    """Distinct rows, in that order. `cache`: the whole cache; `indices`: the rows' numbers in it."""
+    """Distinct rows of a cache, by their numbers (`indices`), in that order."""
 
     def __init__(self, cache: C, rows: Sequence[int]) -> None:
         if not rows or len(set(rows)) != len(rows):

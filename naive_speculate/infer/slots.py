@@ -46,7 +46,7 @@ class Chunk(NamedTuple):
 
 
 class SlotPool:
-    """Allocates the rows of one model's cache. `model`: the model, as a `BatchLanguageModel`."""
+    """Allocates the rows of one model's cache; the model becomes a `BatchLanguageModel`."""
 
     def __init__(self, model: LanguageModel) -> None:
         self.model = as_batch_model(model)

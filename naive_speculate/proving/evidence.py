@@ -63,9 +63,8 @@ class _Outcome:
 
 
 class Evidence:
-    """Tests the recorded answers. `settings`: of the requests. `record`: their answers. `reference`: a local copy of the model;
-    None to trust the server's own logprobs. `raw`: whether those are stated before temperature. `num_top`: how many tokens the
-    server lists."""
+    """Tests the recorded answers, against a local copy of the model or the server's own logprobs; `raw` if those are stated
+    before temperature, `num_top` of them per token."""
 
     def __init__(self, settings: Settings, record: Record, reference: Reference | None, raw: bool, num_top: int) -> None:
         self.settings, self.reference, self.raw, self.num_top = settings, reference, raw, num_top

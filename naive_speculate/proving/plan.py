@@ -83,8 +83,8 @@ def requests(settings: Settings) -> Iterator[Request]:
 
 
 class Record:
-    """The answers by request number, kept in a file of JSON lines if one is given. `path`: the file; what it holds is read.
-    `settings`: must be those of the file. Raises `ValueError` if the file belongs to other settings, or is none."""
+    """The answers by request number, kept in a file of JSON lines if one is given; what it holds is read. Raises `ValueError`
+    if it belongs to other settings, or is no such file."""
 
     def __init__(self, path: Path | None, settings: Settings) -> None:
         self.path, self.answers = path, dict[int, list[Answer]]()

@@ -25,8 +25,7 @@ class Cost:
 
 
 class Run:
-    """Sends what the record does not hold yet. `server`: where the requests go; `settings`: what they are; `record`: where the
-    answers go; `max_requests`, `max_seconds`: limits of this run."""
+    """Sends what the record does not hold yet, within limits of requests and seconds."""
 
     def __init__(self, server: Server, settings: Settings, record: Record, max_requests: int, max_seconds: float) -> None:
         self.server, self.settings, self.record = server, settings, record

@@ -45,8 +45,7 @@ class Answer:
 
 
 class Server:
-    """One model of a server. `endpoint`: its URL, up to /v1; `model`: the model's name; `body`: fields for every request;
-    `headers`: headers for every request; `timeout`: seconds for one request."""
+    """One model of a server: its URL up to /v1, the model's name, and fields and headers for every request."""
 
     def __init__(
         self, endpoint: str, model: str, body: dict[str, Any], headers: dict[str, str] | None = None, timeout: float = 120.0

@@ -30,12 +30,11 @@ def batch_scores(
 
 
 def batch_probabilities(pipelines: Sequence[LogitsPipeline], scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Each row's scores to probabilities.
+    """Each row's scores `[batch_size, width, vocab_size]` to probabilities, and whether each position has a distribution, bool
+    `[batch_size, width]`.
 
-    A position has no distribution where every token is banned, or a score is NaN or infinite. It gets the uniform one: a draft
-    may be drawn from that, but no token of the output. `pipelines`: one a row; `scores`: shape
-    `[batch_size, width, vocab_size]`. Returns the probabilities, same shape, and whether each position has a distribution:
-    bool, shape `[batch_size, width]`.
+    It has none where every token is banned, or a score is NaN or infinite. It gets the uniform one: a draft may be drawn from
+    that, but no token of the output.
     """
     first = pipelines[0]
     if all(pipeline.warp_key == first.warp_key for pipeline in pipelines):

@@ -30,9 +30,8 @@ MORE_BYTES = 2**30  # memory that a child may use in addition to what it was for
 
 
 class MasksApart:
-    """Compiles grammars for one tokenizer, like `GrammarCompiler`, but in a process per sequence. `compiler`: has the
-    tokenizer. `seconds`: the most processor time of one mask; see `SpeculativeDecoder`. Raises `ValueError` if this system
-    cannot fork."""
+    """Compiles grammars for one tokenizer, like `GrammarCompiler`, but in a process per sequence, with so many seconds of
+    processor time for one mask at most (see `SpeculativeDecoder`). Raises `ValueError` if this system cannot fork."""
 
     def __init__(self, compiler: GrammarCompiler, seconds: float) -> None:
         if not hasattr(os, "fork"):

@@ -79,12 +79,9 @@ class LogitsPipeline:
         return scores
 
     def probabilities(self, scores: torch.Tensor) -> torch.Tensor:
-        """Temperature, min_p, top_k, top_p and softmax.
-
-        At temperature 0 nothing is drawn; the probabilities are then those of temperature 1. `scores`: shape
-        `[..., vocab_size]`. The result has the same shape; each distribution sums to 1, or is NaN where every score is -inf or
-        any is NaN or +inf.
-        """
+        """Temperature, min_p, top_k, top_p and softmax of scores `[..., vocab_size]`. Each distribution sums to 1, or is NaN
+        where every score is -inf or any is NaN or +inf. At temperature 0 nothing is drawn; the probabilities are then those of
+        temperature 1."""
         if scores.dim() > 2 and len(self._warpers) > self._tempers:  # the others take rows
             return self.probabilities(scores.flatten(0, -2)).view_as(scores)
         for warper in self._warpers:
@@ -92,8 +89,8 @@ class LogitsPipeline:
         return torch.softmax(scores, dim=-1)
 
     def why_none(self, logits: torch.Tensor, history: list[int]) -> str:
-        """Why no token can be chosen at a position without a distribution. `logits`: the model's logits there, shape
-        `[vocab_size]`; `history`: tokens generated before."""
+        """Why no token can be chosen at a position without a distribution, from the model's logits `[vocab_size]` and the
+        tokens before."""
         row = logits.to(torch.float32 if logits.dtype != torch.float64 else logits.dtype, copy=True)
         if fault := _fault(row):
             return f"the target model emitted {fault}"

@@ -32,8 +32,8 @@ class End(NamedTuple):
 
 
 class FilterTable:
-    """The tokens that a word list bans after each end of a text. Threads may share one. `words`: the list. `token_bytes`: each
-    token's bytes; special tokens have none. `vocab_size`: width of the logits."""
+    """The tokens that a word list bans after each end of a text, from each token's bytes; special tokens have none. Threads may
+    share one."""
 
     def __init__(self, words: WordList, token_bytes: Mapping[int, bytes], vocab_size: int) -> None:
         self._words = words

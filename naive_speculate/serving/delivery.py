@@ -71,9 +71,8 @@ class Inbox:
                 self._unread = []
 
     async def lists(self, pause: Callable[[], float]) -> AsyncIterator[list[Event]]:
-        """The events: immediately up to the first token, then as one list per `pause()` seconds. `pause`: seconds until the
-        next list, called after each; the end of the run cuts it short. Yields lists of events; only the last one, at the end of
-        the run, may be empty. Raises `Exception` the delivered failure."""
+        """The events: immediately up to the first token, then as one list per `pause()` seconds, called after each; the end of
+        the run cuts it short. Only the last list, at the end of the run, may be empty. Raises the delivered failure."""
         begun = False
         try:
             with self._lock:
@@ -113,8 +112,7 @@ class Inbox:
 
 
 class DeliveredEvents:
-    """A summary of a run's delivered events. `begun`: whether anything was delivered; `unfinished`: the rows without a
-    `finished` event."""
+    """A summary of a run's delivered events: whether there were any (`begun`), and the rows without a `finished` event."""
 
     def __init__(self, rows: int) -> None:
         self.begun = False

@@ -35,9 +35,8 @@ _BROKEN = "The decoder no longer works. The server needs to be started again."
 
 
 class _Job:
-    """A run, and the receiver of its events. `left`: whether it must end: the reader left or reads too slowly, or the engine
-    stops; `run`: its sequences; `number`: increases with every job; `turn`: the step in which it was last stepped; `begun`: the
-    time at which it got its rows."""
+    """A run, and the receiver of its events. It must end once `left` is set: the reader left or reads too slowly, or the engine
+    stops. `number` increases with every job; `turn` is the step in which it was last stepped, `begun` when it got its rows."""
 
     def __init__(self, cancel: CancelFlag | None, deliver: Deliver, reader: Reader) -> None:
         self._cancel = cancel
@@ -66,12 +65,11 @@ class _Job:
 
 
 class LocalEngine:
-    """Decodes with one pair in one thread of this process; an `Engine`.
+    """Decodes with one pair in one thread of this process; an `Engine`. Other threads may use the decoder at the same time.
 
-    Draws and distributions are per sequence, so each request gets the same text as alone. If a step fails, its sequences are
-    stepped again in halves, so that only sequences that fail alone end with an error. `decoder`: the decoder; other threads may
-    use it at the same time. `max_rows`: most sequences stepped together; others wait. `max_waiting`: most waiting sequences.
-    `max_prompt_tokens`: longest prompt; None for the model's limit.
+    Draws and distributions are per sequence, so each request gets the same text as alone. At most `max_rows` sequences are
+    stepped together, and `max_waiting` wait. If a step fails, its sequences are stepped again in halves, so that only sequences
+    that fail alone end with an error.
     """
 
     def __init__(

@@ -41,9 +41,8 @@ class FileFlag:
 
 
 class SoloEngine:
-    """Decodes each request by itself; an `Engine`. `decoder`: whose pair decodes. `wrap`: turns a function that decodes in this
-    process into one that decodes in another. `max_rows`: most sequences of one request. `max_prompt_tokens`: longest prompt;
-    None for the model's limit."""
+    """Decodes each request by itself; an `Engine`. `wrap` turns a function that decodes in this process into one that decodes
+    in another. `max_rows` is for one request."""
 
     def __init__(
         self,

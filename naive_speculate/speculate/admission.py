@@ -87,9 +87,9 @@ class Admission:
     def run(
         self, request: Request, cancel: CancelFlag | None = None, *, first_row: int = 0, random: MakeRandom | None = None
     ) -> Run:
-        """Check a request and make its run, whose rows are in no batch yet. `request`: what to decode, and how. `cancel`: set
-        it to end the run early. `first_row`: the number of its first row. `random`: where draws come from; by default from the
-        seed. Raises `ValueError`, naming the field and what was given."""
+        """Check a request and make its run, whose rows are in no batch yet and are numbered from `first_row`. Setting `cancel`
+        ends it early. Draws come from the seed, unless `random` makes the rows' sources. Raises `ValueError`, naming the field
+        and what was given."""
         plan, params = self._plan(request), request.params
         seed = params.seed if params.seed is not None else fresh_seed()
         pipelines = [self._pipeline(params, plan.token_ids, plan.stops) for _ in range(params.num_sequences)]

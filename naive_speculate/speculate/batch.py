@@ -25,7 +25,7 @@ Records = Mapping[SequenceState, StepRecord]
 
 
 class PartialStepError(Exception):
-    """A step failed after it was committed for some rows. `records`: what the step did to those rows; `cause`: the failure."""
+    """A step failed, for a cause, after it was committed for the rows that have records."""
 
     def __init__(self, records: Records, cause: Exception) -> None:
         super().__init__(f"the step was committed for {len(records)} rows only: {cause}")

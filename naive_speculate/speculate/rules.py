@@ -55,9 +55,9 @@ class Verifier(Protocol):
         ...
 
     def expected_accept(self, target_probs: torch.Tensor, draft_probs: torch.Tensor, verdict: Verdict) -> torch.Tensor | None:
-        """The probability, before each draft was drawn, that it would be accepted. `target_probs`: shape
-        `[batch_size, k, vocab_size]`; `draft_probs`: the distributions that the drafts were drawn from, same shape; `verdict`:
-        what `judge` returned. The result has shape `[batch_size, k]`; None where the rule has no such probability."""
+        """The probability, before each draft was drawn, that it would be accepted, `[batch_size, k]`, from the
+        distributions of target and draft, `[batch_size, k, vocab_size]`, and what `judge` returned; None where the rule has
+        no such probability."""
         return None
 
 
@@ -78,19 +78,15 @@ def entropy(probs: torch.Tensor) -> torch.Tensor:
 
 
 def overlap(target_probs: torch.Tensor, draft_probs: torch.Tensor) -> torch.Tensor:
-    """Σ min(target, draft): the probability that speculative sampling accepts a token drawn from the draft (Leviathan et al.
-    2023, Theorem 3.5). Where the draft is certain of a token, it is the target's probability of that token. `target_probs`,
-    `draft_probs`: shape `[..., vocab_size]`. The result has shape `[...]`; 0 to 1."""
+    """Σ min(target, draft) of distributions `[..., vocab_size]`: the probability, shape `[...]`, that speculative sampling
+    accepts a token drawn from the draft (Leviathan et al. 2023, Theorem 3.5). Where the draft is certain of a token, it is the
+    target's probability of that token."""
     return torch.minimum(target_probs, draft_probs).sum(dim=-1).clamp_max(1.0)
 
 
 def residual(target_probs: torch.Tensor, draft_probs: torch.Tensor, scale: torch.Tensor | None = None) -> torch.Tensor:
-    """The distribution ∝ max(0, scale · target − draft); the target's own where that is 0 everywhere.
-
-    Unscaled, it is 0 everywhere only where the two are equal, and there no draft is ever rejected. `target_probs`,
-    `draft_probs`: shape `[..., vocab_size]`. `scale`: shape `[...]`; 1 where it is not given. The result has the same shape;
-    the last axis sums to 1.
-    """
+    """The distribution ∝ max(0, scale · target − draft), shape `[..., vocab_size]`, with `scale` `[...]` or 1; the target's own
+    where that is 0 everywhere. Unscaled, it is so only where the two are equal, and there no draft is ever rejected."""
     scaled = target_probs if scale is None else scale[..., None] * target_probs
     left = (scaled - draft_probs).clamp_min(0)
     total = left.sum(dim=-1, keepdim=True)
@@ -98,8 +94,8 @@ def residual(target_probs: torch.Tensor, draft_probs: torch.Tensor, scale: torch
 
 
 def draw(probs: torch.Tensor, generators: Generators = None) -> torch.Tensor:
-    """Draw an index from each distribution by an exponential race. `probs`: shape `[batch_size, ..., vocab_size]`;
-    `generators`: random generators by row. The result is int64, shape `[batch_size, ...]`."""
+    """Draw an index from each distribution `[batch_size, ..., vocab_size]` by an exponential race: int64
+    `[batch_size, ...]`."""
     noise = torch.empty_like(probs).exponential_()
     for row, generator in (generators or {}).items():
         noise[row].exponential_(generator=generator)

@@ -36,8 +36,8 @@ class Step(NamedTuple):
 
 
 def step(models: Models, rows: Sequence[SequenceState]) -> Step:
-    """Make one speculative step for every row. Plain autoregressive decoding is the same with γ = 0. `models`: draft and score;
-    the rows are prefilled there. `rows`: each has its own parameters, window and random source."""
+    """Make one speculative step for every row, each with its own parameters, window and random source; the models have
+    prefilled them. Plain autoregressive decoding is the same with γ = 0."""
     draft = models.propose(rows)  # x₁ … x_γ ~ q₁ … q_γ, each row its own γ
     logits, features = models.score(rows, draft)  # the target over x₁ … x_γ, in one forward
     p = distributions(rows, logits, draft)  # p₁ … p_{γ+1}, after temperature, top-p and the rest

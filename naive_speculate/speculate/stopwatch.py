@@ -15,8 +15,7 @@ class Seconds(NamedTuple):
 
 
 class Stopwatch:
-    """A step's two phases: on the CPU by the wall clock; on CUDA by events, read after the step's one wait. `device`: where the
-    work runs."""
+    """A step's two phases: on the CPU by the wall clock; on CUDA by events, read after the step's one wait."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

@@ -36,9 +36,9 @@ class Branches:
     """A random source that follows a given path through its choices, and records them.
 
     A path holds a number per choice: the result of a uniform draw, or the index of a possible token. After its end, draft
-    tokens are accepted if possible, and the first possible token is taken. `asked`: per choice the probabilities of the
-    possible tokens, or None for a uniform draw; `coarse`: whether some draw used probabilities of less than float64;
-    `drafting`: whether the drafter draws.
+    tokens are accepted if possible, and the first possible token is taken. `asked` has the probabilities of the possible tokens
+    per choice, None for a uniform draw; `coarse` is set once a draw used probabilities of less than float64, `drafting` while
+    the drafter draws.
     """
 
     def __init__(self, path: Sequence[float]) -> None:

@@ -173,9 +173,9 @@ class _Tree:
 
 
 def enumerate_rejection(rejection: Rejection, step: Step) -> tuple[Outputs, int]:
-    """The exact distribution of k + 1 tokens, and the number of paths. `rejection`: takes `random`, an object with `uniform()`
-    and `categorical(probs)`, besides its three tensors; `step`: the distributions. Raises `Deviation` if it draws elsewhere, or
-    returns no result."""
+    """The exact distribution of k + 1 tokens, and the number of paths, of a sampler that takes `random`, an object with
+    `uniform()` and `categorical(probs)`, besides its three tensors. Raises `Deviation` if it draws elsewhere, or returns no
+    result."""
     outputs: Outputs = {}
     num_paths = 0
     for candidates, probability in step.candidates().items():

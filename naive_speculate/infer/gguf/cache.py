@@ -15,9 +15,8 @@ _FIRST_CELLS = 512
 
 
 class GgufCache(SharedCache):
-    """A `BatchCache` whose keys and values are stored by llama.cpp. `new_context`: makes a context for a number of tokens;
-    `batch_size`: number of rows; `vocab_size`: width of the logits. `lengths`: number of tokens of each row. Raises
-    `ValueError` if there are more rows than llama.cpp has sequences."""
+    """A `BatchCache` whose keys and values are stored by llama.cpp, in a context that `new_context` makes for a number of
+    tokens. Raises `ValueError` if there are more rows than llama.cpp has sequences."""
 
     def __init__(self, new_context: Callable[[int], Context], batch_size: int, vocab_size: int) -> None:
         if batch_size < 1:

@@ -49,8 +49,7 @@ class _Windows:
 
 
 class GraphLlama:
-    """`TorchLlama` with a CUDA graph for every window width that occurs a second time. `lean`: the model. `capture`: captures a
-    computation; by default as a CUDA graph."""
+    """`TorchLlama` with a CUDA graph, or what `capture` makes, for every window width that occurs a second time."""
 
     def __init__(self, lean: TorchLlama, capture: Capture | None = None) -> None:
         self.shape, self.dtype, self.device = lean.shape, lean.dtype, lean.device

@@ -61,10 +61,9 @@ class LlamaLanguageModel(HasEndTokens):
 
     @classmethod
     def from_transformers(cls, model: "PreTrainedModel", executor: Executor = "auto") -> "LlamaLanguageModel":
-        """Take the weights of a loaded model; no reference to the model remains, so dropping it frees its copy. `model`: a
-        model of the Llama family, on its device, in its dtype. `executor`: "onnx" needs onnxruntime, the CPU and float32;
-        "auto" takes it where possible, else "torch". Raises `ValueError` if the model is not supported, or the executor cannot
-        run it."""
+        """Take the weights of a loaded model; no reference to the model remains, so dropping it frees its copy. The executor
+        "onnx" needs onnxruntime, the CPU and float32; "auto" takes it where possible, else "torch". Raises `ValueError` if the
+        model is not supported, or the executor cannot run it."""
         from naive_speculate.infer.transformers_model import TransformersLanguageModel
 
         shape = shape_of(model)

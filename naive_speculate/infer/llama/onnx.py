@@ -22,9 +22,8 @@ In a larger model the cost of a call does not matter."""
 
 
 class OnnxLlama(OnnxSession):
-    """A forward of a Llama-like model, like `TorchLlama`. `shape`: the model's shape. `weights`: its weights, float32 on the
-    CPU; not used after construction. ONNX Runtime copies all but the embedding table. The table of a large model is moved to a
-    file. `rotary`: its rotary embedding."""
+    """A forward of a Llama-like model, like `TorchLlama`, of float32 weights on the CPU. ONNX Runtime copies all but the
+    embedding table; the table of a large model is moved to a file."""
 
     dtype = torch.float32
     device = torch.device("cpu")

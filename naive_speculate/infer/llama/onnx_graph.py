@@ -36,9 +36,11 @@ def residual(layer: int) -> str:
 
 
 class GraphBuilder:
-    """Adds the nodes of graphs over a ragged cache. `shape`: sizes of the layers. `by_mask`: the form of attention; None for
-    both, in branches, at about 20 µs per layer and call. `initializers`: weights by name. `num_forwards`: forwards of one run;
-    each after the first adds one token per row."""
+    """Adds the nodes of graphs over a ragged cache.
+
+    `by_mask` is the form of attention; None for both, in branches, at about 20 µs per layer and call. `initializers` are the
+    weights by name. Of `num_forwards` forwards of one run, each after the first adds one token per row.
+    """
 
     model: onnx.ModelProto  # the ONNX model, once `_finish` or `_make` was called
     table: torch.Tensor | None = None  # the embedding table, if the graph has one

@@ -42,8 +42,7 @@ class _Binding:
 
 
 class OnnxSession:
-    """Runs a graph over the rows of a ragged cache. `graph`: the graph and its weights, float32 on the CPU; `rotary`: its
-    rotary embedding. `table`: the embedding table."""
+    """Runs a graph, whose weights are float32 on the CPU, over the rows of a ragged cache."""
 
     def __init__(self, graph: GraphBuilder, rotary: RotaryTable) -> None:
         self.shape = shape = graph.shape
@@ -60,9 +59,9 @@ class OnnxSession:
         self._bindings: WeakKeyDictionary[RaggedKVCache, dict[tuple[int, int, tuple[str, ...]], _Binding]] = WeakKeyDictionary()
 
     def run(self, inputs: Mapping[str, Array], rows: CacheRows, outputs: Mapping[str, Array]) -> None:
-        """One forward. Keys and values are written after the rows' ends; the ends do not move. `inputs`: by name, one row per
-        row of the cache; `token_ids` is among them. `rows`: rows of a cache of this model. `outputs`: by name, contiguous, to
-        be filled; likewise. Raises `ValueError` if a token is not in the vocabulary."""
+        """One forward. Keys and values are written after the rows' ends; the ends do not move. Inputs, with `token_ids` among
+        them, and the contiguous outputs to fill are arrays by name, with a row per row of the cache. Raises `ValueError` if a
+        token is not in the vocabulary."""
         cache = rows.cache
         with self._lock:
             cache.reserve(max(rows.lengths) + inputs["token_ids"].shape[1] + self._num_forwards - 1)

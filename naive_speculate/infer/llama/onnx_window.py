@@ -135,9 +135,8 @@ def _width(forward: onnx.GraphProto) -> int:
 
 
 class Windows:
-    """Sessions that draft several tokens in one call, each made on first use. `firsts`: the model's graph without branches for
-    the first forward, by form of attention (`by_mask`); `rest`: the graph of later forwards; `rotary`: the model's rotary
-    embedding."""
+    """Sessions that draft several tokens in one call, each made on first use, from a model's graphs without branches: for the
+    first forward by form of attention (`by_mask`), and for later ones."""
 
     def __init__(self, firsts: Mapping[bool, GraphBuilder], rest: GraphBuilder, rotary: RotaryTable) -> None:
         self._firsts, self._rest, self._rotary = firsts, rest, rotary

@@ -180,8 +180,8 @@ def _files(folder: Path) -> list[Path]:
 def expected_shapes(
     config: Any, qkv_bias: bool = False, output_bias: bool = False, head_norms: bool = False
 ) -> dict[str, tuple[int, ...]]:
-    """All required weights, with their shapes. `config`: the configuration; `qkv_bias`, `output_bias`: whether the projections
-    before and after the attention have biases; `head_norms`: whether each head's queries and keys have norms."""
+    """All required weights, with their shapes: with or without biases of the projections before and after the attention, and
+    norms of each head's queries and keys."""
     shape = shape_in(config)
     hidden, head_dim = shape.hidden_size, shape.head_dim
     queries, keys = shape.num_heads * head_dim, shape.num_kv_heads * head_dim

@@ -61,8 +61,8 @@ class LlamaWeights:
 
 
 class RotaryTable:
-    """Cosines and sines of the rotary embedding, for as many positions as were requested so far. `inv_freq`: frequencies,
-    float32, shape `[head_dim / 2]`. `scaling`: factor on both tables (YaRN's attention factor; 1 otherwise)."""
+    """Cosines and sines of the rotary embedding, for as many positions as were requested so far, from frequencies
+    `[head_dim / 2]`. `scaling` is a factor on both (YaRN's attention factor; 1 otherwise)."""
 
     def __init__(self, inv_freq: torch.Tensor, scaling: float) -> None:
         self._inv_freq = inv_freq.float()

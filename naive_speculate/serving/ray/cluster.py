@@ -60,9 +60,8 @@ class Cluster:
 
 
 def connect(address: str | None = None) -> Cluster | None:
-    """Join a running cluster. `address`: `host:port`, or "auto" for the one of this machine; None for RAY_ADDRESS or this
-    machine's, if there is one. Returns None if no address was given and no cluster runs. Raises `ClusterError` if it cannot be
-    joined."""
+    """Join a running cluster by `host:port`, or "auto" for the one of this machine; None for RAY_ADDRESS or this machine's, if
+    there is one. Returns None if no address was given and no cluster runs. Raises `ClusterError` if it cannot be joined."""
     wanted = address or os.environ.get("RAY_ADDRESS") or "auto"
     if wanted != "auto":
         _check_reachable(wanted)

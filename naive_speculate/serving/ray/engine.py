@@ -152,7 +152,7 @@ def _read(run: "_Run") -> Generator[list[Event], None, None]:
 
 
 class _Run(Iterator[list[Event]]):
-    """An iterator over one run's lists of events. `rows`: number of sequences; `begun`: whether anything was read."""
+    """An iterator over one run's lists of events, for so many rows; `begun` once anything was read."""
 
     def __init__(
         self,

@@ -10,8 +10,8 @@ class TypicalAcceptanceSampler(Sampler):
     """Accepts what the target finds plausible enough. Lossy: the output is not the target's distribution.
 
     A draft x is accepted where p_target(x) > min(threshold, alpha · exp(−H(p_target))); the token at the first rejection is the
-    target's most probable one. `posterior_threshold`: the threshold's upper bound, 0 to 1. `posterior_alpha`: scales the
-    entropy-based threshold; positive. `strict_mode`: check shapes, dtypes, devices and token ids at every call.
+    target's most probable one. `posterior_threshold`, 0 to 1, bounds the threshold, `posterior_alpha`, positive, scales the
+    entropy-based one; `strict_mode` checks shapes, dtypes, devices and token ids at every call.
     """
 
     lossy = True
