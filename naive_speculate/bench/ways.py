@@ -68,7 +68,8 @@ def our_way(
     """This decoder, by default without details in events, since transformers computes none."""
 
     def decode(prompt: list[int], seed: int) -> Run:
-        params = SamplingParams(temperature=temperature, max_tokens=new_tokens, seed=seed, ignore_eos=ignore_eos)
+        chosen = seed if temperature else None  # with a seed, "auto" would not learn the costs of this machine
+        params = SamplingParams(temperature=temperature, max_tokens=new_tokens, seed=chosen, ignore_eos=ignore_eos)
         began = time.perf_counter()
         result = decoder.generate(
             prompt, params, num_draft_tokens=num_draft_tokens, verify_strategy=verify_strategy, drafter=drafter, detail=detail
@@ -108,14 +109,16 @@ class Transformers:
             fastest[threads] = min(fastest[threads], seconds)
         self.threads = min(candidates, key=fastest.__getitem__)
 
-    def way(self, num_draft_tokens: int, temperature: float) -> Way:
-        """Plain generation, or assisted with a constant number of draft tokens."""
+    def way(self, num_draft_tokens: int, temperature: float, lookup: bool = False) -> Way:
+        """Plain generation, or assisted with a constant number of draft tokens, by the draft model or by prompt lookup."""
 
         def decode(prompt: list[int], seed: int) -> Run:
             torch.manual_seed(seed)
             query = torch.tensor([prompt], device=self.target.device)
             options: dict[str, Any] = {}
-            if num_draft_tokens:
+            if lookup:
+                options["prompt_lookup_num_tokens"] = num_draft_tokens
+            elif num_draft_tokens:
                 draft_config = self.draft.generation_config
                 draft_config.num_assistant_tokens = num_draft_tokens
                 draft_config.num_assistant_tokens_schedule = "constant"
