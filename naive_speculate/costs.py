@@ -52,9 +52,11 @@ class LearnedCosts:
     def learn(self, num_rows: int, num_drafts: int, draft_seconds: float, verify_seconds: float) -> None:
         """Learn from a step of so many rows, the widest of whose windows had so many drafts."""
         fit = self._fits.setdefault(num_rows.bit_length(), _Fit())
-        fit.add(self.prior.verify_cost(num_drafts) - 1, verify_seconds)
         if num_drafts and self.prior.draft:
             fit.add_draft(num_drafts * self.prior.draft, draft_seconds)
+        elif num_drafts:  # the table counts the drafting as part of the verification
+            verify_seconds += draft_seconds
+        fit.add(self.prior.verify_cost(num_drafts) - 1, verify_seconds)
 
     def table(self, num_rows: int = 1) -> CostTable:
         """The costs in a batch of so many rows; the prior before anything was learned."""

@@ -56,7 +56,8 @@ def command(folder: Path, work: Path, out: Path, *more: str) -> list[str]:
 
 def accepted(folder: Path, **drafter: Path) -> float:
     """Accepted draft tokens per step at temperature 1 over a few prompts; greedy texts must be those of plain decoding."""
-    decoder, name = SpeculativeDecoder(load_pair(folder, **drafter)), next(iter(drafter)).replace("draft", "model")
+    decoder = SpeculativeDecoder(load_pair(folder, **drafter))
+    name = decoder.pair.default_drafter
     prompts = ["The little fox", "def f(x):", "The old king opened", "Who are you?"]
     greedy = SamplingParams(temperature=0, max_tokens=30)
     fast, plain = (decoder.generate(prompts, greedy, num_draft_tokens=k, drafter=name) for k in (3, 0))
@@ -71,6 +72,14 @@ def test_a_trained_head_drafts_better_than_an_untrained_one(family: str, tmp_pat
     folder, work = saved(family, tmp_path / "target"), tmp_path / "work"
     assert main(command(folder, work, tmp_path / "untrained", "--updates", "1")) == 0
     assert main(command(folder, work, tmp_path / "trained", "--updates", "250")) == 0
+    assert accepted(folder, head=tmp_path / "trained") > accepted(folder, head=tmp_path / "untrained") + 0.1
+
+
+def test_a_trained_block_drafter_drafts_better_than_an_untrained_one(tmp_path: Path) -> None:
+    folder, work = saved("llama", tmp_path / "target"), tmp_path / "work"
+    more = ("--kind", "block", "--depth", "2", "--steps", "3")
+    assert main(command(folder, work, tmp_path / "untrained", *more, "--updates", "1")) == 0
+    assert main(command(folder, work, tmp_path / "trained", *more, "--updates", "250")) == 0
     assert accepted(folder, head=tmp_path / "trained") > accepted(folder, head=tmp_path / "untrained") + 0.1
 
 

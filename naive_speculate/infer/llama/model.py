@@ -54,6 +54,7 @@ class LlamaLanguageModel:
         executor: "onnx" or "torch".
         num_layers, hidden_size: Its number of layers and width.
         input_embeddings: Its embedding table, shape `[vocab_size, hidden_size]`.
+        output_embeddings: The matrix before the logits, likewise; the same tensor where they are tied.
     """
 
     def __init__(self, reference: Any, forward: _Forward, executor: str) -> None:
@@ -65,6 +66,9 @@ class LlamaLanguageModel:
         self.executor = executor
         self.num_layers, self.hidden_size = reference.num_layers, reference.hidden_size
         self.input_embeddings = getattr(forward, "table", reference.input_embeddings)
+        output = reference.output_embeddings
+        tied = output.data_ptr() == reference.input_embeddings.data_ptr()
+        self.output_embeddings = self.input_embeddings if tied else output
         self._forward = forward
         self._spare: list[RaggedKVCache] = []
 
