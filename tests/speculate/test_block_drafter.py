@@ -153,15 +153,15 @@ def test_a_step_that_failed_is_made_again_as_if_it_had_not(one, monkeypatch):
 
 
 def test_what_a_pair_lacks_is_said_in_one_line(one, folder):
-    with pytest.raises(ValueError, match="but this pair has no draft head$"):
+    with pytest.raises(ValueError, match=r"but this pair has no draft head$"):
         one.generate([1, 2], drafter="head")
-    with pytest.raises(ValueError, match="but this pair has no block drafter$"):
+    with pytest.raises(ValueError, match=r"but this pair has no block drafter$"):
         SpeculativeDecoder(pair_with_head(4, 5)).generate([1, 2], drafter="block")
     narrower = LlamaLanguageModel.from_transformers(tiny_llama(2, seed=0), "torch")
     with pytest.raises(ValueError, match=r"^head '.*' reads layer 4 of its target, this one has 2$"):
         ModelPair(narrower, head=one.pair.head)
     toys = ModelPair(ToyModel(97, 1), head=one.pair.head)
-    with pytest.raises(ValueError, match="but ToyModel returns no hidden states, which a head reads$"):
+    with pytest.raises(ValueError, match=r"but ToyModel returns no hidden states, which a head reads$"):
         SpeculativeDecoder(toys).generate([1, 2], drafter="block")
 
 
