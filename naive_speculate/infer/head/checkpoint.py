@@ -13,7 +13,7 @@ EAGLE-3.1 adds two options: `fc_norm.{i}.weight` norms the hidden state of each 
 `norm_output` feeds back the state after `norm.weight`.
 
 A block drafter in the layout of z-lab/dflash has `fc.weight`, `hidden_norm.weight`, Qwen3 or Llama layers and `norm.weight`;
-embeddings and output matrix are the target's. Its configuration has `block_size`, and in `dflash_config` (or beside it)
+embeddings and output matrix are the target's. Its configuration has `block_size`, and in `dflash_config` or at the top
 `mask_token_id` and `target_layer_ids`, where i is the output of layer i. It may have an `lm_head.weight` of its own, with
 `d2t` and `t2d` as above.
 """
