@@ -14,6 +14,7 @@ from naive_speculate.infer.llama.cuda_graphs import GraphLlama
 from naive_speculate.infer.llama.stored import StoredLlama
 from naive_speculate.infer.llama.torch import TorchLlama
 from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, RotaryTable, rotary_of, shape_of, weights_of
+from naive_speculate.infer.memory import on_disk
 from naive_speculate.infer.protocols import KVCache, KVState
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
 
@@ -67,8 +68,11 @@ class LlamaLanguageModel:
         self.num_layers, self.hidden_size = reference.num_layers, reference.hidden_size
         self.input_embeddings = getattr(forward, "table", reference.input_embeddings)
         output = reference.output_embeddings
-        tied = output.data_ptr() == reference.input_embeddings.data_ptr()
-        self.output_embeddings = self.input_embeddings if tied else output
+        if output.data_ptr() == reference.input_embeddings.data_ptr():
+            output = self.input_embeddings
+        elif executor == "onnx":  # ONNX Runtime has a copy
+            output = on_disk(output)
+        self.output_embeddings = output
         self._forward = forward
         self._spare: list[RaggedKVCache] = []
 
