@@ -39,7 +39,8 @@ class LearnedCosts:
     """The costs of one drafter's steps on this machine, learned while running; a table is the prior.
 
     The seconds of a verification are fitted as a + b · (the table's cost - 1) by least squares. Recent steps weigh more,
-    and the prior is b = a. Those of drafting are the table's times a factor. Larger batches have fits of their own.
+    and the prior is b = a. Those of drafting are the table's times a factor, or part of the verification where the table has
+    no cost per draft. Larger batches have fits of their own.
 
     Args:
         prior: Costs measured elsewhere, or estimated.

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import torch
 
+from naive_speculate.infer.device import on_device
 from naive_speculate.infer.head.model import Head
 from naive_speculate.infer.head.torch import TorchHead
 from naive_speculate.infer.head.weights import HeadWeights
@@ -74,7 +75,7 @@ class BlockHead(Head):
             torch.Tensor: Shape `[rows, block_size - 1, vocab_size]`, minus infinity for tokens that it does not have.
         """
         self._require(rows)
-        block = torch.tensor([[token, *self._masks] for token in token_ids], device=self.device)
+        block = on_device([[token, *self._masks] for token in token_ids], self.device)
         return self._in_target_tokens(self._forward.draft(block, rows))
 
 
@@ -98,7 +99,7 @@ class _TorchBlock(TorchHead):
         llama, size = self._llama, block.shape[1]
         positions, num_keys = rows.positions(size, llama.device), rows.get_num_tokens() + size
         keys = torch.arange(num_keys, device=llama.device)
-        seen = keys < positions[:, None, -1:, None] + 1
+        seen = keys <= positions[:, None, -1:, None]
         masks = {
             window: seen if window is None else seen & (keys > positions[:, None, :, None] - window)
             for window in set(self.shape.windows)
