@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from naive_speculate.speculate.verify import VerifyStrategy
     from naive_speculate.watching import watch
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Event",

@@ -51,9 +51,9 @@ class LearnedCosts:
         self._fits: dict[int, _Fit] = {}
 
     def learn(self, num_rows: int, num_drafts: int, draft_seconds: float, verify_seconds: float) -> None:
-        """Learn from a step of so many rows, the widest of whose windows had so many drafts."""
+        """Learn from a step of so many rows, the widest of whose windows had so many drafts; 0 seconds for copied ones."""
         fit = self._fits.setdefault(num_rows.bit_length(), _Fit())
-        if num_drafts and self.prior.draft:
+        if num_drafts and draft_seconds and self.prior.draft:
             fit.add_draft(num_drafts * self.prior.draft, draft_seconds)
         elif num_drafts:  # the table counts the drafting as part of the verification
             verify_seconds += draft_seconds

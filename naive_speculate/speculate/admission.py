@@ -32,7 +32,7 @@ from naive_speculate.speculate.request import GivenDraft, Prompt, Request, check
 from naive_speculate.speculate.run import Run
 from naive_speculate.speculate.sequence import CancelFlag, SequenceState
 from naive_speculate.speculate.verify import Verifier, verifier_for
-from naive_speculate.speculate.window import AutoWindow, FixedWindow, Window
+from naive_speculate.speculate.window import AutoWindow, CopyOrAskWindow, FixedWindow, Window
 from naive_speculate.text import StopStrings, TextStream, Vocabulary
 from naive_speculate.translation import token_bytes
 
@@ -192,9 +192,10 @@ class Admission:
 
     @staticmethod
     def _window(plan: _Plan, costs: CostTable, learned: LearnedCosts | None) -> Window:
-        if plan.window_size is None:
-            return AutoWindow(costs, plan.confidence, greedy=plan.verifier.greedy, learned=learned)
-        return FixedWindow(plan.window_size, plan.confidence)
+        if plan.window_size is not None:
+            return FixedWindow(plan.window_size, plan.confidence)
+        auto = partial(AutoWindow, costs, plan.confidence, greedy=plan.verifier.greedy, learned=learned)
+        return CopyOrAskWindow(auto(copies=True), auto()) if plan.drafting is SuffixHeadDrafter else auto()
 
     def _row(
         self,

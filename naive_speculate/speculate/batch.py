@@ -164,7 +164,8 @@ class Batch:
         seconds, records = self._watch.stop(), dict[SequenceState, StepRecord]()
         if len(names := {row.drafter for row in rows if row in self.drafter_of}) == 1:
             learned = self.pair.learned_costs(*names)
-            learned.learn(len(rows), max(happened.draft.lengths), seconds.draft, seconds.verify)
+            drafting = seconds.draft if happened.draft.copied_from is None else 0.0  # what a model's drafts cost
+            learned.learn(len(rows), max(happened.draft.lengths), drafting, seconds.verify)
         try:
             try:
                 for row, outcome in zip(rows, outcomes, strict=True):

@@ -14,8 +14,9 @@ from naive_speculate.speculate.draft.head import HeadDrafter
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal, merge
 from naive_speculate.speculate.draft.suffix import SuffixDrafter
 from naive_speculate.speculate.sequence import SequenceState
+from naive_speculate.speculate.window import CopyOrAskWindow, Window
 
-MIN_MATCH = 3
+MIN_MATCH = 2
 """Tokens that must match for a copy. In 120 answers of SmolLM2-135M-Instruct, 0.4 tokens of a copy (k = 5) were accepted
 after a match of one token, 1.1 after two, 1.6 after three and 3.6 after eight or more."""
 
@@ -65,12 +66,17 @@ class SuffixHeadDrafter(BatchDrafter):
         self.head.prefill(rows)
 
     def propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
-        copies = self.suffix.copies(rows, limits)
-        asking = [index for index, row in enumerate(rows) if not copies[index].token_ids and self.head.room(row) > 0]
+        own = [_limits(row.window, limit) for row, limit in zip(rows, limits, strict=True)]
+        copies = self.suffix.copies(rows, [to_copy for to_copy, _ in own])
+        asks = [not copy.token_ids and to_ask > 0 for copy, (_, to_ask) in zip(copies, own, strict=True)]
+        asking = [index for index, row in enumerate(rows) if asks[index] and self.head.room(row) > 0]
         copying = [index for index in range(len(rows)) if index not in asking]
         parts, groups = [], [group for group in (asking, copying) if group]
+        for index, row in enumerate(rows):
+            if isinstance(row.window, CopyOrAskWindow):
+                row.window.use(index in copying)
         if asking:
-            parts.append(self.head.propose([rows[index] for index in asking], [limits[index] for index in asking]))
+            parts.append(self.head.propose([rows[index] for index in asking], [own[index][1] for index in asking]))
         if copying:
             parts.append(self.suffix.proposal([rows[index] for index in copying], [copies[index] for index in copying]))
         return parts[0] if len(parts) == 1 else merge(parts, groups, self.vocab_size)
@@ -82,3 +88,10 @@ class SuffixHeadDrafter(BatchDrafter):
     def rewind(self, rows: Sequence[SequenceState]) -> None:
         self.suffix.rewind(rows)
         self.head.rewind(rows)
+
+
+def _limits(window: Window, limit: int) -> tuple[int, int]:
+    """The most tokens to copy, and the most to ask the head for."""
+    if isinstance(window, CopyOrAskWindow):
+        return min(limit, window.copy_limit), min(limit, window.ask_limit)
+    return limit, limit
