@@ -116,7 +116,7 @@ class Comparison:
             report["by_batch"] = by_batch(decoder, prompts, BATCHES, both, self.new_tokens, tick)
             report["event_overhead"] = event_overhead(decoder, prompts, self.middle, self.new_tokens, tick)
         report["memory_mib"] = memory_mib(decoder.admission.device)
-        if pair.head is not None:
+        if DRAFTERS["head"].obstacle(pair) is None:
             measured = {"head": costs_of("head").to_dict(), "fastest_drafter": fastest_drafter(lines, self.middle)}
             report["step_costs"] |= measured
         return report

@@ -10,12 +10,13 @@ from typing import Any
 from naive_speculate.infer.head.weights import HeadWeights
 
 _IDS = "eagle_aux_hidden_state_layer_ids"
+_BLOCK_IDS = "target_layer_ids"
 _log = logging.getLogger(__name__)
 
 
-def option(config: Mapping[str, Any], name: str) -> Any:
-    """An option at the top level of a configuration, else in its `eagle_config`."""
-    own, nested = config.get(name), config.get("eagle_config") or {}
+def option(config: Mapping[str, Any], name: str, section: str = "eagle_config") -> Any:
+    """An option at the top level of a configuration, else in this section of it."""
+    own, nested = config.get(name), config.get(section) or {}
     return nested.get(name) if own is None else own
 
 
@@ -39,6 +40,28 @@ def target_layers(config: Mapping[str, Any], weights: HeadWeights, target: Any) 
     if norms is not None and norms.shape != (len(found), width // len(found)):
         raise ValueError(f"fc_norm has {len(norms)} weights of {norms.shape[1]}, which do not fit {len(found)} layers")
     return found
+
+
+def block_layers(config: Mapping[str, Any], weights: HeadWeights, target: Any) -> list[int]:
+    """The hidden states that a block drafter reads, each as the number of target layers before it.
+
+    `target_layer_ids` i is the output of layer i (z-lab/dflash, `extract_context_feature`). Without it they are spread evenly
+    from the second layer to the third-last (`build_target_layer_ids` there).
+
+    Raises:
+        ValueError: As `target_layers`.
+    """
+    given, depth = option(config, _BLOCK_IDS, "dflash_config"), getattr(target, "num_layers", None)
+    if given is None:
+        if depth is None:
+            raise ValueError(f"{_BLOCK_IDS} is missing, and {type(target).__name__} has no num_layers")
+        last = len(weights.layers) - 1
+        given = [round(1 + index * (depth - 4) / last) for index in range(last + 1)] if last else [depth // 2]
+    if not isinstance(given, list) or not given or any(type(layer) is not int or layer < 0 for layer in given):
+        raise ValueError(f"{_BLOCK_IDS} must be a list of layer numbers, got {given!r:.80}")
+    if weights.fuse.shape[1] % len(given):
+        raise ValueError(f"fc.weight is {list(weights.fuse.shape)}, which does not fit {len(given)} layers")
+    return [layer + 1 for layer in given]
 
 
 def _given_layers(config: Mapping[str, Any], depth: int | None) -> list[int] | None:

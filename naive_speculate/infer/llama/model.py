@@ -14,6 +14,7 @@ from naive_speculate.infer.llama.cuda_graphs import GraphLlama
 from naive_speculate.infer.llama.stored import StoredLlama
 from naive_speculate.infer.llama.torch import TorchLlama
 from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, RotaryTable, rotary_of, shape_of, weights_of
+from naive_speculate.infer.memory import on_disk
 from naive_speculate.infer.protocols import KVCache, KVState
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
 
@@ -54,6 +55,7 @@ class LlamaLanguageModel:
         executor: "onnx" or "torch".
         num_layers, hidden_size: Its number of layers and width.
         input_embeddings: Its embedding table, shape `[vocab_size, hidden_size]`.
+        output_embeddings: The matrix before the logits, likewise; the same tensor where they are tied.
     """
 
     def __init__(self, reference: Any, forward: _Forward, executor: str) -> None:
@@ -65,6 +67,12 @@ class LlamaLanguageModel:
         self.executor = executor
         self.num_layers, self.hidden_size = reference.num_layers, reference.hidden_size
         self.input_embeddings = getattr(forward, "table", reference.input_embeddings)
+        output = reference.output_embeddings
+        if output.data_ptr() == reference.input_embeddings.data_ptr():
+            output = self.input_embeddings
+        elif executor == "onnx":  # ONNX Runtime has a copy
+            output = on_disk(output)
+        self.output_embeddings = output
         self._forward = forward
         self._spare: list[RaggedKVCache] = []
 
